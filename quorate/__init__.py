@@ -1,0 +1,1 @@
+"""Highly available agents, and the reliable messaging built from them."""
