@@ -1,0 +1,157 @@
+"""What a service is, and what it sees of the server it runs in.
+
+A service is named in ``a3servers.xml``. Its ``init`` is called when its replica becomes master and its
+``stop`` when the replica is no longer master or the server ends. It sees the server through the
+`ServiceContext` only, so it can be tested with a small double.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from twisted.internet.defer import Deferred
+
+from ..agents.envelope import Note
+from ..agents.ids import AgentId
+
+S = TypeVar("S", bound="Service")
+
+EmissionCallback = Callable[[AgentId, msgspec.Struct], None]
+
+
+class ServiceError(Exception):
+    """A service cannot start or work as it is configured. The text is one sentence for the administrator."""
+
+
+class DelayedCallPort(Protocol):
+    """The part of a Twisted delayed call that services use."""
+
+    def cancel(self) -> None:
+        """Forget the call."""
+        ...
+
+    def active(self) -> bool:
+        """Say whether the call is still to come."""
+        ...
+
+
+class ListeningPort(Protocol):
+    """The part of a Twisted listening port that services use."""
+
+    def stopListening(self) -> "Deferred[None] | None":  # noqa: N802
+        """Close the port."""
+        ...
+
+    def getHost(self) -> Any:  # noqa: N802
+        """Return the address that is listened on."""
+        ...
+
+
+class ReactorPort(Protocol):
+    """The part of the Twisted reactor that services use."""
+
+    def seconds(self) -> float:
+        """Return the clock of the reactor, in seconds."""
+        ...
+
+    def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> DelayedCallPort:  # noqa: N802
+        """Call the function after ``delay`` seconds."""
+        ...
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
+        """Listen on a TCP port; raises ``CannotListenError``."""
+        ...
+
+
+class ServiceContext(Protocol):
+    """The server as a service sees it. Everything is called in the reactor thread."""
+
+    @property
+    def server_id(self) -> int:
+        """Identifier of the server (of the cluster, for a replicated one)."""
+        ...
+
+    @property
+    def server_name(self) -> str:
+        """Name of the server."""
+        ...
+
+    @property
+    def replica(self) -> int:
+        """Identifier of this replica inside the cluster; 0 in a plain server."""
+        ...
+
+    @property
+    def host(self) -> str:
+        """Host name of this replica, as in the configuration."""
+        ...
+
+    @property
+    def peers(self) -> Sequence[tuple[int, str, str]]:
+        """(replica id, host, arguments of this same service there) of every replica, this one included, in order."""
+        ...
+
+    @property
+    def reactor(self) -> ReactorPort:
+        """The reactor."""
+        ...
+
+    @property
+    def accepting(self) -> bool:
+        """False while the server wants no more input: stop reading from clients."""
+        ...
+
+    def when_accepting(self, callback: Callable[[], None]) -> None:
+        """Call back once, as soon as `accepting` is true (at once when it is)."""
+        ...
+
+    def property(self, name: str, default: str = "") -> str:
+        """Value of a ``<property>`` of the replica, its server or the configuration, nearest first."""
+        ...
+
+    def sibling(self, service: type[S]) -> S | None:
+        """Return the service of that class which runs in this replica, or None. Siblings are started in declaration order."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Write one line to the log of the server."""
+        ...
+
+    def count(self, metric: str, n: int = 1) -> None:
+        """Add to a counter that ``quorate status`` shows."""
+        ...
+
+    def gauge(self, metric: str, value: float) -> None:
+        """Set a value that ``quorate status`` shows."""
+        ...
+
+    def post(self, notes: list[Note]) -> None:
+        """Put notifications into the next batch. Fire and forget: what is not committed is lost with the master."""
+        ...
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Send a notification and wait for its reply.
+
+        The sender must be ``outside(server)``; the context sets the request token. The Deferred fails with
+        ``TimeoutError`` when no reply came, and with any other exception when this replica stopped being master.
+        """
+        ...
+
+    def subscribe(self, topic: str, callback: EmissionCallback) -> None:
+        """Be called with (agent, message) for every emission of a built-in agent on a topic, in order, once committed."""
+        ...
+
+
+class Service:
+    """Base class of services. Public classes named in the XML derive from it and take no constructor argument."""
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
+        """Start. ``first_time`` is true in the life of the cluster's first master only.
+
+        Raises `ServiceError` (or fails the Deferred with it) when the service cannot run.
+        """
+        raise NotImplementedError
+
+    def stop(self) -> "Deferred[None] | None":
+        """Stop and free everything; the same object is never started again."""
+        return None
