@@ -88,7 +88,7 @@ class ServiceContext(Protocol):
 
     @property
     def peers(self) -> Sequence[tuple[int, str, str]]:
-        """(replica id, host, arguments of this same service there) of every replica, this one included, in order."""
+        """(replica id, host, arguments of this same service there) of every replica, this one included."""
         ...
 
     @property
@@ -105,12 +105,15 @@ class ServiceContext(Protocol):
         """Call back once, as soon as `accepting` is true (at once when it is)."""
         ...
 
-    def property(self, name: str, default: str = "") -> str:
+    def setting(self, name: str, default: str = "") -> str:
         """Value of a ``<property>`` of the replica, its server or the configuration, nearest first."""
         ...
 
     def sibling(self, service: type[S]) -> S | None:
-        """Return the service of that class which runs in this replica, or None. Siblings are started in declaration order."""
+        """Return the service of that class which runs in this replica, or None.
+
+        Services are started in the order of their declaration, each once the former has started.
+        """
         ...
 
     def log(self, line: str) -> None:
@@ -126,24 +129,30 @@ class ServiceContext(Protocol):
         ...
 
     def post(self, notes: list[Note]) -> None:
-        """Put notifications into the next batch. Fire and forget: what is not committed is lost with the master."""
+        """Put notifications into the next batch, in the order of the calls.
+
+        Fire and forget: what is not committed is lost with the master.
+        """
         ...
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
         """Send a notification and wait for its reply.
 
         The sender must be ``outside(server)``; the context sets the request token. The Deferred fails with
-        ``TimeoutError`` when no reply came, and with any other exception when this replica stopped being master.
+        ``TimeoutError`` when no reply came, with any other exception when this replica stopped being master.
         """
         ...
 
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
-        """Be called with (agent, message) for every emission of a built-in agent on a topic, in order, once committed."""
+        """Be called with (agent, message) for every emission of built-in agents on a topic.
+
+        In order, and only once committed. Emissions are not given to a replica that is not master.
+        """
         ...
 
 
 class Service:
-    """Base class of services. Public classes named in the XML derive from it and take no constructor argument."""
+    """Base class of services. The classes named in the XML derive from it and take no argument."""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
         """Start. ``first_time`` is true in the life of the cluster's first master only.
