@@ -1,13 +1,14 @@
-"""The first frames of every connection between replicas, servers and administrators. Pure: no socket, no random.
+"""The first frames of every connection between replicas, servers and administrators. No socket, no random.
 
 The connecting side sends a Hello, the accepting side answers with its own::
 
-    ["quorate", version, purpose, {field: value, ...}]          (msgpack, one frame of at most MAX_HELLO_BYTES)
+    ["quorate", version, purpose, {field: value, ...}]      (msgpack, one frame of at most MAX_HELLO_BYTES)
 
-When the configuration has a property ``secret`` both hellos carry a ``nonce`` and each side then sends one more frame,
-an HMAC-SHA256 over its role and both hello frames, the connecting side first. The secret never travels, a proof cannot
-be replayed (fresh nonces) nor reflected (roles differ), and the fields of both hellos are covered. The frames after the
-handshake are not authenticated: use TLS or a private network where somebody could alter them.
+When the configuration has a property ``secret`` both hellos carry a ``nonce`` and each side then sends one
+more frame, an HMAC-SHA256 over its role and both hello frames, the connecting side first. The secret never
+travels, a proof cannot be replayed (fresh nonces) nor reflected (roles differ), and the fields of both hellos
+are covered. The frames after the handshake are not authenticated: use TLS or a private network where somebody
+could alter them.
 
 A side that will not go on answers ``["quorate", version, "refused", {"reason": sentence}]`` and closes.
 """
@@ -102,7 +103,7 @@ def as_address(value: object, what: str) -> Address:
 
 
 def build_hello(purpose: str, fields: Mapping[str, Any], *, nonce: bytes | None = None) -> bytes:
-    """Return the frame of a hello. Give a fresh `nonce` of NONCE_BYTES exactly when a secret is configured."""
+    """Return the frame of a hello. Give a fresh `nonce` of NONCE_BYTES when a secret is configured."""
     body: dict[str, Any] = dict(fields)
     if nonce is not None:
         body["nonce"] = nonce
@@ -120,28 +121,24 @@ def build_refusal(reason: str) -> bytes:
 def parse_hello(frame: bytes) -> Hello:
     """Read the first frame of the other side.
 
-    Raises Refused when it is a refusal, ProtocolError when it is not a hello of our version and a known purpose.
+    Raises Refused when it is a refusal, ProtocolError when it is no hello of our version and a known purpose.
     """
     if len(frame) > MAX_HELLO_BYTES:
         raise ProtocolError(f"The first frame has {len(frame)} bytes; a hello has at most {MAX_HELLO_BYTES}.")
     try:
-        items: Any = msgspec.msgpack.decode(frame)
+        parts = msgspec.msgpack.decode(frame, type=list[Any])
     except (msgspec.MsgspecError, ValueError, RecursionError):
         raise ProtocolError("The first frame is not a Quorate hello.") from None
-    if not isinstance(items, list):
-        raise ProtocolError("The first frame is not a Quorate hello.")
-    parts = cast("list[Any]", items)
     if len(parts) < 2 or parts[0] != MAGIC or type(parts[1]) is not int:
         raise ProtocolError("The first frame is not a Quorate hello.")
     if parts[1] != VERSION:
         raise _blame(
             f"The other side speaks version {parts[1]} of the protocol, this side version {VERSION}."
         )
-    if len(parts) != 4 or not isinstance(parts[2], str) or not isinstance(parts[3], dict):
-        raise _blame("A hello is a list of four: magic, version, purpose, fields.")
-    purpose, fields = parts[2], cast("dict[Any, Any]", parts[3])
-    if not all(isinstance(name, str) for name in fields):
-        raise _blame("The names of the fields of a hello are text.")
+    try:
+        _, _, purpose, fields = msgspec.convert(parts, tuple[str, int, str, dict[str, Any]])
+    except msgspec.ValidationError:
+        raise _blame("A hello is a list of four: magic, version, purpose, fields.") from None
     if purpose == REFUSED:
         reason = fields.get("reason")
         raise Refused(
@@ -175,7 +172,7 @@ def verify_proof(
 
 
 def secret_of(*properties: Mapping[str, str]) -> str | None:
-    """Return the property ``secret`` of the first of the mappings that has one (the most specific goes first).
+    """Return the property ``secret`` of the first of the mappings that has one (most specific first).
 
     An empty secret is a ValueError: it would look protected and be open.
     """
@@ -237,11 +234,11 @@ class Connector:
 
 
 class Acceptor:
-    """The handshake as the accepting side sees it: feed `receive` until `done`, then `peer` says what is wanted.
+    """The handshake as the accepting side sees it: feed `receive` until `done`; `peer` says what is wanted.
 
-    `answer` gives the fields of our own hello for theirs (a slave answers NETWORK with the master's address, say); it may
-    raise ProtocolError to refuse. `loopback` says that the peer is this machine: without a secret ADMIN is for it only.
-    `nonce` is NONCE_BYTES of fresh randomness.
+    `answer` gives the fields of our own hello for theirs (a slave answers NETWORK with the master's address,
+    say); it may raise ProtocolError to refuse. `loopback` says that the peer is this machine: without a
+    secret ADMIN is for it only. `nonce` is NONCE_BYTES of fresh randomness.
     """
 
     def __init__(
@@ -273,7 +270,7 @@ class Acceptor:
             hello = parse_hello(frame)
             if hello.purpose == ADMIN and self._secret is None and not self._loopback:
                 raise _blame(
-                    "Without a property 'secret' in the configuration, administration is served to this host only; "
+                    "Without a property 'secret' in the configuration, administration is for this host only; "
                     "run the command on the server's host or add the property."
                 )
             _agree_on_secret(self._secret, hello)
