@@ -1,0 +1,51 @@
+"""What a person writes against: agents, notifications and the context of a reaction."""
+
+from .agent import Agent, AgentError, AgentSpec, agent_spec, reacts
+from .builtin import (
+    FAILURES,
+    Create,
+    Created,
+    CreateFailed,
+    Delete,
+    Deleted,
+    ExceptionNotification,
+    UnknownAgent,
+)
+from .context import MAX_NOTIFICATION_BYTES, Context, Outcome
+from .envelope import Note, Opaque, ReplyTo
+from .ids import FIRST_FREE_STAMP, Address, AgentId, connection_manager, factory, outside
+from .notification import Notification, decode, decoder, encode, known_type, type_name
+
+__all__ = [
+    "FAILURES",
+    "FIRST_FREE_STAMP",
+    "MAX_NOTIFICATION_BYTES",
+    "Address",
+    "Agent",
+    "AgentError",
+    "AgentId",
+    "AgentSpec",
+    "Context",
+    "Create",
+    "CreateFailed",
+    "Created",
+    "Delete",
+    "Deleted",
+    "ExceptionNotification",
+    "Note",
+    "Notification",
+    "Opaque",
+    "Outcome",
+    "ReplyTo",
+    "UnknownAgent",
+    "agent_spec",
+    "connection_manager",
+    "decode",
+    "decoder",
+    "encode",
+    "factory",
+    "known_type",
+    "outside",
+    "reacts",
+    "type_name",
+]

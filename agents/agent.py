@@ -1,0 +1,268 @@
+"""Agents: persistent objects that react to notifications."""
+
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar, cast
+
+import attrs
+import msgspec
+
+from .envelope import Opaque
+from .notification import Notification, decoder
+
+__all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
+
+F = TypeVar("F", bound=Callable[..., None])
+
+_MARK: Final = "__quorate_reacts__"
+
+
+class AgentError(TypeError):
+    """A class cannot be an agent. The sentence names the class, the place and what to write instead."""
+
+
+def reacts(function: F) -> F:
+    """Mark a method ``(self, ctx: Context, note: SomeNotification) -> None`` as a reaction.
+
+    The annotation of the third parameter says what the method reacts to: a notification class, several
+    joined by ``|``, or `Opaque` for everything that no other method takes.
+
+    Raises AgentError if the method does not have that shape.
+    """
+    where = function.__qualname__
+    parameters = list(inspect.signature(function).parameters.values())
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function):
+        raise AgentError(f"{where}: a reaction runs to its end; write it with def, without async or yield")
+    if len(parameters) != 3:
+        raise AgentError(
+            f"{where}: a reaction takes (self, ctx, notification), not {len(parameters)} parameters"
+        )
+    annotation = parameters[2].annotation
+    if annotation is inspect.Parameter.empty:
+        raise AgentError(f"{where}: say what it reacts to, as in `{parameters[2].name}: Deposit`")
+    if not isinstance(annotation, str):
+        _reacted(where, annotation)
+    setattr(function, _MARK, True)
+    return function
+
+
+def _reacted(where: str, annotation: Any) -> tuple[type, ...]:
+    """The classes that an annotation stands for."""
+    union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
+    classes = typing.get_args(annotation) if union else (annotation,)
+    for cls in classes:
+        if cls is Opaque:
+            continue
+        if not (isinstance(cls, type) and issubclass(cls, Notification)):
+            raise AgentError(
+                f"{where}: {annotation!r} is not a notification; derive it from quorate.Notification"
+            )
+        if cls is Notification:
+            raise AgentError(f"{where}: name the notification's class, or Opaque to take whatever comes")
+    return cast("tuple[type, ...]", classes)
+
+
+class Agent:
+    """Base of all agents. State is the annotated attributes of an ``attrs.define`` class::
+
+        @attrs.define
+        class Account(Agent):
+            balance: int = 0
+
+            @reacts
+            def deposit(self, ctx: Context, note: Deposit) -> None:
+                self.balance += note.amount
+
+    Every replica of a server runs the same reactions: what a reaction does may depend only on the agent's
+    state, the notification and the context. No clock, no randomness but ``ctx.random``, no files, no sockets.
+    """
+
+    __slots__ = ()
+
+
+@attrs.frozen
+class AgentSpec:
+    """What the engine has to know of an agent class."""
+
+    cls: type[Agent]
+    name: str
+    """``module:Class``."""
+    handlers: Mapping[str, tuple[Callable[..., None], Callable[[bytes], Any]]]
+    """Type name to (unbound method, decoder of the payload)."""
+    opaque: Callable[..., None] | None
+    attributes: tuple[str, ...]
+    """The names that make up the state."""
+    struct: type[msgspec.Struct]
+    """The types of the state, member ``f0`` being the first attribute."""
+
+    def build(self, state: bytes) -> Agent:
+        """A new agent from its constructor's arguments, a MessagePack map. Raises AgentError."""
+        try:
+            given = msgspec.msgpack.decode(state, type=dict[str, msgspec.Raw]) if state else {}
+            known = {f.alias or f.name: f for f in _attributes(self.cls) if f.init}
+            unknown = sorted(set(given) - set(known))
+            if unknown:
+                raise AgentError(
+                    f"{self.name} has no attribute {unknown[0]!r}; it has: {', '.join(known) or 'none'}"
+                )
+            hints = _hints(self.cls)
+            return self.cls(
+                **{k: msgspec.msgpack.decode(v, type=hints[known[k].name]) for k, v in given.items()}
+            )
+        except AgentError:
+            raise
+        except Exception as error:
+            raise AgentError(f"{self.name} cannot be created from this state: {error}") from error
+
+    def save(self, agent: Agent) -> bytes:
+        """The whole state. Dicts keep their order, which agents can see."""
+        return _plain.encode({name: getattr(agent, name) for name in self.attributes})
+
+    def canonical(self, agent: Agent) -> bytes:
+        """The whole state in one form for equal states, for digests."""
+        return _sorted.encode({name: getattr(agent, name) for name in self.attributes})
+
+    def load(self, state: bytes) -> Agent:
+        """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
+        values = decoder(self.struct).decode(state)
+        agent = self.cls.__new__(self.cls)
+        for index, name in enumerate(self.attributes):
+            object.__setattr__(agent, name, getattr(values, f"f{index}"))
+        return agent
+
+
+_plain = msgspec.msgpack.Encoder()
+_sorted = msgspec.msgpack.Encoder(order="deterministic")
+
+
+def agent_spec(cls: type[Agent]) -> AgentSpec:
+    """Examine an agent class.
+
+    Raises AgentError if it is not an attrs class, an attribute has no type or one that cannot be
+    encoded, a handler names an unknown type, or two handlers take the same type.
+    """
+    return cast("AgentSpec", _examine(cls))
+
+
+@functools.lru_cache(maxsize=4096)
+def _examine(cls: Any) -> Any:
+    name = f"{cls.__module__}:{cls.__qualname__}"
+    if not (isinstance(cls, type) and issubclass(cls, Agent)):
+        raise AgentError(f"{name} is not an agent; derive it from quorate.Agent")
+    if "__attrs_attrs__" not in vars(cls):
+        raise AgentError(f"{name}: decorate the class with @attrs.define, so that its state is known")
+    attributes, struct = _state(cls, name)
+    handlers, opaque = _handlers(cls, name)
+    return AgentSpec(
+        cls=cls, name=name, handlers=handlers, opaque=opaque, attributes=attributes, struct=struct
+    )
+
+
+def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:
+    return cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("type[attrs.AttrsInstance]", cls)))
+
+
+def _hints(cls: type) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(cls)
+    except Exception as error:
+        raise AgentError(
+            f"{cls.__module__}:{cls.__qualname__}: a type cannot be resolved: {error}"
+        ) from error
+
+
+def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct]]:
+    for base in cls.__mro__[:-1]:
+        for key, value in vars(base).items():
+            if type(value) in (list, dict, set) and not key.startswith("__"):
+                raise AgentError(
+                    f"{name}: {key} has no type; write `{key}: {type(value).__name__}[...] = ...`"
+                )
+    hints = _hints(cls)
+    names = tuple(field.name for field in _attributes(cls))
+    members: list[tuple[str, Any, Any]] = []
+    for index, attribute in enumerate(names):
+        kind = hints.get(attribute)
+        if kind is None:
+            raise AgentError(f"{name}: {attribute} has no type; annotate it")
+        _check_encodable(kind, f"{name}: {attribute}")
+        members.append((f"f{index}", kind, msgspec.field(name=attribute)))
+    return names, msgspec.defstruct("State", members, kw_only=True)
+
+
+def _check_encodable(kind: Any, where: str) -> None:
+    """Raise AgentError unless msgspec can decode `kind` and keeps all of it."""
+    try:
+        decoder(kind)
+    except TypeError as error:
+        reason = str(error).split("\n", 1)[0].rstrip(".")
+        raise AgentError(f"{where}: {kind!r} cannot be stored: {reason}") from error
+    hidden = _hidden_field(kind, set())
+    if hidden:
+        raise AgentError(
+            f"{where}: {hidden} would not be stored; give the attribute a name without underscore"
+        )
+
+
+def _hidden_field(kind: Any, seen: set[Any]) -> str | None:
+    """msgspec leaves out the private attributes of attrs classes and dataclasses: find one."""
+    for argument in typing.get_args(kind):
+        found = _hidden_field(argument, seen)
+        if found:
+            return found
+    if not isinstance(kind, type) or kind in seen:
+        return None
+    seen.add(kind)
+    if attrs.has(kind):
+        names = [field.name for field in attrs.fields(kind)]
+    elif hasattr(kind, "__dataclass_fields__"):
+        names = list(cast("Any", kind).__dataclass_fields__)
+    else:
+        return None
+    for name in names:
+        if name.startswith("_"):
+            return f"{kind.__qualname__}.{name}"
+    for hint in _hints(kind).values():
+        found = _hidden_field(hint, seen)
+        if found:
+            return found
+    return None
+
+
+def _handlers(
+    cls: type[Agent], name: str
+) -> tuple[dict[str, tuple[Callable[..., None], Callable[[bytes], Any]]], Callable[..., None] | None]:
+    handlers: dict[str, tuple[Callable[..., None], Callable[[bytes], Any]]] = {}
+    owners: dict[str, str] = {}
+    opaque: Callable[..., None] | None = None
+    for key in sorted({key for base in cls.__mro__ for key in vars(base)}):
+        method = getattr(cls, key, None)
+        if not getattr(method, _MARK, False):
+            continue
+        method = cast("Callable[..., None]", method)
+        where = f"{name}.{key}"
+        try:
+            hints = typing.get_type_hints(method)
+        except Exception as error:
+            raise AgentError(f"{where}: a type cannot be resolved: {error}") from error
+        parameter = list(inspect.signature(method).parameters)[2]
+        for reacted in _reacted(where, hints[parameter]):
+            if reacted is Opaque:
+                if opaque is not None:
+                    raise AgentError(f"{where}: another method takes Opaque already; keep one of them")
+                opaque = method
+                continue
+            kind = cast("type[Notification]", reacted)
+            if kind.type_name in owners:
+                raise AgentError(
+                    f"{where}: {owners[kind.type_name]} reacts to {kind.__name__} already; keep one of them"
+                )
+            _check_encodable(kind, where)
+            owners[kind.type_name] = key
+            handlers[kind.type_name] = (method, decoder(kind).decode)
+    if not handlers and opaque is None:
+        raise AgentError(f"{name} reacts to nothing; mark a method with @reacts")
+    return handlers, opaque

@@ -1,0 +1,94 @@
+"""Notifications that the platform itself sends and understands."""
+
+from typing import Final
+
+import attrs
+
+from .ids import AgentId
+from .notification import Notification
+
+__all__ = [
+    "FAILURES",
+    "Create",
+    "CreateFailed",
+    "Created",
+    "Delete",
+    "Deleted",
+    "ExceptionNotification",
+    "UnknownAgent",
+]
+
+
+@attrs.frozen
+class ExceptionNotification(Notification):
+    """Tells the sender that the recipient's reaction failed and was undone."""
+
+    agent: AgentId
+    """The agent that failed."""
+    type: str
+    """The type of the notification that it failed on."""
+    error: str
+    """The exception's class, for example ``ValueError``; ``Unhandled`` if the agent has no handler."""
+    message: str
+    """What the exception said."""
+
+
+@attrs.frozen
+class UnknownAgent(Notification):
+    """Tells the sender that there is no such agent."""
+
+    agent: str
+    """The address as it was given."""
+    type: str
+    """The type of the notification that could not be delivered."""
+
+
+@attrs.frozen
+class Create(Notification):
+    """Asks a factory agent to create an agent. Answered with `Created` or `CreateFailed`."""
+
+    class_name: str
+    """``module:Class`` of the agent, importable on every replica of the server."""
+    name: str | None = None
+    """A name, unique on the server."""
+    state: bytes = b""
+    """Initial attributes as a MessagePack map; what is missing takes its default."""
+    id: AgentId | None = None
+    """The identity, when the asker gave one; otherwise the factory gives it."""
+    key: str = ""
+    """Makes the request idempotent: the same key gets the same agent."""
+
+
+@attrs.frozen
+class Created(Notification):
+    """The agent exists."""
+
+    id: AgentId
+
+
+@attrs.frozen
+class CreateFailed(Notification):
+    """The agent was not created."""
+
+    class_name: str
+    reason: str
+    """One sentence that says what to do."""
+
+
+@attrs.frozen
+class Delete(Notification):
+    """Asks a factory agent to delete an agent. Answered with `Deleted` or `UnknownAgent`."""
+
+    agent: str
+    """Its id or name, as text."""
+
+
+@attrs.frozen
+class Deleted(Notification):
+    """The agent is no more."""
+
+    id: AgentId
+
+
+FAILURES: Final = frozenset(cls.type_name for cls in (ExceptionNotification, UnknownAgent, CreateFailed))
+"""Types that report a failure: when they cannot be delivered nobody is told."""

@@ -1,0 +1,201 @@
+"""The only window through which a reaction sees the world."""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import attrs
+import msgspec
+
+from .agent import Agent, AgentError, agent_spec
+from .builtin import Create
+from .envelope import Note, ReplyTo
+from .ids import Address, AgentId, factory
+from .notification import Notification, encode
+
+__all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
+
+MAX_NOTIFICATION_BYTES: Final = 8 * 1024 * 1024
+"""A larger notification is refused when it is sent."""
+
+_NO_STATE: Final[Mapping[str, Any]] = {}
+
+
+@attrs.define
+class Outcome:
+    """What a reaction asked for. It takes effect only if the reaction ends well."""
+
+    sends: list[Note] = attrs.field(factory=list[Note])
+    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=list[tuple[int, int, str, bytes]])
+    """(timer, due_ns, type, payload)"""
+    cancelled: list[int] = attrs.field(factory=list[int])
+    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=list[tuple[str, msgspec.Struct]])
+    deleted: bool = False
+
+
+class Context:
+    """Passed to every reaction; valid during that reaction only.
+
+    Everything in it is the same on every replica of the server.
+    """
+
+    __slots__ = (
+        "_next_stamp",
+        "_outcome",
+        "_position",
+        "_random",
+        "_resolve",
+        "agent",
+        "name",
+        "now_ns",
+        "request",
+        "sender",
+    )
+
+    agent: AgentId
+    """The reacting agent."""
+    name: str | None
+    """Its name, if it has one."""
+    sender: AgentId
+    """Who sent the notification."""
+    request: int
+    """The sender's number for this request; 0 if it is none."""
+    now_ns: int
+    """The time of this batch by the master's clock, in nanoseconds since 1970. It never goes back."""
+
+    def __init__(
+        self,
+        *,
+        agent: AgentId,
+        name: str | None,
+        sender: AgentId,
+        request: int,
+        now_ns: int,
+        position: int,
+        next_stamp: int,
+        resolve: Callable[[str | int], int],
+    ) -> None:
+        self.agent = agent
+        self.name = name
+        self.sender = sender
+        self.request = request
+        self.now_ns = now_ns
+        self._position = position
+        self._next_stamp = next_stamp
+        self._resolve = resolve
+        self._random: random.Random | None = None
+        self._outcome: Outcome | None = None
+
+    @property
+    def now(self) -> float:
+        """`now_ns` in seconds."""
+        return self.now_ns / 1_000_000_000
+
+    @property
+    def random(self) -> random.Random:
+        """Pseudo-random numbers, seeded by the position of this reaction: equal on every replica."""
+        if self._random is None:
+            self._random = random.Random(f"{self.agent.host}/{self._position}")
+        return self._random
+
+    @property
+    def reply_to(self) -> ReplyTo:
+        """The address of the answer to this notification, to be kept and used in a later reaction."""
+        return ReplyTo(self.sender, self.request)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What this reaction has asked for so far."""
+        if self._outcome is None:
+            self._outcome = Outcome()
+        return self._outcome
+
+    @property
+    def asked(self) -> bool:
+        """Whether the reaction has asked for anything."""
+        return self._outcome is not None
+
+    @property
+    def next_stamp(self) -> int:
+        """The stamp that the next created agent gets."""
+        return self._next_stamp
+
+    def send(self, to: Address | ReplyTo, notification: Notification) -> None:
+        """Send a notification; it leaves when the reaction has ended well.
+
+        A notification to the sender of the current one is the answer to its request.
+        Raises TypeError if it cannot be encoded, ValueError if it is too large or the server is unknown.
+        """
+        payload = encode(notification)
+        self._post(to, notification.type_name, payload)
+
+    def forward(self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0) -> None:
+        """Send a notification that is encoded already, under the identity of this agent."""
+        self._post(to, type, payload, request)
+
+    def _post(self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0) -> None:
+        if len(payload) > MAX_NOTIFICATION_BYTES:
+            raise ValueError(
+                f"{type} has {len(payload)} bytes, more than {MAX_NOTIFICATION_BYTES}: send it in parts"
+            )
+        if isinstance(to, ReplyTo):
+            request = to.request
+            to = to.agent
+        elif to == self.sender and not request:
+            request = self.request
+        elif isinstance(to, str) and "@" in to:
+            self._resolve(to.rpartition("@")[2])
+        self.outcome.sends.append(Note(to, self.agent, type, payload, request))
+
+    def create(
+        self,
+        cls: type[Agent],
+        *,
+        name: str | None = None,
+        server: str | int | None = None,
+        state: Mapping[str, Any] = _NO_STATE,
+    ) -> AgentId:
+        """Create an agent, here or on another server, and give its id at once.
+
+        `state` holds arguments of the constructor. What is sent to the id from now on arrives after the
+        agent exists. If the other side cannot create it, this agent gets `CreateFailed`.
+        Raises AgentError if the class cannot be an agent, ValueError if the server is unknown.
+        """
+        host = self.agent.host if server is None else self._resolve(server)
+        spec = agent_spec(cls)
+        values = msgspec.msgpack.encode(dict(state))
+        if host == self.agent.host:
+            spec.build(values)
+        identity = AgentId(self.agent.host, host, self._next_stamp)
+        self._next_stamp += 1
+        self.send(factory(host), Create(class_name=spec.name, name=name, state=values, id=identity))
+        return identity
+
+    def delete(self) -> None:
+        """Delete this agent when the reaction has ended well."""
+        self.outcome.deleted = True
+
+    def timer(self, delay_s: float, notification: Notification) -> int:
+        """Have `notification` delivered to this agent, from itself, after `delay_s` seconds.
+
+        Timers are part of the replicated state: they survive the master. Returns a number for `cancel`.
+        """
+        if delay_s < 0:
+            raise ValueError(f"a delay of {delay_s} s is in the past; give 0 or more")
+        timers = self.outcome.timers
+        if len(timers) >= 1024:
+            raise ValueError("a reaction may set 1024 timers; set fewer")
+        timer = self._position * 1024 + len(timers)
+        due_ns = self.now_ns + round(delay_s * 1_000_000_000)
+        timers.append((timer, due_ns, notification.type_name, encode(notification)))
+        return timer
+
+    def cancel(self, timer: int) -> None:
+        """Cancel a timer of this agent. One that has fired or is unknown is let pass."""
+        self.outcome.cancelled.append(timer)
+
+    def emit(self, topic: str, message: msgspec.Struct) -> None:
+        """Hand a message to the services of the master. For built-in agents."""
+        if not isinstance(message, msgspec.Struct):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise AgentError(f"{type(message).__name__} is not a msgspec.Struct")
+        self.outcome.emitted.append((topic, message))

@@ -1,0 +1,66 @@
+"""Identifiers of agents: creating server, hosting server, stamp."""
+
+import re
+from typing import Final, NamedTuple
+
+__all__ = [
+    "FIRST_FREE_STAMP",
+    "Address",
+    "AgentId",
+    "connection_manager",
+    "factory",
+    "outside",
+]
+
+FIRST_FREE_STAMP: Final = 1025
+"""Stamps below this one are reserved for built-in agents."""
+
+_TEXT = re.compile(r"#(\d{1,5})\.(\d{1,5})\.(\d{1,18})", re.ASCII)
+
+
+class AgentId(NamedTuple):
+    """The identity of an agent, for ever: no two agents share one.
+
+    Text form: ``#creator.host.stamp``, for example ``#0.0.1025``.
+    """
+
+    creator: int
+    """The server on which the agent was created."""
+    host: int
+    """The server on which the agent lives and reacts."""
+    stamp: int
+    """A number that the creating server gives once."""
+
+    def __str__(self) -> str:
+        return f"#{self.creator}.{self.host}.{self.stamp}"
+
+    @classmethod
+    def parse(cls, text: str) -> "AgentId":
+        """Read ``#creator.host.stamp``.
+
+        Raises ValueError with a sentence that says what is expected.
+        """
+        match = _TEXT.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text!r} is not an agent id; write it as #creator.host.stamp, like #0.0.1025")
+        creator, host, stamp = match.groups()
+        return cls(int(creator), int(host), int(stamp))
+
+
+Address = AgentId | str
+"""Where a notification goes: an id, also as text, a name (``alice``) or a name elsewhere (``alice@s1``)."""
+
+
+def outside(server: int) -> AgentId:
+    """Stand-in for what is not an agent: services, administration, collocated threads of `server`."""
+    return AgentId(server, server, 1)
+
+
+def factory(server: int) -> AgentId:
+    """The agent of `server` that creates and deletes agents on request."""
+    return AgentId(server, server, 2)
+
+
+def connection_manager(server: int) -> AgentId:
+    """The agent of `server` that opens client connections."""
+    return AgentId(server, server, 3)

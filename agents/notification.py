@@ -1,0 +1,94 @@
+"""Typed notifications and their encoding."""
+
+import functools
+import sys
+from pathlib import Path
+from typing import Any, ClassVar, TypeVar, cast
+
+import msgspec
+
+__all__ = ["Notification", "decode", "decoder", "encode", "known_type", "type_name"]
+
+T = TypeVar("T")
+
+_known: dict[str, type["Notification"]] = {}
+
+
+class Notification:
+    """Base of everything agents react to. Subclass it with ``attrs.frozen``::
+
+        @attrs.frozen
+        class Deposit(Notification):
+            amount: int
+
+    Fields may be of any type that msgspec encodes: numbers, text, bytes, dates, UUIDs, lists, dicts,
+    tuples, enumerations, and attrs classes or dataclasses of these.
+    """
+
+    __slots__ = ()
+
+    type_name: ClassVar[str]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # attrs and msgspec build a second class when they add slots; the last one defined is the one in use.
+        cls.type_name = f"{_module_name(cls.__module__)}:{cls.__qualname__}"
+        _known[cls.type_name] = cls
+
+
+def _module_name(module: str) -> str:
+    """A script's classes are known elsewhere under the name by which the script can be imported."""
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else module
+
+
+def type_name(cls: type[Notification]) -> str:
+    """The name under which notifications of this class travel: ``module:Class``."""
+    return cls.type_name
+
+
+def known_type(name: str) -> type[Notification] | None:
+    """The notification class of that name, if this process has defined it. Imports nothing."""
+    return _known.get(name)
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode(notification: Notification) -> bytes:
+    """Encode the fields of a notification in MessagePack.
+
+    Raises TypeError, naming the class, if it is not a Notification or a field cannot be encoded.
+    """
+    if not isinstance(notification, Notification):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(
+            f"{type(notification).__name__} is not a notification; derive it from quorate.Notification"
+        )
+    try:
+        return _encoder.encode(notification)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise TypeError(f"{notification.type_name} cannot be encoded: {error}") from error
+
+
+def decode(cls: type[T], payload: bytes) -> T:
+    """Decode what `encode` made, checking the type of every field.
+
+    Raises ValueError with the path of the field that does not fit.
+    """
+    return decoder(cls).decode(payload)
+
+
+def decoder(cls: type[T]) -> msgspec.msgpack.Decoder[T]:
+    """The (cached) decoder of a class. Raises TypeError if a field's type cannot be encoded."""
+    return cast("msgspec.msgpack.Decoder[T]", _decoder(cast("Any", cls)))
+
+
+@functools.lru_cache(maxsize=4096)
+def _decoder(cls: Any) -> Any:
+    return msgspec.msgpack.Decoder(cls)
