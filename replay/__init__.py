@@ -1,0 +1,42 @@
+"""The trace of an agent server and its replay on Spark.
+
+Every replica of a server writes a trace: one row per reaction (see ``docs/replay.md`` for the columns).
+With the functions here a program reads those traces::
+
+    from quorate.replay import reactions, rerun, spark_session, verify
+
+    with spark_session() as spark:
+        report = verify(spark, "data")                 # is every replica's trace whole, and do they agree?
+        assert report.ok, report.problems
+        frame = reactions(spark, "data", server="s0")  # a DataFrame, one row per reaction, replicas merged
+        result = rerun(spark, "data", server="s0")     # every agent's reactions run again
+        result.state("#0.0.1025")                      # {"balance": 12}
+
+Nothing here imports pyspark before one of the functions is called.
+"""
+
+from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
+from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
+from .rerunning import rerun, state_at
+from .session import spark_session
+from .totals import reactions, totals
+from .verification import verify
+
+__all__ = [
+    "AgentResult",
+    "Divergence",
+    "JavaNotFound",
+    "NoTrace",
+    "ReplayError",
+    "Report",
+    "RerunReport",
+    "ServerReport",
+    "SparkMissing",
+    "Totals",
+    "reactions",
+    "rerun",
+    "spark_session",
+    "state_at",
+    "totals",
+    "verify",
+]

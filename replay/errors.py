@@ -1,0 +1,19 @@
+"""What can go wrong before a replay has anything to say about the trace."""
+
+__all__ = ["JavaNotFound", "NoTrace", "ReplayError", "SparkMissing"]
+
+
+class ReplayError(Exception):
+    """The replay could not run; the text is one sentence that says what to do."""
+
+
+class SparkMissing(ReplayError):
+    """pyspark, pyarrow or pandas is not installed."""
+
+
+class JavaNotFound(ReplayError):
+    """Spark needs Java 17 or newer and there is none."""
+
+
+class NoTrace(ReplayError):
+    """The given places hold no trace that can be read."""

@@ -1,0 +1,263 @@
+"""What the jobs find: plain values, ready for a table, for JSON or for a test."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import attrs
+
+__all__ = [
+    "AgentResult",
+    "Divergence",
+    "Report",
+    "RerunReport",
+    "ServerReport",
+    "Side",
+    "Source",
+    "Span",
+    "TotalRow",
+    "Totals",
+]
+
+
+@attrs.frozen(order=True)
+class Span:
+    """Positions ``first`` to ``last``, both included."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return str(self.first) if self.first == self.last else f"{self.first}..{self.last}"
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1
+
+
+@attrs.frozen
+class Source:
+    """The trace of one incarnation of one replica."""
+
+    replica: int
+    incarnation: int
+    rows: int
+    """Rows in the files, duplicates counted."""
+    span: Span
+    """Lowest and highest position."""
+    holes: tuple[Span, ...] = ()
+    """Positions inside the span that have no row."""
+    duplicates: tuple[Span, ...] = ()
+    """Positions that have more than one row."""
+    dropped: int = 0
+    """Rows the writer says it could not write (disk full, or too slow a disk)."""
+
+    def __str__(self) -> str:
+        return f"replica {self.replica} (incarnation {self.incarnation})"
+
+
+@attrs.frozen
+class Side:
+    """What some of the replicas recorded at a position where they do not agree."""
+
+    sources: tuple[tuple[int, int], ...]
+    """(replica, incarnation) of those that recorded this."""
+    values: Mapping[str, Any]
+    """The columns in which the sides differ; bytes as hexadecimal text."""
+
+
+@attrs.frozen
+class Divergence:
+    """The first position at which two replicas recorded different reactions."""
+
+    position: int
+    agent: str
+    sides: tuple[Side, ...]
+    later: int = 0
+    """At least this many later positions differ too."""
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        for side in self.sides:
+            who = ", ".join(f"replica {replica} ({incarnation})" for replica, incarnation in side.sources)
+            what = ", ".join(f"{name}={value!r}" for name, value in side.values.items())
+            parts.append(f"{who}: {what}")
+        more = f"; at least {self.later} later positions differ too" if self.later else ""
+        return f"position {self.position}, agent {self.agent}: " + " | ".join(parts) + more
+
+
+@attrs.frozen
+class ServerReport:
+    """What the traces of all replicas of one server say together."""
+
+    server: str
+    server_id: int
+    sources: tuple[Source, ...]
+    last: int
+    """The highest position found."""
+    uncovered: tuple[Span, ...] = ()
+    """Positions from 1 to ``last`` that no replica has."""
+    divergence: Divergence | None = None
+    compared: int = 0
+    """Positions that two or more sources have and that were compared."""
+    truncated: bool = False
+    """So many places were faulty that not all of them were looked at."""
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence per fault; empty when the trace is whole and agreed."""
+        found: list[str] = []
+        if self.divergence is not None:
+            found.append(f"{self.server}: the replicas differ at {self.divergence}")
+        for source in self.sources:
+            if source.duplicates:
+                found.append(f"{self.server}: {source} has positions twice: {spans(source.duplicates)}")
+            if source.holes:
+                why = f" (its writer dropped {source.dropped} rows)" if source.dropped else ""
+                found.append(f"{self.server}: {source} has a hole: {spans(source.holes)}{why}")
+        if self.uncovered:
+            found.append(f"{self.server}: not covered by any replica: {spans(self.uncovered)}")
+        if self.truncated:
+            found.append(f"{self.server}: there are more faults than were listed")
+        return found
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no fault."""
+        return not self.problems
+
+
+@attrs.frozen
+class Report:
+    """The outcome of ``verify``."""
+
+    servers: tuple[ServerReport, ...]
+    bad_files: tuple[str, ...] = ()
+    """One line per file that could not be read, with its path. The rest of the report stands without it."""
+    files: int = 0
+    rows: int = 0
+    seconds: float = 0.0
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence per fault, those of unreadable files included."""
+        return [*self.bad_files, *(problem for server in self.servers for problem in server.problems)]
+
+    @property
+    def ok(self) -> bool:
+        """Whether every trace is whole, readable, and agreed on by all replicas."""
+        return not self.problems
+
+    def server(self, name_or_id: str | int) -> ServerReport:
+        """Return the report of one server, or raise KeyError."""
+        for server in self.servers:
+            if name_or_id in (server.server, server.server_id):
+                return server
+        raise KeyError(name_or_id)
+
+
+@attrs.frozen
+class AgentResult:
+    """What running one agent's reactions again gave."""
+
+    server: str
+    agent: str
+    cls: str
+    reactions: int
+    """Reactions that were run again."""
+    errors: int
+    """How many of them were recorded as having raised."""
+    first: int
+    last: int
+    """First and last position run again."""
+    state: Mapping[str, Any] | None
+    """The final state as JSON values; None when deleted or not known."""
+    deleted: bool = False
+    diverged: int | None = None
+    """The first position whose outputs differ from the recorded ones."""
+    skipped: str = ""
+    """Why the agent was not run again, in one sentence; "" when it was."""
+    difference: str = ""
+    """What differs at ``diverged``, in one sentence."""
+
+
+@attrs.frozen
+class RerunReport:
+    """The outcome of ``rerun``."""
+
+    agents: tuple[AgentResult, ...]
+    seconds: float = 0.0
+
+    @property
+    def reactions(self) -> int:
+        """How many reactions were run again."""
+        return sum(agent.reactions for agent in self.agents)
+
+    @property
+    def problems(self) -> list[str]:
+        """One sentence per agent whose outputs differ or which could not be run again for want of its class."""
+        found: list[str] = []
+        for agent in self.agents:
+            if agent.diverged is not None:
+                found.append(
+                    f"{agent.server}: agent {agent.agent} ({agent.cls}) does something else at position "
+                    f"{agent.diverged}: {agent.difference}"
+                )
+            elif agent.skipped:
+                found.append(
+                    f"{agent.server}: agent {agent.agent} ({agent.cls}) was not run again: {agent.skipped}"
+                )
+        return found
+
+    @property
+    def ok(self) -> bool:
+        """Whether every agent was run again and did what the trace says."""
+        return not self.problems
+
+    def agent(self, agent: str, server: str | None = None) -> AgentResult:
+        """Return the result of one agent by its id ("#0.0.1025"), or raise KeyError."""
+        for result in self.agents:
+            if result.agent == agent and server in (None, result.server):
+                return result
+        raise KeyError(agent)
+
+    def state(self, agent: str, server: str | None = None) -> Mapping[str, Any] | None:
+        """Return the final state of one agent as JSON values; None when it was deleted."""
+        return self.agent(agent, server).state
+
+
+@attrs.frozen
+class TotalRow:
+    """How often agents of one class got one type of notification."""
+
+    server: str
+    cls: str
+    kind: str
+    type: str
+    reactions: int
+    errors: int
+    agents: int
+    """How many agents got it."""
+    payload_bytes: int
+
+
+@attrs.frozen
+class Totals:
+    """The outcome of ``totals``."""
+
+    rows: tuple[TotalRow, ...]
+    seconds: float = 0.0
+
+    @property
+    def reactions(self) -> int:
+        """All rows together."""
+        return sum(row.reactions for row in self.rows)
+
+    @property
+    def errors(self) -> int:
+        """How many reactions raised."""
+        return sum(row.errors for row in self.rows)
+
+
+def spans(found: Sequence[Span], limit: int = 5) -> str:
+    """Return a few spans as text."""
+    text = ", ".join(str(span) for span in found[:limit])
+    return text if len(found) <= limit else f"{text} and {len(found) - limit} more"
