@@ -1,8 +1,8 @@
 """One process per replica on this host, watched by plain threads. Used by `quorate up` and by the demo.
 
 Each process is a `quorate start` in a session of its own, so that Ctrl-C reaches the supervisor only, which
-then stops them in order. They hold the reading end of a pipe whose writing end is ours: when this process ends
-in any way, they see the end of the pipe and stop (see `lifeline` in ``commands/start.py``).
+then stops them in order. They hold the reading end of a pipe whose writing end is ours: when this process
+ends in any way, they see the end of the pipe and stop (see `lifeline` in ``commands/start.py``).
 """
 
 import contextlib
@@ -86,9 +86,9 @@ class _Child:
 class Supervisor:
     """Starts and watches the replicas of a configuration that belong to this host.
 
-    `on_event` is called from the threads of the supervisor, one call at a time; it may call anything but `stop`.
-    `servers` limits it to those names; `env` is added to our environment for the processes; `python` runs them.
-    Raises ConfigError when the configuration is not valid.
+    `on_event` is called from the threads of the supervisor, one call at a time; it may call anything but
+    `stop`. `servers` limits it to those names; `env` is added to our environment for the processes; `python`
+    runs them. Raises ConfigError when the configuration is not valid.
     """
 
     def __init__(
