@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from .envelope import Opaque
-from .notification import Notification, decoder
+from .notification import Notification, decoder, module_name
 
 __all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
 
@@ -144,12 +144,12 @@ def agent_spec(cls: type[Agent]) -> AgentSpec:
     Raises AgentError if it is not an attrs class, an attribute has no type or one that cannot be
     encoded, a handler names an unknown type, or two handlers take the same type.
     """
-    return cast("AgentSpec", _examine(cls))
+    return cast("AgentSpec", _examine(cast("Any", cls)))
 
 
 @functools.lru_cache(maxsize=4096)
 def _examine(cls: Any) -> Any:
-    name = f"{cls.__module__}:{cls.__qualname__}"
+    name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
     if not (isinstance(cls, type) and issubclass(cls, Agent)):
         raise AgentError(f"{name} is not an agent; derive it from quorate.Agent")
     if "__attrs_attrs__" not in vars(cls):
@@ -197,9 +197,12 @@ def _check_encodable(kind: Any, where: str) -> None:
     """Raise AgentError unless msgspec can decode `kind` and keeps all of it."""
     try:
         decoder(kind)
+        msgspec.json.schema(kind)  # a decoder lets unknown classes pass until it meets one
     except TypeError as error:
-        reason = str(error).split("\n", 1)[0].rstrip(".")
-        raise AgentError(f"{where}: {kind!r} cannot be stored: {reason}") from error
+        raise AgentError(
+            f"{where}: {kind!r} cannot be stored; use numbers, text, bytes, dates, lists, dicts, tuples, "
+            "enumerations, attrs classes or dataclasses"
+        ) from error
     hidden = _hidden_field(kind, set())
     if hidden:
         raise AgentError(

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, TypeVar, cast
 
 import msgspec
 
-__all__ = ["Notification", "decode", "decoder", "encode", "known_type", "type_name"]
+__all__ = ["Notification", "decode", "decoder", "encode", "known_type", "module_name", "type_name"]
 
 T = TypeVar("T")
 
@@ -32,11 +32,11 @@ class Notification:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         # attrs and msgspec build a second class when they add slots; the last one defined is the one in use.
-        cls.type_name = f"{_module_name(cls.__module__)}:{cls.__qualname__}"
+        cls.type_name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
         _known[cls.type_name] = cls
 
 
-def _module_name(module: str) -> str:
+def module_name(module: str) -> str:
     """A script's classes are known elsewhere under the name by which the script can be imported."""
     if module != "__main__":
         return module

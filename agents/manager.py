@@ -1,0 +1,79 @@
+"""The built-in agent that opens client connections. Source: HA Joram specification, section 5.1.2."""
+
+import attrs
+
+from .agent import Agent, reacts
+from .builtin import Created, CreateFailed
+from .context import Context
+from .ids import AgentId, outside
+from .notification import Notification
+from .proxy import ConnectionEnded, MasterChanged, ProxyAgent
+
+__all__ = ["ConnectionManagerAgent", "Open", "OpenRefused", "Opened"]
+
+
+@attrs.frozen
+class Open(Notification):
+    """From the service, which has checked the password: open a connection for a user.
+
+    Answered with `Opened` or `OpenRefused`.
+    """
+
+    user: str
+    idle_timeout_s: float
+    max_connections: int
+
+
+@attrs.frozen
+class Opened(Notification):
+    """The connection is open; its identifier is that of its proxy agent."""
+
+    connection: AgentId
+
+
+@attrs.frozen
+class OpenRefused(Notification):
+    """There are too many connections."""
+
+    reason: str
+
+
+@attrs.define
+class ConnectionManagerAgent(Agent):
+    """Keeps the list of the open connections."""
+
+    connections: dict[str, str] = attrs.field(factory=dict[str, str])
+    """User of each connection, by the text of its identifier."""
+
+    @reacts
+    def open(self, ctx: Context, note: Open) -> None:
+        """Create the proxy agent of a connection."""
+        self._only_from_service(ctx)
+        if len(self.connections) >= note.max_connections:
+            ctx.send(ctx.sender, OpenRefused(f"the server has {note.max_connections} connections already"))
+            return
+        state = {"user": note.user, "idle_timeout_s": note.idle_timeout_s}
+        proxy = ctx.create(ProxyAgent, state=state)
+        self.connections[str(proxy)] = note.user
+        ctx.send(proxy, MasterChanged())
+        ctx.send(ctx.sender, Opened(proxy))
+
+    @reacts
+    def ended(self, ctx: Context, _: ConnectionEnded) -> None:
+        """Forget a connection that its proxy has ended."""
+        self.connections.pop(str(ctx.sender), None)
+
+    @reacts
+    def master_changed(self, ctx: Context, note: MasterChanged) -> None:
+        """Give every client time to find the new master."""
+        self._only_from_service(ctx)
+        for connection in self.connections:
+            ctx.send(AgentId.parse(connection), note)
+
+    @reacts
+    def created(self, __: Context, _: Created | CreateFailed) -> None:
+        """The answers of the factory tell nothing new: a proxy is created here and always can be."""
+
+    def _only_from_service(self, ctx: Context) -> None:
+        if ctx.sender != outside(ctx.agent.host):
+            raise PermissionError("only the services of the server open connections")

@@ -1,0 +1,281 @@
+"""The proxy agent of a client: the connection context, replicated because it is an agent's state.
+
+Source: HA Joram specification, sections 5.1.2 to 5.1.6. A service posts what the client sends, and writes
+to the client what the proxy emits under the topic ``client``. Only what the service of this server posts
+counts as coming from the client; everything else that reaches the proxy is a notification *for* the client.
+"""
+
+from typing import Final
+
+import attrs
+import msgspec
+
+from .agent import Agent, reacts
+from .builtin import ExceptionNotification, UnknownAgent
+from .context import Context
+from .envelope import Opaque
+from .ids import FIRST_FREE_STAMP, AgentId, connection_manager, outside
+from .notification import Notification, encode
+
+__all__ = [
+    "CLIENT_INPUT",
+    "CLIENT_TOPIC",
+    "MAX_INPUT_NOTES",
+    "MAX_OUTPUT_BYTES",
+    "MAX_OUTPUT_NOTES",
+    "ClientEnd",
+    "ClientInput",
+    "ClientNote",
+    "ClientOutput",
+    "CloseConnection",
+    "ConnectionEnded",
+    "IdleCheck",
+    "MasterChanged",
+    "ProxyAgent",
+    "Reopen",
+    "ReopenRefused",
+    "Reopened",
+    "ServerNote",
+]
+
+CLIENT_TOPIC: Final = "client"
+"""Topic of what proxies emit for their clients."""
+CLIENT_INPUT: Final = "quorate.agents.proxy:ClientInput"
+"""Type name of the input of a client: the body of an input frame, untouched."""
+MAX_INPUT_NOTES: Final = 4096
+"""Notifications in one input: they are one reaction, and what they cause is one turn."""
+MAX_OUTPUT_NOTES: Final = 65536
+"""Notifications that wait for a client; one more and the connection ends."""
+MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024
+"""Bytes of the payloads that wait for a client; more and the connection ends."""
+LATE_NS: Final = 1_000_000_000
+"""An idle check this much behind its time shows that there was no master: the client gets another chance."""
+
+
+class ClientNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A notification of a client."""
+
+    to: AgentId | str
+    type: str
+    payload: bytes
+    request: int = 0
+    """The client's number for this request; 0 if it is none."""
+
+
+class ServerNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A notification for a client."""
+
+    sender: AgentId
+    type: str
+    payload: bytes
+    request: int = 0
+    """The request that it answers; 0 if it is none."""
+
+
+class ClientInput(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """Consecutive notifications of a client, or none: then it acknowledges and keeps alive."""
+
+    out_ack: int
+    """Number of the last notification that the client has received."""
+    first_seq: int
+    """Number of the first of `notes`; the client numbers from 1."""
+    notes: list[ClientNote]
+
+
+class ClientOutput(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """Consecutive notifications for a client, or none: then it acknowledges."""
+
+    in_ack: int
+    """Number of the last notification that the server has from the client."""
+    first_seq: int
+    """Number of the first of `notes`; the server numbers from 1."""
+    notes: list[ServerNote]
+
+
+class ClientEnd(msgspec.Struct, array_like=True, frozen=True):
+    """Emitted when a connection ends, or when its TCP connection must be given up."""
+
+    code: str
+    """Code of the ``Bye`` frame: ``closed``, ``expired`` or ``unavailable``."""
+    text: str
+
+
+@attrs.frozen
+class Reopen(Notification):
+    """From the service: the client is back. Answered with `Reopened` or `ReopenRefused`."""
+
+    user: str
+    out_ack: int
+
+
+@attrs.frozen
+class Reopened(Notification):
+    """The connection goes on: what the server has, and what the client has not acknowledged."""
+
+    in_ack: int
+    first_seq: int
+    notes: list[ServerNote]
+    idle_timeout_s: float
+
+
+@attrs.frozen
+class ReopenRefused(Notification):
+    """The connection belongs to another user."""
+
+
+@attrs.frozen
+class CloseConnection(Notification):
+    """From the service: the client closes for good."""
+
+
+@attrs.frozen
+class MasterChanged(Notification):
+    """From the service to the connection manager, which passes it on: idle times start again."""
+
+
+@attrs.frozen
+class IdleCheck(Notification):
+    """The proxy's own timer."""
+
+
+@attrs.frozen
+class ConnectionEnded(Notification):
+    """From a proxy to the connection manager, when it deletes itself."""
+
+
+_decode_input = msgspec.msgpack.Decoder(ClientInput).decode
+
+
+@attrs.define
+class ProxyAgent(Agent):
+    """One client connection. Lives until the client closes it or is silent for too long."""
+
+    user: str
+    idle_timeout_s: float = 60.0
+    last_in: int = 0
+    """Number of the last notification taken from the client."""
+    last_out: int = 0
+    """Number of the last notification for the client."""
+    last_out_ack: int = 0
+    """Number of the last notification that the client has."""
+    output: dict[int, ServerNote] = attrs.field(factory=dict[int, ServerNote])
+    """What the client has not acknowledged, by number."""
+    output_bytes: int = 0
+    last_heard_ns: int = 0
+    check_due_ns: int = 0
+    ended: bool = False
+
+    @reacts
+    def opaque(self, ctx: Context, note: Opaque) -> None:
+        """Forward what the client sends, keep and emit what is for the client."""
+        if note.type == CLIENT_INPUT and ctx.sender == outside(ctx.agent.host):
+            self._take_input(ctx, _decode_input(note.payload))
+        else:
+            self._give(ctx, ctx.sender, note.type, note.payload, note.request)
+
+    @reacts
+    def master_changed(self, ctx: Context, note: MasterChanged) -> None:
+        """Start the idle time: sent by the manager to a new proxy, and to all when the master changed."""
+        if ctx.sender != connection_manager(ctx.agent.host):
+            self._give(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
+            return
+        self.last_heard_ns = ctx.now_ns
+        if not self.check_due_ns:
+            self._arm(ctx)
+
+    @reacts
+    def reopen(self, ctx: Context, note: Reopen) -> None:
+        """Let the client go on where it was."""
+        self._only_from_service(ctx)
+        if note.user != self.user:
+            ctx.send(ctx.sender, ReopenRefused())
+            return
+        self.last_heard_ns = ctx.now_ns
+        self._acknowledge(note.out_ack)
+        ctx.send(
+            ctx.sender,
+            Reopened(self.last_in, self.last_out_ack + 1, list(self.output.values()), self.idle_timeout_s),
+        )
+
+    @reacts
+    def close(self, ctx: Context, _: CloseConnection) -> None:
+        """End the connection on the client's order."""
+        self._only_from_service(ctx)
+        self._end(ctx, "closed", "the client closed the connection")
+
+    @reacts
+    def check_idle(self, ctx: Context, _: IdleCheck) -> None:
+        """End the connection if the client has been silent for too long."""
+        if ctx.sender != ctx.agent or ctx.now_ns < self.check_due_ns:
+            return
+        if ctx.now_ns - self.check_due_ns > LATE_NS:
+            self.last_heard_ns = ctx.now_ns
+        if ctx.now_ns - self.last_heard_ns >= self.idle_timeout_s * 1e9:
+            self._end(ctx, "expired", f"nothing was heard from the client for {self.idle_timeout_s:g} s")
+            return
+        self._arm(ctx)
+
+    def _arm(self, ctx: Context) -> None:
+        """One timer at a time; inputs only note the time, the check computes what remains."""
+        idle_ns = round(self.idle_timeout_s * 1e9)
+        remaining_ns = max(self.last_heard_ns + idle_ns - ctx.now_ns, 1_000_000)
+        self.check_due_ns = ctx.now_ns + remaining_ns
+        ctx.timer(remaining_ns / 1e9, IdleCheck())
+
+    def _only_from_service(self, ctx: Context) -> None:
+        if ctx.sender != outside(ctx.agent.host):
+            raise PermissionError("only the services of the server manage a connection")
+
+    def _take_input(self, ctx: Context, frame: ClientInput) -> None:
+        self.last_heard_ns = ctx.now_ns
+        self._acknowledge(frame.out_ack)
+        if not frame.notes:
+            return
+        known = self.last_in + 1 - frame.first_seq
+        if known < 0:
+            ctx.emit(
+                CLIENT_TOPIC, ClientEnd("unavailable", f"notification {self.last_in + 1} did not arrive")
+            )
+            return
+        for note in frame.notes[known:]:
+            if self.ended:
+                return
+            self.last_in += 1
+            self._forward(ctx, note)
+        ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out + 1, []))
+
+    def _forward(self, ctx: Context, note: ClientNote) -> None:
+        """An address that cannot be served is the client's mistake; it must not undo the whole input."""
+        try:
+            to = AgentId.parse(note.to) if isinstance(note.to, str) and note.to.startswith("#") else note.to
+            if isinstance(to, AgentId) and to.stamp < FIRST_FREE_STAMP:
+                failure: Notification = ExceptionNotification(
+                    to, note.type, "PermissionError", "clients may not address the agents of the platform"
+                )
+            else:
+                ctx.forward(to, note.type, note.payload, note.request)
+                return
+        except ValueError:
+            failure = UnknownAgent(str(note.to), note.type)
+        self._give(ctx, ctx.agent, failure.type_name, encode(failure), note.request)
+
+    def _give(self, ctx: Context, sender: AgentId, type: str, payload: bytes, request: int) -> None:
+        if len(self.output) >= MAX_OUTPUT_NOTES or self.output_bytes + len(payload) > MAX_OUTPUT_BYTES:
+            self._end(ctx, "expired", "the client acknowledges too slowly what it receives")
+            return
+        self.last_out += 1
+        note = ServerNote(sender, type, payload, request)
+        self.output[self.last_out] = note
+        self.output_bytes += len(payload)
+        ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
+
+    def _acknowledge(self, out_ack: int) -> None:
+        for seq in range(self.last_out_ack + 1, min(out_ack, self.last_out) + 1):
+            self.output_bytes -= len(self.output.pop(seq).payload)
+            self.last_out_ack = seq
+
+    def _end(self, ctx: Context, code: str, text: str) -> None:
+        self.ended = True
+        ctx.emit(CLIENT_TOPIC, ClientEnd(code, text))
+        ctx.send(connection_manager(ctx.agent.host), ConnectionEnded())
+        ctx.delete()

@@ -1,0 +1,32 @@
+"""The deterministic engine: runs the agents of a server from the ordered log."""
+
+from .batch import BatchError, Item, NetAck, NetInput, Posts, Tick, decode_batch, encode_batch
+from .cell import Cell, Nondeterministic
+from .classes import load_class
+from .effects import Effects
+from .engine import Engine, EngineStopped
+from .rerun import Rerun
+from .settings import EngineSettings
+from .snapshot import SnapshotError
+from .trace import Reaction
+
+__all__ = [
+    "BatchError",
+    "Cell",
+    "Effects",
+    "Engine",
+    "EngineSettings",
+    "EngineStopped",
+    "Item",
+    "NetAck",
+    "NetInput",
+    "Nondeterministic",
+    "Posts",
+    "Reaction",
+    "Rerun",
+    "SnapshotError",
+    "Tick",
+    "decode_batch",
+    "encode_batch",
+    "load_class",
+]

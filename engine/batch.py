@@ -1,0 +1,57 @@
+"""What an entry of the ordered log holds: a batch of external items."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..agents import Note
+
+__all__ = ["BatchError", "Item", "NetAck", "NetInput", "Posts", "Tick", "decode_batch", "encode_batch"]
+
+
+class BatchError(ValueError):
+    """Bytes that are not a batch."""
+
+
+class Posts(msgspec.Struct, array_like=True, frozen=True, tag=0):
+    """Notifications from services, administration and clients."""
+
+    notes: list[Note]
+
+
+class NetInput(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Notifications from another server, numbered without gap from `first_seq`."""
+
+    server: int
+    first_seq: int
+    notes: list[Note]
+
+
+class NetAck(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """Another server holds everything that this one sent it up to `upto`."""
+
+    server: int
+    upto: int
+
+
+class Tick(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """Time has passed: fire the timers that are due."""
+
+
+Item = Posts | NetInput | NetAck | Tick
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[list[Item]] = msgspec.msgpack.Decoder(list[Item])
+
+
+def encode_batch(items: Sequence[Item]) -> bytes:
+    """The payload of an entry."""
+    return _encoder.encode(items)
+
+
+def decode_batch(payload: bytes) -> list[Item]:
+    """The items of an entry. Raises BatchError if the bytes are not a batch."""
+    try:
+        return _decoder.decode(payload)
+    except msgspec.DecodeError as error:
+        raise BatchError(f"the entry is not a batch of notifications: {error}") from error

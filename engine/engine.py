@@ -1,0 +1,463 @@
+"""The engine: runs the agents of one server, deterministically.
+
+Every replica of a server feeds its engine the same entries and gets the same states and outputs.
+"""
+
+import hashlib
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+import msgspec
+
+from ..agents import (
+    FAILURES,
+    FIRST_FREE_STAMP,
+    AgentId,
+    AgentSpec,
+    Context,
+    ExceptionNotification,
+    Note,
+    Notification,
+    UnknownAgent,
+    encode,
+    outside,
+)
+from ..agents import factory as factory_of
+from .batch import BatchError, Item, NetAck, NetInput, Posts, decode_batch
+from .cell import Cell, Unfit, Unhandled
+from .classes import load_class
+from .directory import Directory
+from .effects import Effects
+from .factory import Factory
+from .links import Link
+from .settings import EngineSettings
+from .snapshot import Snapshot, read_snapshot, write_snapshot
+from .timers import Timer, Timers
+from .trace import Reaction, outputs_hash
+
+__all__ = ["Engine", "EngineStopped"]
+
+N = TypeVar("N", bound=Notification)
+
+_MAX_ADDRESSES: Final = 10_000
+
+
+class EngineStopped(RuntimeError):
+    """A reaction raised, and the settings say to stop then."""
+
+
+class Engine:
+    """The agents of one server and their queues.
+
+    A pure state machine: `apply` takes entries of the ordered log, in order, and returns what is to be done.
+    The rule of the queues is that of the HA ScalAgent platform (HA Joram specification, 4.4): the local queue
+    is drained before the next external notification is taken.
+    """
+
+    def __init__(
+        self,
+        server: int,
+        names: Mapping[str, int],
+        settings: EngineSettings | None = None,
+        load: Callable[[str], AgentSpec] = load_class,
+    ) -> None:
+        """Make the engine of `server`, with no agents.
+
+        `names` gives the ids of all servers by name. `load` finds an agent class by its name.
+        """
+        self.server = server
+        self.settings = settings or EngineSettings()
+        self._names = dict(names)
+        self._ids = frozenset(self._names.values()) | {server}
+        self._load = load
+        self._outside = outside(server)
+        self._factory_id = factory_of(server)
+        self._addresses: dict[str, tuple[int, AgentId | str]] = {}
+        self._local: deque[Note] = deque()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._directory = Directory()
+        self._timers = Timers()
+        self._links: dict[int, Link] = {}
+        self._factory = Factory(self.server, self._load, self.settings)
+        self.next_stamp = FIRST_FREE_STAMP
+        self.position = 0
+        self.applied = 0
+        self.now_ns = 0
+        self.dead_letters = 0
+        self.backlog = 0
+        self._chain = b""
+
+    # What can be asked
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When the next timer is due: then the master submits a `Tick`."""
+        return self._timers.next_due_ns
+
+    def cells(self) -> Iterable[Cell]:
+        """All agents of this server."""
+        return self._directory
+
+    def find(self, address: AgentId | str) -> Cell | None:
+        """The agent at an id or name, in any of the forms of an address; None if it is not here."""
+        try:
+            host, local = self._locate(address)
+        except ValueError:
+            return None
+        return self._directory.find(local) if host == self.server else None
+
+    def state_of(self, address: AgentId | str) -> bytes | None:
+        """The state of an agent as a MessagePack map, or None if there is no such agent."""
+        cell = self.find(address)
+        return None if cell is None else cell.spec.save(cell.agent)
+
+    def pending(self, server: int) -> tuple[int, list[Note]]:
+        """What `server` has not acknowledged: the number of the first, and the notifications."""
+        link = self._links.get(server)
+        return (1, []) if link is None else (link.first_seq, list(link.waiting))
+
+    def received(self, server: int) -> int:
+        """The number of the last notification taken from `server`."""
+        link = self._links.get(server)
+        return 0 if link is None else link.received
+
+    def peers(self) -> list[int]:
+        """The servers with which notifications have been exchanged."""
+        return sorted(self._links)
+
+    def digest(self) -> bytes:
+        """16 bytes that are equal on all replicas that have applied the same entries.
+
+        Costs the agents that have changed since the last call.
+        """
+        header = (
+            self._directory.digest().to_bytes(16, "big"),
+            self._chain,
+            self.next_stamp,
+            self.position,
+            self.dead_letters,
+            sorted(
+                (link.server, link.received, link.first_seq, len(link.waiting))
+                for link in self._links.values()
+            ),
+            [(timer.due_ns, timer.timer) for timer in self._timers.state()],
+        )
+        return hashlib.blake2b(msgspec.msgpack.encode(header), digest_size=16).digest()
+
+    # Snapshots
+
+    def snapshot(self) -> list[bytes]:
+        """The whole state after the last applied entry, in chunks of about a megabyte."""
+        header = Snapshot(
+            server=self.server,
+            applied=self.applied,
+            now_ns=self.now_ns,
+            position=self.position,
+            next_stamp=self.next_stamp,
+            dead_letters=self.dead_letters,
+            chain=self._chain,
+            links=[link.state() for link in self._links.values()],
+            timers=self._timers.state(),
+            keys=self._factory.keys,
+        )
+        return write_snapshot(header, self._directory.states())
+
+    def restore(self, chunks: Iterable[bytes]) -> None:
+        """Replace the whole state by a snapshot.
+
+        Raises SnapshotError, with one sentence, if it is damaged, of another server or names a class that
+        cannot be loaded here; the engine is then empty.
+        """
+        self._clear()
+        header, agents = read_snapshot(chunks, self.server)
+        try:
+            for state in agents:
+                self._directory.load(state, self._load(state.cls))
+        except Exception:
+            self._clear()
+            raise
+        self.applied = header.applied
+        self.now_ns = header.now_ns
+        self.position = header.position
+        self.next_stamp = header.next_stamp
+        self.dead_letters = header.dead_letters
+        self._chain = header.chain
+        self._links = {state.server: Link.load(state) for state in header.links}
+        self.backlog = sum(len(link.waiting) for link in self._links.values())
+        for timer in header.timers:
+            self._timers.add(timer)
+        self._factory.keys.update(header.keys)
+
+    # Entries
+
+    def apply(self, index: int, now_ns: int, payload: bytes) -> Effects:
+        """Run the reactions to one entry of the log.
+
+        `now_ns` is the master's stamp on it. Returns what is to be done outside. An entry that is not a batch
+        is reported and passed over, on every replica alike.
+        Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic.
+        """
+        effects = Effects(index)
+        self.applied = index
+        self.now_ns = max(self.now_ns, now_ns)
+        try:
+            items = decode_batch(payload)
+        except BatchError as error:
+            self._report(effects, f"entry {index} passed over: {error}")
+            return effects
+        for item in items:
+            self._take(item, effects)
+        if effects.trace:
+            hasher = hashlib.blake2b(self._chain, digest_size=16)
+            for reaction in effects.trace:
+                hasher.update(reaction.outputs or reaction.error.encode())
+            self._chain = hasher.digest()
+        return effects
+
+    def _take(self, item: Item, effects: Effects) -> None:
+        if isinstance(item, Posts):
+            for note in item.notes:
+                self._turn(note, effects)
+        elif isinstance(item, NetInput):
+            link = self._link(item.server)
+            for note in link.accept(item.first_seq, item.notes):
+                self._turn(note, effects)
+            effects.net_acks[item.server] = link.received
+        elif isinstance(item, NetAck):
+            self.backlog -= self._link(item.server).acknowledge(item.upto)
+        else:
+            for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
+                self._turn(Note(timer.agent, timer.agent, timer.type, timer.payload), effects)
+
+    def _link(self, server: int) -> Link:
+        link = self._links.get(server)
+        if link is None:
+            link = self._links[server] = Link(server)
+        return link
+
+    def _turn(self, note: Note, effects: Effects) -> None:
+        """React to one external notification, and to what follows from it on this server."""
+        local = self._local
+        bound = self.position + self.settings.max_turn
+        self._route(note, effects)
+        while local:
+            if self.position >= bound:
+                self._report(
+                    effects,
+                    f"the turn of {note.type} to {note.to} was stopped after {self.settings.max_turn} "
+                    f"reactions; {len(local)} notifications went to the dead letters: "
+                    "local agents must not answer each other for ever",
+                )
+                while local:
+                    self._dead_letter(local.popleft(), "runaway turn", effects)
+                return
+            self._deliver(local.popleft(), effects)
+
+    def _locate(self, address: AgentId | str) -> tuple[int, AgentId | str]:
+        """The hosting server of an address, and the address without server."""
+        if isinstance(address, AgentId):
+            return address.host, address
+        found = self._addresses.get(address)
+        if found is None:
+            name, at, server = address.rpartition("@")
+            if address.startswith("#"):
+                identity = AgentId.parse(address)
+                found = (identity.host, identity)
+            elif at:
+                found = (self.resolve(server), name)
+            else:
+                found = (self.server, address)
+            if len(self._addresses) >= _MAX_ADDRESSES:
+                self._addresses.clear()
+            self._addresses[address] = found
+        return found
+
+    def resolve(self, server: str | int) -> int:
+        """A server's name or number to its id. Raises ValueError for an unknown one."""
+        if isinstance(server, str):
+            number = self._names.get(server)
+            if number is None and server.isascii() and server.isdigit():
+                number = int(server)
+        else:
+            number = server
+        if number is None or number not in self._ids:
+            raise ValueError(f"there is no server {server!r}; there are: {', '.join(sorted(self._names))}")
+        return number
+
+    def _route(self, note: Note, effects: Effects) -> None:
+        """Put a notification where it has to go."""
+        try:
+            host, local = self._locate(note.to)
+        except ValueError:
+            self._unknown(note, effects)
+            return
+        if host == self.server:
+            if local == self._outside:
+                effects.replies.append(note)
+            else:
+                self._local.append(note if local is note.to else msgspec.structs.replace(note, to=local))
+        elif host in self._ids:
+            link = self._link(host)
+            if len(link.waiting) >= self.settings.max_waiting:
+                self._refuse(
+                    note,
+                    "Backlog",
+                    f"{len(link.waiting)} notifications wait for server {host} already; try again later",
+                    effects,
+                )
+                return
+            if local is not note.to:
+                note = msgspec.structs.replace(note, to=local)
+            effects.network.setdefault(host, []).append((link.push(note), note))
+            self.backlog += 1
+        else:
+            self._unknown(note, effects)
+
+    def _deliver(self, note: Note, effects: Effects) -> None:
+        if note.to == self._factory_id:
+            self._factory_turn(note, effects)
+            return
+        cell = self._directory.find(note.to)
+        if cell is None:
+            self._unknown(note, effects)
+            return
+        self.position += 1
+        stamp = self.next_stamp
+        try:
+            context = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
+        except (Unhandled, Unfit) as error:
+            self._failed(cell, note, error, effects)
+        except (Exception, SystemExit) as error:
+            self._failed(cell, note, error, effects)
+            if self.settings.stop_on_exception:
+                raise EngineStopped(
+                    f"{cell.identity} ({cell.spec.name}) raised {type(error).__name__}: {error}"
+                ) from error
+        else:
+            self._directory.touch(cell)
+            sends = len(context.outcome.sends) if context.asked else 0
+            self._trace(effects, cell, note, sends=sends, outputs=outputs_hash(context), stamp=stamp)
+            if context.asked:
+                self._carry_out(cell, context, effects)
+
+    def _carry_out(self, cell: Cell, context: Context, effects: Effects) -> None:
+        outcome = context.outcome
+        self.next_stamp = context.next_stamp
+        for note in outcome.sends:
+            self._route(note, effects)
+        for topic, message in outcome.emitted:
+            effects.emissions.append((topic, cell.identity, message))
+        for timer, due_ns, type_name, payload in outcome.timers:
+            self._timers.add(Timer(due_ns, timer, cell.identity, type_name, payload))
+        for timer in outcome.cancelled:
+            self._timers.cancel(cell.identity, timer)
+        if outcome.deleted:
+            self._remove(cell)
+
+    def _remove(self, cell: Cell) -> None:
+        self._directory.remove(cell)
+        self._timers.cancel_all(cell.identity)
+
+    def _factory_turn(self, note: Note, effects: Effects) -> None:
+        """React to a notification to the factory agent of this server."""
+        self.position += 1
+        stamp = self.next_stamp
+        result = self._factory.react(note, self._directory, stamp)
+        self.next_stamp = result.next_stamp
+        if result.created is not None:
+            cell = result.created
+            self._directory.add(cell)
+            self._trace(
+                effects, cell, note, kind="create", stamp=stamp, name=cell.name or "", state=cell.state()
+            )
+        elif result.deleted is not None:
+            self._trace(effects, result.deleted, note, kind="delete", stamp=stamp)
+            self._remove(result.deleted)
+        else:
+            self._trace(effects, None, note, error=result.error, stamp=stamp)
+        if result.error:
+            self._report(effects, f"factory: {result.error}")
+        if result.answer is not None:
+            self._answer(note, self._factory_id, result.answer, effects)
+
+    # Failures
+
+    def _failed(self, cell: Cell, note: Note, error: BaseException, effects: Effects) -> None:
+        kind = type(error).__name__
+        message = str(error)[:1000]
+        self._trace(effects, cell, note, error=f"{kind}: {message}"[:1000], stamp=self.next_stamp)
+        if note.type in FAILURES and isinstance(error, Unhandled):
+            return  # agents need not react to reports of failures
+        self._report(effects, f"{cell.identity} ({cell.spec.name}) failed on {note.type}: {kind}: {message}")
+        self._refuse(note, kind, message, effects, cell.identity)
+
+    def _refuse(
+        self, note: Note, error: str, message: str, effects: Effects, agent: AgentId | None = None
+    ) -> None:
+        if note.type in FAILURES:
+            self._dead_letter(note, error, effects)
+            return
+        refusing = agent or (note.to if isinstance(note.to, AgentId) else self._outside)
+        self._answer(note, refusing, ExceptionNotification(refusing, note.type, error, message), effects)
+
+    def _unknown(self, note: Note, effects: Effects) -> None:
+        self._dead_letter(note, "unknown agent", effects)
+        if note.type not in FAILURES:
+            self._answer(note, self._outside, UnknownAgent(str(note.to), note.type), effects)
+
+    def _answer(self, note: Note, sender: AgentId, answer: Notification, effects: Effects) -> None:
+        self._route(Note(note.sender, sender, answer.type_name, encode(answer), note.request), effects)
+
+    def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
+        self.dead_letters += 1
+        self.position += 1
+        self._trace(effects, None, note, kind="deadletter", error=reason, stamp=self.next_stamp)
+        self._report(effects, f"dead letter: {note.type} from {note.sender} to {note.to}: {reason}")
+
+    def _report(self, effects: Effects, line: str) -> None:
+        if len(effects.reports) < self.settings.max_reports:
+            effects.reports.append(line)
+        else:
+            effects.suppressed += 1
+
+    def _trace(
+        self,
+        effects: Effects,
+        cell: Cell | None,
+        note: Note,
+        *,
+        stamp: int,
+        kind: str = "react",
+        error: str = "",
+        sends: int = 0,
+        outputs: bytes = b"",
+        name: str = "",
+        state: bytes = b"",
+    ) -> None:
+        identity = (
+            cell.identity if cell is not None else note.to if isinstance(note.to, AgentId) else self._outside
+        )
+        effects.trace.append(
+            Reaction(
+                self.position,
+                effects.index,
+                len(effects.trace),
+                self.now_ns,
+                identity,
+                cell.spec.name if cell is not None else "",
+                kind,
+                note.sender,
+                note.type,
+                note.payload,
+                note.request,
+                error,
+                sends,
+                outputs,
+                stamp,
+                name,
+                state,
+            )
+        )

@@ -1,0 +1,125 @@
+"""The factory agent of a server: creates and deletes agents on request."""
+
+from collections.abc import Callable
+from typing import Final
+
+import attrs
+import msgspec
+
+from ..agents import (
+    FIRST_FREE_STAMP,
+    AgentError,
+    AgentId,
+    AgentSpec,
+    Create,
+    Created,
+    CreateFailed,
+    Delete,
+    Deleted,
+    Note,
+    Notification,
+    UnknownAgent,
+    decode,
+    outside,
+)
+from .cell import Cell
+from .directory import Directory
+from .settings import EngineSettings
+
+__all__ = ["Factory", "FactoryResult"]
+
+_MAX_NAME: Final = 255
+
+
+@attrs.frozen
+class FactoryResult:
+    """What a request to the factory came to."""
+
+    next_stamp: int
+    answer: Notification | None = None
+    created: Cell | None = None
+    deleted: Cell | None = None
+    error: str = ""
+
+
+@attrs.define(eq=False)
+class Factory:
+    """Creates and deletes agents. A request with a key that was served before gets the same answer."""
+
+    server: int
+    _load: Callable[[str], AgentSpec]
+    _settings: EngineSettings
+    keys: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
+
+    def react(self, note: Note, directory: Directory, stamp: int) -> FactoryResult:
+        """Serve `Create` or `Delete`; anything else is an error without an answer."""
+        try:
+            if note.type == Create.type_name:
+                return self._create(note, decode(Create, note.payload), directory, stamp)
+            if note.type == Delete.type_name:
+                return self._delete(decode(Delete, note.payload), directory, stamp)
+        except msgspec.DecodeError as error:
+            return FactoryResult(stamp, error=f"{note.type} from {note.sender} cannot be read: {error}")
+        return FactoryResult(stamp, error=f"the factory creates and deletes agents, and got {note.type}")
+
+    def _create(self, note: Note, ask: Create, directory: Directory, stamp: int) -> FactoryResult:
+        known = self.keys.get(ask.key) if ask.key else None
+        if known is not None:
+            return FactoryResult(stamp, answer=Created(known))
+        try:
+            self._check_name(ask.name, directory)
+            identity, next_stamp = self._identity(note, ask, directory, stamp)
+            spec = self._load(ask.class_name)
+            state = spec.save(spec.build(ask.state))
+            cell = Cell.load(identity, ask.name, spec, state)
+        except (AgentError, ValueError) as error:
+            return FactoryResult(stamp, answer=CreateFailed(ask.class_name, str(error)), error=str(error))
+        if ask.key:
+            self.keys[ask.key] = identity
+            if len(self.keys) > self._settings.max_created_keys:
+                del self.keys[next(iter(self.keys))]
+        # An agent that gave the id itself knows it, and would have to react to the answer.
+        answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)
+        return FactoryResult(next_stamp, answer=answer, created=cell)
+
+    def _check_name(self, name: str | None, directory: Directory) -> None:
+        if name is None:
+            return
+        if not name or len(name) > _MAX_NAME or name.startswith("#") or "@" in name or not name.isprintable():
+            raise ValueError(
+                f"{name!r} cannot be a name; use up to {_MAX_NAME} printable characters without # and @"
+            )
+        holder = directory.find(name)
+        if holder is not None:
+            raise ValueError(
+                f"the name {name!r} is taken by {holder.identity}; choose another or delete that agent"
+            )
+
+    def _identity(self, note: Note, ask: Create, directory: Directory, stamp: int) -> tuple[AgentId, int]:
+        """The id of the new agent, and the next free stamp."""
+        if ask.id is None:
+            return AgentId(self.server, self.server, stamp), stamp + 1
+        reserved = ask.id.stamp < FIRST_FREE_STAMP
+        if ask.id.host != self.server or ask.id.creator != note.sender.host:
+            raise ValueError(f"{ask.id} is not for {note.sender} to give on server {self.server}")
+        if reserved and note.sender != outside(self.server):
+            raise ValueError(f"{ask.id} is reserved for the services of server {self.server}")
+        if directory.find(ask.id) is not None:
+            raise ValueError(f"there is an agent {ask.id} already")
+        return ask.id, stamp
+
+    def _delete(self, ask: Delete, directory: Directory, stamp: int) -> FactoryResult:
+        try:
+            address: AgentId | str = AgentId.parse(ask.agent) if ask.agent.startswith("#") else ask.agent
+        except ValueError:
+            address = ask.agent
+        cell = directory.find(address)
+        if cell is None:
+            return FactoryResult(
+                stamp, answer=UnknownAgent(ask.agent, Delete.type_name), error=f"no agent {ask.agent}"
+            )
+        if cell.identity.stamp < FIRST_FREE_STAMP:
+            return FactoryResult(
+                stamp, error=f"{cell.identity} belongs to the platform and cannot be deleted"
+            )
+        return FactoryResult(stamp, answer=Deleted(cell.identity), deleted=cell)

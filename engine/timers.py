@@ -1,0 +1,73 @@
+"""Timers of agents, part of the replicated state."""
+
+import attrs
+import msgspec
+from sortedcontainers import SortedDict
+
+from ..agents import AgentId
+
+__all__ = ["Timer", "Timers"]
+
+
+class Timer(msgspec.Struct, array_like=True, frozen=True):
+    """A notification that an agent wants to get later."""
+
+    due_ns: int
+    timer: int
+    agent: AgentId
+    type: str
+    payload: bytes
+
+
+@attrs.define(eq=False)
+class Timers:
+    """All timers of a server, ordered by the time they are due, then by number."""
+
+    _by_due: "SortedDict[tuple[int, int], Timer]" = attrs.field(factory=lambda: SortedDict({}))
+    _due_of: dict[int, int] = attrs.field(factory=dict[int, int])
+    _of_agent: dict[AgentId, dict[int, None]] = attrs.field(factory=dict[AgentId, dict[int, None]])
+
+    def __len__(self) -> int:
+        return len(self._by_due)
+
+    @property
+    def next_due_ns(self) -> int | None:
+        """When the first timer is due; None if there is none."""
+        return self._by_due.peekitem(0)[0][0] if self._by_due else None
+
+    def add(self, timer: Timer) -> None:
+        """Arm a timer."""
+        self._by_due[(timer.due_ns, timer.timer)] = timer
+        self._due_of[timer.timer] = timer.due_ns
+        self._of_agent.setdefault(timer.agent, {})[timer.timer] = None
+
+    def cancel(self, agent: AgentId, number: int) -> None:
+        """Disarm a timer of `agent`; one that is not armed, or not its own, is let pass."""
+        if number in self._of_agent.get(agent, ()):
+            del self._by_due[(self._due_of[number], number)]
+            self._forget(agent, number)
+
+    def cancel_all(self, agent: AgentId) -> None:
+        """Disarm all timers of an agent."""
+        for number in list(self._of_agent.get(agent, ())):
+            self.cancel(agent, number)
+
+    def _forget(self, agent: AgentId, number: int) -> None:
+        del self._due_of[number]
+        numbers = self._of_agent[agent]
+        del numbers[number]
+        if not numbers:
+            del self._of_agent[agent]
+
+    def pop_due(self, now_ns: int, limit: int) -> list[Timer]:
+        """Take out the timers that are due, at most `limit`."""
+        due: list[Timer] = []
+        while self._by_due and len(due) < limit and self._by_due.peekitem(0)[0][0] <= now_ns:
+            _, timer = self._by_due.popitem(0)
+            self._forget(timer.agent, timer.timer)
+            due.append(timer)
+        return due
+
+    def state(self) -> list[Timer]:
+        """For a snapshot."""
+        return list(self._by_due.values())
