@@ -1,0 +1,77 @@
+"""Frames on a byte stream: a 4-byte big-endian length, then the body. Pure."""
+
+import struct
+from collections.abc import Iterable
+
+__all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "join_frames"]
+
+HEADER_BYTES = 4
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+"""Default limit of a body, for sides that know each other."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class FrameTooLong(Exception):
+    """A frame is longer than this side accepts. The text is one sentence for the log."""
+
+
+class FrameReader:
+    """Cuts received bytes into frames.
+
+    `max_bytes` is the longest body accepted and may be changed between two frames.
+    Memory is bounded by one frame and one received chunk.
+    """
+
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+        self.max_bytes = max_bytes
+        self._pieces: list[bytes] = []
+        self._have = 0
+        self._need = HEADER_BYTES
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Take received bytes and return the bodies that are complete now.
+
+        Raises FrameTooLong; the stream cannot be read further then.
+        """
+        have = self._have + len(data)
+        if have < self._need:
+            # A long frame arrives in many chunks: joining them once keeps the cost linear.
+            self._pieces.append(data)
+            self._have = have
+            return []
+        if self._pieces:
+            self._pieces.append(data)
+            data = b"".join(self._pieces)
+            self._pieces.clear()
+        bodies: list[bytes] = []
+        start = 0
+        while True:
+            if have - start < HEADER_BYTES:
+                self._need = HEADER_BYTES
+                break
+            (length,) = _LENGTH.unpack_from(data, start)
+            if length > self.max_bytes:
+                raise FrameTooLong(
+                    f"A frame of {length} bytes was announced; at most {self.max_bytes} are accepted."
+                )
+            end = start + HEADER_BYTES + length
+            if end > have:
+                self._need = HEADER_BYTES + length
+                break
+            bodies.append(data[start + HEADER_BYTES : end])
+            start = end
+        rest = data[start:]
+        if rest:
+            self._pieces.append(rest)
+        self._have = len(rest)
+        return bodies
+
+
+def join_frames(bodies: Iterable[bytes]) -> bytes:
+    """Return the bytes that carry these bodies, for one write."""
+    parts: list[bytes] = []
+    for body in bodies:
+        parts.append(_LENGTH.pack(len(body)))
+        parts.append(body)
+    return b"".join(parts)

@@ -1,0 +1,222 @@
+"""Twisted transport of the channel: one TCP connection for each pair of replicas.
+
+The lower id of a pair dials. The other side cannot dial, but it *calls*: it opens a short connection whose
+hello says so. That makes the lower id dial at once instead of waiting for its next attempt, and tells the
+caller quickly if nobody listens there. So there are never two connections to choose from, and a newer one
+always replaces an older.
+
+The transport knows nothing of the channel: it moves opaque frames and reports to a `ChannelHost`. It is
+bounded: a peer that does not read is disconnected (the protocol repairs), redials back off with jitter.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+
+from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect
+
+__all__ = ["ChannelHost", "ChannelTransport"]
+
+
+class ChannelHost(Protocol):
+    """Who uses the transport: normally the driver of a Channel."""
+
+    def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
+        """Frames arrived from a peer, in order."""
+        ...
+
+    def peer_up(self, peer: int, incarnation: int) -> None:
+        """There is a connection to the peer now; an older one, if any, was reported down before."""
+        ...
+
+    def peer_down(self, peer: int, reason: str) -> None:
+        """The connection is gone."""
+        ...
+
+    def peer_unreachable(self, peer: int, reason: str) -> None:
+        """An attempt to reach a peer without connection has failed."""
+        ...
+
+
+@attrs.define
+class _Peer:
+    id: int
+    address: Address
+    dials: bool
+    """This side dials; otherwise it calls."""
+    link: Link | None = None
+    incarnation: int = 0
+    give_up: Callable[[], None] | None = None
+    retry: CallPort | None = None
+    failures: int = 0
+
+
+class ChannelTransport:
+    """The connections of one replica to its peers.
+
+    `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
+    dialing side of a hello (`calls`: the connection only asks the peer to dial). The listening side belongs
+    to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer the fields
+    ``replica`` and ``incarnation`` are used.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        addresses: Mapping[int, Address],
+        host: ChannelHost,
+        reactor: ReactorPort,
+        handshake: Callable[[int, bool], Handshake],
+        log: Callable[[str], None],
+        settings: LinkSettings | None = None,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self._me = me
+        self._host = host
+        self._reactor = reactor
+        self._handshake = handshake
+        self._log = log
+        self._settings = settings or LinkSettings()
+        self._jitter = jitter or random.Random()
+        self._running = False
+        self._peers = {id: _Peer(id, address, me < id) for id, address in addresses.items() if id != me}
+
+    @property
+    def connected(self) -> list[int]:
+        """The peers with a connection."""
+        return [peer.id for peer in self._peers.values() if peer.link is not None]
+
+    def start(self) -> None:
+        """Begin to reach the peers."""
+        self._running = True
+        for peer in self._peers.values():
+            self._reach(peer)
+
+    def stop(self) -> None:
+        """Close everything, without reports."""
+        self._running = False
+        for peer in self._peers.values():
+            self._quiet(peer)
+            if peer.link is not None:
+                link, peer.link = peer.link, None
+                link.close()
+
+    def send(self, peer: int, bodies: list[bytes]) -> None:
+        """Send frames to a peer in one write; without a connection they are lost."""
+        link = self._peers[peer].link
+        if link is not None:
+            link.send(bodies)
+
+    def accept(self, link: Link, replica: int, incarnation: int, frames: list[bytes]) -> None:
+        """Take over an accepted connection after its hello. `frames` came with the hello."""
+        peer = self._peers.get(replica)
+        if peer is None or not self._running or incarnation < peer.incarnation:
+            link.close()
+            return
+        self._adopt(peer, link, incarnation, frames)
+
+    def called(self, replica: int, incarnation: int) -> None:
+        """A peer with a higher id asks to be dialed."""
+        peer = self._peers.get(replica)
+        if peer is None or not self._running or not peer.dials:
+            return
+        if peer.link is not None:
+            if peer.incarnation == incarnation:
+                return
+            peer.link.drop("the replica was started again")
+        if peer.retry is not None:
+            peer.failures = 0
+            self._quiet(peer)
+            self._reach(peer)
+
+    def _reach(self, peer: _Peer) -> None:
+        peer.retry = None
+        if not self._running or peer.link is not None or peer.give_up is not None:
+            return
+
+        def opened(link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
+            peer.give_up = None
+            self._reached(peer, link, fields, frames)
+
+        def failed(reason: str) -> None:
+            peer.give_up = None
+            peer.failures += 1
+            if peer.failures in (1, 30) or peer.failures % 300 == 0:
+                self._log(f"replica {peer.id} at {peer.address} cannot be reached: {reason}")
+            self._retry(peer)
+            self._host.peer_unreachable(peer.id, reason)
+
+        handshake = self._handshake(peer.id, not peer.dials)
+        peer.give_up = connect(self._reactor, peer.address, self._settings, handshake, opened, failed)
+
+    def _reached(self, peer: _Peer, link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
+        replica, incarnation = fields.get("replica"), fields.get("incarnation")
+        if replica != peer.id or not isinstance(incarnation, int):
+            link.close()
+            peer.failures += 1
+            self._log(f"{link.peer} should be replica {peer.id} and says it is {replica}; check the networks")
+            self._retry(peer)
+        elif peer.dials:
+            self._adopt(peer, link, incarnation, frames)
+        else:
+            # The peer dials now. If that fails there is another call.
+            link.close()
+            peer.failures = max(peer.failures, 3)
+            self._retry(peer)
+
+    def _retry(self, peer: _Peer) -> None:
+        if self._running and peer.link is None and peer.retry is None:
+            settings = self._settings
+            delay = min(settings.max_delay_s, settings.first_delay_s * 2 ** min(peer.failures, 16))
+            peer.retry = self._reactor.callLater(delay * self._jitter.uniform(0.6, 1.0), self._reach, peer)
+
+    def _adopt(self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes]) -> None:
+        if peer.link is not None:
+            peer.link.drop("a newer connection replaces this one")
+        self._quiet(peer)
+        peer.link = link
+        peer.incarnation = incarnation
+        peer.failures = 0
+        link.limit_frames(self._settings.max_frame_bytes)
+        link.handler = _PeerLink(self, peer)
+        link.keep_alive()
+        self._host.peer_up(peer.id, incarnation)
+        if frames and peer.link is link:
+            self._host.peer_frames(peer.id, frames)
+
+    def _quiet(self, peer: _Peer) -> None:
+        if peer.retry is not None and peer.retry.active():
+            peer.retry.cancel()
+        peer.retry = None
+        if peer.give_up is not None:
+            give_up, peer.give_up = peer.give_up, None
+            give_up()
+
+    def link_frames(self, peer: _Peer, link: Link, bodies: list[bytes]) -> None:
+        """Of a link in use: frames."""
+        if peer.link is link:
+            self._host.peer_frames(peer.id, bodies)
+
+    def link_lost(self, peer: _Peer, link: Link, reason: str) -> None:
+        """Of a link in use: gone."""
+        if peer.link is link:
+            peer.link = None
+            self._log(f"connection to replica {peer.id} lost: {reason}")
+            self._host.peer_down(peer.id, reason)
+            # At once: a refused connection is the quickest proof that the peer is gone.
+            if peer.retry is None and peer.link is None:
+                peer.retry = self._reactor.callLater(0, self._reach, peer)
+
+
+@attrs.frozen
+class _PeerLink:
+    transport: ChannelTransport
+    peer: _Peer
+
+    def frames(self, link: Link, bodies: list[bytes]) -> None:
+        self.transport.link_frames(self.peer, link, bodies)
+
+    def lost(self, link: Link, reason: str) -> None:
+        self.transport.link_lost(self.peer, link, reason)
