@@ -1,0 +1,45 @@
+"""The HA channel: replicates opaque payloads from a master to its slaves, in one order, through failures."""
+
+from .channel import Channel
+from .errors import ChannelError, NotMaster, PayloadTooLarge, ProtocolError, WindowFull
+from .events import (
+    Deliver,
+    Event,
+    InstallSnapshot,
+    Output,
+    ProvideSnapshot,
+    Stopped,
+    Told,
+    ViewEvent,
+)
+from .log import Log, LogRecord, MemoryLog
+from .messages import Message, decode_message, encode_message
+from .settings import Settings
+from .view import View, ViewNumber, Voter
+
+__all__ = [
+    "Channel",
+    "ChannelError",
+    "Deliver",
+    "Event",
+    "InstallSnapshot",
+    "Log",
+    "LogRecord",
+    "MemoryLog",
+    "Message",
+    "NotMaster",
+    "Output",
+    "PayloadTooLarge",
+    "ProtocolError",
+    "ProvideSnapshot",
+    "Settings",
+    "Stopped",
+    "Told",
+    "View",
+    "ViewEvent",
+    "ViewNumber",
+    "Voter",
+    "WindowFull",
+    "decode_message",
+    "encode_message",
+]

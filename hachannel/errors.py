@@ -1,0 +1,21 @@
+"""What the channel refuses, and whose fault it is."""
+
+
+class ChannelError(Exception):
+    """Any refusal of the channel."""
+
+
+class NotMaster(ChannelError):
+    """The caller submitted on a replica that is not an active master: send it to the master instead."""
+
+
+class WindowFull(ChannelError):
+    """The caller submitted more than the window holds: wait until `Channel.can_submit` is true again."""
+
+
+class PayloadTooLarge(ChannelError):
+    """The caller submitted a payload above `Settings.max_payload_bytes`: split the batch."""
+
+
+class ProtocolError(ChannelError):
+    """A peer sent bytes that are no message of this protocol: close the connection."""

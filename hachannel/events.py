@@ -1,0 +1,88 @@
+"""What the channel hands out: one batch of records, messages and events per step."""
+
+from typing import TypeAlias
+
+import attrs
+
+from .log import LogRecord
+from .messages import Message
+from .view import ViewNumber
+
+
+@attrs.frozen(slots=True)
+class Deliver:
+    """A committed entry. Every replica gets the same entries in the same order."""
+
+    index: int
+    """Rises; indices that are missing were used by the channel itself."""
+    stamp_ns: int
+    """The master's clock reading, given to `Channel.submit`."""
+    payload: bytes
+
+
+@attrs.frozen
+class ViewEvent:
+    """A view is active. Comes after the entry `index` and before `index` + 1 on every member."""
+
+    index: int
+    view: ViewNumber
+    master: int
+    """Replica id of the master."""
+    members: tuple[int, ...]
+    """Replica ids of the members, master first, the youngest last."""
+    first_time: bool
+    """True once in the life of the cluster: nothing was ever committed before."""
+    reason: str
+    """Why the view changed."""
+
+
+@attrs.frozen
+class ProvideSnapshot:
+    """Take a snapshot of the application and call `Channel.snapshot_ready` with this token, soon or later."""
+
+    token: int
+
+
+@attrs.frozen
+class InstallSnapshot:
+    """Replace all state by this snapshot of the state after entry `index`; then `Channel.snapshot_installed`."""
+
+    index: int
+    chunks: list[bytes]
+
+
+@attrs.frozen
+class Told:
+    """An application message from another replica. Unordered, and it may be lost."""
+
+    peer: int
+    data: bytes
+
+
+@attrs.frozen
+class Stopped:
+    """This replica has left: nothing follows."""
+
+    reason: str
+
+
+Event: TypeAlias = Deliver | ViewEvent | ProvideSnapshot | InstallSnapshot | Told | Stopped
+
+
+@attrs.define
+class Output:
+    """What one step produced. Write `persist` first, then send `messages`, then act on `events`, in order."""
+
+    persist: list[LogRecord] = attrs.field(factory=list[LogRecord])
+    """To be made durable; then call `Channel.persisted(now, token)`. Messages that depend on them are kept
+    back until then. Empty with a log that is not durable."""
+    token: int = 0
+    """What to give to `persisted`; 0 when there is nothing to persist."""
+    messages: list[tuple[int, Message]] = attrs.field(factory=list[tuple[int, Message]])
+    """(replica id, message). The same object for several replicas: it need be encoded only once."""
+    events: list[Event] = attrs.field(factory=list[Event])
+    notes: list[str] = attrs.field(factory=list[str])
+    """Lines for the log: every transition, with its reason."""
+
+    def __bool__(self) -> bool:
+        return bool(self.messages or self.events or self.persist or self.notes)

@@ -1,0 +1,282 @@
+"""The messages between replicas, and their bytes (msgpack arrays that start with the type's number).
+
+A message is sent on the one connection between two replicas, whose handshake told the replica id and the
+incarnation of both; so no message names its sender.
+"""
+
+from typing import Final, TypeAlias
+
+import msgspec
+
+from .errors import ProtocolError
+from .view import Tag, View, ViewNumber
+
+PAYLOAD: Final = 0
+RECONFIG: Final = 1
+
+
+class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """One entry of the log. (view, index) is its tag."""
+
+    view: ViewNumber
+    index: int
+    stamp_ns: int
+    """The master's clock reading when it was submitted."""
+    payload: bytes
+    kind: int = PAYLOAD
+
+
+class Data(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
+    """Master to slaves: the next entry. Its view number is the view's."""
+
+    entry: Entry
+    commit: int
+    trim: int
+
+
+class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=2):
+    """Slave to master: this replica holds everything up to `index`, of this view."""
+
+    view: ViewNumber
+    index: int
+
+
+class Repair(msgspec.Struct, array_like=True, frozen=True, tag=3):
+    """Slave to master: send the entries after `index` (again)."""
+
+    view: ViewNumber
+    index: int
+
+
+class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
+    """Everybody to everybody, periodically: where the sender stands."""
+
+    view: ViewNumber
+    """The last view the sender accepted."""
+    promised: ViewNumber
+    active: bool
+    """The sender takes part in `view` and knows that it is active."""
+    member: bool
+    """The sender is a member of `view`."""
+    master: bool
+    """The sender is the master of `view` and has not promised another one."""
+    exit: bool
+    """The sender does not follow the master of `view`: it suspects it, or has promised another view."""
+    commit: int
+    last: int
+    applied: int
+    trim: int
+
+
+class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """Proposer to voters: promise to ignore every view below `number`, and tell what you have."""
+
+    number: ViewNumber
+    reason: str
+
+
+class Promise(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """The answer to Prepare."""
+
+    number: ViewNumber
+    accepted: View | None
+    active: bool
+    """The sender knows that `accepted` was active."""
+    last: Tag
+    commit: int
+    leaving: bool
+
+
+class Refuse(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """The sender has promised `promised`, which is above the number asked for."""
+
+    number: ViewNumber
+    promised: ViewNumber
+
+
+class Fetch(msgspec.Struct, array_like=True, frozen=True, tag=8):
+    """Proposer to the voter with the longest log: send its entries after `index`."""
+
+    number: ViewNumber
+    index: int
+
+
+class Suffix(msgspec.Struct, array_like=True, frozen=True, tag=9):
+    """The answer to Fetch: entries after `index`, possibly not all of them."""
+
+    number: ViewNumber
+    index: int
+    entries: tuple[Entry, ...]
+
+
+class NewView(msgspec.Struct, array_like=True, frozen=True, tag=10):
+    """Proposer to members: a part of the log the view starts from. The last part makes it complete."""
+
+    view: View
+    base: Tag
+    """Where the missing part begins; the receiver is known to have this entry."""
+    offset: int
+    """How many entries of the missing part were sent in earlier messages."""
+    entries: tuple[Entry, ...]
+    complete: bool
+
+
+class Accept(msgspec.Struct, array_like=True, frozen=True, tag=11):
+    """Member to proposer: its log is the log of the view, and the view is the last one it accepted."""
+
+    number: ViewNumber
+
+
+class Record(msgspec.Struct, array_like=True, frozen=True, tag=12):
+    """Proposer to voters that are no members, once all members accepted."""
+
+    view: View
+
+
+class Recorded(msgspec.Struct, array_like=True, frozen=True, tag=13):
+    """The answer to Record."""
+
+    number: ViewNumber
+
+
+class Activate(msgspec.Struct, array_like=True, frozen=True, tag=14):
+    """Proposer to members: the view is active, the whole log it started from is committed."""
+
+    number: ViewNumber
+
+
+class Yield(msgspec.Struct, array_like=True, frozen=True, tag=15):
+    """Proposer to the first member: propose yourself, above `number`."""
+
+    number: ViewNumber
+    reason: str
+
+
+class Exit(msgspec.Struct, array_like=True, frozen=True, tag=16):
+    """Voter to voters: the master of `view` is suspected. `leaving`: it says so of itself."""
+
+    view: ViewNumber
+    leaving: bool
+    reason: str
+
+
+class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
+    """A replica outside the active view to everybody: let me in."""
+
+    cluster: str
+    empty: bool
+    """It holds nothing and has accepted nothing: it may found a cluster."""
+    commit: Tag
+    """Its committed prefix ends here."""
+    token: int
+    """The transfer it is receiving, 0 when none."""
+    chunks: int
+    """How many chunks of that transfer's snapshot it has."""
+    last: int
+    """The end of what it received of the log after that snapshot."""
+
+
+class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
+    """Master to learner: a piece of a snapshot taken after the entry `at`."""
+
+    token: int
+    at: Tag
+    number: int
+    total: int
+    data: bytes
+
+
+class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
+    """Learner to master: it has the first `chunks` chunks; `installed` once the application took them."""
+
+    token: int
+    chunks: int
+    installed: bool
+
+
+class CatchUp(msgspec.Struct, array_like=True, frozen=True, tag=20):
+    """Master to learner: entries after the snapshot."""
+
+    token: int
+    view: ViewNumber
+    base: Tag
+    """The entry before the first of `entries`."""
+    entries: tuple[Entry, ...]
+    commit: int
+
+
+class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
+    """Learner to master: how far it has come. Never counted as an Ack."""
+
+    token: int
+    index: int
+
+
+class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):
+    """An application message, unordered and unreliable."""
+
+    data: bytes
+
+
+class Reconfig(msgspec.Struct, array_like=True, frozen=True):
+    """The payload of an entry of kind RECONFIG: one voter comes or goes with the next view."""
+
+    add: bool
+    replica: int
+    incarnation: int
+
+
+Message: TypeAlias = (
+    Data
+    | Ack
+    | Repair
+    | Heartbeat
+    | Prepare
+    | Promise
+    | Refuse
+    | Fetch
+    | Suffix
+    | NewView
+    | Accept
+    | Record
+    | Recorded
+    | Activate
+    | Yield
+    | Exit
+    | Join
+    | Chunk
+    | ChunkAck
+    | CatchUp
+    | CaughtUp
+    | Tell
+)
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_reconfig_decoder = msgspec.msgpack.Decoder(Reconfig)
+
+
+def encode_message(message: Message) -> bytes:
+    """The bytes of a message. Payload bytes inside are copied once, unchanged."""
+    return _encoder.encode(message)
+
+
+def decode_message(data: bytes) -> Message:
+    """The message in `data`. Raises ProtocolError with one sentence when there is none."""
+    try:
+        return _decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not a channel message: {error}") from None
+
+
+def encode_reconfig(change: Reconfig) -> bytes:
+    """The payload of a RECONFIG entry."""
+    return _encoder.encode(change)
+
+
+def decode_reconfig(payload: bytes) -> Reconfig:
+    """What a RECONFIG entry says. Raises ProtocolError."""
+    try:
+        return _reconfig_decoder.decode(payload)
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise ProtocolError(f"not a configuration change: {error}") from None

@@ -1,0 +1,49 @@
+"""The knobs of the channel, with defaults that suit replicas on one machine or one local network."""
+
+from typing import Literal
+
+import attrs
+
+Mode = Literal["ALL", "MAJORITY"]
+
+
+@attrs.frozen(kw_only=True)
+class Settings:
+    """Timing, flow control and memory bounds of one channel. Times are seconds, sizes are bytes."""
+
+    mode: Mode = "ALL"
+    """Which members must hold an entry before it is committed: every member of the view, or a majority."""
+    heartbeat_s: float = 0.05
+    """How often a replica tells every peer where it stands."""
+    suspect_s: float = 2.0
+    """Silence after which a peer is suspected. Any frame counts as life."""
+    verify_s: float = 0.06
+    """How long a closed connection may stay closed before its peer is suspected."""
+    retry_s: float = 0.1
+    """Pause between repetitions of a message of a view change or a join that was not answered."""
+    rank_delay_s: float = 0.1
+    """How much longer each further member waits before it proposes a view."""
+    stall_s: float = 5.0
+    """How long a member may leave entries unacknowledged before the master proposes a view to shake it off."""
+    leave_s: float = 1.0
+    """How long an orderly stop waits for the others to install a view without this replica."""
+    boot_wait_s: float = 0.5
+    """At start-up with fewer than all replicas expected: how long to wait for the remaining ones."""
+    window: int = 256
+    """Entries in flight: appended by the master and not yet committed."""
+    window_bytes: int = 16 * 1024 * 1024
+    """Payload bytes in flight."""
+    max_payload_bytes: int = 8 * 1024 * 1024
+    """The largest payload `submit` takes."""
+    part_bytes: int = 1024 * 1024
+    """How much of a log or snapshot one message of a repair, view change or transfer carries."""
+    transfer_window: int = 4
+    """Messages of a state transfer in flight."""
+    keep: int = 512
+    """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""
+    keep_bytes: int = 16 * 1024 * 1024
+    """Payload bytes kept below the trim point."""
+    max_log: int = 20_000
+    """Entries in memory above which the master drops the member, or the joiner, that holds them there."""
+    max_log_bytes: int = 256 * 1024 * 1024
+    """Payload bytes in memory above which the master does the same."""

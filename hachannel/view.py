@@ -1,0 +1,92 @@
+"""Views, voters and the arithmetic of quorums. A leaf: it knows nothing of messages, logs or time.
+
+Source: the channel protocol, sections 1 and 3 (primary-partition virtual synchrony, Viewstamped Replication
+with ordered views and dynamic quorums).
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+import msgspec
+
+
+class Voter(NamedTuple):
+    """One life of one replica. A replica that restarts without its disk is another voter."""
+
+    replica: int
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.replica}/{self.incarnation}"
+
+
+class ViewNumber(NamedTuple):
+    """The number of a view: totally ordered, and never used twice because it names its proposer's life."""
+
+    counter: int
+    replica: int
+    incarnation: int
+
+    def __str__(self) -> str:
+        return f"{self.counter}.{self.replica}"
+
+
+NO_VIEW = ViewNumber(0, -1, 0)
+
+
+class Tag(NamedTuple):
+    """The identity of an entry: the view that appended it and its index. Equal tags, equal prefixes."""
+
+    view: ViewNumber
+    index: int
+
+
+NO_TAG = Tag(NO_VIEW, 0)
+
+
+class View(msgspec.Struct, array_like=True, frozen=True):
+    """A view (n, C, M, k) and where it starts."""
+
+    number: ViewNumber
+    config: tuple[Voter, ...]
+    """C: everybody who votes, sorted."""
+    members: tuple[Voter, ...]
+    """M: those who hold the log, in order of seniority; the first one is the master."""
+    k: int
+    """How many members must hold an entry before it is committed."""
+    start: int
+    """Length of the log the view starts from; the view event is delivered at this index."""
+    boot: int = 0
+    """While the first view of the cluster is not known to be active: how many voters must take part in
+    replacing it (more than half of all configured replicas). 0 for every later view."""
+    reason: str = ""
+    """Why the view was proposed, for people."""
+
+    @property
+    def master(self) -> Voter:
+        """The first member."""
+        return self.members[0]
+
+    @property
+    def quorum(self) -> int:
+        """How many voters of the configuration are a majority of it."""
+        return majority(self.config)
+
+    def replicas(self) -> tuple[int, ...]:
+        """The replica ids of the members, in order."""
+        return tuple(voter.replica for voter in self.members)
+
+
+def majority(config: Collection[Voter]) -> int:
+    """The size of a majority: floor(|C| / 2) + 1."""
+    return len(config) // 2 + 1
+
+
+def required(mode: str, members: Collection[Voter]) -> int:
+    """k: how many members must hold an entry before it is committed."""
+    return len(members) if mode == "ALL" else len(members) // 2 + 1
+
+
+def present(some: Iterable[Voter], config: Collection[Voter]) -> int:
+    """How many distinct voters of `config` are among `some`."""
+    return len(set(some).intersection(config))
