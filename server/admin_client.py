@@ -1,0 +1,310 @@
+"""Administration as the commands use it: plain blocking sockets, no reactor.
+
+Everything is bounded by a time. A call for the master follows the replicas' hints, and waits out a failover.
+"""
+
+import contextlib
+import os
+import random
+import socket
+import struct
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import attrs
+import msgspec
+
+from . import admin_wire as wire
+from .config import Config, Server
+from .hello import ADMIN, MAX_HELLO_BYTES, NONCE_BYTES, Connector, ProtocolError, Refused
+
+CONNECT_TIMEOUT_S = 2.0
+"""For the connection and the hello together."""
+STATUS_TIMEOUT_S = 2.0
+CALL_TIMEOUT_S = 10.0
+DOWN_TIMEOUT_S = 3.0
+"""A server of which no replica could be reached for so long is taken to be down."""
+FAILOVER_TIMEOUT_S = 30.0
+"""The longest wait for a server whose replicas answer to have a master."""
+RETRY_FIRST_S = 0.1
+RETRY_LAST_S = 1.0
+MAX_HOPS = 4
+"""Hints to follow at once, before waiting for the replicas to agree on who is master."""
+PARALLEL_STATUS = 32
+RECEIVE_BYTES = 65536
+
+_LENGTH = struct.Struct(">I")
+
+T = TypeVar("T")
+
+
+class AdminError(Exception):
+    """The call did not succeed; the text is one sentence for the user."""
+
+    exit_code = 1
+
+
+class Unreachable(AdminError):
+    """Nobody listens there, or the hello was not answered. Nothing was asked."""
+
+
+class Lost(AdminError):
+    """The connection ended, or fell silent, after the call was sent: its effect is not known."""
+
+
+class CallFailed(AdminError):
+    """The replica answered with a failure."""
+
+    def __init__(self, failure: wire.Failure) -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
+
+
+@attrs.frozen
+class Endpoint:
+    """The network listener of one replica."""
+
+    replica: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Connection(Protocol):
+    """An open administration connection."""
+
+    def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
+        """Ask and wait. Raises CallFailed, Lost, ProtocolError."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class SocketConnection:
+    """A `Connection` over a socket, after the hello. Raises Unreachable or AdminError when there is none."""
+
+    def __init__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        self._endpoint = endpoint
+        self._buffer = bytearray()
+        self._last_id = 0
+        try:
+            self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+        except OSError as error:
+            raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
+        try:
+            self._shake(secret, deadline)
+        except Refused as error:
+            self.close()
+            raise AdminError(f"{endpoint} refuses: {error}") from None
+        except ProtocolError as error:
+            self.close()
+            raise AdminError(f"{endpoint}: {error}") from None
+        except OSError as error:
+            self.close()
+            raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
+
+    def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
+        """Ask and wait at most `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        self._last_id += 1
+        frame = wire.encode(wire.Call(self._last_id, body))
+        try:
+            self._send(frame, deadline)
+            while True:
+                message = wire.decode_answer(self._receive(deadline, wire.MAX_FRAME_BYTES))
+                if message.id != self._last_id:
+                    continue
+                if isinstance(message, wire.Failure):
+                    raise CallFailed(message)
+                return message.result
+        except OSError as error:
+            raise Lost(f"{self._endpoint}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _shake(self, secret: str | None, deadline: float) -> None:
+        connector = Connector(ADMIN, {}, secret=secret, nonce=os.urandom(NONCE_BYTES))
+        self._send(connector.first, deadline)
+        while not connector.done:
+            for frame in connector.receive(self._receive(deadline, MAX_HELLO_BYTES)):
+                self._send(frame, deadline)
+
+    def _send(self, frame: bytes, deadline: float) -> None:
+        self._socket.settimeout(_left(deadline))
+        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+
+    def _receive(self, deadline: float, limit: int) -> bytes:
+        self._fill(_LENGTH.size, deadline)
+        (size,) = _LENGTH.unpack_from(self._buffer)
+        if size > limit:
+            raise ProtocolError(f"A frame of {size} bytes is announced; at most {limit} are accepted here.")
+        self._fill(_LENGTH.size + size, deadline)
+        frame = bytes(self._buffer[_LENGTH.size : _LENGTH.size + size])
+        del self._buffer[: _LENGTH.size + size]
+        return frame
+
+    def _fill(self, size: int, deadline: float) -> None:
+        while len(self._buffer) < size:
+            self._socket.settimeout(_left(deadline))
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError(None, "the connection was closed")
+            self._buffer += data
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(None, "no answer in time")
+    return left
+
+
+class Connect(Protocol):
+    """How connections are made: `SocketConnection`, or a double in tests."""
+
+    def __call__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> Connection:
+        """Connect. Raises Unreachable, AdminError."""
+        ...
+
+
+@attrs.define
+class ServerAdmin:
+    """Calls to the replicas of one server."""
+
+    config: Config
+    server: Server
+    connect: Connect = SocketConnection
+    seconds: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    random: random.Random = attrs.Factory(random.Random)
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Where its replicas listen, in the order of the configuration."""
+        return [Endpoint(*address) for address in self.config.addresses(self.server.name)]
+
+    def ask(self, replica: int, body: wire.Body, expected: type[T], timeout_s: float = CALL_TIMEOUT_S) -> T:
+        """Ask one replica, once. Raises AdminError."""
+        endpoint = next((each for each in self.endpoints if each.replica == replica), None)
+        if endpoint is None:
+            raise Unreachable(f"{self.server.name}.{replica} declares no network.")
+        return self._once(endpoint, body, expected, timeout_s)
+
+    def ask_master(
+        self, body: wire.Body, expected: type[T], *, repeatable: bool, timeout_s: float = CALL_TIMEOUT_S
+    ) -> T:
+        """Ask the master, wherever it is, and wait for one while a failover is under way.
+
+        `repeatable` says that the call may be made again when its effect is not known; otherwise `Lost` is
+        raised then. Raises Unreachable when the server is down, AdminError when there is no master in time.
+        """
+        endpoints = self.endpoints
+        started = heard = self.seconds()
+        hint: tuple[str, int] | None = None
+        reasons: dict[Endpoint, str] = {}
+        delay_s = RETRY_FIRST_S
+        hops = 0
+        while True:
+            previous = hint
+            for endpoint in sorted(endpoints, key=lambda each: (each.host, each.port) != previous):
+                try:
+                    return self._once(endpoint, body, expected, timeout_s)
+                except Unreachable as error:
+                    reasons[endpoint] = str(error)
+                except Lost as error:
+                    if not repeatable:
+                        raise _unknown_outcome(error) from None
+                    heard = self.seconds()
+                except CallFailed as error:
+                    heard = self.seconds()
+                    hint = _next_hint(error, repeatable)
+                    if hint is not None and hint != previous:
+                        break
+            now = self.seconds()
+            if now - heard >= DOWN_TIMEOUT_S:
+                where = "; ".join(reasons.values())
+                raise Unreachable(f"Server {self.server.name} is down: {where}.")
+            if now - started >= FAILOVER_TIMEOUT_S:
+                waited = f"{FAILOVER_TIMEOUT_S:g} s"
+                raise AdminError(
+                    f"Server {self.server.name} had no master for {waited}; see `quorate status`."
+                )
+            if hint is not None and hint != previous and hops < MAX_HOPS:
+                hops += 1
+                continue
+            hops = 0
+            self.sleep(delay_s * self.random.uniform(0.5, 1.0))
+            delay_s = min(2 * delay_s, RETRY_LAST_S)
+
+    def _once(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
+        secret = self.config.property("secret", server=self.server.name, replica=endpoint.replica)
+        connection = self.connect(endpoint, secret, min(CONNECT_TIMEOUT_S, timeout_s))
+        try:
+            return wire.unpack(connection.call(body, timeout_s), expected)
+        except ProtocolError as error:
+            raise AdminError(f"{endpoint}: {error}") from None
+        finally:
+            connection.close()
+
+
+def _next_hint(error: CallFailed, repeatable: bool) -> tuple[str, int] | None:
+    """The master to try after a failure; raises when there is no point in trying."""
+    match error.failure.kind:
+        case "not master":
+            return error.failure.master
+        case "interrupted" if repeatable:
+            return None
+        case "interrupted":
+            raise _unknown_outcome(error) from None
+        case "timeout" if repeatable:
+            return None
+        case _:
+            raise error
+
+
+def _unknown_outcome(error: AdminError) -> Lost:
+    return Lost(f"The answer was lost ({error}); whether the call had its effect is not known.")
+
+
+@attrs.frozen
+class ReplicaStatus:
+    """What one replica said, or why it said nothing."""
+
+    endpoint: Endpoint
+    status: dict[str, Any] | None
+    reason: str = ""
+
+    @property
+    def role(self) -> str:
+        """ "down" when it does not answer."""
+        return str(self.status.get("role", "unknown")) if self.status is not None else "down"
+
+
+def gather(
+    admins: Sequence[ServerAdmin], timeout_s: float = STATUS_TIMEOUT_S
+) -> list[tuple[Server, list[ReplicaStatus]]]:
+    """Ask every replica of every server how it is, all at the same time."""
+
+    def one(admin: ServerAdmin, endpoint: Endpoint) -> ReplicaStatus:
+        try:
+            status = admin.ask(endpoint.replica, wire.Status(), dict[str, Any], timeout_s)
+        except AdminError as error:
+            return ReplicaStatus(endpoint, None, str(error))
+        return ReplicaStatus(endpoint, status)
+
+    with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:
+        asked = [
+            (admin.server, [pool.submit(one, admin, endpoint) for endpoint in admin.endpoints])
+            for admin in admins
+        ]
+        return [(server, [future.result() for future in futures]) for server, futures in asked]

@@ -1,0 +1,88 @@
+"""The directory of one replica: who runs it, and in which life it is."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Self
+
+PID_FILE = "pid"
+INCARNATION_FILE = "incarnation"
+
+
+class DataDirError(Exception):
+    """The directory cannot be used; the text says why and what to do."""
+
+    exit_code = 1
+
+
+class DataDir:
+    """The locked directory of a replica. Made by `open`; `close` gives it back."""
+
+    def __init__(self, path: Path, lock: int, incarnation: int) -> None:
+        self.path = path
+        self.incarnation = incarnation
+        """Grows with every start: the milliseconds since 1970, or one more than the last one."""
+        self._lock = lock
+
+    @classmethod
+    def open(cls, data: Path, server: str, replica: int) -> Self:
+        """Make DATA/SERVER/REPLICA if need be, and lock it for this process.
+
+        Raises DataDirError when it cannot be written or another process runs this replica.
+        """
+        path = data / server / str(replica)
+        lock = -1
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(path / PID_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+            return cls(path, lock, _next_incarnation(path / INCARNATION_FILE))
+        except OSError as error:
+            holder = _holder(lock)
+            if lock >= 0:
+                os.close(lock)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and holder:
+                raise DataDirError(
+                    f"{server}.{replica} runs already as process {holder} on {path}; stop it first."
+                ) from None
+            raise DataDirError(
+                f"The data directory {path} cannot be used ({error.strerror}); choose another with --data."
+            ) from None
+
+    def close(self) -> None:
+        """Give the directory back. The pid file stays, empty."""
+        if self._lock >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._lock, 0)
+            os.close(self._lock)
+            self._lock = -1
+
+
+def _holder(lock: int) -> str:
+    if lock < 0:
+        return ""
+    try:
+        text = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+    except OSError:
+        return ""
+    return text if text.isdigit() else ""
+
+
+def _next_incarnation(path: Path) -> int:
+    try:
+        last = int(path.read_text("ascii"))
+    except (OSError, ValueError):
+        last = 0
+    incarnation = max(last + 1, time.time_ns() // 1_000_000)
+    fresh = path.with_suffix(".new")
+    with fresh.open("w", encoding="ascii") as file:
+        file.write(f"{incarnation}\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+    return incarnation
