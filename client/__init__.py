@@ -1,0 +1,43 @@
+"""Clients: the session, and its blocking, asyncio and Twisted faces."""
+
+from .aio import AsyncConnection, aconnect
+from .blocking import Connection, connect
+from .desk import Received
+from .errors import (
+    AuthenticationError,
+    BadUrl,
+    ConnectionClosed,
+    ConnectionLost,
+    FrameTooLarge,
+    ProtocolError,
+    QuorateClientError,
+    ReactionError,
+    RequestTimeout,
+    Unavailable,
+    UnexpectedReply,
+    UnhandledTypeError,
+    UnknownAgentError,
+)
+from .events import SessionSettings
+
+__all__ = [
+    "AsyncConnection",
+    "AuthenticationError",
+    "BadUrl",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "FrameTooLarge",
+    "ProtocolError",
+    "QuorateClientError",
+    "ReactionError",
+    "Received",
+    "RequestTimeout",
+    "SessionSettings",
+    "Unavailable",
+    "UnexpectedReply",
+    "UnhandledTypeError",
+    "UnknownAgentError",
+    "aconnect",
+    "connect",
+]

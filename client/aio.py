@@ -1,0 +1,399 @@
+"""The asyncio face: ``async with aconnect(url, ...) as connection``."""
+
+import asyncio
+import contextlib
+import errno
+import random
+from collections.abc import AsyncIterator, Generator
+from types import TracebackType
+from typing import Any, TypeVar, cast, overload
+
+from ..agents.envelope import ReplyTo
+from ..agents.ids import AgentId
+from ..agents.notification import Notification, encode
+from .desk import Desk, Received, ReplyTypes
+from .driver import Driver
+from .errors import QuorateClientError, RequestTimeout
+from .events import SessionSettings
+from .session import Session
+from .url import Endpoint, parse_url
+
+__all__ = ["AsyncConnection", "AsyncioPort", "aconnect", "destination", "reply_types"]
+
+N = TypeVar("N", bound=Notification)
+
+GATHER_BYTES = 64 * 1024
+"""With so much unwritten, ``send_nowait`` writes at once instead of at the next turn of the loop."""
+
+
+def destination(to: AgentId | ReplyTo | str, request: int = 0) -> tuple[AgentId | str, int]:
+    """The address and request number to send to: those of the request if `to` is a `ReplyTo`."""
+    if isinstance(to, ReplyTo):
+        return to.agent, to.request
+    return to, request
+
+
+def reply_types(reply: type[Notification] | ReplyTypes | None) -> ReplyTypes:
+    """The classes that a caller accepts, as a tuple."""
+    if reply is None:
+        return ()
+    return reply if isinstance(reply, tuple) else (reply,)
+
+
+def reason_of(error: BaseException) -> str:
+    """Say in a few words why a TCP connection failed."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, ConnectionRefusedError) or f"Errno {errno.ECONNREFUSED}]" in text:
+        return "connection refused"
+    return text
+
+
+class _Link(asyncio.Protocol):
+    """One TCP connection; mute once it was dropped."""
+
+    def __init__(self, driver: Driver):
+        self.driver: Driver | None = driver
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self.driver is not None:
+            self.driver.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        driver, self.driver = self.driver, None
+        if driver is not None:
+            driver.lost("the replica closed the connection" if exc is None else reason_of(exc))
+
+    def pause_writing(self) -> None:
+        if self.driver is not None:
+            self.driver.pause()
+
+    def resume_writing(self) -> None:
+        if self.driver is not None:
+            self.driver.resume()
+
+    def drop(self) -> None:
+        """Close without reporting."""
+        self.driver = None
+        if self.transport is not None:
+            # What was written last (a Close frame) still leaves; the peer decides nothing any more.
+            self.transport.close()
+
+
+class AsyncioPort:
+    """Clock, timer and TCP client of the running asyncio loop."""
+
+    def __init__(self, driver: Driver):
+        self._driver = driver
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._link: _Link | None = None
+
+    def seconds(self) -> float:
+        """Return the clock of the loop."""
+        return self._loop.time()
+
+    def arm(self, deadline: float | None) -> None:
+        """Set the timer; one that stands and comes early enough is kept."""
+        if self._timer is not None:
+            if deadline == self._timer.when():
+                return
+            self._timer.cancel()
+            self._timer = None
+        if deadline is not None:
+            self._timer = self._loop.call_at(deadline, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._driver.tick()
+
+    def connect(self, endpoint: Endpoint) -> None:
+        """Open a TCP connection in a task."""
+        self._task = self._loop.create_task(self._attempt(endpoint))
+
+    async def _attempt(self, endpoint: Endpoint) -> None:
+        host, port = endpoint
+        link = _Link(self._driver)
+        try:
+            await self._loop.create_connection(lambda: link, host, port)
+        except (OSError, UnicodeError) as error:
+            self._task = None
+            self._driver.attempt_failed(reason_of(error))
+            return
+        self._task = None
+        self._link = link
+        self._driver.connected()
+
+    def disconnect(self) -> None:
+        """Drop the attempt or the connection."""
+        if self._task is not None:
+            self._task.cancel()
+            self._task = None
+        if self._link is not None:
+            self._link.drop()
+            self._link = None
+
+    def write(self, data: bytes) -> None:
+        """Write on the connection, if it still stands."""
+        if self._link is not None and self._link.transport is not None:
+            self._link.transport.write(data)
+
+
+class AsyncConnection:
+    """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it."""
+
+    def __init__(self, driver: Driver, request_timeout_s: float | None):
+        self._driver = driver
+        self._session = driver.session
+        self._desk = driver.desk
+        self._loop = asyncio.get_running_loop()
+        self._request_timeout_s = request_timeout_s
+        self._requests = 0
+        self._scheduled = False
+        self._gathered = 0
+        self._room: asyncio.Event = asyncio.Event()
+        self._desk.on_acknowledged = self._make_room
+        self._desk.on_ended = self._make_room
+
+    @property
+    def id(self) -> str:
+        """The identifier of the connection: the id of its proxy agent."""
+        return self._desk.connection or ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
+        return self._session.is_open
+
+    @property
+    def reconnections(self) -> int:
+        """How many times the connection was opened again."""
+        return self._session.reconnections
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many notifications the cluster has not acknowledged."""
+        return self._session.outbox.last_seq - self._session.outbox.acked
+
+    @property
+    def inbox_dropped(self) -> int:
+        """How many notifications were dropped because nobody received them."""
+        return self._desk.dropped
+
+    async def send(
+        self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
+    ) -> None:
+        """Send a notification; returns when the cluster has it, whatever fails meanwhile.
+
+        Raises `FrameTooLarge`, `ConnectionClosed`, or `RequestTimeout` after `timeout` seconds; after the
+        latter the notification may still arrive. Failures in the agent come to `receive`.
+        """
+        async with _limit(timeout, "the cluster has not acknowledged the notification"):
+            seq = await self._post(to, notification, 0)
+            waiter = self._loop.create_future()
+            self._desk.expect_ack(seq, waiter)
+            await waiter
+
+    async def send_nowait(self, to: AgentId | ReplyTo | str, notification: Notification) -> None:
+        """Send without waiting for the acknowledgement; waits only while the window is full. See `flush`."""
+        await self._post(to, notification, 0)
+
+    async def flush(self, *, timeout: float | None = None) -> None:
+        """Wait until the cluster has everything sent so far. Raises as `send` does."""
+        box = self._session.outbox
+        if box.acked < box.last_seq or self._desk.ended:
+            waiter = self._loop.create_future()
+            self._desk.expect_ack(box.last_seq, waiter)
+            async with _limit(timeout, f"{self.unacknowledged} notifications are not acknowledged"):
+                await waiter
+
+    @overload
+    async def request(
+        self,
+        to: AgentId | str,
+        notification: Notification,
+        *,
+        reply: type[N],
+        timeout: float | None = None,
+    ) -> N: ...
+    @overload
+    async def request(
+        self,
+        to: AgentId | str,
+        notification: Notification,
+        *,
+        reply: ReplyTypes | None = None,
+        timeout: float | None = None,
+    ) -> Notification: ...
+    async def request(
+        self,
+        to: AgentId | str,
+        notification: Notification,
+        *,
+        reply: type[Notification] | ReplyTypes | None = None,
+        timeout: float | None = None,
+    ) -> Notification:
+        """Send a notification and return the agent's answer to it.
+
+        `reply` is the class, or a tuple of classes, that the answer may have; without it, any class that
+        this process has defined. Raises `UnknownAgentError`, `ReactionError`, `UnhandledTypeError`,
+        `UnexpectedReply`, `RequestTimeout`, and what `send` raises.
+        """
+        self._requests += 1
+        number = self._requests
+        waiter = self._loop.create_future()
+        self._desk.expect_reply(number, waiter, reply_types(reply))
+        wait = self._request_timeout_s if timeout is None else timeout
+        try:
+            async with _limit(wait, f"no answer from {to}"):
+                await self._post(to, notification, number)
+                return cast("Notification", await waiter)
+        finally:
+            self._desk.forget(number)
+            if waiter.done() and not waiter.cancelled():
+                waiter.exception()
+
+    async def receive(self, *, timeout: float | None = None) -> Received:
+        """Return the next notification that answers no request.
+
+        Raises `RequestTimeout` after `timeout` seconds, or `ConnectionClosed`.
+        """
+        waiter = self._loop.create_future()
+        self._desk.expect_note(waiter)
+        try:
+            async with _limit(timeout, "nothing was received"):
+                return cast("Received", await waiter)
+        finally:
+            self._desk.forget_receiver(waiter)
+
+    async def close(self, *, timeout: float | None = 5.0) -> None:
+        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        if not self._desk.ended and timeout != 0:
+            with contextlib.suppress(QuorateClientError):
+                await self.flush(timeout=timeout)
+        self._driver.close()
+        waiter = self._loop.create_future()
+        self._desk.expect_end(waiter)
+        await waiter
+
+    async def __aenter__(self) -> "AsyncConnection":
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close(timeout=5.0 if kind is None else 0)
+
+    async def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
+        payload = encode(notification)
+        address, request = destination(to, request)
+        session = self._session
+        while session.full and not session.ended:
+            self._flush()
+            if session.full and not session.ended:
+                self._room.clear()
+                await self._room.wait()
+        if self._desk.ended:
+            raise self._desk.reason()
+        seq = session.send(address, notification.type_name, payload, request)
+        self._gathered += len(payload) + 64
+        if self._gathered >= GATHER_BYTES:
+            self._flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+        return seq
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        self._gathered = 0
+        self._driver.step()
+
+    def _make_room(self, _: object) -> None:
+        self._room.set()
+
+
+@contextlib.asynccontextmanager
+async def _limit(timeout: float | None, what: str) -> AsyncIterator[None]:
+    """Raise `RequestTimeout` after `timeout` seconds; None waits for ever."""
+    if timeout is None:
+        yield
+        return
+    try:
+        async with asyncio.timeout(timeout):
+            yield
+    except TimeoutError as error:
+        if isinstance(error, QuorateClientError):
+            raise
+        raise RequestTimeout(f"{what} after {timeout:g} s") from None
+
+
+class _Opening:
+    """Awaitable, and asynchronous context manager."""
+
+    def __init__(self, endpoints: tuple[Endpoint, ...], user: str, password: str, settings: SessionSettings,
+                 request_timeout_s: float | None):  # fmt: skip
+        self._arguments = (endpoints, user, password, settings)
+        self._request_timeout_s = request_timeout_s
+        self._connection: AsyncConnection | None = None
+
+    async def _open(self) -> AsyncConnection:
+        endpoints, user, password, settings = self._arguments
+        session = Session(endpoints, user, password, random.random, settings)
+        driver = Driver(session, Desk())
+        connection = AsyncConnection(driver, self._request_timeout_s)
+        waiter = asyncio.get_running_loop().create_future()
+        driver.desk.expect_open(waiter)
+        driver.start(AsyncioPort(driver))
+        try:
+            await waiter
+        except BaseException:
+            session.abort()
+            driver.step()
+            raise
+        self._connection = connection
+        return connection
+
+    def __await__(self) -> Generator[Any, None, AsyncConnection]:
+        return self._open().__await__()
+
+    async def __aenter__(self) -> AsyncConnection:
+        return await self._open()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._connection is not None:
+            await self._connection.__aexit__(kind, error, trace)
+
+
+def aconnect(
+    url: str,
+    *,
+    user: str,
+    password: str,
+    timeout: float = 10.0,
+    request_timeout: float | None = 30.0,
+    reconnect_timeout: float = 120.0,
+    settings: SessionSettings | None = None,
+) -> _Opening:
+    """Open a connection in asyncio: ``async with aconnect(...) as c`` or ``c = await aconnect(...)``.
+
+    The arguments and errors are those of `quorate.connect`.
+    """
+    return _Opening(
+        parse_url(url),
+        user,
+        password,
+        tuned(settings, timeout, reconnect_timeout),
+        request_timeout,
+    )
+
+
+def tuned(settings: SessionSettings | None, timeout: float, reconnect_timeout: float) -> SessionSettings:
+    """Settings for the timeouts given to ``connect``, unless whole settings are given."""
+    return settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)

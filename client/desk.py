@@ -1,0 +1,239 @@
+"""What all faces of a connection share: who waits for what, and what replies mean. No I/O."""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import attrs
+
+from ..agents.builtin import ExceptionNotification, UnknownAgent
+from ..agents.envelope import Opaque
+from ..agents.ids import AgentId
+from ..agents.notification import Notification, decode, known_type
+from .errors import (
+    ConnectionClosed,
+    QuorateClientError,
+    ReactionError,
+    UnexpectedReply,
+    UnhandledTypeError,
+    UnknownAgentError,
+)
+from .events import Acknowledged, Delivered, Ended, Event, Opened
+from .frames import ServerNote
+
+__all__ = ["INBOX_LIMIT", "Desk", "Received", "ReplyTypes", "Waiter", "outcome"]
+
+INBOX_LIMIT: Final = 65536
+"""Notifications kept for ``receive``; then the oldest is dropped."""
+
+ReplyTypes = tuple[type[Notification], ...]
+
+
+@attrs.frozen
+class Received:
+    """A notification from an agent that answers no waiting request."""
+
+    sender: AgentId
+    notification: Notification | Opaque
+    """Left undecoded (`Opaque`) if this process does not know its type."""
+
+
+class Waiter(Protocol):
+    """What a face gives to be told an outcome: futures of asyncio and of threads fit."""
+
+    def set_result(self, result: Any, /) -> None:
+        """Take the outcome."""
+        ...
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Take the failure."""
+        ...
+
+    def done(self) -> bool:
+        """Say whether nobody waits any more."""
+        ...
+
+
+def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
+    """Decode a reply; `types` are the classes that the caller accepts, all known ones if there are none.
+
+    Raises `ReactionError`, `UnhandledTypeError`, `UnknownAgentError` for the failures that the platform
+    reports, and `UnexpectedReply`.
+    """
+    if note.type == ExceptionNotification.type_name:
+        failure = decode(ExceptionNotification, note.payload)
+        if failure.error == "Unhandled":
+            text = failure.message or f"agent {failure.agent} has no handler for {failure.type}"
+            raise UnhandledTypeError(text, failure)
+        raise ReactionError(
+            f"agent {failure.agent} failed on {failure.type}: {failure.error}: {failure.message}", failure
+        )
+    if note.type == UnknownAgent.type_name:
+        unknown = decode(UnknownAgent, note.payload)
+        raise UnknownAgentError(
+            f"there is no agent {unknown.agent}; deploy it, or see what is there with `quorate agents`"
+        )
+    opaque = Opaque(note.type, note.payload, note.request)
+    cls = known_type(note.type)
+    if types:
+        cls = next((c for c in types if c.type_name == note.type), None)
+        if cls is None:
+            names = ", ".join(c.type_name for c in types)
+            raise UnexpectedReply(f"the reply is a {note.type}, not {names}", opaque)
+    if cls is None:
+        raise UnexpectedReply(
+            f"the reply is a {note.type}, which is not defined in this process; import its module", opaque
+        )
+    try:
+        return decode(cls, note.payload)
+    except ValueError as error:
+        raise UnexpectedReply(
+            f"the reply does not fit {note.type} as it is defined here: {error}", opaque
+        ) from None
+
+
+class Desk:
+    """Matches acknowledgements and replies with those who wait for them. For one thread."""
+
+    def __init__(self, inbox_limit: int = INBOX_LIMIT):
+        self.connection: str | None = None
+        self.dropped = 0
+        """Notifications that were dropped because nobody received them."""
+        self.error: QuorateClientError | None = None
+        """Set once the session has ended."""
+        self.ended = False
+        self.inbox: deque[ServerNote] = deque()
+        self._inbox_limit = inbox_limit
+        self._opening: list[Waiter] = []
+        self._acks: deque[tuple[int, Waiter]] = deque()
+        self._replies: dict[int, tuple[Waiter, ReplyTypes]] = {}
+        self._receivers: deque[Waiter] = deque()
+        self._ending: list[Waiter] = []
+        self.on_acknowledged: Callable[[int], None] = _nothing
+        self.on_ended: Callable[[QuorateClientError], None] = _nothing
+
+    def expect_open(self, waiter: Waiter) -> None:
+        """Tell the waiter the connection's identifier when it is open."""
+        if not self._refuse(waiter):
+            self._opening.append(waiter)
+
+    def expect_ack(self, seq: int, waiter: Waiter) -> None:
+        """Tell the waiter (None) when the cluster has that notification. Called in the order of numbers."""
+        if not self._refuse(waiter):
+            self._acks.append((seq, waiter))
+
+    def expect_reply(self, request: int, waiter: Waiter, types: ReplyTypes) -> None:
+        """Tell the waiter the reply to a request."""
+        if not self._refuse(waiter):
+            self._replies[request] = (waiter, types)
+
+    def expect_note(self, waiter: Waiter) -> None:
+        """Tell the waiter the next notification of the inbox."""
+        if self.inbox:
+            waiter.set_result(received(self.inbox.popleft()))
+        elif not self._refuse(waiter):
+            self._receivers.append(waiter)
+
+    def expect_end(self, waiter: Waiter) -> None:
+        """Tell the waiter (None) when the session has ended, however it did."""
+        if self.ended:
+            waiter.set_result(None)
+        else:
+            self._ending.append(waiter)
+
+    def forget(self, request: int) -> None:
+        """Nobody waits for that reply any more; if it comes, it goes to the inbox."""
+        self._replies.pop(request, None)
+
+    def forget_receiver(self, waiter: Waiter) -> None:
+        """Nobody waits for a notification any more."""
+        if waiter in self._receivers:
+            self._receivers.remove(waiter)
+
+    def handle(self, event: Event) -> None:
+        """Take an event of the session."""
+        match event:
+            case Acknowledged(seq):
+                acks = self._acks
+                while acks and acks[0][0] <= seq:
+                    waiter = acks.popleft()[1]
+                    if not waiter.done():
+                        waiter.set_result(None)
+                self.on_acknowledged(seq)
+            case Delivered(notes):
+                for note in notes:
+                    self._deliver(note)
+            case Opened(connection):
+                self.connection = connection
+                for waiter in self._opening:
+                    if not waiter.done():
+                        waiter.set_result(connection)
+                self._opening.clear()
+            case Ended(error):
+                self._end(error)
+            case _:
+                pass
+
+    def _deliver(self, note: ServerNote) -> None:
+        expected = self._replies.pop(note.request, None) if note.request else None
+        if expected is not None and not expected[0].done():
+            waiter, types = expected
+            try:
+                waiter.set_result(outcome(note, types))
+            except QuorateClientError as error:
+                waiter.set_exception(error)
+            return
+        while self._receivers:
+            waiter = self._receivers.popleft()
+            if not waiter.done():
+                waiter.set_result(received(note))
+                return
+        if len(self.inbox) >= self._inbox_limit:
+            self.inbox.popleft()
+            self.dropped += 1
+        self.inbox.append(note)
+
+    def _refuse(self, waiter: Waiter) -> bool:
+        if self.ended:
+            waiter.set_exception(self.reason())
+        return self.ended
+
+    def reason(self) -> QuorateClientError:
+        """Why the session has ended."""
+        return self.error or ConnectionClosed("the connection is closed; open a new one with quorate.connect")
+
+    def _end(self, error: QuorateClientError | None) -> None:
+        self.ended = True
+        self.error = error
+        reason = self.reason()
+        waiting = [
+            *self._opening,
+            *(waiter for _, waiter in self._acks),
+            *(waiter for waiter, _ in self._replies.values()),
+            *self._receivers,
+        ]
+        for queue in (self._opening, self._acks, self._replies, self._receivers):
+            queue.clear()
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_exception(reason)
+        for waiter in self._ending:
+            if not waiter.done():
+                waiter.set_result(None)
+        self._ending.clear()
+        self.on_ended(reason)
+
+
+def received(note: ServerNote) -> Received:
+    """Decode a notification for the inbox, as far as its type is known here."""
+    cls = known_type(note.type)
+    if cls is not None:
+        try:
+            return Received(note.sender, decode(cls, note.payload))
+        except ValueError:
+            pass
+    return Received(note.sender, Opaque(note.type, note.payload, note.request))
+
+
+def _nothing(_: object) -> None:
+    return

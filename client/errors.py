@@ -1,0 +1,90 @@
+"""What can go wrong for a client. Each error says in one sentence what happened and what to do."""
+
+from ..agents.envelope import Opaque
+from ..agents.notification import Notification
+
+__all__ = [
+    "AuthenticationError",
+    "BadUrl",
+    "ConnectionClosed",
+    "ConnectionLost",
+    "FrameTooLarge",
+    "ProtocolError",
+    "QuorateClientError",
+    "ReactionError",
+    "RequestTimeout",
+    "Unavailable",
+    "UnexpectedReply",
+    "UnhandledTypeError",
+    "UnknownAgentError",
+]
+
+
+class QuorateClientError(Exception):
+    """Base of the errors that a connection raises."""
+
+
+class BadUrl(QuorateClientError, ValueError):
+    """The URL of the servers cannot be understood. Caller's fault."""
+
+
+class AuthenticationError(QuorateClientError):
+    """The server knows no such user, or the password is another one. Not retried."""
+
+
+class ConnectionClosed(QuorateClientError):
+    """The connection has ended for good: closed here, or expired or taken over on the server.
+
+    When it expired, the high availability is broken: what was not acknowledged may or may not have
+    been processed, and a new connection cannot tell.
+    """
+
+
+class ConnectionLost(ConnectionClosed):
+    """No server could be reached any more within the time given for reconnection."""
+
+
+class Unavailable(QuorateClientError):
+    """No replica answered within the timeout. The text tells which were tried and why each failed."""
+
+
+class FrameTooLarge(QuorateClientError, ValueError):
+    """The notification is larger than the server accepts. Nothing was sent. Caller's fault."""
+
+
+class RequestTimeout(QuorateClientError, TimeoutError):
+    """No answer in time. The notification may still be processed."""
+
+
+class UnknownAgentError(QuorateClientError, LookupError):
+    """There is no agent with that name or id."""
+
+
+class UnexpectedReply(QuorateClientError):
+    """The reply is not of the type asked for, or of a type that this process does not know.
+
+    ``reply`` is the reply, undecoded.
+    """
+
+    def __init__(self, message: str, reply: Opaque):
+        super().__init__(message)
+        self.reply = reply
+
+
+class ReactionError(QuorateClientError):
+    """The agent raised in its reaction; neither its state nor anything it sent has changed.
+
+    ``notification`` is the ``ExceptionNotification`` the server sent.
+    """
+
+    def __init__(self, message: str, notification: Notification):
+        super().__init__(message)
+        self.notification = notification
+
+
+class UnhandledTypeError(ReactionError):
+    """The agent has no handler for notifications of that type."""
+
+
+class ProtocolError(QuorateClientError):
+    """The other side does not follow the client protocol. Peer's fault."""

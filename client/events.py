@@ -1,0 +1,109 @@
+"""What a session and its driver tell each other, and how a session is tuned."""
+
+from collections.abc import Sequence
+
+import attrs
+
+from .errors import QuorateClientError
+from .frames import ServerNote
+from .url import Endpoint
+
+__all__ = [
+    "Acknowledged",
+    "Connect",
+    "Delivered",
+    "Disconnect",
+    "Ended",
+    "Event",
+    "Interrupted",
+    "Opened",
+    "Resumed",
+    "SessionSettings",
+]
+
+
+@attrs.frozen
+class SessionSettings:
+    """Times in seconds, and bounds."""
+
+    open_timeout_s: float = 10.0
+    """To open the connection for the first time."""
+    reconnect_timeout_s: float = 120.0
+    """To reopen it, before the session ends with `ConnectionLost`."""
+    attempt_timeout_s: float = 2.0
+    """For the TCP connection to one replica."""
+    greeting_timeout_s: float = 6.0
+    """For the answer of one replica to the handshake."""
+    close_timeout_s: float = 2.0
+    """For the answer of the server to an orderly close."""
+    backoff_first_s: float = 0.05
+    """Wait after the first round through all replicas; it doubles with every round."""
+    backoff_cap_s: float = 0.5
+    ping_interval_s: float = 2.0
+    """At most this long between keep-alives; less if a third of the idle timeout is less."""
+    ack_delay_s: float = 1.0
+    """Received notifications are acknowledged after this long, or with the next thing sent."""
+    ack_notes: int = 512
+    ack_bytes: int = 256 * 1024
+    """Or as soon as this many notifications or bytes were received."""
+    window: int = 16384
+    """Notifications that may be unacknowledged; the server may ask for fewer."""
+    window_bytes: int = 16 * 1024 * 1024
+    """Bytes that may be unacknowledged."""
+
+
+@attrs.frozen
+class Connect:
+    """For the driver: open a TCP connection; then call `connected` or `attempt_failed`."""
+
+    endpoint: Endpoint
+
+
+@attrs.frozen
+class Disconnect:
+    """For the driver: drop the TCP connection or the attempt, and report nothing more of it."""
+
+
+@attrs.frozen
+class Opened:
+    """The connection is open for the first time; its identifier is that of its proxy agent."""
+
+    connection: str
+
+
+@attrs.frozen
+class Acknowledged:
+    """The cluster has everything up to this number."""
+
+    seq: int
+
+
+@attrs.frozen
+class Delivered:
+    """Notifications from agents, each once and in order."""
+
+    notes: Sequence[ServerNote]
+
+
+@attrs.frozen
+class Interrupted:
+    """The TCP connection failed; the session is looking for the master."""
+
+    reason: str
+
+
+@attrs.frozen
+class Resumed:
+    """The connection is open again."""
+
+    endpoint: Endpoint
+
+
+@attrs.frozen
+class Ended:
+    """The session is over; `error` is None after an orderly close. Always the last event."""
+
+    error: QuorateClientError | None
+
+
+Event = Connect | Disconnect | Opened | Acknowledged | Delivered | Interrupted | Resumed | Ended

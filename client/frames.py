@@ -1,0 +1,221 @@
+"""Frames of the client protocol and their decoding. Documented for other languages in docs/protocol.md.
+
+A frame is a 4-byte big-endian length and a body of that many bytes: a MessagePack array whose first
+element is the kind of the frame. Elements that a reader does not know at the end of an array are ignored,
+and missing ones have the defaults below: that is how later versions add fields.
+"""
+
+import struct
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from ..agents.proxy import ClientInput, ClientNote, ClientOutput, ServerNote
+from .errors import ProtocolError
+
+__all__ = [
+    "DEFAULT_MAX_FRAME",
+    "MAGIC",
+    "MAX_HELLO",
+    "PACK_BYTES",
+    "VERSION",
+    "Bye",
+    "ByeCode",
+    "ClientFrame",
+    "ClientInput",
+    "ClientNote",
+    "ClientOutput",
+    "Close",
+    "FrameBuffer",
+    "Hello",
+    "Ping",
+    "Pong",
+    "ServerFrame",
+    "ServerNote",
+    "Welcome",
+    "decode_client_frame",
+    "decode_server_frame",
+    "encode_frame",
+    "note_size",
+    "pack_outputs",
+]
+
+MAGIC: Final = "quorate-client"
+VERSION: Final = 1
+MAX_HELLO: Final = 4096
+"""Largest first frame of a client, in bytes: what a server holds for somebody it does not know yet."""
+DEFAULT_MAX_FRAME: Final = 1 << 20
+"""Largest body of a frame, in bytes, unless the server says otherwise."""
+PACK_BYTES: Final = 256 * 1024
+"""Notifications are packed into frames of about this size."""
+NOTE_OVERHEAD: Final = 96
+"""More bytes than the envelope of one notification ever takes, texts aside."""
+
+_LENGTH = struct.Struct(">I")
+
+
+class Hello(msgspec.Struct, array_like=True, frozen=True, tag=0):
+    """First frame of a client: who it is, and which connection it comes back to."""
+
+    magic: str
+    """Always ``quorate-client``."""
+    version: int
+    """The version of this protocol that the client speaks."""
+    user: str
+    password: str
+    connection: str | None = None
+    """The identifier that `Welcome` gave, to reopen a connection; none to open one."""
+    out_ack: int = 0
+    """Number of the last notification received on that connection."""
+
+
+class Welcome(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """The connection is open, or open again."""
+
+    version: int
+    """The version of the protocol that the server will speak; not above the client's."""
+    connection: str
+    """Identifier of the connection, to be presented when it is reopened."""
+    replicas: list[tuple[str, int]]
+    """(host, port) of every replica of the server, in its order."""
+    idle_timeout_s: float
+    """Without any frame from the client for this long, the connection expires."""
+    max_frame: int
+    """Largest body of a frame that the server accepts, in bytes."""
+    window: int
+    """How many unacknowledged notifications the client may have."""
+    in_ack: int = 0
+    """Number of the last notification that the server has from this connection."""
+
+
+class Bye(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """The last frame of a server before it closes the TCP connection."""
+
+    code: str
+    """One of `ByeCode`; an unknown code counts as ``unavailable``."""
+    text: str
+    """One sentence for people."""
+
+
+class ByeCode:
+    """Why a server says `Bye`. The first six end the connection; after the others the client tries again."""
+
+    AUTHENTICATION: Final = "authentication"
+    VERSION: Final = "version"
+    EXPIRED: Final = "expired"
+    CLOSED: Final = "closed"
+    REPLACED: Final = "replaced"
+    PROTOCOL: Final = "protocol"
+    FULL: Final = "full"
+    UNAVAILABLE: Final = "unavailable"
+
+
+class Ping(msgspec.Struct, array_like=True, frozen=True, tag=5):
+    """Keep-alive of a client, answered at once by `Pong`."""
+
+    token: int
+    out_ack: int = 0
+
+
+class Pong(msgspec.Struct, array_like=True, frozen=True, tag=6):
+    """The answer to a `Ping`."""
+
+    token: int
+
+
+class Close(msgspec.Struct, array_like=True, frozen=True, tag=7):
+    """The client closes the connection for good; the server answers ``Bye("closed")``."""
+
+    out_ack: int = 0
+
+
+ClientFrame = Hello | ClientInput | Ping | Close
+ServerFrame = Welcome | Bye | ClientOutput | Pong
+
+_encoder = msgspec.msgpack.Encoder()
+_client_decoder: msgspec.msgpack.Decoder[ClientFrame] = msgspec.msgpack.Decoder(ClientFrame)
+_server_decoder: msgspec.msgpack.Decoder[ServerFrame] = msgspec.msgpack.Decoder(ServerFrame)
+
+
+def encode_frame(frame: ClientFrame | ServerFrame) -> bytes:
+    """Encode a frame, length included."""
+    buffer = bytearray(4)
+    _encoder.encode_into(frame, buffer, 4)
+    _LENGTH.pack_into(buffer, 0, len(buffer) - 4)
+    return bytes(buffer)
+
+
+def decode_client_frame(body: bytes) -> ClientFrame:
+    """Decode the body of a frame of a client. Raises `ProtocolError` with one sentence."""
+    try:
+        return _client_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"the client sent a frame that cannot be understood: {error}") from None
+
+
+def decode_server_frame(body: bytes) -> ServerFrame:
+    """Decode the body of a frame of a server. Raises `ProtocolError` with one sentence."""
+    try:
+        return _server_decoder.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProtocolError(f"the server sent a frame that cannot be understood: {error}") from None
+
+
+def note_size(to: object, type_name: str, payload: bytes) -> int:
+    """Upper bound of the encoded size of a notification, in bytes."""
+    named = 4 * len(to) if isinstance(to, str) else 0
+    return NOTE_OVERHEAD + named + 4 * len(type_name) + len(payload)
+
+
+def pack_outputs(in_ack: int, first_seq: int, notes: Sequence[ServerNote]) -> list[bytes]:
+    """Encode consecutive notifications in as few frames as their size allows, at least one."""
+    frames: list[bytes] = []
+    chunk: list[ServerNote] = []
+    size = 0
+    for note in notes:
+        more = note_size(note.sender, note.type, note.payload)
+        if chunk and size + more > PACK_BYTES:
+            frames.append(encode_frame(ClientOutput(in_ack, first_seq, chunk)))
+            first_seq += len(chunk)
+            chunk, size = [], 0
+        chunk.append(note)
+        size += more
+    frames.append(encode_frame(ClientOutput(in_ack, first_seq, chunk)))
+    return frames
+
+
+class FrameBuffer:
+    """Cuts a stream of bytes into the bodies of frames. Holds at most one frame and what came with it."""
+
+    def __init__(self, max_frame: int):
+        self.max_frame = max_frame
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read from the stream."""
+        self._buffer += data
+
+    def next(self) -> bytes | None:
+        """Return the body of the next whole frame, or None.
+
+        Raises `ProtocolError` if the frame that begins is empty or larger than ``max_frame``.
+        """
+        buffer = self._buffer
+        if len(buffer) < 4:
+            return None
+        (length,) = _LENGTH.unpack_from(buffer)
+        if not 0 < length <= self.max_frame:
+            raise ProtocolError(
+                f"a frame of {length} bytes arrived where 1 to {self.max_frame} are allowed; "
+                "this does not look like a quorate client connection"
+            )
+        if len(buffer) < 4 + length:
+            return None
+        with memoryview(buffer) as view:
+            body = bytes(view[4 : 4 + length])
+        del buffer[: 4 + length]
+        return body
+
+    def __len__(self) -> int:
+        return len(self._buffer)
