@@ -25,7 +25,7 @@ from ..agents import (
 )
 from ..agents import factory as factory_of
 from .batch import BatchError, Item, NetAck, NetInput, Posts, decode_batch
-from .cell import Cell, Unfit, Unhandled
+from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .classes import load_class
 from .directory import Directory
 from .effects import Effects
@@ -330,6 +330,8 @@ class Engine:
             context = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
         except (Unhandled, Unfit) as error:
             self._failed(cell, note, error, effects)
+        except Nondeterministic:
+            raise
         except (Exception, SystemExit) as error:
             self._failed(cell, note, error, effects)
             if self.settings.stop_on_exception:

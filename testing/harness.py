@@ -1,0 +1,122 @@
+"""A server in a test: agents, a virtual clock, and nothing else."""
+
+from typing import Any
+
+import msgspec
+
+from ..agents import (
+    Address,
+    Agent,
+    AgentError,
+    AgentId,
+    AgentSpec,
+    Create,
+    CreateFailed,
+    Note,
+    Notification,
+    agent_spec,
+    decode,
+    encode,
+    factory,
+    known_type,
+    outside,
+)
+from ..engine import Effects, Engine, EngineSettings, Item, NetAck, Posts, Tick, encode_batch, load_class
+
+__all__ = ["Harness"]
+
+
+class Harness:
+    """Runs agents as a server would, one entry per call, on a clock that the test moves.
+
+    ::
+
+        harness = Harness()
+        account = harness.deploy(Account, name="alice")
+        assert harness.send("alice", Deposit(5)) == [Balance(5)]
+
+    Agent classes need not be importable.
+    """
+
+    def __init__(
+        self, server: int = 0, names: dict[str, int] | None = None, settings: EngineSettings | None = None
+    ) -> None:
+        """Make the server with that id. `names` gives the ids of all servers, this one included."""
+        self.now_ns = 1_700_000_000_000_000_000
+        self._classes: dict[str, AgentSpec] = {}
+        self.engine = Engine(server, names or {f"s{server}": server}, settings, self._load)
+        self.log: list[tuple[int, int, bytes]] = []
+        """The entries so far: index, time stamp, payload."""
+        self.reports: list[str] = []
+        """What the engine reported so far."""
+
+    def _load(self, name: str) -> AgentSpec:
+        return self._classes.get(name) or load_class(name)
+
+    def know(self, *classes: type[Agent]) -> None:
+        """Let these classes be created by name."""
+        for cls in classes:
+            spec = agent_spec(cls)
+            self._classes[spec.name] = spec
+
+    def apply(self, *items: Item) -> Effects:
+        """Apply one entry with these items."""
+        return self.replay(self.engine.applied + 1, self.now_ns, encode_batch(items))
+
+    def replay(self, index: int, now_ns: int, payload: bytes) -> Effects:
+        """Apply an entry of another harness' log."""
+        self.log.append((index, now_ns, payload))
+        effects = self.engine.apply(index, now_ns, payload)
+        self.reports.extend(effects.reports)
+        return effects
+
+    def deploy(self, cls: type[Agent], name: str | None = None, **state: Any) -> AgentId:
+        """Create an agent from its constructor's arguments. Raises AgentError if that fails."""
+        self.know(cls)
+        values = msgspec.msgpack.encode(state)
+        create = Create(class_name=agent_spec(cls).name, name=name, state=values)
+        answer = self.send(factory(self.engine.server), create)[0]
+        if isinstance(answer, CreateFailed):
+            raise AgentError(answer.reason)
+        identity: AgentId = answer.id  # type: ignore[attr-defined] # pyright: ignore
+        return identity
+
+    def post(self, *notes: Note) -> Effects:
+        """Apply one entry with these notifications."""
+        return self.apply(Posts(list(notes)))
+
+    def note(self, to: Address, notification: Notification, request: int = 0) -> Note:
+        """An envelope from outside of the server."""
+        sender = outside(self.engine.server)
+        return Note(to, sender, notification.type_name, encode(notification), request)
+
+    def send(self, to: Address, notification: Notification) -> list[Notification]:
+        """Send from outside, and return what comes back outside."""
+        return self.decoded(self.post(self.note(to, notification)).replies)
+
+    @staticmethod
+    def decoded(notes: list[Note]) -> list[Notification]:
+        """The notifications in these envelopes. Raises LookupError for a type unknown to this process."""
+        found: list[Notification] = []
+        for note in notes:
+            cls = known_type(note.type)
+            if cls is None:
+                raise LookupError(f"no notification class {note.type} is defined here")
+            found.append(decode(cls, note.payload))
+        return found
+
+    def advance(self, seconds: float) -> Effects:
+        """Move the clock and fire what is due."""
+        self.now_ns += round(seconds * 1_000_000_000)
+        return self.apply(Tick())
+
+    def acknowledge(self, server: int, upto: int) -> Effects:
+        """Another server says that it holds everything up to that number."""
+        return self.apply(NetAck(server, upto))
+
+    def agent(self, address: Address) -> Agent:
+        """The agent itself, to look at. Raises LookupError if there is none."""
+        cell = self.engine.find(address)
+        if cell is None:
+            raise LookupError(f"there is no agent {address}")
+        return cell.agent
