@@ -11,6 +11,7 @@ from ..agents import (
     AgentId,
     AgentSpec,
     Create,
+    Created,
     CreateFailed,
     Note,
     Notification,
@@ -78,8 +79,9 @@ class Harness:
         answer = self.send(factory(self.engine.server), create)[0]
         if isinstance(answer, CreateFailed):
             raise AgentError(answer.reason)
-        identity: AgentId = answer.id  # type: ignore[attr-defined] # pyright: ignore
-        return identity
+        if not isinstance(answer, Created):
+            raise AgentError(f"the factory answered {answer}")
+        return answer.id
 
     def post(self, *notes: Note) -> Effects:
         """Apply one entry with these notifications."""
