@@ -5,12 +5,12 @@ Everything is bounded by a time. A call for the master follows the replicas' hin
 
 import contextlib
 import os
-import random
 import socket
 import struct
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from random import uniform
 from typing import Any, Protocol, TypeVar
 
 import attrs
@@ -48,6 +48,10 @@ class AdminError(Exception):
 
 class Unreachable(AdminError):
     """Nobody listens there, or the hello was not answered. Nothing was asked."""
+
+
+class Silent(Unreachable):
+    """Somebody listens, but did not answer the hello in time."""
 
 
 class Lost(AdminError):
@@ -108,7 +112,7 @@ class SocketConnection:
             raise AdminError(f"{endpoint}: {error}") from None
         except OSError as error:
             self.close()
-            raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
+            raise Silent(f"{endpoint}: {error.strerror or error}") from None
 
     def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
         """Ask and wait at most `timeout_s` seconds."""
@@ -186,7 +190,7 @@ class ServerAdmin:
     connect: Connect = SocketConnection
     seconds: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
-    random: random.Random = attrs.Factory(random.Random)
+    jitter: Callable[[float, float], float] = uniform
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -243,11 +247,11 @@ class ServerAdmin:
                 hops += 1
                 continue
             hops = 0
-            self.sleep(delay_s * self.random.uniform(0.5, 1.0))
+            self.sleep(delay_s * self.jitter(0.5, 1.0))
             delay_s = min(2 * delay_s, RETRY_LAST_S)
 
     def _once(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
-        secret = self.config.property("secret", server=self.server.name, replica=endpoint.replica)
+        secret = self.config.setting("secret", server=self.server.name, replica=endpoint.replica)
         connection = self.connect(endpoint, secret, min(CONNECT_TIMEOUT_S, timeout_s))
         try:
             return wire.unpack(connection.call(body, timeout_s), expected)
@@ -255,6 +259,11 @@ class ServerAdmin:
             raise AdminError(f"{endpoint}: {error}") from None
         finally:
             connection.close()
+
+
+def nobody_there(error: AdminError) -> bool:
+    """Whether the error says that nobody listens, rather than that somebody does not answer well."""
+    return isinstance(error, Unreachable) and not isinstance(error, Silent)
 
 
 def _next_hint(error: CallFailed, repeatable: bool) -> tuple[str, int] | None:
@@ -283,6 +292,8 @@ class ReplicaStatus:
     endpoint: Endpoint
     status: dict[str, Any] | None
     reason: str = ""
+    nobody_there: bool = False
+    """Not even a connection could be made."""
 
     @property
     def role(self) -> str:
@@ -299,7 +310,7 @@ def gather(
         try:
             status = admin.ask(endpoint.replica, wire.Status(), dict[str, Any], timeout_s)
         except AdminError as error:
-            return ReplicaStatus(endpoint, None, str(error))
+            return ReplicaStatus(endpoint, None, str(error), nobody_there(error))
         return ReplicaStatus(endpoint, status)
 
     with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:

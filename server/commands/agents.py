@@ -1,0 +1,72 @@
+"""`quorate agents`: the agents of a server."""
+
+from pathlib import Path
+
+import click
+from rich.table import Table
+from rich.text import Text
+
+from ...agents import FIRST_FREE_STAMP, AgentId
+from .. import admin_wire as wire
+from ..admin_cli import admins, config_argument, console, json_option, json_text, read_config, sentences
+from ..admin_client import ServerAdmin
+
+DEFAULT_LIMIT = 10_000
+
+
+@click.command(epilog="Exit status: 0, or 1 if a server does not answer.")
+@config_argument
+@click.option("--server", metavar="NAME", help="Only this server (name or id).")
+@click.option("--replica", metavar="ID", type=click.IntRange(0), help="Ask this replica, not the master.")
+@click.option("--all", "everything", is_flag=True, help="Also the built-in agents.")
+@click.option(
+    "--limit", type=click.IntRange(1), default=DEFAULT_LIMIT, show_default=True, help="Agents per server."
+)
+@json_option
+def command(
+    config: Path, server: str | None, replica: int | None, everything: bool, limit: int, as_json: bool
+) -> None:
+    """List agents: id, name, class, reactions so far."""
+    with sentences():
+        found = [
+            (admin.server.name, agents_of(admin, replica, everything, limit))
+            for admin in admins(read_config(config), server)
+        ]
+    if as_json:
+        listed = [{"server": name, **_row_object(row)} for name, rows in found for row in rows]
+        click.echo(json_text({"agents": listed}))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("server", "id", "name", "class"):
+        table.add_column(title)
+    table.add_column("reactions", justify="right")
+    for name, rows in found:
+        for row in rows:
+            table.add_row(
+                Text(name), str(row.id), Text(row.name or "-"), Text(row.class_name), str(row.reactions)
+            )
+    console().print(table)
+    for name, rows in found:
+        if len(rows) == limit:
+            click.echo(f"quorate: the first {limit} agents of {name} are listed; see --limit.", err=True)
+
+
+def agents_of(admin: ServerAdmin, replica: int | None, everything: bool, limit: int) -> list[wire.AgentRow]:
+    """Ask for agents page by page. Raises AdminError."""
+    rows: list[wire.AgentRow] = []
+    after: AgentId | None = None
+    while len(rows) < limit:
+        body = wire.Agents(after, wire.MAX_PAGE, anywhere=replica is not None)
+        if replica is None:
+            page = admin.ask_master(body, list[wire.AgentRow], repeatable=True)
+        else:
+            page = admin.ask(replica, body, list[wire.AgentRow])
+        rows += [row for row in page if everything or row.id.stamp >= FIRST_FREE_STAMP]
+        if len(page) < wire.MAX_PAGE:
+            break
+        after = page[-1].id
+    return rows[:limit]
+
+
+def _row_object(row: wire.AgentRow) -> dict[str, object]:
+    return {"id": str(row.id), "name": row.name, "class": row.class_name, "reactions": row.reactions}

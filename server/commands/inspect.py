@@ -1,0 +1,44 @@
+"""`quorate inspect`: the state of one agent."""
+
+from pathlib import Path
+
+import click
+
+from .. import admin_wire as wire
+from ..admin_cli import (
+    address_of,
+    admins,
+    config_argument,
+    json_option,
+    json_text,
+    plain,
+    read_config,
+    replica_option,
+    sentences,
+    server_option,
+)
+
+
+@click.command(epilog="Exit status: 0, or 1 if there is no such agent or the server does not answer.")
+@config_argument
+@server_option
+@click.argument("agent", metavar="NAME-OR-ID")
+@replica_option
+@json_option
+def command(config: Path, server: str, agent: str, replica: int | None, as_json: bool) -> None:
+    """Print the state of an agent as JSON."""
+    with sentences():
+        (admin,) = admins(read_config(config), server)
+        body = wire.Inspect(address_of(agent), anywhere=replica is not None)
+        if replica is None:
+            found = admin.ask_master(body, wire.AgentState, repeatable=True)
+        else:
+            found = admin.ask(replica, body, wire.AgentState)
+    shown = {
+        "id": str(found.row.id),
+        "name": found.row.name,
+        "class": found.row.class_name,
+        "reactions": found.row.reactions,
+        "state": plain(found.state),
+    }
+    click.echo(json_text(shown, indent=0 if as_json else 2))

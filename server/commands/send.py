@@ -1,0 +1,92 @@
+"""`quorate send`: a notification from the command line to an agent."""
+
+from pathlib import Path
+
+import click
+import msgspec
+
+from ...agents import FAILURES, encode
+from .. import admin_wire as wire
+from ..admin import MAX_TIMEOUT_S
+from ..admin_cli import (
+    Sentence,
+    address_of,
+    admins,
+    config_argument,
+    import_notification,
+    json_object,
+    json_option,
+    json_text,
+    plain,
+    read_config,
+    sentences,
+    server_option,
+)
+from ..admin_client import CALL_TIMEOUT_S
+
+DEFAULT_TIMEOUT_S = 10.0
+
+
+@click.command(
+    epilog="Exit status: 0, or 1 if the server does not answer, no reply comes in time or it is a failure."
+)
+@config_argument
+@server_option
+@click.argument("agent", metavar="NAME-OR-ID")
+@click.argument("type_name", metavar="MODULE:TYPE")
+@click.argument("fields", metavar="[JSON]", default="{}")
+@click.option("--request", "wants_reply", is_flag=True, help="Wait for the reply and print it.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, MAX_TIMEOUT_S),
+    default=DEFAULT_TIMEOUT_S,
+    show_default=True,
+    help="How long to wait for the reply.",
+)
+@json_option
+def command(
+    config: Path,
+    server: str,
+    agent: str,
+    type_name: str,
+    fields: str,
+    wants_reply: bool,
+    timeout_s: float,
+    as_json: bool,
+) -> None:
+    """Send a notification to an agent, with its fields as a JSON object.
+
+    It is sent once: when the answer of the server is lost, the command says so and does not try again.
+    """
+    with sentences():
+        (admin,) = admins(read_config(config), server)
+        to = address_of(agent)
+        payload = payload_of(type_name, fields)
+        if not wants_reply:
+            admin.ask_master(wire.Post(to, type_name, payload), type(None), repeatable=False)
+            return
+        reply = admin.ask_master(
+            wire.Request(to, type_name, payload, timeout_s),
+            wire.Reply,
+            repeatable=False,
+            timeout_s=timeout_s + CALL_TIMEOUT_S,
+        )
+    value = plain(reply.payload)
+    if reply.type in FAILURES:
+        raise Sentence(f"{reply.sender} answered {reply.type.partition(':')[2]}: {json_text(value)}")
+    if as_json:
+        click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
+    else:
+        click.echo(f"{reply.type} {json_text(value)}")
+
+
+def payload_of(type_name: str, fields: str) -> bytes:
+    """Encode the notification that the command line describes. Raises Sentence."""
+    json_object(fields, "The notification")
+    kind = import_notification(type_name)
+    try:
+        return encode(msgspec.json.decode(fields, type=kind))
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise Sentence(f"{type_name} cannot be made of {fields}: {error}.") from None

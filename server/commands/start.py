@@ -1,0 +1,210 @@
+"""`quorate start`: one replica in the foreground."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, cast
+
+import click
+from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
+from twisted.python.failure import Failure
+
+from ..admin_cli import Sentence, config_argument, import_from_here, sentences
+from ..config import Config, Server, load
+from ..datadir import DataDir
+from ..supervisor import LIFELINE, STOP_TIMEOUT_S
+
+ROLE_PERIOD_S = 0.1
+"""How often the role is looked at, to print its changes."""
+LEAVE_TIMEOUT_S = 0.8 * STOP_TIMEOUT_S
+"""An orderly stop that takes longer is given up, shortly before a supervisor would use SIGKILL."""
+READY_ROLES = frozenset({"slave", "master"})
+
+
+@click.command(
+    epilog="Exit status: 0 after Ctrl-C, SIGTERM or quorate stop, 1 if it cannot start or cannot go on."
+)
+@config_argument
+@click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
+@click.option("--replica", metavar="ID", type=click.IntRange(0), help="Needed when the server is a cluster.")
+@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Default: data beside the file.")
+@click.option(
+    "--expected",
+    metavar="N",
+    type=click.IntRange(1),
+    help="Replicas that must see each other before the very first start, in place of nbClusterExpected.",
+)
+def command(config: Path, server: str, replica: int | None, data: Path | None, expected: int | None) -> None:
+    """Run one replica until it is stopped.
+
+    Prints one line when it is ready and one whenever its role changes. The agents' modules are looked for in
+    the current directory and in PYTHONPATH.
+    """
+    _hold_lifeline()
+    import_from_here()
+    with sentences():
+        loaded = load(config)
+        declared = loaded.server(server)
+        replica_id = _which_replica(loaded, declared, replica)
+        if expected is not None and expected > len(declared.replicas):
+            raise Sentence(
+                f"{declared.name} has {len(declared.replicas)} replicas, {expected} cannot be expected."
+            )
+        directory = DataDir.open(data or loaded.path.parent / "data", declared.name, replica_id)
+    try:
+        _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", expected)
+    finally:
+        directory.close()
+
+
+def _which_replica(config: Config, server: Server, replica: int | None) -> int:
+    if replica is not None:
+        return config.replica(server.name, replica).id
+    if len(server.replicas) == 1:
+        return server.replicas[0].id
+    ids = ", ".join(str(each) for each in server.replica_ids)
+    raise Sentence(f"{server.name} is a cluster; say which of its replicas with --replica: {ids}.")
+
+
+def _hold_lifeline() -> None:
+    """Stop this process when the one that started it ends: see ``supervisor``."""
+    descriptor = os.environ.pop(LIFELINE, None)
+    if descriptor is None:
+        return
+
+    def watch() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while os.read(int(descriptor), 1):
+                pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        # A replica that is stuck must not outlive its supervisor either.
+        threading.Event().wait(STOP_TIMEOUT_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="lifeline", daemon=True).start()
+
+
+def _install_reactor() -> Any:
+    """Choose epoll where there is one; return the reactor."""
+    if "twisted.internet.reactor" not in sys.modules:
+        with contextlib.suppress(ImportError):
+            from twisted.internet import epollreactor
+
+            cast("Any", epollreactor).install()
+    from twisted.internet import reactor
+
+    return reactor
+
+
+class Running(Protocol):
+    """The part of a runtime replica that is used here."""
+
+    @property
+    def stopped(self) -> "Deferred[None]":
+        """Fires when the replica has stopped, whoever asked; fails when it could not go on."""
+        ...
+
+    def start(self) -> "Deferred[None] | None":
+        """Listen and join the others. Raises StartError, or fails with it."""
+        ...
+
+    def stop(self) -> "Deferred[None] | None":
+        """Leave in order."""
+        ...
+
+    def status(self) -> Mapping[str, Any]:
+        """As in `admin.AdminTarget`."""
+        ...
+
+
+class Foreground:
+    """Runs a replica with the reactor: they start and stop together. `say` gets the lines for the user."""
+
+    def __init__(self, reactor: Any, replica: Running, say: Callable[[str], None]) -> None:
+        self._reactor = reactor
+        self._replica = replica
+        self._say = say
+        self._role = ""
+        self._stopping = False
+        self.problem = ""
+        """Why it could not start or go on; "" after an orderly end."""
+
+    def run(self) -> None:
+        """Run until a signal, an administrator or an error ends the replica."""
+        self._reactor.callWhenRunning(self.start)
+        self._reactor.addSystemEventTrigger("before", "shutdown", self.stop)
+        self._reactor.run()
+
+    def start(self) -> None:
+        """Start the replica and watch it."""
+        started: Deferred[Any] = maybeDeferred(cast("Callable[[], Any]", self._replica.start))
+        started.addCallbacks(self._started, self._failed)
+
+    def stop(self) -> "Deferred[Any] | None":
+        """Stop the replica, within LEAVE_TIMEOUT_S."""
+        if self._stopping:
+            return None
+        self._stopping = True
+        stopped: Deferred[Any] = maybeDeferred(cast("Callable[[], Any]", self._replica.stop))
+        stopped.addTimeout(LEAVE_TIMEOUT_S, self._reactor)
+        return stopped.addErrback(self._left_badly)
+
+    def _started(self, _result: object) -> None:
+        self._replica.stopped.addCallbacks(self._ended, self._failed)
+        self._look()
+
+    def _look(self) -> None:
+        """Print the role when it has changed, and look again later."""
+        if self._stopping:
+            return
+        status = self._replica.status()
+        role = str(status.get("role", ""))
+        if role != self._role and role in READY_ROLES:
+            self._role = role
+            where = f"{status.get('host')}:{status.get('port')}"
+            self._say(f"{status.get('server')}.{status.get('replica')} {role}, network {where}")
+        self._reactor.callLater(ROLE_PERIOD_S, self._look)
+
+    def _ended(self, _result: object) -> None:
+        self._stop_reactor()
+
+    def _failed(self, failure: Failure) -> None:
+        error = cast("Any", failure).value
+        self.problem = str(error) or type(error).__name__
+        self._stop_reactor()
+
+    def _left_badly(self, failure: Failure) -> None:
+        if failure.check(TimeoutError):
+            self.problem = f"The replica did not leave in order within {LEAVE_TIMEOUT_S:g} s."
+        else:
+            self._failed(failure)
+
+    def _stop_reactor(self) -> None:
+        if self._reactor.running and not self._stopping:
+            self._stopping = True
+            self._reactor.stop()
+
+
+def _run(
+    config: Config, server: Server, replica: int, directory: DataDir, data: Path, expected: int | None
+) -> None:
+    reactor = _install_reactor()
+    from ..runtime import Replica
+
+    running = Replica(
+        config,
+        server,
+        config.replica(server.name, replica),
+        data=data,
+        expected=expected,
+        incarnation=directory.incarnation,
+        reactor=reactor,
+    )
+    foreground = Foreground(reactor, running, click.echo)
+    foreground.run()
+    if foreground.problem:
+        raise Sentence(foreground.problem)

@@ -1,0 +1,147 @@
+"""`quorate status`: how every replica of every server is."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from ..admin_cli import admins, config_argument, console, json_option, json_text, read_config, sentences
+from ..admin_client import STATUS_TIMEOUT_S, ReplicaStatus, ServerAdmin, gather
+from ..config import Server
+
+SMALLEST_PERIOD_S = 0.2
+
+_COLOURS = {"master": "bold green", "slave": "green", "down": "bold red"}
+_COLUMNS = (
+    ("view", "view"),
+    ("commit", "commit"),
+    ("lag", "lag"),
+    ("connections", "connections"),
+    ("notifications", "notifications"),
+    ("garbage", "garbage"),
+    ("pid", "pid"),
+)
+
+Statuses = list[tuple[Server, list[ReplicaStatus]]]
+
+
+@click.command(epilog="Exit status: 0 if every server has a master, 1 otherwise.")
+@config_argument
+@click.option("--server", metavar="NAME", help="Only this server (name or id).")
+@json_option
+@click.option(
+    "--watch",
+    metavar="SECONDS",
+    type=click.FloatRange(SMALLEST_PERIOD_S),
+    is_flag=False,
+    flag_value=1.0,
+    help="Refresh the table until Ctrl-C.",
+)
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 60),
+    default=STATUS_TIMEOUT_S,
+    show_default=True,
+    help="A replica that does not answer for so long is down.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context,
+    config: Path,
+    server: str | None,
+    as_json: bool,
+    watch: float | None,
+    timeout_s: float,
+) -> None:
+    """Show role, view, commit index, lag and connections of every replica."""
+    with sentences():
+        asked = admins(read_config(config), server)
+    statuses = gather(asked, timeout_s)
+    if as_json:
+        click.echo(json_text(as_object(statuses)))
+    elif watch is not None:
+        statuses = _watch(asked, statuses, watch, timeout_s)
+    else:
+        console().print(_table(statuses))
+    ctx.exit(0 if all(has_master(replicas) for _, replicas in statuses) else 1)
+
+
+def has_master(replicas: list[ReplicaStatus]) -> bool:
+    """Whether one of the replicas says that it is the master."""
+    return any(replica.role == "master" for replica in replicas)
+
+
+def as_object(statuses: Statuses) -> dict[str, Any]:
+    """The statuses as `--json` prints them."""
+    return {
+        "servers": [
+            {
+                "server": server.name,
+                "id": server.id,
+                "replicas": [_replica_object(replica) for replica in replicas],
+            }
+            for server, replicas in statuses
+        ]
+    }
+
+
+def _replica_object(replica: ReplicaStatus) -> dict[str, Any]:
+    fixed: dict[str, Any] = {
+        "replica": replica.endpoint.replica,
+        "role": replica.role,
+        "host": replica.endpoint.host,
+        "port": replica.endpoint.port,
+    }
+    if replica.status is None:
+        return {**fixed, "reason": replica.reason}
+    return {**replica.status, **fixed}
+
+
+def _watch(
+    asked: list[ServerAdmin], statuses: Statuses, period_s: float, timeout_s: float
+) -> Statuses:  # pragma: no cover - a loop for a terminal
+    screen = console()
+    try:
+        with Live(_watched(statuses), console=screen, auto_refresh=False) as live:
+            while True:
+                time.sleep(period_s)
+                statuses = gather(asked, timeout_s)
+                live.update(_watched(statuses), refresh=True)
+    except KeyboardInterrupt:
+        return statuses
+
+
+def _watched(statuses: Statuses) -> Group:
+    return Group(_table(statuses), Text(time.strftime("%H:%M:%S, Ctrl-C ends"), style="dim"))
+
+
+def _table(statuses: Statuses) -> Table:
+    table = Table(box=None, pad_edge=False)
+    table.add_column("server")
+    table.add_column("replica", justify="right")
+    table.add_column("role")
+    for title, _ in _COLUMNS:
+        table.add_column(title, justify="right")
+    table.add_column("address")
+    for server, replicas in statuses:
+        for replica in replicas:
+            values = replica.status or {}
+            table.add_row(
+                Text(server.name),
+                str(replica.endpoint.replica),
+                Text(replica.role, style=_COLOURS.get(replica.role, "yellow")),
+                *(_cell(values.get(key)) for _, key in _COLUMNS),
+                Text(str(replica.endpoint)),
+            )
+    return table
+
+
+def _cell(value: object) -> Text:
+    return Text("-", style="dim") if value is None else Text(str(value))

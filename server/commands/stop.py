@@ -1,0 +1,103 @@
+"""`quorate stop`: an orderly end, slaves first."""
+
+import contextlib
+import os
+import time
+from pathlib import Path
+
+import attrs
+import click
+
+from .. import admin_wire as wire
+from ..admin_cli import Sentence, admins, config_argument, read_config, sentences
+from ..admin_client import AdminError, Lost, ReplicaStatus, ServerAdmin, Unreachable, gather, nobody_there
+from ..local import is_local
+
+STOP_TIMEOUT_S = 15.0
+"""How long all replicas of one wave may take to be down."""
+POLL_S = 0.1
+POLL_TIMEOUT_S = 1.0
+
+
+@attrs.define
+class _Stopping:
+    admin: ServerAdmin
+    replica: ReplicaStatus
+
+    @property
+    def name(self) -> str:
+        return f"{self.admin.server.name}.{self.replica.endpoint.replica}"
+
+    def ask(self) -> None:
+        # Whether it is down is seen afterwards.
+        with contextlib.suppress(Lost, Unreachable):
+            self.admin.ask(self.replica.endpoint.replica, wire.Stop(), type(None))
+
+    def is_down(self) -> bool:
+        return not self._answers() and not self._process_lives()
+
+    def _answers(self) -> bool:
+        try:
+            self.admin.ask(self.replica.endpoint.replica, wire.Status(), dict, POLL_TIMEOUT_S)
+        except AdminError as error:
+            return not nobody_there(error)
+        return True
+
+    def _process_lives(self) -> bool:
+        pid = (self.replica.status or {}).get("pid")
+        if not isinstance(pid, int) or pid <= 0 or not is_local(self.replica.endpoint.host):
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            return True
+        return True
+
+
+@click.command(epilog="Exit status: 0 if all that was to stop is down, 1 otherwise.")
+@config_argument
+@click.option("--server", metavar="NAME", help="Only this server (name or id).")
+@click.option("--replica", metavar="ID", type=click.IntRange(0), help="Only this replica of --server.")
+def command(config: Path, server: str | None, replica: int | None) -> None:
+    """Stop servers in order, slaves before masters, and wait until they are down."""
+    with sentences():
+        loaded = read_config(config)
+        if replica is not None:
+            if server is None:
+                raise click.UsageError("--replica needs --server.")
+            loaded.replica(server, replica)
+        asked = admins(loaded, server)
+        found = [
+            _Stopping(admin, each)
+            for admin, (_, replicas) in zip(asked, gather(asked), strict=True)
+            for each in replicas
+            if replica in (None, each.endpoint.replica)
+        ]
+        for stopping in found:
+            if stopping.replica.nobody_there:
+                click.echo(f"{stopping.name} was down: {stopping.replica.reason}")
+        running = [each for each in found if not each.replica.nobody_there]
+        _stop([each for each in running if each.replica.role != "master"])
+        _stop([each for each in running if each.replica.role == "master"])
+
+
+def _stop(wave: list[_Stopping]) -> None:
+    for each in wave:
+        each.ask()
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    left = wave
+    while left:
+        still: list[_Stopping] = []
+        for each in left:
+            if each.is_down():
+                click.echo(f"{each.name} stopped")
+            else:
+                still.append(each)
+        left = still
+        if left and time.monotonic() > deadline:
+            names = ", ".join(each.name for each in left)
+            raise Sentence(f"{names}: still running after {STOP_TIMEOUT_S:g} s.")
+        if left:
+            time.sleep(POLL_S)
