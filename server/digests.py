@@ -1,0 +1,96 @@
+"""Finding the replica whose state differs: members of a view compare digests at agreed positions. Pure."""
+
+from collections.abc import Sequence
+
+import attrs
+import msgspec
+
+__all__ = ["DigestBook", "Diverged", "Report", "Verdict", "decode_tell", "encode_tell"]
+
+KEPT_POSITIONS = 64
+"""Positions whose digests a master keeps while replicas have not reported them."""
+
+
+class Report(msgspec.Struct, array_like=True, frozen=True, tag="digest"):
+    """From a slave to the master: the digest of its state after entry `index`."""
+
+    index: int
+    digest: bytes
+
+
+class Diverged(msgspec.Struct, array_like=True, frozen=True, tag="diverged"):
+    """From the master to a slave: your state has differed since some entry in (`after`, `index`]."""
+
+    after: int
+    index: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder: msgspec.msgpack.Decoder[Report | Diverged] = msgspec.msgpack.Decoder(Report | Diverged)
+
+
+def encode_tell(message: Report | Diverged) -> bytes:
+    """The bytes of a message between replicas outside of the log."""
+    return _encoder.encode(message)
+
+
+def decode_tell(data: bytes) -> Report | Diverged | None:
+    """Read such bytes; None for what is of no known kind."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+@attrs.frozen
+class Verdict:
+    """A replica of the view is not in the state that most of the others have."""
+
+    replica: int
+    after: int
+    """The last position at which it agreed; 0 if none is known."""
+    index: int
+    """The first compared position at which it differs."""
+
+
+class DigestBook:
+    """What the master knows of the digests of the view's members.
+
+    A position is judged once every member has reported it. The state of most members counts as right; with a
+    tie, that of the master. One replica at a time is found guilty: the others keep a majority while it
+    fetches the state.
+    """
+
+    def __init__(self, me: int) -> None:
+        self._me = me
+        self._positions: dict[int, dict[int, bytes]] = {}
+        self._agreed: dict[int, int] = {}
+
+    def clear(self) -> None:
+        """Forget everything: another view."""
+        self._positions.clear()
+
+    def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> Verdict | None:
+        """Take a digest, this replica's own included. Returns whom to blame, if the position is complete."""
+        digests = self._positions.setdefault(index, {})
+        digests[replica] = digest
+        while len(self._positions) > KEPT_POSITIONS:
+            del self._positions[min(self._positions)]
+        if any(member not in digests for member in members):
+            return None
+        self._positions.pop(index, None)
+        return self._judge(index, {member: digests[member] for member in members})
+
+    def _judge(self, index: int, digests: dict[int, bytes]) -> Verdict | None:
+        mine = digests[self._me]
+        votes: dict[bytes, int] = {}
+        for digest in digests.values():
+            votes[digest] = votes.get(digest, 0) + 1
+        right = max(votes, key=lambda digest: (votes[digest], digest == mine))
+        guilty: Verdict | None = None
+        for replica, digest in digests.items():
+            if digest == right:
+                self._agreed[replica] = index
+            else:
+                guilty = Verdict(replica, self._agreed.get(replica, 0), index)
+        return guilty

@@ -1,0 +1,395 @@
+"""A replica without its sockets: the channel that orders batches and the engine that applies them.
+
+Pure: inputs come with `now` (monotonic seconds) and `wall_ns` (nanoseconds since the epoch), `take` gives
+what is to be done, `work` applies the next committed entry. The Twisted runtime and the simulated cluster
+drive the same object. A plain server is a node alone in its cluster.
+"""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+
+from ..agents import Note
+from ..engine import (
+    Engine,
+    EngineSettings,
+    EngineStopped,
+    Nondeterministic,
+    SnapshotError,
+    Tick,
+    encode_batch,
+)
+from ..hachannel import (
+    Channel,
+    Deliver,
+    Event,
+    InstallSnapshot,
+    Log,
+    Message,
+    ProvideSnapshot,
+    Settings,
+    Told,
+    ViewEvent,
+)
+from .batching import BatchQueue
+from .digests import DigestBook, Diverged, Report, Verdict, decode_tell, encode_tell
+from .node_types import NodeSettings, Output, RoleChange
+
+__all__ = ["Node", "NodeSettings", "Output", "RoleChange"]
+
+
+class Node:
+    """One replica.
+
+    Call an input; then `take` and act on the output, and as long as `work` returns True, `take` again. So
+    messages leave before the entries that came with them are applied, and all replicas are busy at once.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        members: Sequence[int],
+        *,
+        server: int,
+        names: Mapping[str, int],
+        incarnation: int,
+        cluster: str,
+        expected: int,
+        channel_settings: Settings | None = None,
+        engine_settings: EngineSettings | None = None,
+        settings: NodeSettings | None = None,
+        log: Log | None = None,
+    ) -> None:
+        """See `Channel` and `Engine` for the arguments. Raises ValueError when they contradict each other."""
+        self.me = me
+        self.incarnation = incarnation
+        self.settings = settings or NodeSettings()
+        self.engine = Engine(server, names, engine_settings)
+        self.channel = Channel(
+            me,
+            members,
+            incarnation=incarnation,
+            cluster=cluster,
+            expected=expected,
+            settings=channel_settings,
+            log=log,
+        )
+        self.serving = False
+        """True from the moment this replica became master until it lost that role."""
+        self.reactions = 0
+        """Reactions run by this incarnation."""
+        self._out = Output()
+        self._events: deque[Event] = deque()
+        self._views_waiting = 0
+        self._ended = False
+        self._view: ViewEvent | None = None
+        self._queue = BatchQueue(self.settings.limits)
+        self._flight: deque[tuple[int, list[int]]] = deque()
+        self._changing_since: float | None = None
+        self._tick_waits = False
+        self._stamp_ns = 0
+        self._stamp_at = 0.0
+        self._digests = DigestBook(me)
+
+    # What can be asked
+
+    @property
+    def role(self) -> str:
+        """The channel's role: joining, slave, master, changing, blocked, stopped."""
+        return "stopped" if self._ended else self.channel.role
+
+    @property
+    def accepting(self) -> bool:
+        """False while clients should not send more."""
+        return self.serving and not self._queue.full and self.engine.backlog < self.engine.settings.high_water
+
+    @property
+    def net_accepting(self) -> bool:
+        """False while other servers should not send more.
+
+        Does not depend on what waits for other servers: full both ways, each would wait for the other.
+        """
+        return self.serving and not self._queue.full
+
+    @property
+    def unapplied(self) -> int:
+        """How many events of the channel wait for `work`."""
+        return len(self._events)
+
+    @property
+    def queued_notes(self) -> int:
+        """Notifications waiting for a batch."""
+        return self._queue.notes
+
+    def deadline(self, now: float, wall_ns: int) -> float | None:
+        """When `tick` is to be called next, on the clock of `now`; None for never."""
+        if self._ended:
+            return None
+        due = self.channel.deadline
+        timer_ns = self.engine.next_timer_ns
+        if timer_ns is not None and not self._tick_waits and self.serving and self.channel.can_submit:
+            at = now + max(0, timer_ns - self._time(now, wall_ns)) / 1e9
+            due = at if due is None else min(due, at)
+        if self._changing_since is not None:
+            at = self._changing_since + self.settings.changing_s
+            due = at if due is None else min(due, at)
+        return due
+
+    # Inputs
+
+    def start(self, now: float, wall_ns: int) -> None:
+        """Begin. Call once."""
+        self.channel.start(now)
+        self._run(now, wall_ns)
+
+    def tick(self, now: float, wall_ns: int) -> None:
+        """Time has passed."""
+        self.channel.tick(now)
+        self._run(now, wall_ns)
+
+    def receive(self, now: float, wall_ns: int, peer: int, messages: Sequence[Message]) -> None:
+        """Messages of a peer, in order."""
+        for message in messages:
+            self.channel.receive(now, peer, message)
+        self._run(now, wall_ns)
+
+    def connected(self, now: float, wall_ns: int, peer: int, incarnation: int) -> None:
+        """There is a connection to a peer."""
+        self.channel.connected(now, peer, incarnation)
+        self._run(now, wall_ns)
+
+    def disconnected(self, now: float, wall_ns: int, peer: int) -> None:
+        """The connection to a peer is gone, or could not be opened."""
+        self.channel.disconnected(now, peer)
+        self._run(now, wall_ns)
+
+    def persisted(self, now: float, wall_ns: int, token: int) -> None:
+        """Records are durable."""
+        self.channel.persisted(now, token)
+        self._run(now, wall_ns)
+
+    def leave(self, now: float, wall_ns: int) -> None:
+        """Stop in order; `Output.stopped` follows."""
+        self.channel.leave(now)
+        self._run(now, wall_ns)
+
+    def post(self, notes: list[Note], token: int | None = None) -> bool:
+        """Put notifications into the next batch; call `flush` when there is nothing more to post for now.
+
+        The token comes back in `Output.committed`. Returns False, and does nothing, when not master.
+        """
+        if self.serving and notes:
+            self._queue.add_notes(notes, token)
+        return self.serving
+
+    def net_input(self, server: int, first_seq: int, notes: list[Note]) -> None:
+        """Notifications of another server; ignored when not master. `flush` as after `post`."""
+        if self.serving:
+            self._queue.add_input(server, first_seq, notes)
+
+    def net_acked(self, server: int, upto: int) -> None:
+        """Another server has everything up to `upto`; ignored when not master. `flush` as after `post`."""
+        if self.serving:
+            self._queue.add_ack(server, upto)
+
+    def flush(self, now: float, wall_ns: int) -> None:
+        """Submit what was posted if the channel takes it now; else it goes with a later batch."""
+        self._run(now, wall_ns)
+
+    def take(self) -> Output:
+        """Return, and forget, what is to be done."""
+        out, self._out = self._out, Output()
+        return out
+
+    def work(self, now: float, wall_ns: int) -> bool:
+        """Apply the next entry, or follow the next event of the channel. Returns False if there is none."""
+        if self._ended or not self._events:
+            return False
+        self._on_event(now, self._events.popleft())
+        self._run(now, wall_ns)
+        return True
+
+    # Batches
+
+    def _submit(self, now: float, wall_ns: int) -> bool:
+        """Submit a batch if there is one and it may go; say whether one went."""
+        channel, queue = self.channel, self._queue
+        if not self.serving or self._views_waiting or not channel.can_submit:
+            return False
+        stamp_ns = self._time(now, wall_ns)
+        timer_ns = self.engine.next_timer_ns
+        if timer_ns is not None and timer_ns <= stamp_ns and not self._tick_waits:
+            self._tick_waits = True
+            queue.add(Tick())
+        if not queue or (len(self._flight) >= self.settings.eager_entries and not queue.has_batch):
+            return False
+        items, tokens = queue.take()
+        self._stamp_ns, self._stamp_at = stamp_ns, now
+        self._flight.append((channel.submit(now, stamp_ns, encode_batch(items)), tokens))
+        return True
+
+    def _time(self, now: float, wall_ns: int) -> int:
+        """The stamp of a batch submitted now.
+
+        Never before an earlier stamp. While the clock of this machine is behind that of a former master, time
+        passes at half speed: timers still fire, and the difference is made up.
+        """
+        if wall_ns > self._stamp_ns:
+            return wall_ns
+        return self._stamp_ns + max(1, int((now - self._stamp_at) * 5e8))
+
+    # What the channel says
+
+    def _run(self, now: float, wall_ns: int) -> None:
+        out = self._out
+        while not self._ended:
+            output = self.channel.take()
+            if output.persist:
+                out.persist += output.persist
+                out.token = output.token
+            out.messages += output.messages
+            out.lines += output.notes
+            if output.events:
+                self._events += output.events
+                self._views_waiting += sum([isinstance(event, ViewEvent) for event in output.events])
+            if not self._events:
+                self._follow_role(now)
+            if not self._submit(now, wall_ns):
+                break
+
+    def _on_event(self, now: float, event: Event) -> None:
+        if isinstance(event, Deliver):
+            self._deliver(now, event)
+        elif isinstance(event, ViewEvent):
+            self._views_waiting -= 1
+            self._on_view(event)
+        elif isinstance(event, Told):
+            self._on_told(event)
+        elif isinstance(event, ProvideSnapshot):
+            self.channel.snapshot_ready(now, event.token, self.engine.applied, self.engine.snapshot())
+        elif isinstance(event, InstallSnapshot):
+            self._install(now, event)
+        else:
+            self._end(event.reason)
+
+    def _deliver(self, now: float, event: Deliver) -> None:
+        if event.stamp_ns > self._stamp_ns:
+            self._stamp_ns, self._stamp_at = event.stamp_ns, now
+        try:
+            effects = self.engine.apply(event.index, event.stamp_ns, event.payload)
+        except (EngineStopped, Nondeterministic) as error:
+            self._end(f"entry {event.index} stopped the engine: {error}", failed=True)
+            return
+        out = self._out
+        self.reactions += len(effects.trace)
+        out.trace += effects.trace
+        out.lines += effects.reports
+        if effects.suppressed:
+            out.lines.append(f"{effects.suppressed} more lines of entry {event.index} were left out")
+        if self._flight and self._flight[0][0] <= event.index:
+            out.committed += self._flight.popleft()[1]
+        if self.serving:
+            out.effects.append(effects)
+        self._tick_waits = False
+        every = self.settings.digest_every
+        if every and event.index % every == 0:
+            self._compare(event.index)
+
+    def _on_view(self, event: ViewEvent) -> None:
+        self._view = event
+        self._digests.clear()
+        members = ", ".join(map(str, event.members))
+        self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
+        if event.master != self.me:
+            self._serve(False, event.reason)
+            return
+        if self.serving and self._flight and self._flight[-1][0] > event.index:
+            # What was submitted but is not in the log of the view will never be delivered.
+            self._serve(False, "entries in flight were lost")
+        self._serve(True, event.reason, event.first_time)
+
+    def _follow_role(self, now: float) -> None:
+        """Start or stop serving where the channel changes its role without a new view."""
+        role = self.channel.role
+        if role == "changing":
+            if self._changing_since is None:
+                self._changing_since = now
+            if now - self._changing_since >= self.settings.changing_s:
+                self._serve(False, "no view could be agreed on in time")
+            return
+        self._changing_since = None
+        view = self._view
+        if role == "master":
+            if view is not None and view.master == self.me:
+                self._serve(True, "master again")
+        elif self.serving:
+            self._serve(False, f"this replica is {role}")
+
+    def _serve(self, master: bool, reason: str, first_time: bool = False) -> None:
+        if master == self.serving:
+            return
+        # Input that was not submitted is dropped: its senders send again what was not acknowledged.
+        self._queue.clear()
+        self._flight.clear()
+        self._tick_waits = False
+        self.serving = master
+        self._out.roles.append(RoleChange(master, first_time, reason))
+
+    def _install(self, now: float, event: InstallSnapshot) -> None:
+        try:
+            self.engine.restore(event.chunks)
+        except SnapshotError as error:
+            self._end(f"the state of the other replicas cannot be used here: {error}", failed=True)
+            return
+        self._stamp_ns, self._stamp_at = max(self._stamp_ns, self.engine.now_ns), now
+        self._out.lines.append(f"the state after entry {event.index} was installed")
+        self.channel.snapshot_installed(now, event.index)
+
+    def _end(self, sentence: str, failed: bool = False) -> None:
+        if not self._ended:
+            self._ended = True
+            self._out.lines.append(sentence)
+            self._out.stopped = sentence
+            self._out.failed = failed
+            self._serve(False, sentence)
+
+    # Digests
+
+    def _compare(self, index: int) -> None:
+        view = self._view
+        if view is None or len(view.members) < 2:
+            return
+        digest = self.engine.digest()
+        if view.master == self.me:
+            self._judge(self._digests.report(self.me, index, digest, view.members))
+        else:
+            self.channel.tell(view.master, encode_tell(Report(index, digest)))
+
+    def _on_told(self, event: Told) -> None:
+        message = decode_tell(event.data)
+        view = self._view
+        if view is None:
+            return
+        if isinstance(message, Report):
+            if view.master == self.me and event.peer in view.members:
+                self._judge(self._digests.report(event.peer, message.index, message.digest, view.members))
+        elif isinstance(message, Diverged) and event.peer == view.master:
+            self._diverged(message.after, message.index)
+
+    def _judge(self, verdict: Verdict | None) -> None:
+        if verdict is None:
+            return
+        if verdict.replica == self.me:
+            self._diverged(verdict.after, verdict.index)
+            return
+        self._out.lines.append(
+            f"replica {verdict.replica} is in another state than the others since some entry between "
+            f"{verdict.after + 1} and {verdict.index}; it is told to fetch the state again"
+        )
+        self.channel.tell(verdict.replica, encode_tell(Diverged(verdict.after, verdict.index)))
+
+    def _diverged(self, after: int, index: int) -> None:
+        self._out.rejoin = (
+            f"replica {self.me} is in another state than the others since some entry between {after + 1} and "
+            f"{index}: an agent is not deterministic; it stops serving and fetches the state again"
+        )
+        self._end(self._out.rejoin)

@@ -1,0 +1,58 @@
+"""What goes into a node and what comes out of it."""
+
+import attrs
+
+from ..engine import Effects, Reaction
+from ..hachannel import LogRecord, Message
+from .batching import BatchLimits
+
+__all__ = ["NodeSettings", "Output", "RoleChange"]
+
+
+@attrs.frozen
+class NodeSettings:
+    """Limits of a node. All replicas of a server must have the same `digest_every`."""
+
+    limits: BatchLimits = attrs.field(factory=BatchLimits)
+    eager_entries: int = 1
+    """While fewer entries are in flight, what there is goes at once; else a batch is filled first."""
+    digest_every: int = 256
+    """Replicas compare digests at every so many entries; 0: never."""
+    changing_s: float = 5.0
+    """A master that waits so long for its next view stops its services: somebody else may have them."""
+
+
+@attrs.frozen
+class RoleChange:
+    """This replica is to start its networks and services, or to stop them."""
+
+    master: bool
+    first_time: bool
+    """Of a master: the first one in the life of the cluster."""
+    reason: str
+
+
+@attrs.define
+class Output:
+    """What is to be done, in the order of the fields."""
+
+    persist: list[LogRecord] = attrs.field(factory=list[LogRecord])
+    """To be durable before `messages` leave."""
+    token: int = 0
+    """For `Node.persisted`; 0 when there is nothing to persist."""
+    messages: list[tuple[int, Message]] = attrs.field(factory=list[tuple[int, Message]])
+    effects: list[Effects] = attrs.field(factory=list[Effects])
+    """Of entries applied as master: committed, to be acted on."""
+    trace: list[Reaction] = attrs.field(factory=list[Reaction])
+    """Reactions of this replica, whatever its role."""
+    roles: list[RoleChange] = attrs.field(factory=list[RoleChange])
+    committed: list[int] = attrs.field(factory=list[int])
+    """Tokens of `post` whose notifications were applied."""
+    lines: list[str] = attrs.field(factory=list[str])
+    """For the log."""
+    rejoin: str = ""
+    """Not empty: this node has ended; a new incarnation gets the state from the others."""
+    stopped: str = ""
+    """Not empty: this node has ended, and why."""
+    failed: bool = False
+    """With `stopped`: it ended in error, and a new incarnation would, too."""
