@@ -1,0 +1,151 @@
+"""The command ``quorate``, also as ``python -m quorate``.
+
+Subcommands are imported when they are called, so that ``quorate --help`` costs nothing.
+
+Exit statuses: 0 fine, 1 what the text explains, 2 wrong usage, 70 a fault of the program, 130 interrupted.
+An exception class with an integer ``exit_code`` was foreseen: its text is the explanation.
+"""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError, version
+from typing import NamedTuple, cast
+
+import click
+
+__all__ = ["main"]
+
+EXIT_FAULT = 70
+EXIT_INTERRUPTED = 130
+
+
+class Entry(NamedTuple):
+    """Where a subcommand is, what it does, and the extra of the distribution it needs."""
+
+    target: str
+    help: str
+    extra: str = ""
+
+
+COMMANDS = {
+    "check": Entry("quorate.server.commands.check:command", "Validate an a3servers.xml and summarize it."),
+    "up": Entry("quorate.server.commands.up:command", "Run every server and replica of this host."),
+    "start": Entry("quorate.server.commands.start:command", "Run one replica of one server."),
+    "status": Entry(
+        "quorate.server.commands.status:command", "Show role, view, lag and connections of replicas."
+    ),
+    "deploy": Entry("quorate.server.commands.deploy:command", "Create an agent on a server."),
+    "stop": Entry("quorate.server.commands.stop:command", "Stop servers or replicas in good order."),
+    "agents": Entry("quorate.server.commands.agents:command", "List the agents of a server."),
+    "inspect": Entry("quorate.server.commands.inspect:command", "Show the state of an agent."),
+    "send": Entry("quorate.server.commands.send:command", "Send a notification to an agent."),
+    "demo": Entry("quorate.demo.command:command", "The whole story on real data.", "demo"),
+    "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its subcommands by the table above and imports one only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """The names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import a subcommand; None if there is none of that name."""
+        entry = COMMANDS.get(cmd_name)
+        return None if entry is None else _load(cmd_name, entry)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """The list of subcommands, from the table alone."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+def _load(name: str, entry: Entry) -> click.Command:
+    module, _, attribute = entry.target.partition(":")
+    try:
+        return cast(click.Command, getattr(importlib.import_module(module), attribute))
+    except ModuleNotFoundError as error:
+        missing = error.name or ""
+        if missing == module:
+            raise click.ClickException(f"'quorate {name}' is not part of this version.") from error
+        if missing.partition(".")[0] == "quorate":
+            raise
+        distribution = f"quorate[{entry.extra}]" if entry.extra else "quorate"
+        raise click.ClickException(
+            f"'quorate {name}' needs the module {missing}, which is not installed; "
+            f"install it with: python -m pip install '{distribution}'"
+        ) from error
+
+
+def _version() -> str:
+    try:
+        return version("quorate")
+    except PackageNotFoundError:
+        return "unknown"
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(_version(), prog_name="quorate")
+@click.option(
+    "--traceback", "show_traceback", is_flag=True, help="Show the traceback of an unexpected error."
+)
+@click.pass_context
+def cli(ctx: click.Context, show_traceback: bool) -> None:
+    """Highly available agents, and the reliable messaging built from them."""
+    ctx.obj = show_traceback
+    if show_traceback:
+        os.environ["QUORATE_TRACEBACK"] = "1"
+    # Agents and services named in a configuration or on the command line are found as with `python -m`,
+    # but after what is installed: a directory called `client` must not hide a package.
+    if (here := os.getcwd()) not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+
+
+def main() -> None:
+    """Run the command line and leave with its exit status."""
+    sys.exit(guarded(lambda: cast(object, cli.main(prog_name="quorate", standalone_mode=False))))
+
+
+def guarded(run: Callable[[], object]) -> int:
+    """Run, turn what is raised into one line on the standard error, and return the exit status."""
+    try:
+        result = run()
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (KeyboardInterrupt, click.Abort):
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read our output has gone. What is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _explain(error)
+    # Outside its standalone mode click returns the status of ctx.exit().
+    return result if isinstance(result, int) else 0
+
+
+def _explain(error: Exception) -> int:
+    if os.environ.get("QUORATE_TRACEBACK", "0") not in {"", "0"}:
+        traceback.print_exception(error)
+    status = getattr(error, "exit_code", None)
+    if isinstance(status, int):
+        click.echo(str(error), err=True)
+        return status
+    text = " ".join(str(error).split())
+    click.echo(
+        f"Unexpected error: {type(error).__name__}{': ' if text else ''}{text}. "
+        "Run `quorate --traceback COMMAND ...`, or set QUORATE_TRACEBACK=1, for the details.",
+        err=True,
+    )
+    return EXIT_FAULT
+
+
+if __name__ == "__main__":
+    main()

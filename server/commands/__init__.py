@@ -1,0 +1,1 @@
+"""The subcommands of ``quorate`` that deal with servers, one module each."""

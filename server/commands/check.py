@@ -1,0 +1,78 @@
+"""``quorate check``: validate a configuration and show what it declares."""
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from ..config import Config, ConfigError, Replica, Server, load
+
+
+@click.command(short_help="Validate an a3servers.xml and summarize it.")
+@click.argument("file", type=click.Path())
+def command(file: str) -> None:
+    """Validate FILE, an a3servers.xml, and print a summary of it.
+
+    Everything wrong is printed at once on the standard error, each problem as file:line: message, and the
+    exit status is 1. Notes do not make a file invalid.
+    """
+    try:
+        config = load(file)
+    except ConfigError as error:
+        for problem in error.problems:
+            click.echo(str(problem), err=True)
+        raise SystemExit(1) from None
+    Console(highlight=False).print(summary(config))
+    for server in config.servers:
+        if server.clustered:
+            click.echo(_discipline(server))
+    for note in config.notes:
+        click.echo(f"note: {note}")
+    size = f"{_count(len(config.servers), 'server')}, {_processes(config)}"
+    click.echo(f"{click.format_filename(file)} is valid: {size}.")
+
+
+def summary(config: Config) -> Table:
+    """One row for each replica: where it listens and which services it declares."""
+    table = Table(box=None, pad_edge=False)
+    for heading in ("server", "replica", "host", "networks", "services"):
+        table.add_column(heading, overflow="fold")
+    for server in config.servers:
+        for number, replica in enumerate(server.replicas):
+            table.add_row(
+                _title(server) if number == 0 else "",
+                str(replica.id) if server.clustered else "-",
+                replica.host,
+                " ".join(f"{network.domain}:{network.port}" for network in replica.networks) or "-",
+                ", ".join(_services(replica)) or "-",
+            )
+    return table
+
+
+def _title(server: Server) -> str:
+    return f"{server.name} (id {server.id}{', transient' if server.transient else ''})"
+
+
+def _discipline(server: Server) -> str:
+    who = "all replicas" if server.ack == "ALL" else "a majority of the replicas"
+    return (
+        f"{server.name}: mode {server.mode}, acknowledged by {who} of the view, "
+        f"first start with {server.expected} of {len(server.replicas)}."
+    )
+
+
+def _services(replica: Replica) -> list[str]:
+    """Names, with the port clients connect to; other args may hold passwords."""
+    port = replica.client_port
+    return [
+        f"{service.short_name} {port}" if service.short_name == "TcpProxyService" else service.short_name
+        for service in replica.services
+    ]
+
+
+def _processes(config: Config) -> str:
+    return _count(sum(len(server.replicas) for server in config.servers), "process") + " in all"
+
+
+def _count(number: int, noun: str) -> str:
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number} {noun if number == 1 else plural}"

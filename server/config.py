@@ -1,0 +1,71 @@
+"""The configuration of a set of agent servers: ``load`` an ``a3servers.xml``, or learn what is wrong in it.
+
+The vocabulary is that of section 4.6 of the HA Joram specification, with a few attributes more; see
+docs/configuration.md and a3config.dtd.
+"""
+
+import os
+from pathlib import Path
+
+from .config_check import check
+from .config_model import (
+    CONNECTION_MANAGER,
+    MAX_ID,
+    TCP_PROXY_SERVICE,
+    Address,
+    Config,
+    ConfigError,
+    Nat,
+    Network,
+    NoRoute,
+    Problem,
+    Replica,
+    Server,
+    ServiceSpec,
+    UnknownName,
+)
+from .config_read import read
+from .config_report import Report
+from .config_xml import MAX_FILE_BYTES, read_tree
+
+__all__ = [
+    "CONNECTION_MANAGER",
+    "MAX_FILE_BYTES",
+    "MAX_ID",
+    "TCP_PROXY_SERVICE",
+    "Address",
+    "Config",
+    "ConfigError",
+    "Nat",
+    "Network",
+    "NoRoute",
+    "Problem",
+    "Replica",
+    "Server",
+    "ServiceSpec",
+    "UnknownName",
+    "load",
+]
+
+
+def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config:
+    """Read and check a configuration file.
+
+    ``check_services`` imports the classes of services that are not built in, as a server would; without
+    it only their names are checked. Raises ConfigError, whose ``problems`` has all that is wrong.
+    """
+    place = Path(path)
+    # A name that is not text in this locale must not break the printing of a problem.
+    report = Report(os.fsencode(path).decode(errors="replace"))
+    tree = read_tree(place, report)
+    draft = read(tree, report, check_services)
+    servers = check(draft, report)
+    report.stop_if_bad()
+    return Config(
+        path=place,
+        domains=tuple(name for name, _ in draft.domains),
+        servers=servers,
+        properties=draft.properties,
+        name=draft.name,
+        notes=tuple(sorted(report.notes, key=lambda note: note.line)),
+    )

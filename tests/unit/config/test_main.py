@@ -1,0 +1,108 @@
+"""The command line itself: what it lists, what it imports, how it ends."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+
+import click
+import pytest
+
+import quorate.__main__ as command_line
+from quorate.server.config import ConfigError, Problem
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "quorate", *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def raising(error: BaseException) -> Callable[[], object]:
+    def run() -> object:
+        raise error
+
+    return run
+
+
+def test_help_lists_the_commands_without_importing_them() -> None:
+    code = (
+        "import sys; sys.argv = ['quorate', '--help']\n"
+        "import quorate.__main__ as m\n"
+        "try: m.main()\n"
+        "except SystemExit as e: assert not e.code\n"
+        "print([name for name in ('twisted', 'lxml', 'rich', 'pyspark') if name in sys.modules])\n"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert all(f"  {name} " in result.stdout for name in command_line.COMMANDS)
+    assert result.stdout.splitlines()[-1] == "[]"
+
+
+def test_wrong_usage_is_2_and_a_wrong_file_is_1() -> None:
+    assert run("check").returncode == 2
+    assert run("nonsense").returncode == 2
+    wrong = run("check", "no such file.xml")
+    assert (wrong.returncode, wrong.stderr) == (
+        1,
+        "no such file.xml: there is no such file; check the path.\n",
+    )
+
+
+def test_the_version_is_printed() -> None:
+    result = run("--version")
+    assert result.returncode == 0
+    assert result.stdout.startswith("quorate, version ")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "text"),
+    [
+        (click.ClickException("a sentence."), 1, "Error: a sentence.\n"),
+        (ConfigError([Problem("f.xml", 3, "mend it.")]), 1, "f.xml:3: mend it.\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (click.Abort(), 130, ""),
+        (
+            ZeroDivisionError("of\nnought"),
+            70,
+            "Unexpected error: ZeroDivisionError: of nought. Run `quorate --traceback COMMAND ...`, "
+            "or set QUORATE_TRACEBACK=1, for the details.\n",
+        ),
+    ],
+)
+def test_what_is_raised_becomes_one_sentence_and_a_status(
+    error: BaseException,
+    status: int,
+    text: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("QUORATE_TRACEBACK", raising=False)
+    assert command_line.guarded(raising(error)) == status
+    assert capsys.readouterr().err == text
+
+
+def test_the_traceback_is_shown_where_it_is_asked_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUORATE_TRACEBACK", "1")
+    assert command_line.guarded(raising(ZeroDivisionError())) == 70
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_command_with_a_missing_dependency_says_what_to_install(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError("No module named 'pyspark'", name="pyspark")
+
+    monkeypatch.setattr(command_line.importlib, "import_module", missing)
+    status = command_line.guarded(lambda: command_line.cli.main(["replay"], standalone_mode=False))
+    assert status == 1
+    assert "needs the module pyspark" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    script = f"{sys.executable} -m quorate --help | head -c 10"
+    result = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert result.stderr == ""
