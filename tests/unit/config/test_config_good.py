@@ -128,7 +128,8 @@ def test_the_nearest_property_wins(good: Good) -> None:
     c = good(
         '<config><property name="x" value="all"/><property name="y" value="all"/><domain name="A"/>'
         '<cluster id="0" name="c"><property name="x" value="cluster"/>'
-        '<server id="3" hostname="a"><property name="x" value="replica"/><network domain="A" port="1"/></server>'
+        '<server id="3" hostname="a"><property name="x" value="replica"/>'
+        '<network domain="A" port="1"/></server>'
         '<server id="4" hostname="b"><network domain="A" port="1"/></server></cluster></config>'
     )
     assert c.setting("x", server="c", replica=3) == "replica"
@@ -158,7 +159,8 @@ def test_the_expected_replicas_come_from_an_attribute_or_a_property(
 def test_old_elements_are_accepted_with_a_note(good: Good) -> None:
     c = good(
         '<config name="old"><domain name="A" network="x.SpecialNetwork"/>'
-        '<transient id="1" hostname="a" server="0"><jvmArgs value="-Xmx1g"/><network domain="A" port="1"/></transient>'
+        '<transient id="1" hostname="a" server="0"><jvmArgs value="-Xmx1g"/>'
+        '<network domain="A" port="1"/></transient>'
         '<server id="0" hostname="b" durability="disk"><network domain="A" port="1"/></server></config>'
     )
     assert c.server(1).transient
