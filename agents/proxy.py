@@ -177,7 +177,7 @@ class ProxyAgent(Agent):
     def master_changed(self, ctx: Context, note: MasterChanged) -> None:
         """Start the idle time: sent by the manager to a new proxy, and to all when the master changed."""
         if ctx.sender != connection_manager(ctx.agent.host):
-            self._give(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
+            self._stray(ctx, note)
             return
         self.last_heard_ns = ctx.now_ns
         if not self.check_due_ns:
@@ -186,7 +186,9 @@ class ProxyAgent(Agent):
     @reacts
     def reopen(self, ctx: Context, note: Reopen) -> None:
         """Let the client go on where it was."""
-        self._only_from_service(ctx)
+        if ctx.sender != outside(ctx.agent.host):
+            self._stray(ctx, note)
+            return
         if note.user != self.user:
             ctx.send(ctx.sender, ReopenRefused())
             return
@@ -198,9 +200,11 @@ class ProxyAgent(Agent):
         )
 
     @reacts
-    def close(self, ctx: Context, _: CloseConnection) -> None:
+    def close(self, ctx: Context, note: CloseConnection) -> None:
         """End the connection on the client's order."""
-        self._only_from_service(ctx)
+        if ctx.sender != outside(ctx.agent.host):
+            self._stray(ctx, note)
+            return
         self._end(ctx, "closed", "the client closed the connection")
 
     @reacts
@@ -222,9 +226,9 @@ class ProxyAgent(Agent):
         self.check_due_ns = ctx.now_ns + remaining_ns
         ctx.timer(remaining_ns / 1e9, IdleCheck())
 
-    def _only_from_service(self, ctx: Context) -> None:
-        if ctx.sender != outside(ctx.agent.host):
-            raise PermissionError("only the services of the server manage a connection")
+    def _stray(self, ctx: Context, note: Notification) -> None:
+        """An order that does not come from the service is a notification for the client like any other."""
+        self._give(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
 
     def _take_input(self, ctx: Context, frame: ClientInput) -> None:
         self.last_heard_ns = ctx.now_ns

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import errno
 import random
-from collections.abc import AsyncIterator, Generator
+from collections.abc import AsyncGenerator, Generator
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
@@ -318,7 +318,7 @@ class AsyncConnection:
 
 
 @contextlib.asynccontextmanager
-async def _limit(timeout: float | None, what: str) -> AsyncIterator[None]:
+async def _limit(timeout: float | None, what: str) -> AsyncGenerator[None, None]:
     """Raise `RequestTimeout` after `timeout` seconds; None waits for ever."""
     if timeout is None:
         yield

@@ -1,0 +1,82 @@
+"""The users of a server, and the agent that opens their connections."""
+
+import hashlib
+import hmac
+import os
+from typing import Final
+
+from twisted.internet.defer import Deferred
+
+from ..agents.builtin import Create, CreateFailed
+from ..agents.envelope import Note
+from ..agents.ids import AgentId, connection_manager, factory, outside
+from ..agents.manager import ConnectionManagerAgent
+from ..agents.notification import Notification, decode, encode
+from ..agents.proxy import MasterChanged
+from .base import Service, ServiceContext, ServiceError
+
+__all__ = ["ConnectionManager", "note_from_service"]
+
+START_TIMEOUT_S: Final = 30.0
+"""For the agent to be created when the first master starts."""
+CREATE_KEY: Final = "quorate.connection-manager"
+
+
+def note_from_service(ctx: ServiceContext, to: AgentId, notification: Notification) -> Note:
+    """Address a notification from the services of this server."""
+    sender = outside(ctx.server_id)
+    return Note(to, sender, notification.type_name, encode(notification))
+
+
+class _Secret:
+    """A password, salted and hashed: it is compared in constant time and never shown."""
+
+    def __init__(self, password: str):
+        self._salt = os.urandom(16)
+        self._hash = self._digest(password)
+
+    def _digest(self, password: str) -> bytes:
+        return hashlib.blake2b(password.encode(), key=self._salt).digest()
+
+    def matches(self, password: str) -> bool:
+        return hmac.compare_digest(self._hash, self._digest(password))
+
+
+class ConnectionManager(Service):
+    """Service ``ConnectionManager``; its arguments are users and passwords: ``root root alice secret``."""
+
+    def __init__(self) -> None:
+        self._users: dict[str, _Secret] = {}
+        # Checked for unknown users, so that these take as long as known ones.
+        self._nobody = _Secret(os.urandom(16).hex())
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
+        """Read the users; create the connection manager agent when the cluster has none yet.
+
+        Raises ServiceError if the arguments are not pairs of user and password.
+        """
+        words = args.split()
+        if not words or len(words) % 2:
+            raise ServiceError(
+                'ConnectionManager needs pairs of user and password; write args="user password"'
+            )
+        self._users = {
+            user: _Secret(password) for user, password in zip(words[::2], words[1::2], strict=True)
+        }
+        name = f"{ConnectionManagerAgent.__module__}:{ConnectionManagerAgent.__qualname__}"
+        create = Create(class_name=name, id=connection_manager(ctx.server_id), key=CREATE_KEY)
+        started = ctx.request(note_from_service(ctx, factory(ctx.server_id), create), START_TIMEOUT_S)
+
+        def created(reply: Note) -> None:
+            if reply.type == CreateFailed.type_name and first_time:
+                reason = decode(CreateFailed, reply.payload).reason
+                raise ServiceError(f"ConnectionManager cannot start: {reason}")
+            # Clients that were connected to the former master get their full idle time to come back.
+            ctx.post([note_from_service(ctx, connection_manager(ctx.server_id), MasterChanged())])
+
+        return started.addCallback(created)
+
+    def check(self, user: str, password: str) -> bool:
+        """Say whether that is the password of a user."""
+        known = self._users.get(user)
+        return (known or self._nobody).matches(password) and known is not None

@@ -1,0 +1,329 @@
+"""The service that clients connect to. It listens on the master only: a slave refuses the TCP connection.
+
+Source: HA Joram specification, sections 5.1.2 to 5.1.6. Frames are in `quorate.client.frames`; the connection
+context is the state of a proxy agent (`quorate.agents.proxy`). What a client sends is checked once and posted
+to the proxy as it is; nothing is acknowledged here, only by the proxy, once committed.
+"""
+
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+import attrs
+import msgspec
+from twisted.internet.defer import Deferred
+from twisted.internet.error import CannotListenError
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
+
+from ..agents.envelope import Note
+from ..agents.ids import AgentId, connection_manager, outside
+from ..agents.manager import Open, Opened, OpenRefused
+from ..agents.notification import decode
+from ..agents.proxy import (
+    CLIENT_INPUT,
+    CLIENT_TOPIC,
+    ClientEnd,
+    ClientInput,
+    ClientOutput,
+    CloseConnection,
+    Reopen,
+    Reopened,
+    ReopenRefused,
+)
+from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Welcome
+from .base import ListeningPort, Service, ServiceContext, ServiceError
+from .client_link import ClientLink
+from .manager import ConnectionManager, note_from_service
+
+__all__ = ["ProxySettings", "TcpProxyService"]
+
+REQUEST_TIMEOUT_S: Final = 5.0
+"""For the connection manager or a proxy to answer."""
+LOG_LINES: Final = 10
+LOG_PERIOD_S: Final = 10.0
+"""At most so many lines about bad clients in such a period."""
+WINDOW: Final = 16384
+"""Unacknowledged notifications that a client may have."""
+
+
+@attrs.frozen
+class ProxySettings:
+    """What the arguments and the properties of the configuration say."""
+
+    port: int
+    idle_timeout_s: float = 60.0
+    """Second argument of the service: silence after which a connection expires."""
+    max_frame: int = DEFAULT_MAX_FRAME
+    """Property ``max_frame``: bytes."""
+    max_connections: int = 10_000
+    """Property ``max_connections``."""
+    interface: str = ""
+    """Property ``client_interface``: the address to listen on; all of them by default, but the loopback
+    if the host of the replica is this machine itself."""
+
+    @classmethod
+    def read(cls, args: str, ctx: ServiceContext) -> "ProxySettings":
+        """Read them. Raises ServiceError."""
+        words = args.split()
+        if not 1 <= len(words) <= 2:
+            raise ServiceError(
+                'TcpProxyService takes a port and perhaps an idle timeout in seconds; write args="2560 60"'
+            )
+        port = _number("the port of TcpProxyService", words[0], 0, 65535)
+        idle = _number("the idle timeout of TcpProxyService", words[1], 1, 10**7) if words[1:] else 60
+        max_frame = ctx.setting("max_frame", str(DEFAULT_MAX_FRAME))
+        max_connections = ctx.setting("max_connections", "10000")
+        loopback = ctx.host in ("localhost", "127.0.0.1")
+        return cls(
+            int(port),
+            float(idle),
+            int(
+                _number("property max_frame", ctx.setting("max_frame", str(DEFAULT_MAX_FRAME)), 4096, 1 << 22)
+            ),
+            int(_number("property max_connections", ctx.setting("max_connections", "10000"), 1, 10**6)),
+            ctx.setting("client_interface", "127.0.0.1" if loopback else ""),
+        )
+
+
+def _number(what: str, text: str, low: int, high: int) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if not low <= value <= high:
+        raise ServiceError(f"{what} must be a number from {low} to {high}, not {text!r}")
+    return value
+
+
+class _Listener(Factory):
+    """Makes a link of every TCP connection."""
+
+    noisy = False
+
+    def __init__(self, service: "TcpProxyService"):
+        self._service = service
+
+    def buildProtocol(self, addr: IAddress | None) -> ClientLink:  # noqa: N802, ARG002
+        return self._service.build_link()
+
+
+class TcpProxyService(Service):
+    """Service ``TcpProxyService``; its arguments are ``port [idle timeout in seconds]``."""
+
+    ctx: ServiceContext
+    settings: ProxySettings
+
+    def __init__(self) -> None:
+        self.links: set[ClientLink] = set()
+        self._routes: dict[AgentId, list[ClientLink]] = {}
+        self._dirty: list[ClientLink] = []
+        self._port: ListeningPort | None = None
+        self._users: ConnectionManager | None = None
+        self._reading = True
+        self._stopped = False
+        self._log_since = float("-inf")
+        self._log_lines = 0
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:  # noqa: ARG002
+        """Listen. Raises ServiceError: wrong arguments, no ConnectionManager, port taken."""
+        self.ctx = ctx
+        self.settings = ProxySettings.read(args, ctx)
+        self._users = ctx.sibling(ConnectionManager)
+        if self._users is None:
+            raise ServiceError(
+                "TcpProxyService needs the users of a ConnectionManager; declare that service before it"
+            )
+        ctx.subscribe(CLIENT_TOPIC, self._emitted)
+        try:
+            self._port = ctx.reactor.listenTCP(
+                self.settings.port, _Listener(self), interface=self.settings.interface
+            )
+        except CannotListenError as error:
+            raise ServiceError(
+                f"port {self.settings.port} of TcpProxyService cannot be listened on ({error.socketError}); "
+                "stop the program that uses it or change the port in the configuration"
+            ) from None
+
+    @property
+    def port(self) -> int:
+        """The port that is listened on."""
+        assert self._port is not None
+        return int(self._port.getHost().port)
+
+    def stop(self) -> "Deferred[None] | None":
+        """Stop listening, and send every client to look for the new master."""
+        self._stopped = True
+        port, self._port = self._port, None
+        for link in list(self.links):
+            link.bye(ByeCode.UNAVAILABLE, "this replica is no longer master")
+        return port.stopListening() if port is not None else None
+
+    # Links.
+
+    def build_link(self) -> ClientLink:
+        """Make the protocol of a new TCP connection."""
+        return ClientLink(self, self.ctx.reactor, self.settings)
+
+    def joined(self, link: ClientLink) -> None:
+        """A TCP connection was made."""
+        self.links.add(link)
+        self.ctx.gauge("connections", len(self.links))
+        if len(self.links) > self.settings.max_connections:
+            link.bye(ByeCode.FULL, f"this server has {self.settings.max_connections} connections already")
+
+    def left(self, link: ClientLink) -> None:
+        """A TCP connection is gone. Its connection context stays, until the idle timeout."""
+        self.links.discard(link)
+        self._unroute(link)
+        self.ctx.gauge("connections", len(self.links))
+
+    def _unroute(self, link: ClientLink) -> None:
+        routed = self._routes.get(link.proxy) if link.proxy is not None else None
+        if routed and link in routed:
+            routed.remove(link)
+            if not routed and link.proxy is not None:
+                del self._routes[link.proxy]
+
+    def garbage(self, link: ClientLink, reason: str) -> None:
+        """A client does not follow the protocol: one line, and the count."""
+        self.ctx.count("garbage")
+        self.complain(f"client {link.peer}: {reason}")
+
+    def complain(self, line: str) -> None:
+        """Log a line about a client, unless there were too many."""
+        now = self.ctx.reactor.seconds()
+        if now - self._log_since >= LOG_PERIOD_S:
+            self._log_since, self._log_lines = now, 0
+        self._log_lines += 1
+        if self._log_lines <= LOG_LINES:
+            self.ctx.log(line)
+        elif self._log_lines == LOG_LINES + 1:
+            self.ctx.log(f"further lines about clients are left out for {LOG_PERIOD_S:g} s")
+
+    # Opening.
+
+    def greet(self, link: ClientLink, hello: Hello) -> None:
+        """Open or reopen the connection that a client asks for."""
+        if hello.version < 1:
+            link.bye(ByeCode.VERSION, f"this server speaks version {VERSION} of the protocol")
+            return
+        assert self._users is not None
+        if not self._users.check(hello.user, hello.password):
+            self.ctx.count("authentication_failures")
+            self.complain(f"client {link.peer}: wrong user or password")
+            link.bye(ByeCode.AUTHENTICATION, "wrong user or password")
+            return
+        if hello.connection is None:
+            request = Open(hello.user, self.settings.idle_timeout_s, self.settings.max_connections)
+            note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
+            self._ask(link, note, lambda reply: self._opened(link, reply))
+            return
+        try:
+            proxy = AgentId.parse(hello.connection)
+        except ValueError:
+            proxy = None
+        if proxy is None or proxy.host != self.ctx.server_id or proxy.stamp <= connection_manager(0).stamp:
+            link.bye(ByeCode.EXPIRED, "this server knows no such connection")
+            return
+        link.proxy = proxy
+        self._routes.setdefault(proxy, []).append(link)
+        reopen = Reopen(hello.user, hello.out_ack)
+        note = note_from_service(self.ctx, proxy, reopen)
+        self._ask(link, note, lambda reply: self._reopened(link, proxy, reply))
+
+    def _ask(self, link: ClientLink, note: Note, answered: Callable[[Note], None]) -> None:
+        def failed(failure: Failure) -> None:
+            if not isinstance(failure.value, TimeoutError) and not self._stopped:
+                self.complain(f"client {link.peer}: opening failed: {failure.value}")
+            link.bye(ByeCode.UNAVAILABLE, "this replica cannot open a connection at the moment")
+
+        self.ctx.request(note, REQUEST_TIMEOUT_S).addCallback(answered).addErrback(failed)
+
+    def _opened(self, link: ClientLink, reply: Note) -> None:
+        if reply.type != Opened.type_name:
+            refused = reply.type == OpenRefused.type_name
+            reason = decode(OpenRefused, reply.payload).reason if refused else "it cannot open a connection"
+            link.bye(ByeCode.FULL if refused else ByeCode.UNAVAILABLE, reason)
+            return
+        proxy = decode(Opened, reply.payload).connection
+        if link.closed:
+            # The client has gone on to another attempt, which got another proxy.
+            self.ctx.post([note_from_service(self.ctx, proxy, CloseConnection())])
+            return
+        link.proxy = proxy
+        self._routes[proxy] = [link]
+        link.open(self._welcome(proxy, self.settings.idle_timeout_s, 0), 1, [])
+        if not self._reading:
+            link.pause_reading()
+
+    def _reopened(self, link: ClientLink, proxy: AgentId, reply: Note) -> None:
+        if link.closed:
+            return
+        if reply.type != Reopened.type_name or reply.sender != proxy:
+            foreign = reply.type == ReopenRefused.type_name
+            if foreign:
+                self.complain(f"client {link.peer}: asked for the connection of another user")
+            link.bye(ByeCode.EXPIRED, "this server knows no such connection" if foreign else "it is no more")
+            return
+        reopened = decode(Reopened, reply.payload)
+        for former in [other for other in self._routes.get(proxy, []) if other is not link and other.is_open]:
+            former.bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+        self.ctx.count("reconnections")
+        welcome = self._welcome(proxy, reopened.idle_timeout_s, reopened.in_ack)
+        link.open(welcome, reopened.first_seq, reopened.notes)
+        if not self._reading:
+            link.pause_reading()
+
+    def _welcome(self, proxy: AgentId, idle_timeout_s: float, in_ack: int) -> Welcome:
+        replicas: list[tuple[str, int]] = []
+        for _, host, args in self.ctx.peers:
+            word = args.split()[:1]
+            if word and word[0].isdigit():
+                replicas.append((host, int(word[0])))
+        return Welcome(VERSION, str(proxy), replicas, idle_timeout_s, self.settings.max_frame, WINDOW, in_ack)
+
+    # The flow.
+
+    def take(self, link: ClientLink, bodies: list[bytes]) -> None:
+        """Post the bodies of input frames, checked, to the proxy of a link."""
+        assert link.proxy is not None
+        sender = outside(self.ctx.server_id)
+        self.ctx.post([Note(link.proxy, sender, CLIENT_INPUT, body) for body in bodies])
+        if self._reading and not self.ctx.accepting:
+            self._reading = False
+            for other in self.links:
+                other.pause_reading()
+            self.ctx.when_accepting(self._read_again)
+
+    def _read_again(self) -> None:
+        self._reading = True
+        for link in list(self.links):
+            link.resume_reading()
+
+    def keep_alive(self, link: ClientLink, out_ack: int) -> None:
+        """Post that a client is alive and has received notifications up to `out_ack`."""
+        self.take(link, [msgspec.msgpack.encode(ClientInput(out_ack, 0, []))])
+
+    def close(self, link: ClientLink) -> None:
+        """Post that a client closes for good."""
+        assert link.proxy is not None
+        self.ctx.post([note_from_service(self.ctx, link.proxy, CloseConnection())])
+
+    def _emitted(self, proxy: AgentId, message: msgspec.Struct) -> None:
+        for link in list(self._routes.get(proxy, ())):
+            if isinstance(message, ClientOutput):
+                link.give(message)
+            elif isinstance(message, ClientEnd):
+                link.end(message)
+
+    def dirty(self, link: ClientLink) -> None:
+        """Have a link flushed at the end of this turn of the reactor: one write for all that gathers."""
+        if not self._dirty:
+            cast("Any", self.ctx.reactor).callLater(0, self._flush)
+        self._dirty.append(link)
+
+    def _flush(self) -> None:
+        links, self._dirty = self._dirty, []
+        for link in links:
+            link.flush()
