@@ -201,7 +201,7 @@ class ServerAdmin:
         """Ask one replica, once. Raises AdminError."""
         endpoint = next((each for each in self.endpoints if each.replica == replica), None)
         if endpoint is None:
-            raise Unreachable(f"{self.server.name}.{replica} declares no network.")
+            raise Unreachable(f"{self.server.name}.{replica} declares no network to be asked on.")
         return self._once(endpoint, body, expected, timeout_s)
 
     def ask_master(
@@ -213,6 +213,8 @@ class ServerAdmin:
         raised then. Raises Unreachable when the server is down, AdminError when there is no master in time.
         """
         endpoints = self.endpoints
+        if not endpoints:
+            raise Unreachable(f"Server {self.server.name} declares no network to be asked on.")
         started = heard = self.seconds()
         hint: tuple[str, int] | None = None
         reasons: dict[Endpoint, str] = {}
@@ -259,6 +261,12 @@ class ServerAdmin:
             raise AdminError(f"{endpoint}: {error}") from None
         finally:
             connection.close()
+
+
+def _all_endpoints(admin: ServerAdmin) -> list[Endpoint]:
+    """The endpoint of every replica; port 0 where it declares no network."""
+    known = {endpoint.replica: endpoint for endpoint in admin.endpoints}
+    return [known.get(each.id) or Endpoint(each.id, each.host, 0) for each in admin.server.replicas]
 
 
 def nobody_there(error: AdminError) -> bool:
@@ -315,7 +323,7 @@ def gather(
 
     with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:
         asked = [
-            (admin.server, [pool.submit(one, admin, endpoint) for endpoint in admin.endpoints])
+            (admin.server, [pool.submit(one, admin, endpoint) for endpoint in _all_endpoints(admin)])
             for admin in admins
         ]
         return [(server, [future.result() for future in futures]) for server, futures in asked]

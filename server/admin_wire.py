@@ -18,11 +18,11 @@ MAX_PAGE: Final = 1000
 T = TypeVar("T")
 
 
-class Status(msgspec.Struct, array_like=True, frozen=True, tag="status"):
+class Status(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="status"):
     """Ask how the replica is. Answered by any replica, with a map."""
 
 
-class Agents(msgspec.Struct, array_like=True, frozen=True, tag="agents"):
+class Agents(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="agents"):
     """Ask for the agents whose ids follow `after`, ordered by id. Answered with list[AgentRow]."""
 
     after: AgentId | None = None
@@ -31,14 +31,14 @@ class Agents(msgspec.Struct, array_like=True, frozen=True, tag="agents"):
     """A slave answers as well, from the state it has."""
 
 
-class Inspect(msgspec.Struct, array_like=True, frozen=True, tag="inspect"):
+class Inspect(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="inspect"):
     """Ask for one agent. Answered with an AgentState."""
 
     agent: AgentId | str
     anywhere: bool = False
 
 
-class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
+class Post(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="post"):
     """Send a notification to an agent. Answered with null once the server has it."""
 
     to: AgentId | str
@@ -46,7 +46,7 @@ class Post(msgspec.Struct, array_like=True, frozen=True, tag="post"):
     payload: bytes
 
 
-class Request(msgspec.Struct, array_like=True, frozen=True, tag="request"):
+class Request(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="request"):
     """Send a notification to an agent and wait for its reply. Answered with a Reply."""
 
     to: AgentId | str
@@ -55,14 +55,14 @@ class Request(msgspec.Struct, array_like=True, frozen=True, tag="request"):
     timeout_s: float
 
 
-class Stop(msgspec.Struct, array_like=True, frozen=True, tag="stop"):
+class Stop(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="stop"):
     """Stop this replica in order. Answered with null before it stops."""
 
 
 Body = Status | Agents | Inspect | Post | Request | Stop
 
 
-class Call(msgspec.Struct, array_like=True, frozen=True, tag="call"):
+class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="call"):
     """A request of the administrator."""
 
     id: int
@@ -93,7 +93,7 @@ class Reply(msgspec.Struct, array_like=True, frozen=True):
     payload: bytes
 
 
-class Answer(msgspec.Struct, array_like=True, frozen=True, tag="answer"):
+class Answer(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="answer"):
     """The result of a call."""
 
     id: int
@@ -103,7 +103,7 @@ class Answer(msgspec.Struct, array_like=True, frozen=True, tag="answer"):
 FailureKind = Literal["not master", "timeout", "unknown", "refused", "interrupted"]
 
 
-class Failure(msgspec.Struct, array_like=True, frozen=True, tag="failure"):
+class Failure(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="failure"):
     """Why a call has no result.
 
     "not master": ask `master` (null: there is none at the moment). "timeout": no reply in time. "unknown":

@@ -178,7 +178,7 @@ class Foreground:
         self._stop_reactor()
 
     def _left_badly(self, failure: Failure) -> None:
-        if failure.check(TimeoutError):
+        if isinstance(cast("Any", failure).value, TimeoutError):
             self.problem = f"The replica did not leave in order within {LEAVE_TIMEOUT_S:g} s."
         else:
             self._failed(failure)
