@@ -1,0 +1,1 @@
+"""The demonstration: real data, a killed master, three equal totals."""

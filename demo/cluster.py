@@ -1,0 +1,162 @@
+"""The sample cluster of the demo: started, watched, and robbed of its master."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from ..server.config import load
+from ..server.config_model import TCP_PROXY_SERVICE
+from ..server.supervisor import Event as ProcessEvent
+from ..server.supervisor import Supervisor, SupervisorError
+from .ports import place
+from .result import Event, Killed
+
+CLUSTER = "s0"
+READY_TIMEOUT_S = 60.0
+BACK_TIMEOUT_S = 60.0
+MASTER_TIMEOUT_S = 20.0
+MAX_EVENTS = 1000
+"""Events kept; a cluster that has had more is in worse trouble than a report can tell."""
+
+
+class DemoError(Exception):
+    """The demo cannot go on; the text is one sentence for the user."""
+
+
+@attrs.frozen
+class _Happening:
+    at_s: float
+    server: str
+    kind: str
+    text: str
+
+
+class Cluster:
+    """The servers of the sample configuration, each in a process of its own. A context manager.
+
+    `tell` gets one line for people per event; it is called from other threads.
+    """
+
+    def __init__(self, sample: Path, directory: Path, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._lock = threading.Lock()
+        self._happened: list[_Happening] = []
+        self._started = False
+        self._own_kill: Killed | None = None
+        self.directory = directory
+        self.data = directory / "data"
+        config_path = directory / "a3servers.xml"
+        self.moved_ports = place(sample, config_path)
+        self.config = load(config_path)
+        self.supervisor = Supervisor(config_path, self.data, restart=True, on_event=self._on_event)
+
+    def __enter__(self) -> "Cluster":
+        self.supervisor.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.supervisor.stop()
+
+    def wait_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until every replica serves. Raises DemoError."""
+        try:
+            self.supervisor.wait_ready(timeout_s)
+        except SupervisorError as error:
+            raise DemoError(f"The servers did not start: {error} Their logs are in {self.data}.") from error
+        self._started = True
+
+    def all_back(self, timeout_s: float = BACK_TIMEOUT_S) -> bool:
+        """Wait until every replica serves again; say whether they all do."""
+        try:
+            self.supervisor.wait_ready(timeout_s)
+        except SupervisorError:
+            return False
+        return True
+
+    @property
+    def url(self) -> str:
+        """Where clients of the cluster connect."""
+        endpoints = [
+            f"{replica.host}:{service.args.split()[0]}"
+            for replica in self.config.server(CLUSTER).replicas
+            for service in replica.services
+            if service.class_name == TCP_PROXY_SERVICE
+        ]
+        return "quorate://" + ",".join(endpoints)
+
+    @property
+    def processes(self) -> list[str]:
+        """One line per process, for people who want to kill one."""
+        lines: list[str] = []
+        for server, replica in self.supervisor.replicas:
+            pid, role = self.supervisor.pid(server, replica), self.supervisor.role(server, replica)
+            lines.append(f"{server}.{replica} {role or 'starting'} (pid {pid})")
+        return lines
+
+    def doom(self) -> str | None:
+        """Why there is no point in going on, in one sentence, or None while there is."""
+        with self._lock:
+            dead = [
+                each.server for each in self._happened if each.kind == "killed" and each.server != CLUSTER
+            ]
+        if not dead:
+            return None
+        return (
+            f"{dead[0]} has died. It has no replicas and keeps its agents in memory, so they are gone: "
+            f"start again, and kill processes of {CLUSTER} only."
+        )
+
+    def kill_master(self) -> Killed:
+        """Send SIGKILL to the process of the master. Raises DemoError if there is no master in a while."""
+        deadline = time.monotonic() + MASTER_TIMEOUT_S
+        while True:
+            replica = self.supervisor.master(CLUSTER)
+            if replica is not None:
+                try:
+                    pid = self.supervisor.kill(CLUSTER, replica)
+                except SupervisorError:
+                    pid = None
+                if pid is not None:
+                    killed = Killed(replica, pid, time.monotonic())
+                    with self._lock:
+                        self._own_kill = killed
+                    self._happen(
+                        CLUSTER, "killed", f"{CLUSTER}.{replica}, the master (pid {pid}), killed by SIGKILL"
+                    )
+                    return killed
+            if time.monotonic() > deadline:
+                raise DemoError(
+                    f"{CLUSTER} has had no master for {MASTER_TIMEOUT_S:g} s, so none could be killed."
+                )
+            time.sleep(0.05)
+
+    def events(self, start_s: float) -> list[Event]:
+        """What happened since `start_s` (monotonic), on the clock of the report."""
+        with self._lock:
+            return [
+                Event(each.at_s - start_s, each.kind, each.text)
+                for each in self._happened
+                if each.at_s >= start_s
+            ]
+
+    def _happen(self, server: str, kind: str, text: str) -> None:
+        with self._lock:
+            if len(self._happened) < MAX_EVENTS:
+                self._happened.append(_Happening(time.monotonic(), server, kind, text))
+        self._tell(text)
+
+    def _on_event(self, event: ProcessEvent) -> None:
+        pid = f" (pid {event.pid})" if event.pid is not None else ""
+        with self._lock:
+            own = self._own_kill is not None and self._own_kill.pid == event.pid
+        if event.kind == "died" and not own:
+            self._happen(event.server, "killed", f"{event.name}{pid} {event.text.partition(';')[0]}")
+        elif event.kind == "ready" and self._started:
+            self._happen(event.server, "back", f"{event.name}{pid} is back as {event.role}")
+        elif event.kind == "role" and event.role == "master":
+            self._happen(event.server, "master", f"{event.name}{pid} is master now")
+        elif event.kind == "gave up":
+            self._happen(event.server, "gone", f"{event.name} {event.text}")
