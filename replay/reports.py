@@ -7,6 +7,7 @@ import attrs
 
 __all__ = [
     "AgentResult",
+    "Cover",
     "Divergence",
     "Report",
     "RerunReport",
@@ -55,6 +56,15 @@ class Source:
 
 
 @attrs.frozen
+class Cover:
+    """The source from which some positions are taken when the replicas' traces are merged."""
+
+    replica: int
+    incarnation: int
+    span: Span
+
+
+@attrs.frozen
 class Side:
     """What some of the replicas recorded at a position where they do not agree."""
 
@@ -96,6 +106,8 @@ class ServerReport:
     uncovered: tuple[Span, ...] = ()
     """Positions from 1 to ``last`` that no replica has."""
     divergence: Divergence | None = None
+    cover: tuple[Cover, ...] = ()
+    """Where to take each position from, so that every position comes once."""
     compared: int = 0
     """Positions that two or more sources have and that were compared."""
     truncated: bool = False
@@ -193,7 +205,7 @@ class RerunReport:
 
     @property
     def problems(self) -> list[str]:
-        """One sentence per agent whose outputs differ or which could not be run again for want of its class."""
+        """One sentence per agent whose outputs differ or which could not be run again."""
         found: list[str] = []
         for agent in self.agents:
             if agent.diverged is not None:

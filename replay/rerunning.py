@@ -1,42 +1,155 @@
 """Agents run again on their recorded notifications."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from .reports import AgentResult, RerunReport
+import msgspec
+
+from .errors import NoTrace
+from .files import Traces
+from .frames import Trace, spark_functions
+from .lives import Life, Record
+from .reports import AgentResult, Report, RerunReport
+from .totals import merged
+from .verification import ignore, study
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["rerun", "state_at"]
 
+RESULT = (
+    "server string, agent string, cls string, reactions bigint, errors bigint, first bigint, last bigint, "
+    "state string, deleted boolean, diverged bigint, skipped string, difference string"
+)
+RESULTS_PER_BATCH = 1000
+PARTITIONS_PER_CORE = 2
+
 
 def rerun(
     spark: "SparkSession",
-    traces: str | Path | Iterable[str | Path],
+    traces: Traces,
     *,
-    server: str | None = None,
+    server: str | int | None = None,
+    report: Report | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> RerunReport:
     """Run every agent's reactions again, with the code that can be imported now, and compare what they send.
 
-    The classes are imported in Spark's Python workers; the current directory and PYTHONPATH are on their path.
-    Raises NoTrace when nothing can be read.
+    The classes are imported in Spark's Python workers; what this process can import, they can. A ``report``
+    of `verify` on the same files saves a pass over them.
+    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
-    raise NotImplementedError
+    began = time.monotonic()
+    trace = Trace(spark, traces, server)
+    found = report or study(trace, progress)
+    (progress or ignore)(f"running {sum(one.last for one in found.servers):,} reactions again")
+    agents = trace.run(lambda frame: run_again(merged(frame, found), found))
+    return RerunReport(tuple(agents), time.monotonic() - began)
 
 
 def state_at(
     spark: "SparkSession",
-    traces: str | Path | Iterable[str | Path],
+    traces: Traces,
     agent: str,
     position: int | None = None,
     *,
-    server: str | None = None,
+    server: str | int | None = None,
+    report: Report | None = None,
 ) -> AgentResult:
-    """Return the state of one agent ("#0.0.1025") after the reaction at ``position`` of its server (default: the last).
+    """Return one agent ("#0.0.1025") as it was after ``position`` of its server (default: the last).
 
-    Raises NoTrace when the trace does not know the agent.
+    Raises NoTrace when the trace does not know the agent at that position, ReplayError when Spark fails.
     """
-    raise NotImplementedError
+    trace = Trace(spark, traces, server)
+    found = report or study(trace)
+
+    def job(frame: Any) -> list[AgentResult]:
+        column: Any = spark_functions().col
+        rows = merged(frame, found).where(column("agent") == agent)
+        if position is not None:
+            rows = rows.where(column("position") <= position)
+        return run_again(rows, found)
+
+    results = trace.run(job)
+    if not results:
+        when = "" if position is None else f" up to position {position}"
+        raise NoTrace(f"the trace does not know an agent {agent}{when}.")
+    return results[0]
+
+
+def run_again(frame: Any, report: Report) -> list[AgentResult]:
+    """Run all agents in a frame whose positions are unique."""
+    column: Any = spark_functions().col
+    spark: Any = frame.sparkSession
+    partitions = max(1, PARTITIONS_PER_CORE * int(spark.sparkContext.defaultParallelism))
+    sorted_rows = (
+        frame.where(column("cls") != "")
+        .select("server", "server_id", *Record.__struct_fields__)
+        .repartition(partitions, "server_id", "agent")
+        .sortWithinPartitions("server_id", "agent", "position")
+    )
+    names = {server.server: server.server_id for server in report.servers}
+    table = sorted_rows.mapInArrow(Worker(import_path(), names), RESULT).toArrow()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    for row in rows:
+        row["state"] = None if row["state"] is None else msgspec.json.decode(row["state"])
+    results = [AgentResult(**row) for row in rows]
+    return sorted(results, key=lambda result: (result.server, result.first))
+
+
+def import_path() -> list[str]:
+    """Return where this process imports from, for the workers; the current directory is always part of it."""
+    here = os.getcwd()
+    return [*(os.path.abspath(place) for place in sys.path if place), here]
+
+
+class Worker:
+    """What a Python worker of Spark does with its share of the agents."""
+
+    def __init__(self, path: list[str], names: dict[str, int]) -> None:
+        self._path = path
+        self._names = names
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Turn record batches, sorted by agent and position, into one row per agent."""
+        for place in self._path:
+            if place not in sys.path:
+                sys.path.append(place)
+        results: list[dict[str, Any]] = []
+        for life in self._lives(batches):
+            results.append(life.result())
+            if len(results) >= RESULTS_PER_BATCH:
+                yield self._batch(results)
+                results = []
+        if results:
+            yield self._batch(results)
+
+    def _lives(self, batches: Iterable[Any]) -> Iterator[Life]:
+        current: Life | None = None
+        key: tuple[int, str] | None = None
+        for batch in batches:
+            columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
+            servers: list[str] = columns.pop("server")
+            server_ids: list[int] = columns.pop("server_id")
+            records = map(Record, *(columns[name] for name in Record.__struct_fields__))
+            for server, server_id, record in zip(servers, server_ids, records, strict=True):
+                if current is None or key != (server_id, record.agent):
+                    if current is not None:
+                        yield current
+                    key = (server_id, record.agent)
+                    current = Life(server, record.agent, self._names)
+                current.live(record)
+        if current is not None:
+            yield current
+
+    def _batch(self, results: list[dict[str, Any]]) -> Any:
+        arrow: Any = import_module("pyarrow")
+        kinds = {"string": arrow.string(), "bigint": arrow.int64(), "boolean": arrow.bool_()}
+        fields = [entry.strip().split(" ") for entry in RESULT.split(",")]
+        schema = arrow.schema([(name, kinds[kind]) for name, kind in fields])
+        return arrow.RecordBatch.from_pylist(results, schema=schema)

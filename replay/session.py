@@ -1,11 +1,48 @@
 """A Spark session for work on this machine."""
 
-from typing import TYPE_CHECKING
+import atexit
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .errors import ReplayError, SparkMissing
+from .java import find_java, wrapper_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["spark_session"]
+
+MAX_SHUFFLE_PARTITIONS = 64
+ARROW_BATCH_BYTES = 32 * 1024 * 1024
+LOG_LINES_SHOWN = 3
+
+# What an installed Spark of another version, or a notebook's settings, would do to a local session.
+FOREIGN = (
+    "SPARK_HOME",
+    "SPARK_CONF_DIR",
+    "SPARK_REMOTE",
+    "PYSPARK_SUBMIT_ARGS",
+    "PYSPARK_DRIVER_PYTHON",
+    "SPARK_CONNECT_MODE_ENABLED",
+)
+
+LOG4J = """\
+rootLogger.level = error
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {log}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
+"""
 
 
 def spark_session(
@@ -13,7 +50,121 @@ def spark_session(
 ) -> "SparkSession":
     """Return a quiet local Spark session; a session that is already active is returned as it is.
 
-    It is a context manager: leaving the ``with`` block stops Spark.
+    It is a context manager: leaving the ``with`` block stops Spark. It needs no network, and listens on the
+    loopback interface only. ``cores`` is how many it uses (default: all), ``memory`` the size of its heap.
     Raises SparkMissing or JavaNotFound (both ReplayError) with a sentence that says what to install.
     """
-    raise NotImplementedError
+    spark_type, running = spark_api()
+    active: SparkSession | None = spark_type.getActiveSession()
+    if active is not None:
+        return active
+    place = work_directory()
+    log = place / "spark.log"
+    environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    if not running:
+        environment["JAVA_HOME"] = str(wrapper_home(find_java(), place / "java", log))
+    threads = cores or available_cores()
+    builder: Any = spark_type.builder
+    builder = builder.master(f"local[{threads}]").appName(name)
+    for key, value in settings(place, log, threads, memory).items():
+        builder = builder.config(key, value)
+    with changed_environment(environment):
+        try:
+            session: SparkSession = builder.getOrCreate()
+        except Exception as error:
+            raise ReplayError(f"Spark did not start: {last_words(log) or error}") from error
+    return session
+
+
+def spark_api() -> tuple[Any, bool]:
+    """Return the class SparkSession, and whether this process already has a Java runtime for it."""
+    # PySpark 4 warns of pandas 3, of which nothing is used here.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    try:
+        import_module("pandas")
+        import_module("pyarrow")
+        core: Any = import_module("pyspark")
+        sql: Any = import_module("pyspark.sql")
+    except ImportError as error:
+        raise SparkMissing(
+            f"the replay needs {error.name or 'pyspark'}, which is not installed: "
+            "run `pip install 'quorate[replay]'`."
+        ) from error
+    return sql.SparkSession, core.SparkContext._gateway is not None
+
+
+def settings(place: Path, log: Path, threads: int, memory: str) -> dict[str, str]:
+    """Return the configuration of a local session whose files live in ``place``."""
+    log4j = place / "log4j2.properties"
+    log4j.write_text(LOG4J.format(log=log), encoding="utf-8")
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": memory,
+        "spark.driver.extraJavaOptions": (
+            f'"-Dlog4j2.configurationFile=file:{log4j}" -XX:+UseParallelGC "-Djava.io.tmpdir={place}"'
+        ),
+        "spark.local.dir": str(place),
+        "spark.sql.warehouse.dir": str(place / "warehouse"),
+        "spark.sql.catalogImplementation": "in-memory",
+        "spark.sql.shuffle.partitions": str(min(MAX_SHUFFLE_PARTITIONS, 2 * threads)),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BATCH_BYTES),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.eventLog.enabled": "false",
+    }
+
+
+def available_cores() -> int:
+    """Return how many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+_places: dict[int, Path] = {}
+
+
+def work_directory() -> Path:
+    """Return this process's directory for Spark's files, which is removed at exit."""
+    process = os.getpid()
+    if process not in _places:
+        place = Path(tempfile.mkdtemp(prefix="quorate-replay-"))
+        _places[process] = place
+        atexit.register(remove, place, process)
+    return _places[process]
+
+
+def remove(place: Path, process: int) -> None:
+    """Remove a directory, unless this is a child of the process that made it."""
+    if os.getpid() == process:
+        shutil.rmtree(place, ignore_errors=True)
+
+
+@contextmanager
+def changed_environment(changes: dict[str, str]) -> Generator[None]:
+    """Change environment variables for the start of Spark only; foreign Spark settings are hidden from it."""
+    before = {name: os.environ.get(name) for name in (*changes, *FOREIGN)}
+    for name in FOREIGN:
+        os.environ.pop(name, None)
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def last_words(log: Path) -> str:
+    """Return the last lines that the Java runtime wrote, as one."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return " / ".join(line.strip() for line in lines[-LOG_LINES_SHOWN:])

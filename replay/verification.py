@@ -1,29 +1,141 @@
 """Whether the traces of a server's replicas are whole, and the same."""
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
 
-from .reports import Report
+from .errors import NoTrace
+from .faults import Closer, Finding, Sorted, examine, look_closer, sort_out
+from .files import Traces
+from .frames import Trace
+from .reports import Divergence, Report, ServerReport, Side
+from .survey import CONTENT, Block, block_bounds, block_details, expected_digests, rows_at, survey
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["verify"]
+__all__ = ["study", "verify"]
+
+DETAIL_BLOCKS = 64
+"""Blocks that are looked at row by row at a time, to bound what the driver holds."""
+MAX_VALUE_SHOWN = 200
+
+Progress = Callable[[str], None]
 
 
 def verify(
     spark: "SparkSession",
-    traces: str | Path | Iterable[str | Path],
+    traces: Traces,
     *,
-    server: str | None = None,
-    progress: Callable[[str], None] | None = None,
+    server: str | int | None = None,
+    progress: Progress | None = None,
 ) -> Report:
     """Check the traces of all replicas below ``traces``: files, directories (searched) or globs.
 
     A replica that was killed, or that joined late, has less of the trace: that is no fault. Faults are a hole
-    inside what one incarnation wrote, a position twice, a position that no replica has, and a position at which
-    two replicas recorded different reactions. ``progress`` is called with a few words when a step begins.
-    Raises NoTrace when nothing can be read.
+    inside what one incarnation wrote, a position twice, a position that no replica has, and a position at
+    which two replicas recorded different reactions. ``server``, a name or an id, leaves the others out.
+    ``progress`` is called with a few words when a step begins.
+    Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
-    raise NotImplementedError
+    return study(Trace(spark, traces, server), progress)
+
+
+def study(trace: Trace, progress: Progress | None = None) -> Report:
+    """Check a trace that is open. See `verify`."""
+    tell = progress or ignore
+    began = time.monotonic()
+    tell(f"reading {trace.files.rows:,} rows in {len(trace.files.paths)} files")
+    blocks = trace.run(survey)
+    if not blocks:
+        raise NoTrace("the trace files hold no reaction of that server.")
+    expected = expected_digests(trace.spark, [block.number for block in blocks if may_be_whole(block)])
+    by_server = {key: list(group) for key, group in groupby(blocks, key=lambda block: block.server_id)}
+    sorted_out = {key: sort_out(group, expected) for key, group in by_server.items()}
+    looks = closer_looks(trace, sorted_out, tell)
+    servers: list[ServerReport] = []
+    for server_id, result in sorted_out.items():
+        dropped = {key[1:]: rows for key, rows in trace.files.dropped.items() if key[0] == server_id}
+        finding = examine(result, looks[server_id], dropped)
+        servers.append(server_report(trace, by_server[server_id][0], finding))
+    return Report(
+        servers=tuple(servers),
+        bad_files=trace.files.bad,
+        files=len(trace.files.paths),
+        rows=sum(source.rows for found in servers for source in found.sources),
+        seconds=time.monotonic() - began,
+    )
+
+
+def ignore(_: str) -> None:
+    """Take progress that nobody wants to see."""
+
+
+def may_be_whole(block: Block) -> bool:
+    """Return whether a block has as many rows as it has positions."""
+    return block.rows == len(block_bounds(block.number))
+
+
+def closer_looks(trace: Trace, sorted_out: dict[int, Sorted], tell: Progress) -> dict[int, list[Closer]]:
+    """Look at the rows of all blocks in doubt, some blocks at a time."""
+    looks: dict[int, list[Closer]] = {server_id: [] for server_id in sorted_out}
+    wanted = [(key, number) for key, found in sorted_out.items() for number in sorted(found.details)]
+    for start in range(0, len(wanted), DETAIL_BLOCKS):
+        part = wanted[start : start + DETAIL_BLOCKS]
+        tell(f"looking closer at {len(part)} of {len(wanted)} blocks of positions")
+        details = trace.run(partial(block_details, blocks=part))
+        for server_id in sorted_out:
+            own = [detail for detail in details if detail.server_id == server_id]
+            if own:
+                looks[server_id].append(look_closer(own))
+    return looks
+
+
+def server_report(trace: Trace, block: Block, finding: Finding) -> ServerReport:
+    """Put together what is known of one server."""
+    divergence = None
+    if finding.difference is not None:
+        position = finding.difference
+        rows = trace.run(lambda frame: rows_at(frame, block.server_id, position))
+        divergence = describe(rows, position, finding.later)
+    return ServerReport(
+        server=block.server,
+        server_id=block.server_id,
+        sources=finding.sources,
+        last=finding.last,
+        uncovered=finding.uncovered,
+        divergence=divergence,
+        cover=finding.cover,
+        compared=finding.compared,
+        truncated=finding.truncated,
+    )
+
+
+def describe(rows: list[dict[str, Any]], position: int, later: int) -> Divergence:
+    """Say what the sources recorded differently at one position."""
+    sides: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for row in rows:
+        content = tuple(row[name] for name in CONTENT)
+        sides.setdefault(content, []).append((row["replica"], row["incarnation"]))
+    differing = [at for at in range(len(CONTENT)) if len({content[at] for content in sides}) > 1]
+    agents = sorted({str(row["agent"]) for row in rows})
+    return Divergence(
+        position=position,
+        agent=" or ".join(agents),
+        sides=tuple(
+            Side(tuple(sources), {CONTENT[at]: shown(content[at]) for at in differing})
+            for content, sources in sides.items()
+        ),
+        later=later,
+    )
+
+
+def shown(value: Any) -> Any:
+    """Return a value as it can be printed: bytes as hexadecimal text, nothing too long."""
+    if isinstance(value, bytes):
+        value = value.hex()
+    if isinstance(value, str) and len(value) > MAX_VALUE_SHOWN:
+        return value[:MAX_VALUE_SHOWN] + "..."
+    return value

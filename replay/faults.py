@@ -1,0 +1,240 @@
+"""Holes, duplicates and differences, found in block digests and in the rows of the blocks in doubt.
+
+No Spark here.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+
+from .reports import Cover, Source, Span
+from .survey import Block, Detail, block_bounds
+
+__all__ = [
+    "Closer",
+    "Finding",
+    "Sorted",
+    "cover",
+    "examine",
+    "gaps",
+    "look_closer",
+    "merge",
+    "runs",
+    "sort_out",
+]
+
+MAX_INCOMPLETE = 2048
+"""Blocks of one server in which some source lacks positions, that are looked at row by row."""
+MAX_DIFFERING = 4
+"""Blocks of one server that differ between whole sources, that are looked at row by row."""
+
+SourceKey = tuple[int, int]
+
+
+@attrs.frozen
+class Sorted:
+    """The blocks of one server, by what the digests say."""
+
+    blocks: tuple[Block, ...]
+    whole: frozenset[tuple[SourceKey, int]]
+    """Source and number of the blocks that have every position once."""
+    details: frozenset[int]
+    """Numbers of the blocks that are to be looked at row by row."""
+    unseen: int
+    """Doubtful blocks beyond the limits."""
+    later_differences: int
+    """How many of those differ for certain."""
+    agreed: int
+    """Positions in blocks that are the same in two or more sources."""
+
+
+def sort_out(blocks: Sequence[Block], expected: Mapping[int, int]) -> Sorted:
+    """Decide which blocks of one server need a closer look. ``expected`` is from `expected_digests`."""
+    by_number: dict[int, list[Block]] = {}
+    for block in blocks:
+        by_number.setdefault(block.number, []).append(block)
+    whole: set[tuple[SourceKey, int]] = set()
+    incomplete: list[int] = []
+    differing: list[int] = []
+    agreed = 0
+    for number, sharers in sorted(by_number.items()):
+        complete = [block for block in sharers if is_whole(block, expected)]
+        whole.update((block.source, number) for block in complete)
+        if len(complete) < len(sharers):
+            incomplete.append(number)
+        elif len({block.content for block in sharers}) > 1:
+            differing.append(number)
+        elif len(sharers) > 1:
+            agreed += len(block_bounds(number))
+    details = frozenset(incomplete[:MAX_INCOMPLETE] + differing[:MAX_DIFFERING])
+    unseen = len(incomplete) + len(differing) - len(details)
+    later = len(differing[MAX_DIFFERING:])
+    return Sorted(tuple(blocks), frozenset(whole), details, unseen, later, agreed)
+
+
+def is_whole(block: Block, expected: Mapping[int, int]) -> bool:
+    """Return whether a block has each of its positions exactly once."""
+    bounds = block_bounds(block.number)
+    return (
+        block.rows == len(bounds)
+        and (block.first, block.last) == (bounds.first, bounds.last)
+        and block.positions == expected.get(block.number)
+    )
+
+
+@attrs.frozen
+class Closer:
+    """What the rows of some blocks of one server say."""
+
+    present: Mapping[SourceKey, list[Span]]
+    twice: Mapping[SourceKey, list[Span]]
+    difference: int | None
+    """The first position at which sources differ."""
+    later: int
+    """How many more there are."""
+    compared: int
+
+
+def look_closer(details: Sequence[Detail]) -> Closer:
+    """Look at the rows of some blocks of one server. Blocks do not depend on each other."""
+    present: dict[SourceKey, list[Span]] = {}
+    twice: dict[SourceKey, list[Span]] = {}
+    for detail in details:
+        key = (detail.replica, detail.incarnation)
+        present[key] = runs(detail.positions)
+        twice[key] = runs(detail.positions[1:][detail.positions[1:] == detail.positions[:-1]])
+    return Closer(present, twice, *differences(details))
+
+
+@attrs.frozen
+class Finding:
+    """What is known of one server after the closer look."""
+
+    sources: tuple[Source, ...]
+    last: int
+    uncovered: tuple[Span, ...]
+    cover: tuple[Cover, ...]
+    compared: int
+    difference: int | None
+    """The first position at which sources differ."""
+    later: int
+    """At least so many later positions differ."""
+    truncated: bool
+
+
+def examine(
+    sorted_out: Sorted, closer: Sequence[Closer], dropped: Mapping[SourceKey, int] | None = None
+) -> Finding:
+    """Find every fault of one server. ``closer`` together cover the blocks in ``sorted_out.details``."""
+    present: dict[SourceKey, list[Span]] = {}
+    twice: dict[SourceKey, list[Span]] = {}
+    rows: dict[SourceKey, int] = {}
+    for block in sorted_out.blocks:
+        rows[block.source] = rows.get(block.source, 0) + block.rows
+        if block.number not in sorted_out.details:
+            present.setdefault(block.source, []).append(Span(block.first, block.last))
+    for look in closer:
+        for key, spans in look.present.items():
+            present.setdefault(key, []).extend(spans)
+        for key, spans in look.twice.items():
+            twice.setdefault(key, []).extend(spans)
+    merged = {key: merge(spans) for key, spans in present.items()}
+    union = merge(span for spans in merged.values() for span in spans)
+    before = [Span(1, union[0].first - 1)] if union[0].first > 1 else []
+    found = [look.difference for look in closer if look.difference is not None]
+    later = sum(look.later for look in closer) + len(found) - 1 + sorted_out.later_differences
+    return Finding(
+        sources=tuple(
+            Source(
+                replica=key[0],
+                incarnation=key[1],
+                rows=rows.get(key, 0),
+                span=Span(spans[0].first, spans[-1].last),
+                holes=tuple(gaps(spans)),
+                duplicates=tuple(merge(twice.get(key, ()))),
+                dropped=(dropped or {}).get(key, 0),
+            )
+            for key, spans in sorted(merged.items())
+        ),
+        last=union[-1].last,
+        uncovered=(*before, *gaps(union)),
+        cover=tuple(cover(merged)),
+        compared=sorted_out.agreed + sum(look.compared for look in closer),
+        difference=min(found, default=None),
+        later=later if found else 0,
+        truncated=sorted_out.unseen > 0,
+    )
+
+
+def differences(details: Sequence[Detail]) -> tuple[int | None, int, int]:
+    """Return the first position at which sources differ, how many more do, and how many were compared."""
+    if len(details) == 0:
+        return None, 0, 0
+    import numpy
+
+    np: Any = numpy
+    positions = np.concatenate([detail.positions for detail in details])
+    hashes = np.concatenate([detail.hashes for detail in details])
+    sources = np.repeat(np.arange(len(details)), [len(detail.positions) for detail in details])
+    order = np.lexsort((hashes, positions))
+    positions, hashes, sources = positions[order], hashes[order], sources[order]
+    same_position = positions[1:] == positions[:-1]
+    differing = np.unique(positions[1:][same_position & (hashes[1:] != hashes[:-1])])
+    shared = np.unique(np.stack((positions, sources)), axis=1)[0]
+    compared = len(np.unique(shared[1:][shared[1:] == shared[:-1]]))
+    if not len(differing):
+        return None, 0, compared
+    return int(differing[0]), len(differing) - 1, compared
+
+
+def runs(positions: Any) -> list[Span]:
+    """Return a sorted numpy array of positions, which may repeat, as spans."""
+    if not len(positions):
+        return []
+    import numpy
+
+    np: Any = numpy
+    breaks = np.flatnonzero(np.diff(positions) > 1)
+    firsts = positions[np.concatenate(([0], breaks + 1))]
+    lasts = positions[np.concatenate((breaks, [len(positions) - 1]))]
+    return [Span(int(first), int(last)) for first, last in zip(firsts, lasts, strict=True)]
+
+
+def merge(spans: Iterable[Span]) -> list[Span]:
+    """Return the union of spans, sorted, as few spans as possible."""
+    merged: list[Span] = []
+    for span in sorted(spans):
+        if merged and span.first <= merged[-1].last + 1:
+            if span.last > merged[-1].last:
+                merged[-1] = Span(merged[-1].first, span.last)
+        else:
+            merged.append(span)
+    return merged
+
+
+def gaps(merged: Sequence[Span]) -> list[Span]:
+    """Return what lies between merged spans."""
+    return [Span(before.last + 1, after.first - 1) for before, after in pairwise(merged)]
+
+
+def cover(present: Mapping[SourceKey, Sequence[Span]]) -> list[Cover]:
+    """Choose for every position one source that has it, in as few pieces as possible."""
+    candidates = sorted((span.first, span.last, key) for key, spans in present.items() for span in spans)
+    chosen: list[Cover] = []
+    reached = 0
+    best: tuple[int, SourceKey] | None = None
+    for first, last, key in candidates:
+        if best is not None and first > reached + 1:
+            chosen.append(Cover(*best[1], Span(reached + 1, best[0])))
+            reached, best = best[0], None
+        if last <= reached:
+            continue
+        if first > reached + 1:
+            reached = first - 1
+        if best is None or last > best[0]:
+            best = (last, key)
+    if best is not None:
+        chosen.append(Cover(*best[1], Span(reached + 1, best[0])))
+    return chosen

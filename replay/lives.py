@@ -1,0 +1,150 @@
+"""One agent's traced life, lived again."""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from ..agents import AgentError, AgentId
+from ..engine import Rerun
+
+__all__ = ["Life", "Record"]
+
+MAX_ERROR = 1000
+"""Where the engine cuts the text of an error."""
+
+
+class Record(msgspec.Struct, gc=False):
+    """The columns of the trace that a rerun needs."""
+
+    position: int
+    now_ns: int
+    agent: str
+    cls: str
+    kind: str
+    sender: str
+    type: str
+    payload: bytes
+    request: int
+    error: str
+    outputs: bytes
+    stamp: int
+    name: str
+    state: bytes
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str) -> AgentId:
+    """Return an agent id from its text."""
+    return AgentId.parse(text)
+
+
+class Life:
+    """Runs the reactions of one agent again, in the order of their positions."""
+
+    def __init__(self, server: str, agent: str, names: Mapping[str, int]) -> None:
+        """Begin before the agent exists. ``names`` gives server ids by name."""
+        self._server = server
+        self._agent = agent
+        self._names = names
+        self._rerun: Rerun | None = None
+        self._cls = ""
+        self._reactions = 0
+        self._errors = 0
+        self._first = 0
+        self._last = 0
+        self._deleted = False
+        self._diverged: int | None = None
+        self._difference = ""
+        self._skipped = ""
+
+    def live(self, record: Record) -> None:
+        """Take the next row of the trace."""
+        self._first = self._first or record.position
+        self._last = record.position
+        self._cls = record.cls
+        if record.kind == "create":
+            self._create(record)
+        elif record.kind == "delete":
+            self._deleted = True
+        elif record.kind == "react" and not self._skipped:
+            self._react(record)
+
+    def _create(self, record: Record) -> None:
+        self._deleted = False
+        try:
+            identity = parse(record.agent)
+            self._rerun = Rerun(identity, record.cls, record.state, record.name or None, self._resolve)
+        except (AgentError, ValueError) as error:
+            self._skipped = str(error)
+
+    def _react(self, record: Record) -> None:
+        if self._rerun is None:
+            self._skipped = "it was created before the trace begins"
+            return
+        error, outputs = "", b""
+        try:
+            outputs = self._rerun.apply(
+                record.position,
+                record.now_ns,
+                parse(record.sender),
+                record.type,
+                record.payload,
+                record.request,
+                record.stamp,
+            )
+        except (Exception, SystemExit) as raised:  # what the engine takes as a failed reaction
+            error = f"{type(raised).__name__}: {str(raised)[:MAX_ERROR]}"[:MAX_ERROR]
+        self._reactions += 1
+        self._errors += bool(record.error)
+        if self._diverged is None and (outputs != record.outputs or error != record.error):
+            self._diverged = record.position
+            self._difference = difference(record, error)
+
+    def _resolve(self, server: str | int) -> int:
+        if isinstance(server, int):
+            return server
+        return self._names.get(server, int(server) if server.isdecimal() else 0)
+
+    def result(self) -> dict[str, Any]:
+        """Return what became of the agent: the fields of `AgentResult`, the state as JSON text."""
+        return {
+            "server": self._server,
+            "agent": self._agent,
+            "cls": self._cls,
+            "reactions": self._reactions,
+            "errors": self._errors,
+            "first": self._first,
+            "last": self._last,
+            "state": self._state(),
+            "deleted": self._deleted,
+            "diverged": self._diverged,
+            "skipped": self._skipped,
+            "difference": self._difference,
+        }
+
+    def _state(self) -> str | None:
+        if self._rerun is None or self._deleted or self._skipped:
+            return None
+        return msgspec.json.encode(plain(msgspec.msgpack.decode(self._rerun.state()))).decode()
+
+
+def difference(record: Record, error: str) -> str:
+    """Say what a reaction did, and what the trace says it did."""
+    if error != record.error:
+        did = f"it raised {error}" if error else "it ended well"
+        said = f"raised {record.error}" if record.error else "ended well"
+        return f"on {record.type} {did}, and the trace says that it {said}"
+    return f"what it sent, set or emitted on {record.type} is not what the trace says"
+
+
+def plain(value: Any) -> Any:
+    """Return a decoded state in which every key is text, as JSON wants it."""
+    if isinstance(value, dict):
+        pairs: dict[Any, Any] = value  # pyright: ignore[reportUnknownVariableType]
+        return {key if isinstance(key, str) else str(key): plain(item) for key, item in pairs.items()}
+    if isinstance(value, list | tuple):
+        items: list[Any] | tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
+        return [plain(item) for item in items]
+    return value

@@ -1,0 +1,168 @@
+"""The Spark side of the check: a digest of each block of positions, and the rows of the blocks in doubt."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import attrs
+
+from .frames import any_of, spark_functions
+from .reports import Span
+from .schema import COLUMNS
+
+__all__ = [
+    "BLOCK_SHIFT",
+    "Block",
+    "Detail",
+    "block_bounds",
+    "block_details",
+    "expected_digests",
+    "rows_at",
+    "survey",
+]
+
+BLOCK_SHIFT = 14
+"""Blocks are of 2**14 positions: small enough to look at row by row, large enough that there are few."""
+
+CONTENT = tuple(COLUMNS)[4:]
+"""What replicas must agree on: everything but who wrote it."""
+
+
+@attrs.frozen
+class Block:
+    """What one incarnation of one replica has of one block of positions."""
+
+    server_id: int
+    server: str
+    replica: int
+    incarnation: int
+    number: int
+    """Position divided by the size of a block."""
+    rows: int
+    first: int
+    last: int
+    positions: int
+    """Exclusive or of the hashes of the positions."""
+    content: int
+    """Exclusive or of the hashes of the rows."""
+
+    @property
+    def source(self) -> tuple[int, int]:
+        """Replica and incarnation."""
+        return self.replica, self.incarnation
+
+
+@attrs.frozen
+class Detail:
+    """Position and content hash of each row of one source in the blocks in doubt."""
+
+    server_id: int
+    replica: int
+    incarnation: int
+    positions: Any
+    """numpy array of int64, sorted."""
+    hashes: Any
+    """numpy array of int64."""
+
+
+def block_bounds(number: int) -> Span:
+    """Return the positions of a block; the first position of all is 1."""
+    size = 1 << BLOCK_SHIFT
+    return Span(max(1, number * size), number * size + size - 1)
+
+
+def survey(frame: Any) -> list[Block]:
+    """Digest every block of every source. One pass, and no row leaves its file's partition."""
+    functions = spark_functions()
+    column: Any = functions.col
+    positions = functions.xxhash64(column("position"))
+    content = functions.xxhash64(*[column(name) for name in CONTENT])
+    number = functions.shiftright(column("position"), BLOCK_SHIFT)
+    digested = frame.groupBy("server_id", "replica", "incarnation", number.alias("number")).agg(
+        functions.first("server").alias("server"),
+        functions.count("*").alias("rows"),
+        functions.min("position").alias("first"),
+        functions.max("position").alias("last"),
+        functions.bit_xor(positions).alias("positions"),
+        functions.bit_xor(content).alias("content"),
+    )
+    rows: list[dict[str, Any]] = digested.toArrow().to_pylist()
+    blocks = [Block(**row) for row in rows]
+    return sorted(blocks, key=lambda block: (block.server_id, block.number, block.source))
+
+
+def expected_digests(spark: Any, numbers: Sequence[int]) -> dict[int, int]:
+    """Return what ``Block.positions`` is for blocks that have every position once."""
+    if not numbers:
+        return {}
+    functions = spark_functions()
+    first, last = block_bounds(min(numbers)).first, block_bounds(max(numbers)).last
+    digested = (
+        spark.range(first, last + 1)
+        .groupBy(functions.shiftright("id", BLOCK_SHIFT).alias("number"))
+        .agg(functions.bit_xor(functions.xxhash64("id")).alias("positions"))
+    )
+    rows: list[dict[str, int]] = digested.toArrow().to_pylist()
+    return {row["number"]: row["positions"] for row in rows}
+
+
+def block_details(frame: Any, blocks: Iterable[tuple[int, int]]) -> list[Detail]:
+    """Fetch position and content hash of every row in some blocks, given as (server id, number)."""
+    functions = spark_functions()
+    column: Any = functions.col
+    content = functions.xxhash64(*[column(name) for name in CONTENT])
+    wanted = any_of(
+        [
+            (column("server_id") == server) & column("position").between(first, last)
+            for server, first, last in ranges(blocks)
+        ]
+    )
+    chosen = frame.where(wanted).select(
+        "server_id", "replica", "incarnation", "position", content.alias("hash")
+    )
+    return split(chosen.toArrow())
+
+
+def ranges(blocks: Iterable[tuple[int, int]]) -> list[tuple[int, int, int]]:
+    """Return blocks as (server id, first, last position), neighbours joined."""
+    joined: list[tuple[int, int, int]] = []
+    for server, number in sorted(blocks):
+        bounds = block_bounds(number)
+        if joined and joined[-1][0] == server and joined[-1][2] + 1 == bounds.first:
+            joined[-1] = (server, joined[-1][1], bounds.last)
+        else:
+            joined.append((server, bounds.first, bounds.last))
+    return joined
+
+
+def split(table: Any) -> list[Detail]:
+    """Return a table of rows as one sorted detail per source."""
+    import numpy
+
+    np: Any = numpy
+    names = ("server_id", "replica", "incarnation", "position", "hash")
+    servers, replicas, incarnations, positions, hashes = (table[name].to_numpy() for name in names)
+    order = np.lexsort((positions, incarnations, replicas, servers))
+    servers, replicas, incarnations = servers[order], replicas[order], incarnations[order]
+    positions, hashes = positions[order], hashes[order]
+    changes = (np.diff(servers) != 0) | (np.diff(replicas) != 0) | (np.diff(incarnations) != 0)
+    edges = [0, *(np.flatnonzero(changes) + 1).tolist(), len(positions)]
+    return [
+        Detail(
+            int(servers[start]),
+            int(replicas[start]),
+            int(incarnations[start]),
+            positions[start:end],
+            hashes[start:end],
+        )
+        for start, end in pairwise(edges)
+        if end > start
+    ]
+
+
+def rows_at(frame: Any, server_id: int, position: int) -> list[dict[str, Any]]:
+    """Fetch all rows of all sources at one position."""
+    column: Any = spark_functions().col
+    found = frame.where((column("server_id") == server_id) & (column("position") == position))
+    rows: list[dict[str, Any]] = found.toArrow().to_pylist()
+    return sorted(rows, key=lambda row: (row["replica"], row["incarnation"]))
