@@ -65,7 +65,11 @@ class FakeTarget:
             raise result
         if isinstance(result, Deferred):
             return result
-        return succeed(Note(outside(0), note.to, type(result).type_name, encode(result)))
+        return succeed(Note(outside(0), self.sender(note.to), type(result).type_name, encode(result)))
+
+    @staticmethod
+    def sender(to: AgentId | str) -> AgentId:
+        return to if isinstance(to, AgentId) else ALICE
 
     def stop(self) -> None:
         self.stops += 1

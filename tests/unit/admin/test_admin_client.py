@@ -1,0 +1,185 @@
+"""The administrator's side: finding the master, waiting out a failover, and saying what is not known."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from quorate.server import admin_client, admin_wire
+from quorate.server.admin_client import (
+    AdminError,
+    CallFailed,
+    Endpoint,
+    Lost,
+    ServerAdmin,
+    Silent,
+    SocketConnection,
+    Unreachable,
+    gather,
+    nobody_there,
+)
+from quorate.server.config import load
+
+Answer = Callable[[], Any]
+
+
+class Cluster:
+    """Three replicas by script: each attempt on a port takes the next of its items; the last stays."""
+
+    def __init__(self, tmp: Callable[..., Path], **script: list[Any]) -> None:
+        config = load(tmp(1001, 1002, 1003))
+        self.script = {int(port[1:]): list(items) for port, items in script.items()}
+        self.now = 0.0
+        self.tried: list[int] = []
+        self.admin = ServerAdmin(
+            config,
+            config.server("s0"),
+            connect=self.connect,
+            seconds=lambda: self.now,
+            sleep=self.sleep,
+            jitter=lambda _low, high: high,
+        )
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def connect(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> "Scripted":
+        self.tried.append(endpoint.port)
+        items = self.script.get(endpoint.port) or [Unreachable(f"{endpoint}: Connection refused")]
+        item = items.pop(0) if len(items) > 1 else items[0]
+        if isinstance(item, Unreachable):
+            raise item
+        return Scripted(item)
+
+    def ask(self, *, repeatable: bool = True) -> int:
+        return self.admin.ask_master(admin_wire.Post("a", "m:T", b""), int, repeatable=repeatable)
+
+
+class Scripted:
+    def __init__(self, item: Any) -> None:
+        self.item = item
+
+    def call(self, body: admin_wire.Body, timeout_s: float) -> msgspec.Raw:
+        if isinstance(self.item, Exception):
+            raise self.item
+        return admin_wire.pack(self.item)
+
+    def close(self) -> None:
+        pass
+
+
+def failure(kind: Any, master: tuple[str, int] | None = None) -> CallFailed:
+    return CallFailed(admin_wire.Failure(1, kind, f"it was {kind}", master))
+
+
+def test_a_slave_leads_to_the_master_at_once(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=[failure("not master", ("localhost", 1003))], p1003=[5])
+    assert cluster.ask() == 5
+    assert cluster.tried == [1001, 1003]
+    assert cluster.now == 0
+
+
+def test_a_hint_to_somebody_unknown_is_never_followed(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=[failure("not master", ("evil", 80))], p1002=[5])
+    assert cluster.ask() == 5
+    assert set(cluster.tried) == {1001, 1002}
+
+
+def test_a_failover_is_waited_out(xml: Any) -> None:
+    leaderless = failure("not master")
+    cluster = Cluster(xml, p1002=[*[leaderless] * 5, 5], p1003=[leaderless])
+    assert cluster.ask() == 5
+    assert 0 < cluster.now < admin_client.FAILOVER_TIMEOUT_S
+
+
+def test_replicas_that_name_each_other_do_not_make_it_spin(xml: Any) -> None:
+    cluster = Cluster(
+        xml,
+        p1001=[failure("not master", ("localhost", 1002))],
+        p1002=[failure("not master", ("localhost", 1001))],
+    )
+    with pytest.raises(AdminError, match="no master"):
+        cluster.ask()
+    assert len(cluster.tried) < 500
+
+
+def test_a_server_of_which_nobody_answers_is_down_soon(xml: Any) -> None:
+    cluster = Cluster(xml)
+    with pytest.raises(Unreachable, match=r"s0 is down: .*1001: Connection refused.*1003"):
+        cluster.ask()
+    assert cluster.now < 2 * admin_client.DOWN_TIMEOUT_S
+
+
+@pytest.mark.parametrize("trouble", [Lost("cut"), failure("interrupted"), failure("timeout")])
+def test_a_repeatable_call_is_made_again(xml: Any, trouble: Exception) -> None:
+    cluster = Cluster(xml, p1001=[trouble, 5])
+    assert cluster.ask() == 5
+
+
+@pytest.mark.parametrize("trouble", [Lost("cut"), failure("interrupted")])
+def test_a_call_that_must_not_be_repeated_is_not(xml: Any, trouble: Exception) -> None:
+    cluster = Cluster(xml, p1001=[trouble, 5], p1002=[5])
+    with pytest.raises(Lost, match="not known"):
+        cluster.ask(repeatable=False)
+    assert cluster.tried == [1001]
+
+
+def test_what_a_retry_cannot_mend_is_raised_at_once(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=[failure("unknown"), 5])
+    with pytest.raises(CallFailed, match="it was unknown"):
+        cluster.ask()
+
+
+def test_a_result_of_another_type_is_an_error(xml: Any) -> None:
+    with pytest.raises(AdminError, match="cannot be read"):
+        Cluster(xml, p1001=["five"]).ask()
+
+
+@pytest.mark.parametrize("secret", [None, "s3cret"])
+def test_calls_go_over_a_socket(serve: Any, target: Any, secret: str | None) -> None:
+    served = serve(target(), secret=secret)
+    connection = SocketConnection(Endpoint(0, "localhost", served.port), secret, 5.0)
+    for _ in range(2):
+        answer = admin_wire.unpack(connection.call(admin_wire.Status(), 5.0), dict)
+        assert answer["commit"] == 99
+    connection.close()
+
+
+def test_a_wrong_secret_is_a_sentence(serve: Any, target: Any) -> None:
+    served = serve(target(), secret="one")
+    with pytest.raises(AdminError, match=r"refuses: .*secret"):
+        SocketConnection(Endpoint(0, "localhost", served.port), "two", 5.0)
+    with pytest.raises(AdminError, match=r"refuses: .*has none"):
+        SocketConnection(Endpoint(0, "localhost", served.port), None, 5.0)
+
+
+def test_another_host_without_a_secret_is_told_what_to_do(serve: Any, target: Any) -> None:
+    served = serve(target(), loopback=False)
+    with pytest.raises(AdminError, match="this host only"):
+        SocketConnection(Endpoint(0, "localhost", served.port), None, 5.0)
+
+
+def test_a_connection_cut_during_the_call_is_lost(serve: Any, target: Any) -> None:
+    served = serve(target())
+    served.drop_calls = 1
+    connection = SocketConnection(Endpoint(0, "localhost", served.port), None, 5.0)
+    with pytest.raises(Lost, match="closed"):
+        connection.call(admin_wire.Status(), 5.0)
+
+
+def test_nobody_there_is_told_from_somebody_silent(free_port: int) -> None:
+    with pytest.raises(Unreachable) as caught:
+        SocketConnection(Endpoint(0, "localhost", free_port), None, 1.0)
+    assert nobody_there(caught.value)
+    assert not nobody_there(Silent("no answer"))
+    assert not nobody_there(Lost("cut"))
+
+
+def test_every_replica_is_asked_for_its_status(serve: Any, target: Any, xml: Any, free_port: int) -> None:
+    config = load(xml(serve(target()).port, free_port))
+    ((server, replicas),) = gather([ServerAdmin(config, config.server("s0"))])
+    assert server.name == "s0"
+    assert [replica.role for replica in replicas] == ["master", "down"]
+    assert replicas[1].nobody_there

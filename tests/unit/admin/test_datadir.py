@@ -1,0 +1,83 @@
+"""The lock and the lives of a replica's directory; which hosts are this machine."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from quorate.server.datadir import INCARNATION_FILE, PID_FILE, DataDir, DataDirError
+from quorate.server.local import is_local
+
+
+def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path) -> None:
+    script = (
+        "import sys, pathlib; from quorate.server.datadir import DataDir;"
+        "d = DataDir.open(pathlib.Path(sys.argv[1]), 's0', 1); print('held', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        with pytest.raises(DataDirError, match=f"runs already as process {other.pid} "):
+            DataDir.open(tmp_path, "s0", 1)
+        DataDir.open(tmp_path, "s0", 2).close()
+        other.kill()
+    DataDir.open(tmp_path, "s0", 1).close()
+
+
+def test_the_pid_file_names_the_owner_while_there_is_one(tmp_path: Path) -> None:
+    directory = DataDir.open(tmp_path, "s0", 0)
+    pid_file = tmp_path / "s0" / "0" / PID_FILE
+    assert pid_file.read_text() == f"{os.getpid()}\n"
+    directory.close()
+    directory.close()
+    assert pid_file.read_text() == ""
+
+
+def test_every_life_has_a_greater_number(tmp_path: Path) -> None:
+    numbers = []
+    for _ in range(3):
+        directory = DataDir.open(tmp_path, "s0", 0)
+        numbers.append(directory.incarnation)
+        directory.close()
+    assert numbers == sorted(set(numbers))
+    ahead = numbers[-1] + 10**9
+    file = tmp_path / "s0" / "0" / INCARNATION_FILE
+    file.write_text(f"{ahead}\n")
+    assert DataDir.open(tmp_path, "s0", 0).incarnation == ahead + 1
+
+
+def test_a_broken_number_does_not_stop_the_start(tmp_path: Path) -> None:
+    DataDir.open(tmp_path, "s0", 0).close()
+    (tmp_path / "s0" / "0" / INCARNATION_FILE).write_bytes(b"\xff\x00")
+    DataDir.open(tmp_path, "s0", 0).close()
+
+
+def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataDirError, match="choose another with --data"):
+        DataDir.open(tmp_path / "file", "s0", 0)
+
+
+@pytest.mark.parametrize(
+    ("host", "expected"),
+    [
+        ("localhost", True),
+        ("LocalHost.", True),
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("::1", True),
+        ("[::1]", True),
+        (socket.gethostname(), True),
+        ("192.0.2.1", False),
+        ("2001:db8::1", False),
+        ("", False),
+        ("a" * 300, False),
+    ],
+)
+def test_which_hosts_are_this_machine(host: str, expected: bool) -> None:
+    assert is_local(host) is expected
