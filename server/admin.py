@@ -47,9 +47,9 @@ class AdminTarget(Protocol):
 
         Keys: server (name), id, replica, role ("joining", "slave", "master", ...), view (number), members
         (replica ids), master (replica id or None), commit, applied, last (indexes), lag (entries behind what
-        it knows to be committed), connections, notifications (reactions done), garbage, incarnation, pid, host,
-        port, agents, uptime_s, counters (map), gauges (map). More are welcome: `quorate status --json` shows
-        them all.
+        it knows to be committed), connections, notifications (reactions done), garbage, incarnation, pid,
+        host, port, agents, uptime_s, counters (map), gauges (map). More are welcome: `quorate status --json`
+        shows them all.
         """
         ...
 
@@ -187,7 +187,7 @@ class AdminProtocol:
 def serve_admin(target: AdminTarget, send: Callable[[bytes], None]) -> AdminProtocol:
     """Serve administration on a connection whose hello for ADMIN is done.
 
-    Give every further frame to `frame_received` of the result, the loss of the connection to `connection_lost`.
+    Give every further frame to `frame_received` of the result, and tell it of the end by `connection_lost`.
     """
     return AdminProtocol(target, send)
 

@@ -11,6 +11,7 @@ from typing import Any, Protocol, cast
 
 import click
 from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
+from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure
 
 from ..admin_cli import Sentence, config_argument, import_from_here, sentences
@@ -193,6 +194,8 @@ def _run(
     config: Config, server: Server, replica: int, directory: DataDir, data: Path, expected: int | None
 ) -> None:
     reactor = _install_reactor()
+    # Defects go to the log of the replica with their traceback, not to the terminal.
+    globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     from ..runtime import Replica
 
     running = Replica(

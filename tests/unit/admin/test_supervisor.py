@@ -18,7 +18,7 @@ from quorate.server.supervisor import Event, Supervisor, SupervisorError
 
 BOUND_S = 20.0
 
-# Plays `python -m quorate start FILE --server NAME --replica ID ...`. Files beside the configuration change it.
+# Plays `python -m quorate start FILE --server NAME --replica ID ...`. Files beside the XML change it.
 REPLICA = """#!{python}
 import os, pathlib, signal, sys, threading
 home = pathlib.Path(sys.argv[4]).parent
