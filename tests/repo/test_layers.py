@@ -137,7 +137,7 @@ def test_relative_imports_are_resolved() -> None:
         (1, "quorate.server.commands"),
         (2, "quorate.server.agents"),
         (3, "quorate.engine.batch"),
-        (4, "quorate.client"),
+        (4, "quorate.d"),
         (5, "os"),
     ]
 
