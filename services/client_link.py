@@ -8,7 +8,15 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from ..agents.ids import AgentId
-from ..agents.proxy import MAX_INPUT_NOTES, ClientEnd, ClientInput, ClientOutput, ServerNote
+from ..agents.proxy import (
+    MAX_INPUT_NOTES,
+    MAX_OUTPUT_BYTES,
+    MAX_OUTPUT_NOTES,
+    ClientEnd,
+    ClientInput,
+    ClientOutput,
+    ServerNote,
+)
 from ..client.errors import ProtocolError
 from ..client.frames import (
     MAGIC,
@@ -31,9 +39,9 @@ __all__ = ["ClientLink", "LinkOwner"]
 
 HANDSHAKE_TIMEOUT_S: Final = 5.0
 """For the first frame of a client."""
-MAX_HELD_BYTES: Final = 8 * 1024 * 1024
+MAX_HELD_BYTES: Final = 4 * MAX_OUTPUT_BYTES
 """Bytes that wait for a client that does not read; more and its TCP connection is dropped."""
-MAX_HELD_NOTES: Final = 65536
+MAX_HELD_NOTES: Final = 4 * MAX_OUTPUT_NOTES
 GOODBYE_TIMEOUT_S: Final = 5.0
 """For the last frame to leave before the connection is aborted."""
 
@@ -241,7 +249,7 @@ class ClientLink(TwistedProtocol):
     def _too_slow(self) -> None:
         self._timer = None
         self._owner.complain(f"client {self.peer}: said nothing for {HANDSHAKE_TIMEOUT_S:g} s")
-        self.bye(ByeCode.PROTOCOL, f"no hello within {HANDSHAKE_TIMEOUT_S:g} s")
+        self.bye(ByeCode.UNAVAILABLE, f"no hello within {HANDSHAKE_TIMEOUT_S:g} s")
 
     # What the service calls.
 

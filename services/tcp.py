@@ -57,7 +57,7 @@ class ProxySettings:
     max_frame: int = DEFAULT_MAX_FRAME
     """Property ``max_frame``: bytes."""
     max_connections: int = 10_000
-    """Property ``max_connections``."""
+    """Property ``max_connections``: client connections, whether their TCP connection stands or not."""
     interface: str = ""
     """Property ``client_interface``: the address to listen on; all of them by default, but the loopback
     if the host of the replica is this machine itself."""
@@ -78,10 +78,8 @@ class ProxySettings:
         return cls(
             int(port),
             float(idle),
-            int(
-                _number("property max_frame", ctx.setting("max_frame", str(DEFAULT_MAX_FRAME)), 4096, 1 << 22)
-            ),
-            int(_number("property max_connections", ctx.setting("max_connections", "10000"), 1, 10**6)),
+            int(_number("property max_frame", max_frame, 4096, 1 << 22)),
+            int(_number("property max_connections", max_connections, 1, 10**6)),
             ctx.setting("client_interface", "127.0.0.1" if loopback else ""),
         )
 
@@ -169,7 +167,9 @@ class TcpProxyService(Service):
         """A TCP connection was made."""
         self.links.add(link)
         self.ctx.gauge("connections", len(self.links))
-        if len(self.links) > self.settings.max_connections:
+        # The proxies are counted by their manager; a client that comes back must find room before its
+        # former TCP connection is noticed to be dead.
+        if len(self.links) > 2 * self.settings.max_connections:
             link.bye(ByeCode.FULL, f"this server has {self.settings.max_connections} connections already")
 
     def left(self, link: ClientLink) -> None:
@@ -234,8 +234,9 @@ class TcpProxyService(Service):
 
     def _ask(self, link: ClientLink, note: Note, answered: Callable[[Note], None]) -> None:
         def failed(failure: Failure) -> None:
-            if not isinstance(failure.value, TimeoutError) and not self._stopped:
-                self.complain(f"client {link.peer}: opening failed: {failure.value}")
+            error = cast("BaseException", failure.value)  # pyright: ignore[reportUnknownMemberType]
+            if not isinstance(error, TimeoutError) and not self._stopped:
+                self.complain(f"client {link.peer}: opening failed: {error}")
             link.bye(ByeCode.UNAVAILABLE, "this replica cannot open a connection at the moment")
 
         self.ctx.request(note, REQUEST_TIMEOUT_S).addCallback(answered).addErrback(failed)

@@ -1,0 +1,151 @@
+"""The client's session against the real service, proxy and engine; bytes and connections get lost."""
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from quorate.agents import AgentId
+from quorate.client.events import Connect, Delivered, Disconnect, Ended, SessionSettings
+from quorate.client.session import Session
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("send"), st.integers(1, 5)),
+        st.tuples(st.just("up"), st.integers(1, 400)),
+        st.tuples(st.just("down"), st.integers(1, 400)),
+        st.tuples(st.just("commit"), st.just(0)),
+        st.tuples(st.just("flush"), st.just(0)),
+        st.tuples(st.just("cut"), st.integers(0, 2)),
+        st.tuples(st.just("master"), st.just(0)),
+        st.tuples(st.just("lose"), st.just(0)),
+        st.tuples(st.just("time"), st.integers(1, 30)),
+    ),
+    max_size=60,
+)
+
+
+class World:
+    """One session, one master at a time, and the bytes under way between them."""
+
+    def __init__(self, make_bench, deposit):
+        self.make_bench, self.deposit = make_bench, deposit
+        self.bench = make_bench()
+        self.bench.ctx.auto = False
+        self.now = 0.0
+        tuning = SessionSettings(
+            open_timeout_s=1e9, reconnect_timeout_s=1e9, ack_delay_s=0.5, ack_notes=4, window=16
+        )
+        self.session = Session([("a", 1), ("b", 2)], "root", "root", lambda: 0.5, tuning)
+        self.tcp = None
+        self.up, self.down = bytearray(), bytearray()
+        self.sent, self.got = [], []
+        self.session.start(0.0)
+        self.act()
+
+    def act(self):
+        while events := self.session.take():
+            for event in events:
+                match event:
+                    case Connect():
+                        self.tcp = self.bench.join()
+                        self.session.connected(self.now)
+                    case Disconnect():
+                        self.drop()
+                    case Delivered(notes):
+                        self.got += [msgspec.msgpack.decode(n.payload)["amount"] for n in notes]
+                    case Ended(error):
+                        raise AssertionError(error)
+                    case _:
+                        pass
+        while data := self.session.data_to_send(self.now):
+            self.up += data
+
+    def drop(self):
+        self.up.clear()
+        self.down.clear()
+        if self.tcp is not None:
+            self.tcp.cut()
+            self.tcp = None
+
+    def pull(self):
+        if self.tcp is not None:
+            self.down += self.tcp.take()
+
+    def step(self, kind, n):
+        match kind:
+            case "send":
+                for _ in range(n):
+                    if not self.session.full:
+                        self.sent.append(len(self.sent) + 1)
+                        self.session.send("alice", *self.deposit(self.sent[-1]))
+            case "up" if self.tcp is not None:
+                data = bytes(self.up[:n])
+                del self.up[:n]
+                self.tcp.link.dataReceived(data)
+            case "down" if self.tcp is not None:
+                self.pull()
+                data = bytes(self.down[:n])
+                del self.down[:n]
+                if data:
+                    self.session.received(self.now, data)
+            case "commit":
+                self.bench.ctx.commit()
+            case "flush":
+                self.bench.ctx.reactor.advance(0)
+            case "cut" if self.tcp is not None:
+                # 0: the client notices first; 1: some bytes were still read by the server; 2: all.
+                if n:
+                    self.tcp.link.dataReceived(bytes(self.up[: len(self.up) * n // 2]))
+                self.drop()
+                self.session.lost(self.now, "cut")
+            case "master":
+                # What the former master had posted and not committed is lost with it.
+                self.bench = self.make_bench(harness=self.bench.harness)
+                self.bench.ctx.auto = False
+                if self.tcp is not None:
+                    self.drop()
+                    self.session.lost(self.now, "master failed")
+            case "lose":
+                # A post is lost although this master goes on: the proxy finds the gap.
+                self.bench.ctx.queue.clear()
+            case "time":
+                self.now += n / 10
+                self.bench.ctx.reactor.advance(n / 10)
+                self.session.tick(self.now)
+            case _:
+                pass
+        self.act()
+
+    def finish(self):
+        for _ in range(400):
+            if self.session.outbox.acked == len(self.sent) and len(self.got) == len(self.sent):
+                return
+            for step in [
+                ("up", 10**6),
+                ("commit", 0),
+                ("flush", 0),
+                ("flush", 0),
+                ("down", 10**6),
+                ("time", 5),
+            ]:
+                self.step(*step)
+        raise AssertionError("the session makes no progress any more")
+
+
+@settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=STEPS)
+def test_everything_arrives_once_and_in_order_both_ways(make_bench, deposit, steps):
+    world = World(make_bench, deposit)
+    for step in steps:
+        world.step(*step)
+    world.finish()
+    account = world.bench.harness.agent("alice")
+    assert account.seen == world.sent
+    total = 0
+    for amount, balance in zip(world.sent, world.got, strict=True):
+        total += amount
+        assert balance == total
+    if world.session.connection is None:
+        return
+    proxy = world.bench.harness.agent(AgentId.parse(world.session.connection))
+    assert len(proxy.output) == len(world.sent) - proxy.last_out_ack
