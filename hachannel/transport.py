@@ -58,8 +58,8 @@ class ChannelTransport:
 
     `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
     dialing side of a hello (`calls`: the connection only asks the peer to dial). The listening side belongs
-    to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer the fields
-    ``replica`` and ``incarnation`` are used.
+    to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer, the
+    fields ``replica`` and ``incarnation`` are used.
     """
 
     def __init__(
@@ -108,6 +108,12 @@ class ChannelTransport:
         link = self._peers[peer].link
         if link is not None:
             link.send(bodies)
+
+    def drop(self, peer: int, reason: str) -> None:
+        """Break the connection to a peer; a new one is tried."""
+        link = self._peers[peer].link
+        if link is not None:
+            link.drop(reason)
 
     def accept(self, link: Link, replica: int, incarnation: int, frames: list[bytes]) -> None:
         """Take over an accepted connection after its hello. `frames` came with the hello."""

@@ -1,0 +1,67 @@
+"""The log of a replica: one line for each event, in a file that is rotated."""
+
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.logger import ILogObserver, LogEvent, LogLevel, formatEvent, globalLogPublisher
+from twisted.python.failure import Failure
+from twisted.python.logfile import LogFile
+
+__all__ = ["ReplicaLog"]
+
+ROTATE_BYTES = 4 * 1024 * 1024
+KEPT_FILES = 4
+LINE_CHARS = 4000
+
+
+class ReplicaLog:
+    """Writes ``DIRECTORY/log``; older lines are in ``log.1`` to ``log.4``.
+
+    Also takes what Twisted reports as errors (an exception nobody handled, say), with the traceback. When the
+    disk refuses, lines are lost and counted in `lost`: a log must not stop the server.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Open the file. Raises OSError when the directory cannot be written."""
+        directory.mkdir(parents=True, exist_ok=True)
+        self.lost = 0
+        self.errors = 0
+        """Errors that Twisted reported: each is a defect."""
+        self._file: Any = cast("Any", LogFile)(
+            "log", str(directory), rotateLength=ROTATE_BYTES, maxRotatedFiles=KEPT_FILES, defaultMode=0o640
+        )
+        globalLogPublisher.addObserver(cast("ILogObserver", self._observe))
+
+    def line(self, text: str) -> None:
+        """Write one line; line ends within it are shown as spaces."""
+        now = time.time()
+        clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
+        flat = " ".join(text.split("\n"))[:LINE_CHARS]
+        self._write(f"{clock}.{int(now * 1000) % 1000:03d}Z {flat}\n")
+
+    def close(self) -> None:
+        """Close the file; lines that come later are dropped."""
+        globalLogPublisher.removeObserver(cast("ILogObserver", self._observe))
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _write(self, text: str) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(text)
+        except OSError:
+            self.lost += 1
+
+    def _observe(self, event: LogEvent) -> None:
+        if event.get("log_level") not in (LogLevel.error, LogLevel.critical):
+            return
+        self.errors += 1
+        failure = cast("Failure | None", event.get("log_failure"))
+        if failure is None:
+            self.line(f"error: {formatEvent(event)}")
+        else:
+            self.line(f"error: {formatEvent(event)}: {failure.getErrorMessage()}")
+            self._write(failure.getTraceback())

@@ -1,0 +1,291 @@
+"""What stands outside of the engine on the master: services, and requests waiting for their replies."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+
+from ..agents import AgentId, Note
+from ..engine import Effects
+from ..services.base import EmissionCallback, ReactorPort, Service
+from .config import Config, Replica, Server, ServiceSpec
+
+__all__ = ["Metrics", "NotServing", "OutsideHost", "Requests", "Services"]
+
+MAX_REQUESTS = 65536
+"""Requests that wait for a reply."""
+MAX_METRICS = 1000
+INIT_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+
+S = TypeVar("S", bound=Service)
+
+
+class NotServing(Exception):
+    """This replica is not, or no longer, the master."""
+
+
+class Metrics:
+    """Counters and gauges, by name. Bounded: names above the limit are not kept."""
+
+    def __init__(self) -> None:
+        self.counters: dict[str, int] = {}
+        self.gauges: dict[str, float] = {}
+
+    def count(self, metric: str, n: int = 1) -> None:
+        """Add to a counter."""
+        if metric in self.counters or len(self.counters) < MAX_METRICS:
+            self.counters[metric] = self.counters.get(metric, 0) + n
+
+    def gauge(self, metric: str, value: float) -> None:
+        """Set a gauge."""
+        if metric in self.gauges or len(self.gauges) < MAX_METRICS:
+            self.gauges[metric] = value
+
+
+class Requests:
+    """Requests from outside of the engine. Tokens of two incarnations differ, so no reply is mistaken."""
+
+    def __init__(self, reactor: ReactorPort, incarnation: int) -> None:
+        self._reactor = reactor
+        self._token = (incarnation & 0x7FFFFFFF) << 32
+        self._waiting: dict[int, Deferred[Note]] = {}
+
+    def new(self, timeout_s: float) -> "tuple[int, Deferred[Note]]":
+        """Return a token for `Note.request`, and what fires with the reply or fails with TimeoutError."""
+        if len(self._waiting) >= MAX_REQUESTS:
+            raise NotServing(f"{MAX_REQUESTS} requests wait for their replies; try again later")
+        self._token += 1
+        token = self._token
+        reply: Deferred[Note] = Deferred()
+        self._waiting[token] = reply
+        call = self._reactor.callLater(timeout_s, self._late, token)
+
+        def over(result: Any) -> Any:
+            self._waiting.pop(token, None)
+            if call.active():
+                call.cancel()
+            return result
+
+        reply.addBoth(over)
+        return token, reply
+
+    def answer(self, note: Note) -> None:
+        """A reply came; it is dropped if nobody waits for it."""
+        reply = self._waiting.pop(note.request, None)
+        if reply is not None:
+            reply.callback(note)
+
+    def fail(self, reason: str) -> None:
+        """Nobody will answer the requests under way."""
+        waiting, self._waiting = self._waiting, {}
+        for reply in waiting.values():
+            reply.errback(NotServing(reason))
+
+    def _late(self, token: int) -> None:
+        reply = self._waiting.pop(token, None)
+        if reply is not None:
+            reply.errback(TimeoutError("no reply came in time"))
+
+
+class OutsideHost(Protocol):
+    """What services need of the replica."""
+
+    @property
+    def accepting(self) -> bool:
+        """False while clients should not send more."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """The counters and gauges of the replica."""
+        ...
+
+    @property
+    def reactor(self) -> Any:
+        """The reactor."""
+        ...
+
+    def post_notes(self, notes: list[Note]) -> None:
+        """Put notifications into the next batch."""
+        ...
+
+    def request_note(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Send a notification and wait for its reply."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Write a line to the log."""
+        ...
+
+
+class _Context:
+    """The server as one service sees it: a `ServiceContext`."""
+
+    def __init__(self, services: "Services", host: OutsideHost, spec: ServiceSpec) -> None:
+        self._services = services
+        self._host = host
+        self._spec = spec
+        config, server, replica = services.place
+        self.server_id = server.id
+        self.server_name = server.name
+        self.replica = replica.id
+        self.host = replica.host
+        self.peers: Sequence[tuple[int, str, str]] = [
+            (other.id, other.host, declared.args)
+            for other in server.replicas
+            if (declared := other.service(spec.class_name)) is not None
+        ]
+        self.reactor: ReactorPort = host.reactor
+        self._config = config
+
+    @property
+    def accepting(self) -> bool:
+        return self._host.accepting
+
+    def when_accepting(self, callback: Callable[[], None]) -> None:
+        self._services.when_accepting(callback)
+
+    def setting(self, name: str, default: str = "") -> str:
+        value = self._config.setting(name, default, server=self.server_id, replica=self.replica)
+        return default if value is None else value
+
+    def sibling(self, service: type[S]) -> S | None:
+        return self._services.sibling(service)
+
+    def log(self, line: str) -> None:
+        self._host.log(f"{self._spec.short_name}: {line}")
+
+    def count(self, metric: str, n: int = 1) -> None:
+        self._host.metrics.count(metric, n)
+
+    def gauge(self, metric: str, value: float) -> None:
+        self._host.metrics.gauge(metric, value)
+
+    def post(self, notes: list[Note]) -> None:
+        self._host.post_notes(notes)
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        return self._host.request_note(note, timeout_s)
+
+    def subscribe(self, topic: str, callback: EmissionCallback) -> None:
+        self._services.subscribe(topic, callback)
+
+
+class Services:
+    """The services of a replica: started in the order of the XML, stopped in the opposite order.
+
+    A service that cannot start is logged and counted (``services_failed``); the others go on: a server whose
+    metrics page cannot listen still serves its clients. Starts and stops never overlap.
+    """
+
+    def __init__(self, config: Config, server: Server, replica: Replica, host: OutsideHost) -> None:
+        self.place = (config, server, replica)
+        self.failed: list[str] = []
+        """Classes of the services that could not start this time."""
+        self._host = host
+        self._specs = replica.services
+        self._running: list[tuple[ServiceSpec, Service]] = []
+        self._wanted = False
+        self._turns = DeferredLock()
+        self._topics: dict[str, list[EmissionCallback]] = {}
+        self._waiting: list[Callable[[], None]] = []
+
+    def start(self, first_time: bool) -> "Deferred[None]":
+        """Start all of them; fires when done."""
+        self._wanted = True
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time)))
+
+    def stop(self) -> "Deferred[None]":
+        """Stop all of them; fires when done, and never fails."""
+        self._wanted = False
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
+
+    def subscribe(self, topic: str, callback: EmissionCallback) -> None:
+        """Of a context."""
+        self._topics.setdefault(topic, []).append(callback)
+
+    def sibling(self, service: type[S]) -> S | None:
+        """Of a context."""
+        return next((running for _, running in self._running if isinstance(running, service)), None)
+
+    def when_accepting(self, callback: Callable[[], None]) -> None:
+        """Of a context."""
+        if self._host.accepting:
+            callback()
+        else:
+            self._waiting.append(callback)
+
+    def accept_again(self) -> None:
+        """Clients may send again: call those who wait for it."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                self._guard("a callback of when_accepting", callback)
+
+    def emit(self, effects: Effects) -> None:
+        """Hand out the emissions of a committed entry."""
+        for topic, agent, message in effects.emissions:
+            for callback in self._topics.get(topic, ()):
+                self._guard(f"a subscriber of {topic}", callback, agent, message)
+
+    def _guard(self, what: str, callback: Callable[..., None], *args: AgentId | msgspec.Struct) -> None:
+        """One service's mistake must not keep the others from their events."""
+        try:
+            callback(*args)
+        except Exception as error:
+            self._host.metrics.count("service_errors")
+            self._host.log(f"{what} failed: {type(error).__name__}: {error}")
+
+    async def _start(self, first_time: bool) -> None:
+        self.failed = []
+        for spec in self._specs:
+            if not self._wanted:
+                return
+            try:
+                service = load_service(spec.class_name)()
+            except Exception as error:
+                self._has_failed(spec, error)
+                continue
+            # Before init: what starts later may ask for it, and what fails half-way must be stopped.
+            self._running.append((spec, service))
+            try:
+                context = _Context(self, self._host, spec)
+                done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
+                await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
+            except Exception as error:
+                self._has_failed(spec, error)
+                self._running.remove((spec, service))
+                await self._stop_one(spec, service)
+
+    async def _stop(self) -> None:
+        self._topics.clear()
+        self._waiting.clear()
+        running, self._running = self._running, []
+        for spec, service in reversed(running):
+            await self._stop_one(spec, service)
+
+    async def _stop_one(self, spec: ServiceSpec, service: Service) -> None:
+        try:
+            done = maybeDeferred(cast("Any", service.stop))
+            await done.addTimeout(STOP_TIMEOUT_S, self._host.reactor)
+        except Exception as error:
+            self._host.log(f"{spec.short_name} did not stop in order: {type(error).__name__}: {error}")
+
+    def _has_failed(self, spec: ServiceSpec, error: Exception) -> None:
+        self.failed.append(spec.class_name)
+        self._host.metrics.count("services_failed")
+        self._host.log(f"service {spec.short_name} cannot start: {error or type(error).__name__}")
+
+
+def load_service(class_name: str) -> type[Service]:
+    """Import ``module:Class``. Raises ImportError, AttributeError or TypeError."""
+    module_name, _, qualified = class_name.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for part in qualified.split("."):
+        found = getattr(found, part)
+    if not (isinstance(found, type) and issubclass(found, Service)):
+        raise TypeError(f"{class_name} is not a service: derive it from quorate.services.Service")
+    return found

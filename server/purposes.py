@@ -1,0 +1,134 @@
+"""How the listener's connections for peers and administrators reach the replica."""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from ..hachannel.link import Link
+from ..hachannel.transport import ChannelTransport
+from . import admin_wire
+from .admin import AdminProtocol, AdminTarget, serve_admin
+from .config import Config, Server
+from .config import Replica as ReplicaConfig
+from .front import NOBODY
+from .hello import Hello, ProtocolError
+from .outside import Metrics
+
+__all__ = ["AdminPurpose", "ChannelPurpose", "PurposeHost"]
+
+
+class PurposeHost(AdminTarget, Protocol):
+    """What the purposes need of the replica."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The server."""
+        ...
+
+    @property
+    def replica(self) -> ReplicaConfig:
+        """The replica."""
+        ...
+
+    @property
+    def incarnation(self) -> int:
+        """The life of the replica."""
+        ...
+
+    @property
+    def transport(self) -> ChannelTransport | None:
+        """The connections to the peers."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counters."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Write a line."""
+        ...
+
+
+class ChannelPurpose:
+    """Connections of other replicas of the cluster."""
+
+    def __init__(self, host: PurposeHost) -> None:
+        self._host = host
+
+    def answer(self, hello: Hello) -> Mapping[str, Any]:
+        """Answer a peer's hello. Raises ProtocolError for a stranger."""
+        host = self._host
+        replica = hello.integer("replica")
+        hello.integer("incarnation")
+        if hello.text("cluster") != host.config.digest:
+            raise ProtocolError(
+                f"Replica {replica} has another configuration than replica {host.replica.id} of "
+                f"{host.server.name}; start both with the same file."
+            )
+        if replica == host.replica.id or replica not in host.server.replica_ids:
+            raise ProtocolError(f"{host.server.name} has no other replica {replica}.")
+        if host.transport is None:
+            raise ProtocolError(f"Replica {host.replica.id} is about to join again.")
+        return {"replica": host.replica.id, "incarnation": host.incarnation, "cluster": host.config.digest}
+
+    def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
+        """Hand the connection to the transport."""
+        transport = self._host.transport
+        replica, incarnation = hello.integer("replica"), hello.integer("incarnation")
+        if transport is None:
+            link.close()
+        elif hello.fields.get("calls"):
+            link.handler = NOBODY
+            link.close()
+            transport.called(replica, incarnation)
+        else:
+            transport.accept(link, replica, incarnation, frames)
+
+
+class _AdminLink:
+    """Handler of one administrator's connection."""
+
+    def __init__(self, host: PurposeHost, link: Link) -> None:
+        self._host = host
+        self._protocol: AdminProtocol = serve_admin(host, lambda frame: link.send([frame]))
+
+    def frames(self, link: Link, bodies: list[bytes]) -> None:
+        for body in bodies:
+            try:
+                self._protocol.frame_received(body)
+            except ProtocolError as error:
+                self._host.metrics.count("garbage")
+                self._host.log(f"administrator {link.peer} was turned away: {error}")
+                self._protocol.connection_lost()
+                link.close()
+                return
+
+    def lost(self, link: Link, reason: str) -> None:
+        del link, reason
+        self._protocol.connection_lost()
+
+
+class AdminPurpose:
+    """Connections of administrators."""
+
+    def __init__(self, host: PurposeHost) -> None:
+        self._host = host
+
+    def answer(self, hello: Hello) -> Mapping[str, Any]:
+        """Answer an administrator's hello."""
+        del hello
+        return {"server": self._host.server_id, "replica": self._host.replica.id}
+
+    def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
+        """Serve the connection."""
+        del hello
+        link.limit_frames(admin_wire.MAX_FRAME_BYTES)
+        handler = _AdminLink(self._host, link)
+        link.handler = handler
+        if frames:
+            handler.frames(link, frames)

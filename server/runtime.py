@@ -1,0 +1,490 @@
+"""A replica on a machine: drives a node with the reactor, and acts on what it says.
+
+Every replica listens on its networks and talks to its peers; the master also runs the networks to other
+servers and the services. Only what was committed leaves a replica.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.internet.threads import deferToThread
+from twisted.python.failure import Failure
+
+from ..agents import AgentId, Note
+from ..hachannel import Message, ProtocolError, decode_message, encode_message
+from ..hachannel.link import Address, CallPort
+from ..hachannel.transport import ChannelTransport
+from .admin import NotMaster
+from .config import Config, Server
+from .config import Replica as ReplicaConfig
+from .front import Front, Purpose, Shaking, StartError
+from .hello import ADMIN, CHANNEL, NETWORK
+from .logfile import ReplicaLog
+from .master import MasterSide
+from .node import Node
+from .node_types import Output, RoleChange
+from .outside import Metrics
+from .purposes import AdminPurpose, ChannelPurpose
+from .replica_settings import ReplicaSettings
+from .status import build_status
+
+__all__ = ["Replica", "ReplicaFailed", "StartError"]
+
+SLICE_S = 0.05
+"""Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
+MAX_UNAPPLIED = 512
+"""Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
+LEAVE_TIMEOUT_S = 3.0
+REJOIN_FIRST_S = 0.5
+REJOIN_LAST_S = 60.0
+
+
+class ReplicaFailed(Exception):
+    """The replica cannot go on. The text is one sentence."""
+
+
+class Replica:
+    """One replica of a server: make it, `start` it, and wait for `stopped`.
+
+    `incarnation` is a number that grows with every life of this replica. `expected` takes the place of the
+    configuration's nbClusterExpected.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server: Server,
+        replica: ReplicaConfig,
+        *,
+        data: Path,
+        expected: int | None,
+        incarnation: int,
+        reactor: Any,
+    ) -> None:
+        self.config = config
+        self.server = server
+        self.replica = replica
+        self.directory = data / server.name / str(replica.id)
+        self.reactor = reactor
+        self.metrics = Metrics()
+        self.stopped: Deferred[None] = Deferred()
+        """Fires when the replica has stopped, whoever asked; fails with ReplicaFailed if it cannot go on."""
+        self.on_ready: Callable[[], None] | None = None
+        """Called when the replica is master or slave for the first time."""
+        self.incarnation = incarnation
+        self.started_at = time.monotonic()
+        self.settings = ReplicaSettings.read(config, server, replica)
+        self._expected = server.expected if expected is None else expected
+        self._log: ReplicaLog | None = None
+        self._trace: Any = None
+        self._fronts: list[Front] = []
+        self._transport: ChannelTransport | None = None
+        self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
+        self._driving = self._again = self._flush_due = False
+        self._timer: CallPort | None = None
+        self._timer_at = 0.0
+        self._stopping = self._ready = False
+        self._left: Deferred[None] | None = None
+        self._rejoins = 0
+        self.node = self._new_node()
+
+    # Life
+
+    def start(self) -> "Deferred[None]":
+        """Listen and join the others. Raises StartError."""
+        try:
+            self._log = ReplicaLog(self.directory)
+        except OSError as error:
+            raise StartError(
+                f"The data directory {self.directory} cannot be written ({error.strerror}); choose another."
+            ) from None
+        purposes: dict[str, Purpose] = {
+            CHANNEL: ChannelPurpose(self),
+            NETWORK: self.master.incoming,
+            ADMIN: AdminPurpose(self),
+        }
+        for network in self.replica.networks:
+            front = Front(
+                self.reactor,
+                purposes,
+                secret=self.settings.secret,
+                log=self.log,
+                count=self.metrics.count,
+                settings=self.settings.link,
+            )
+            try:
+                front.listen(network.port, _interface(network.host))
+            except StartError:
+                self._close_fronts()
+                self._log.close()
+                raise
+            self._fronts.append(front)
+        self.log(f"replica {self.replica.id} of {self.server.name} starts, incarnation {self.incarnation}")
+        self._begin()
+        return succeed(None)
+
+    def stop(self) -> "Deferred[None]":
+        """Stop in order: services, networks, then leave the cluster. Fires when done; never fails."""
+        done: Deferred[None] = Deferred()
+        self.stopped.addBoth(partial(_pass_on, done))
+        if not self._stopping:
+            self._stopping = True
+            self.log("stopping")
+            self.master.stop("this replica is stopping").addBoth(lambda _: self._leave())
+        return done
+
+    def _begin(self) -> None:
+        self._open_trace()
+        addresses = {
+            address.replica: (address.host, address.port)
+            for address in self.config.addresses(self.server.id, seen_from=self.replica)
+        }
+        if len(self.server.replicas) > 1:
+            self._transport = ChannelTransport(
+                self.replica.id,
+                addresses,
+                self,
+                self.reactor,
+                self._handshake,
+                self.log,
+                self.settings.link,
+            )
+            self._transport.start()
+        self.node.start(*_clocks())
+        self._drive()
+
+    def _new_node(self) -> Node:
+        try:
+            return Node(
+                self.replica.id,
+                self.server.replica_ids,
+                server=self.server.id,
+                names=self.config.names,
+                incarnation=self.incarnation,
+                cluster=self.config.digest,
+                expected=self._expected,
+                channel_settings=self.settings.channel,
+                engine_settings=self.settings.engine,
+                settings=self.settings.node,
+            )
+        except ValueError as error:
+            raise StartError(str(error)) from None
+
+    def _handshake(self, peer: int, calls: bool) -> Shaking:
+        del peer
+        fields = {
+            "replica": self.replica.id,
+            "incarnation": self.incarnation,
+            "cluster": self.config.digest,
+            "calls": calls,
+        }
+        return Shaking(CHANNEL, fields, self.settings.secret)
+
+    def _leave(self) -> None:
+        if self.node.role == "stopped":
+            self._finish(None)
+            return
+        self._left = Deferred()
+        self._left.addTimeout(LEAVE_TIMEOUT_S, self.reactor)
+        self._left.addBoth(lambda _: self._finish(None))
+        self.node.leave(*_clocks())
+        self._drive()
+
+    def _finish(self, failure: Failure | None) -> None:
+        """The node has ended: close everything, then fire `stopped`."""
+        self._cancel_timer()
+        if self._transport is not None:
+            self._transport.stop()
+        closing: list[Deferred[Any]] = [self._close_trace(), *self._close_fronts()]
+        DeferredList(closing, consumeErrors=True).addBoth(lambda _: self._say_stopped(failure))
+
+    def _say_stopped(self, failure: Failure | None) -> None:
+        self.log("stopped")
+        if self._log is not None:
+            self._log.close()
+        if not self.stopped.called:
+            if failure is None:
+                self.stopped.callback(None)
+            else:
+                self.stopped.errback(failure)
+
+    def _close_fronts(self) -> "list[Deferred[Any]]":
+        fronts, self._fronts = self._fronts, []
+        return [front.stop() for front in fronts]
+
+    def _rejoin(self, reason: str) -> None:
+        """Replace the node by a new incarnation, which gets the state from the others."""
+        if self._stopping:
+            return
+        self._rejoins += 1
+        self.metrics.count("rejoins")
+        delay = min(REJOIN_LAST_S, REJOIN_FIRST_S * 2 ** min(self._rejoins, 16))
+        self._cancel_timer()
+        if self._transport is not None:
+            self._transport.stop()
+            self._transport = None
+        self._close_trace()
+        self.incarnation = max(self.incarnation + 1, time.time_ns() // 1_000_000)
+        self.log(f"joining again in {delay:g} s as incarnation {self.incarnation}: {reason}")
+
+        def again(_: object) -> None:
+            if not self._stopping:
+                self.node = self._new_node()
+                self._begin()
+
+        services_stopped = self.master.stop(reason)
+        waited: Deferred[None] = Deferred()
+        self.reactor.callLater(delay, waited.callback, None)
+        DeferredList([services_stopped, waited]).addBoth(again)
+
+    # The trace
+
+    def _open_trace(self) -> None:
+        if not self.settings.trace:
+            return
+        try:
+            from .tracing import TraceWriter
+
+            self._trace = TraceWriter(
+                self.directory / "trace",
+                self.server.name,
+                self.server.id,
+                self.replica.id,
+                self.incarnation,
+                roll_s=self.settings.trace_roll_s,
+            )
+        except ImportError as error:
+            self._trace = None
+            self.log(f"no trace is written: {error}; install quorate[replay] for one")
+
+    def _close_trace(self) -> "Deferred[Any]":
+        trace, self._trace = self._trace, None
+        return succeed(None) if trace is None else deferToThread(trace.close)
+
+    # Driving the node
+
+    def _drive(self) -> None:
+        """Act on what the node says until there is nothing more, or for a time slice."""
+        if self._driving:
+            self._again = True
+            return
+        self._driving = True
+        node = self.node
+        until = time.monotonic() + SLICE_S
+        try:
+            while True:
+                self._again = False
+                self._act(node.take())
+                if node is not self.node:
+                    break
+                now, wall_ns = _clocks()
+                if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
+                    self.flush_soon()
+                    break
+                if not node.work(now, wall_ns) and not self._again:
+                    self._act(node.take())
+                    break
+        finally:
+            self._driving = False
+        if self._again:
+            self.flush_soon()
+        self._after()
+
+    def _act(self, out: Output) -> None:
+        if out.messages:
+            self._send(out.messages)
+        for effects in out.effects:
+            self.master.carry_out(effects)
+        if out.trace and self._trace is not None:
+            self._trace.write(out.trace)
+        for line in out.lines:
+            self.log(line)
+        for token in out.committed:
+            self.master.committed(token)
+        for role in out.roles:
+            self._follow(role)
+        if out.rejoin:
+            self._rejoin(out.rejoin)
+        elif out.stopped:
+            self._node_ended(out.stopped, out.failed)
+
+    def _send(self, messages: list[tuple[int, Message]]) -> None:
+        if self._transport is None:
+            return
+        encoded: dict[int, bytes] = {}
+        by_peer: dict[int, list[bytes]] = {}
+        for peer, message in messages:
+            body = encoded.get(id(message))
+            if body is None:
+                body = encoded[id(message)] = encode_message(message)
+            by_peer.setdefault(peer, []).append(body)
+        for peer, bodies in by_peer.items():
+            self._transport.send(peer, bodies)
+
+    def _after(self) -> None:
+        node = self.node
+        self.master.call_waiting()
+        if not self._ready and node.role in ("master", "slave"):
+            self._ready = True
+            if self.on_ready is not None:
+                self.on_ready()
+        self._arm()
+
+    def _arm(self) -> None:
+        """Have the node's deadline kept. A call that comes too early is left: it looks again."""
+        now, wall_ns = _clocks()
+        deadline = self.node.deadline(now, wall_ns)
+        if deadline is None:
+            return
+        if self._timer is not None and self._timer.active():
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self.reactor.callLater(max(0.0, deadline - now), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now, wall_ns = _clocks()
+        deadline = self.node.deadline(now, wall_ns)
+        if deadline is not None and deadline <= now:
+            self.node.tick(now, wall_ns)
+            self._drive()
+        else:
+            self._arm()
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+        self._timer = None
+
+    def flush_soon(self) -> None:
+        """Submit, at the end of this turn of the reactor, what was posted in it."""
+        if not self._flush_due:
+            self._flush_due = True
+            self.reactor.callLater(0, self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        self.node.flush(*_clocks())
+        self._drive()
+
+    # Roles
+
+    def _follow(self, role: RoleChange) -> None:
+        if not role.master:
+            self.master.stop(role.reason)
+        elif not self._stopping:
+            self.log(f"this replica is master now: {role.reason}")
+            self.master.start(role.first_time)
+
+    def _node_ended(self, sentence: str, failed: bool) -> None:
+        if self._left is not None:
+            left, self._left = self._left, None
+            left.callback(None)
+            return
+        if self._stopping:
+            return
+        self._stopping = True
+        failure = cast("Any", Failure)(ReplicaFailed(sentence)) if failed else None
+        self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
+
+    # What the transport reports
+
+    def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
+        """Frames of a peer."""
+        try:
+            messages = [decode_message(body) for body in bodies]
+        except ProtocolError as error:
+            self.metrics.count("garbage")
+            self.log(f"replica {peer} sent garbage: {error}")
+            if self._transport is not None:
+                self._transport.drop(peer, "it sent garbage")
+            return
+        self.node.receive(*_clocks(), peer, messages)
+        self._drive()
+
+    def peer_up(self, peer: int, incarnation: int) -> None:
+        """A connection to a peer."""
+        self.node.connected(*_clocks(), peer, incarnation)
+        self._drive()
+
+    def peer_down(self, peer: int, reason: str) -> None:
+        """No connection to a peer any more."""
+        del reason
+        self.node.disconnected(*_clocks(), peer)
+        self._drive()
+
+    def peer_unreachable(self, peer: int, reason: str) -> None:
+        """A peer without connection cannot be reached."""
+        self.peer_down(peer, reason)
+
+    @property
+    def transport(self) -> ChannelTransport | None:
+        """The connections to the peers; None in a plain server, or before joining again."""
+        return self._transport
+
+    def log(self, line: str) -> None:
+        """Write a line to the log."""
+        if self._log is not None:
+            self._log.line(line)
+
+    # What administration needs
+
+    @property
+    def server_id(self) -> int:
+        """Identifier of the server."""
+        return self.server.id
+
+    def status(self) -> Mapping[str, Any]:
+        """How this replica is: see `admin.AdminTarget`."""
+        return build_status(self, sum(front.connections for front in self._fronts), self._trace)
+
+    def master_address(self) -> Address | None:
+        """Where the master listens, None if unknown."""
+        if self.node.serving and self.replica.networks:
+            return (self.replica.networks[0].host, self.replica.networks[0].port)
+        return self.master.master_in(None)
+
+    def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
+        """(id, name, class, reactions) of every agent."""
+        for cell in self.node.engine.cells():
+            yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
+
+    def state_of(self, address: AgentId | str) -> bytes | None:
+        """The state of an agent."""
+        return self.node.engine.state_of(address)
+
+    def post(self, note: Note) -> "Deferred[None]":
+        """Post a notification; fires once committed. Raises NotMaster."""
+        self._require_master()
+        return self.master.post_note(note)
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Send a notification and wait for its reply. Raises NotMaster."""
+        self._require_master()
+        return self.master.request_note(note, timeout_s)
+
+    def _require_master(self) -> None:
+        if not self.node.serving or self._stopping:
+            raise NotMaster(self.master_address())
+
+
+def _clocks() -> tuple[float, int]:
+    return time.monotonic(), time.time_ns()
+
+
+def _interface(host: str) -> str:
+    """A host that only this machine reaches is listened on there only."""
+    if host == "localhost" or host.startswith("127."):
+        return "127.0.0.1"
+    return "::" if ":" in host else ""
+
+
+def _pass_on(done: "Deferred[None]", result: Any) -> Any:
+    done.callback(None)
+    return result

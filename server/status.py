@@ -1,0 +1,64 @@
+"""What a replica says of itself."""
+
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .runtime import Replica
+
+__all__ = ["build_status"]
+
+
+def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, Any]:
+    """The status map of `admin.AdminTarget.status`.
+
+    `connections` are those open on the network port, `trace` is the writer of the trace or None.
+    """
+    node = replica.node
+    channel, engine = node.channel, node.engine
+    view = channel.view
+    network = replica.replica.networks[0] if replica.replica.networks else None
+    metrics = replica.metrics
+    master_address = replica.master_address()
+    return {
+        "server": replica.server.name,
+        "server_id": replica.server.id,
+        "replica": replica.replica.id,
+        "role": node.role,
+        "view": view.number.counter if view is not None else 0,
+        "members": list(channel.members),
+        "master": channel.master,
+        "master_address": list(master_address) if master_address is not None else None,
+        "commit": channel.commit,
+        "applied": engine.applied,
+        "last": channel.last,
+        "lag": max(0, channel.commit - engine.applied) if node.unapplied else 0,
+        "connections": int(metrics.gauges.get("connections", 0)) if node.serving else 0,
+        "network_connections": connections,
+        "peers": replica.transport.connected if replica.transport is not None else [],
+        "servers": {
+            str(server): {"connected": way.connected, "waiting": way.waiting}
+            for server, way in replica.master.outgoing.items()
+        },
+        "from_servers": replica.master.incoming.connected,
+        "notifications": engine.position,
+        "reactions": node.reactions,
+        "dead_letters": engine.dead_letters,
+        "backlog": engine.backlog,
+        "queued": node.queued_notes,
+        "accepting": node.accepting,
+        "garbage": metrics.counters.get("garbage", 0),
+        "agents": sum(1 for _ in engine.cells()),
+        "digest": engine.digest().hex(),
+        "incarnation": replica.incarnation,
+        "pid": os.getpid(),
+        "uptime_s": round(time.monotonic() - replica.started_at, 3),
+        "host": network.host if network is not None else replica.replica.host,
+        "port": network.port if network is not None else 0,
+        "address": [network.host, network.port] if network is not None else None,
+        "services_failed": replica.master.services.failed,
+        "trace_problem": trace.problem if trace is not None else None,
+        "counters": dict(metrics.counters),
+        "gauges": dict(metrics.gauges),
+    }
