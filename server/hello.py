@@ -171,6 +171,20 @@ def verify_proof(
         )
 
 
+def secret_of(*properties: Mapping[str, str]) -> str | None:
+    """Return the property ``secret`` of the first of the mappings that has one (most specific first).
+
+    An empty secret is a ValueError: it would look protected and be open.
+    """
+    for mapping in properties:
+        value = mapping.get("secret")
+        if value is not None:
+            if not value:
+                raise ValueError("The property 'secret' is empty; give it a value or remove it.")
+            return value
+    return None
+
+
 def is_loopback(host: str) -> bool:
     """Say whether `host`, the numeric address of a peer, is this machine talking to itself."""
     try:

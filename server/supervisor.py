@@ -40,7 +40,7 @@ LIFELINE = "QUORATE_LIFELINE"
 Kind = Literal["skipped", "started", "ready", "role", "said", "died", "stopped", "restarting", "gave up"]
 Key = tuple[str, int]
 
-_READY = re.compile(r"\S+ (?P<role>[a-z]+), network \S+")
+_READY = re.compile(r"\S+ (?P<role>master|slave), (?:no )?network.*")
 
 
 class SupervisorError(Exception):

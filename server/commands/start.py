@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -117,17 +117,19 @@ class Running(Protocol):
         """Leave in order."""
         ...
 
-    def status(self) -> Mapping[str, Any]:
-        """As in `admin.AdminTarget`."""
-        ...
-
 
 class Foreground:
-    """Runs a replica with the reactor: they start and stop together. `say` gets the lines for the user."""
+    """Runs a replica with the reactor: they start and stop together.
 
-    def __init__(self, reactor: Any, replica: Running, say: Callable[[str], None]) -> None:
+    `role` tells what the replica is at the moment; `say` gets that when it is new and worth telling.
+    """
+
+    def __init__(
+        self, reactor: Any, replica: Running, role: Callable[[], str], say: Callable[[str], None]
+    ) -> None:
         self._reactor = reactor
         self._replica = replica
+        self._role_now = role
         self._say = say
         self._role = ""
         self._stopping = False
@@ -159,15 +161,13 @@ class Foreground:
         self._look()
 
     def _look(self) -> None:
-        """Print the role when it has changed, and look again later."""
+        """Tell the role when it has changed, and look again later."""
         if self._stopping:
             return
-        status = self._replica.status()
-        role = str(status.get("role", ""))
+        role = self._role_now()
         if role != self._role and role in READY_ROLES:
             self._role = role
-            where = f"{status.get('host')}:{status.get('port')}"
-            self._say(f"{status.get('server')}.{status.get('replica')} {role}, network {where}")
+            self._say(role)
         self._reactor.callLater(ROLE_PERIOD_S, self._look)
 
     def _ended(self, _result: object) -> None:
@@ -196,18 +196,30 @@ def _run(
     reactor = _install_reactor()
     # Defects go to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
-    from ..runtime import Replica
+    from ..runtime import Replica, StartError
 
-    running = Replica(
-        config,
-        server,
-        config.replica(server.name, replica),
-        data=data,
-        expected=expected,
-        incarnation=directory.incarnation,
-        reactor=reactor,
+    declared = config.replica(server.name, replica)
+    try:
+        running = Replica(
+            config,
+            server,
+            declared,
+            data=data,
+            expected=expected,
+            incarnation=directory.incarnation,
+            reactor=reactor,
+        )
+    except StartError as error:
+        raise Sentence(str(error)) from None
+    where = (
+        ", ".join(f"network {network.host}:{network.port}" for network in declared.networks) or "no network"
     )
-    foreground = Foreground(reactor, running, click.echo)
+    foreground = Foreground(
+        reactor,
+        running,
+        lambda: running.node.role,
+        lambda role: click.echo(f"{server.name}.{replica} {role}, {where}"),
+    )
     foreground.run()
     if foreground.problem:
         raise Sentence(foreground.problem)
