@@ -1,4 +1,4 @@
-"""What only a master does: the networks to other servers, the services, and the requests of administrators."""
+"""What only a master does: networks to other servers, services, and the requests of administrators."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
