@@ -1,0 +1,245 @@
+import threading
+
+import attrs
+import pytest
+
+from quorate.agents import Notification, Opaque
+from quorate.client import (
+    AuthenticationError,
+    ConnectionClosed,
+    FrameTooLarge,
+    ReactionError,
+    RequestTimeout,
+    Unavailable,
+    UnexpectedReply,
+    UnhandledTypeError,
+    UnknownAgentError,
+    connect,
+)
+
+
+@pytest.fixture
+def connection(model):
+    with connect(model.url, user="root", password="root") as connection:
+        yield connection
+
+
+def test_a_request_returns_the_answer(connection, deposit, balance):
+    connection.send("alice", deposit(5))
+    assert connection.request("alice", deposit(7), timeout=5) == balance(12)
+    assert connection.request("alice", deposit(1), reply=balance).amount == 13
+
+
+def test_sending_returns_once_the_server_has_it(connection, model, deposit):
+    connection.send("alice", deposit(5))
+    assert model.seen == [5]
+    assert connection.unacknowledged == 0
+
+
+def test_many_notifications_share_a_frame(connection, model, deposit):
+    for n in range(5000):
+        connection.send_nowait("alice", deposit(n))
+    connection.flush(timeout=10)
+    assert model.seen == list(range(5000))
+    assert model.frames < 1000
+
+
+def test_the_other_replica_is_found_when_the_master_dies(connection, model, deposit, balance):
+    for n in range(1, 101):
+        connection.send_nowait("alice", deposit(n))
+        if n == 50:
+            model.fail_over()
+    assert connection.request("alice", deposit(0), reply=balance, timeout=10) == balance(5050)
+    assert model.seen == [*range(1, 101), 0]
+    assert connection.reconnections >= 1
+    assert connection.is_open
+
+
+def test_an_answer_that_was_lost_with_the_connection_is_given_after_it_was_reopened(
+    connection, model, deposit, balance
+):
+    model.cut_after = 1
+    assert connection.request("alice", deposit(5), timeout=10) == balance(5)
+    assert model.seen == [5]
+
+
+def test_threads_share_a_connection(connection, model, deposit):
+    def work(start):
+        for n in range(start, start + 200):
+            connection.send_nowait("alice", deposit(n))
+            if n % 50 == 0:
+                connection.request("alice", deposit(n), timeout=10)
+
+    threads = [threading.Thread(target=work, args=(1000 * k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    connection.flush(10)
+    for k in range(4):
+        mine = list(dict.fromkeys(n for n in model.seen if n // 1000 == k))
+        assert mine == list(range(1000 * k, 1000 * k + 200))
+
+
+def test_a_wrong_password_is_told_at_once(model):
+    with pytest.raises(AuthenticationError, match="wrong user or password"):
+        connect(model.url, user="root", password="guess", timeout=100)
+
+
+def test_without_a_server_the_error_names_what_was_tried(model):
+    port = model.ports[1]
+    with pytest.raises(Unavailable, match=f"127.0.0.1:{port}: connection refused"):
+        connect(f"quorate://127.0.0.1:{port}", user="root", password="root", timeout=0.3)
+
+
+def test_a_name_that_does_not_exist_is_told(model):
+    with pytest.raises(Unavailable, match=r"no-such-host\.invalid:1: "):
+        connect("quorate://no-such-host.invalid:1", user="root", password="root", timeout=0.3)
+
+
+def test_a_failed_reaction_is_raised_with_its_report(connection, deposit):
+    with pytest.raises(ReactionError, match="ValueError: no debts") as caught:
+        connection.request("alice", deposit(-1))
+    assert caught.value.notification.error == "ValueError"
+    with pytest.raises(UnhandledTypeError, match="does not react to Deposit"):
+        connection.request("stranger", deposit(1))
+
+
+def test_an_unknown_agent_is_raised(connection, deposit):
+    with pytest.raises(UnknownAgentError, match="there is no agent nobody"):
+        connection.request("nobody", deposit(1))
+
+
+def test_failures_of_plain_sends_come_to_receive(connection, deposit):
+    connection.send("nobody", deposit(1))
+    assert connection.receive(timeout=5).notification.agent == "nobody"
+
+
+def test_another_reply_than_the_accepted_one_is_an_error_that_carries_it(connection, deposit, balance):
+    with pytest.raises(UnexpectedReply, match=r"not .*Deposit") as caught:
+        connection.request("alice", deposit(1), reply=deposit)
+    assert caught.value.reply.type == balance.type_name
+    assert connection.request("alice", deposit(1), reply=(deposit, balance)) == balance(2)
+
+
+def test_a_reply_of_an_unknown_type_is_an_error_that_carries_it(connection, model, deposit, monkeypatch):
+    monkeypatch.setattr("quorate.client.desk.known_type", lambda name: None)
+    with pytest.raises(UnexpectedReply, match="import its module"):
+        connection.request("alice", deposit(1))
+    model.push(deposit(3))
+    assert isinstance(connection.receive(timeout=5).notification, Opaque)
+
+
+def test_a_request_that_is_not_answered_times_out(connection, deposit):
+    with pytest.raises(RequestTimeout, match="silent has not answered"):
+        connection.request("silent", deposit(1), timeout=0.05)
+    with pytest.raises(TimeoutError):
+        connection.receive(timeout=0.01)
+
+
+def test_a_send_that_is_not_acknowledged_times_out_and_arrives_later(connection, model, deposit):
+    model.deaf = True
+    with pytest.raises(RequestTimeout):
+        connection.send("alice", deposit(5), timeout=0.05)
+    model.hear_again()
+    connection.flush(10)
+    assert model.seen == [5]
+
+
+def test_a_full_window_blocks_the_sender_and_nothing_is_lost(model, deposit):
+    model.window = 10
+    with connect(model.url, user="root", password="root") as connection:
+        model.deaf = True
+        for n in range(10):
+            connection.send_nowait("alice", deposit(n), timeout=5)
+        with pytest.raises(RequestTimeout, match="window of 10"):
+            connection.send_nowait("alice", deposit(99), timeout=0.05)
+        model.hear_again()
+        for n in range(10, 100):
+            connection.send_nowait("alice", deposit(n), timeout=10)
+        connection.flush(10)
+    assert model.seen == list(range(100))
+
+
+def test_a_notification_too_large_is_refused_and_the_connection_goes_on(connection, model, deposit):
+    with pytest.raises(FrameTooLarge, match="65536"):
+        connection.send("alice", deposit(1, "x" * 70_000))
+    connection.send("alice", deposit(2))
+    assert model.seen == [2]
+
+
+def test_what_cannot_be_sent_is_a_type_error(connection):
+    @attrs.frozen
+    class Bad(Notification):
+        thing: object
+
+    with pytest.raises(TypeError, match="not a notification"):
+        connection.send("alice", 5)
+    with pytest.raises(TypeError, match="cannot be encoded"):
+        connection.send("alice", Bad(object()))
+
+
+def test_an_expired_connection_breaks_the_high_availability_and_says_so(connection, model, deposit):
+    model.deaf = True
+    connection.send_nowait("alice", deposit(5))
+    model.contexts.clear()
+    model.cut()
+    with pytest.raises(ConnectionClosed, match="the high availability is broken"):
+        connection.flush(10)
+    with pytest.raises(ConnectionClosed):
+        connection.send("alice", deposit(5))
+    with pytest.raises(ConnectionClosed):
+        connection.request("alice", deposit(5))
+    with pytest.raises(ConnectionClosed):
+        connection.receive()
+
+
+def test_a_closed_connection_says_so(connection, model, deposit):
+    connection.send_nowait("alice", deposit(5))
+    connection.close()
+    assert model.seen == [5]
+    for attempt in (
+        lambda: connection.send("alice", deposit(5)),
+        lambda: connection.request("alice", deposit(5)),
+        lambda: connection.flush(),
+        lambda: connection.receive(),
+    ):
+        with pytest.raises(ConnectionClosed, match="the connection is closed"):
+            attempt()
+    connection.close()
+
+
+def test_leaving_the_block_by_an_exception_does_not_wait(model, deposit):
+    model.deaf = True
+
+    def fail():
+        with connect(model.url, user="root", password="root") as connection:
+            connection.send_nowait("alice", deposit(5))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+
+
+def test_notifications_that_answer_nothing_are_received_in_order(connection, model, deposit):
+    for n in range(3):
+        model.push(deposit(n))
+    received = [connection.receive(timeout=5) for _ in range(3)]
+    assert [r.notification.amount for r in received] == [0, 1, 2]
+    assert str(received[0].sender) == "#0.0.1030"
+
+
+def test_the_inbox_is_bounded_and_counts_what_it_drops(connection, model, deposit):
+    connection._desk._inbox_limit = 5
+    for n in range(8):
+        model.push(deposit(n))
+    connection.request("alice", deposit(0))
+    assert connection.receive(timeout=5).notification.amount == 3
+    assert connection.inbox_dropped == 3
+
+
+def test_no_thread_stays_behind(model):
+    before = threading.active_count()
+    with connect(model.url, user="root", password="root"):
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
