@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -377,7 +378,11 @@ class Supervisor:
 
     def _say(self, event: Event) -> None:
         with self._saying:
-            self._on_event(event)
+            try:
+                self._on_event(event)
+            except Exception:
+                # The processes are watched whatever becomes of their lines.
+                traceback.print_exc()
 
 
 def _how_it_ended(status: int) -> str:

@@ -79,6 +79,8 @@ def _hold_lifeline() -> None:
 
     def watch() -> None:
         with contextlib.suppress(OSError, ValueError):
+            # What the agents start must not hold it.
+            os.set_inheritable(int(descriptor), False)
             while os.read(int(descriptor), 1):
                 pass
         os.kill(os.getpid(), signal.SIGTERM)

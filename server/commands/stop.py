@@ -53,7 +53,16 @@ class _Stopping:
             return False
         except PermissionError:
             return True
-        return True
+        return not _is_zombie(pid)
+
+
+def _is_zombie(pid: int) -> bool:
+    """Whether the process has ended and only waits for its parent to notice."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return stat.rpartition(b")")[2].split()[:1] == [b"Z"]
 
 
 @click.command(epilog="Exit status: 0 if all that was to stop is down, 1 otherwise.")

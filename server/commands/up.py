@@ -44,19 +44,22 @@ def command(
         elif event.kind == "started":
             dead.discard(event.name)
         line = Text.assemble(f"{event.name} ", (event.text, _COLOURS.get(event.kind, "")))
-        screen.print(line, soft_wrap=True)
+        try:
+            screen.print(line, soft_wrap=True)
+        except (OSError, SystemExit):
+            # Nobody reads our lines any more: end as by Ctrl-C. (rich makes SystemExit of a broken pipe.)
+            asked.set()
 
-    with sentences():
+    with sentences(), _asked_to_stop() as asked:
         loaded = read_config(config)
         names = [loaded.server(name).name for name in servers] or None
         supervisor = Supervisor(config, data, restart=restart, on_event=show, servers=names)
-        with _asked_to_stop() as asked:
-            try:
-                supervisor.start()
-                while supervisor.running and not asked.wait(POLL_S):
-                    pass
-            finally:
-                supervisor.stop()
+        try:
+            supervisor.start()
+            while supervisor.running and not asked.wait(POLL_S):
+                pass
+        finally:
+            supervisor.stop()
     ctx.exit(0 if asked.is_set() or not dead else 1)
 
 

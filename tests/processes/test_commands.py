@@ -1,0 +1,225 @@
+"""The commands as a user types them, against real processes."""
+
+import json
+import os
+import queue
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.processes
+
+BOUND_S = 60.0
+BANK = """
+import attrs
+
+from quorate import Agent, Context, Notification, reacts
+
+
+@attrs.frozen
+class Deposit(Notification):
+    amount: int
+
+
+@attrs.frozen
+class Balance(Notification):
+    amount: int
+
+
+@attrs.define
+class Account(Agent):
+    balance: int = 0
+
+    @reacts
+    def deposit(self, ctx: Context, note: Deposit) -> None:
+        self.balance += note.amount
+        ctx.send(ctx.sender, Balance(self.balance))
+"""
+
+
+class Command:
+    """A command that goes on; its lines are waited for, never slept for."""
+
+    def __init__(self, *args: str, cwd: Path) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "quorate", *args],
+            cwd=cwd,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        )
+        self.seen: list[str] = []
+        self._lines: queue.Queue[str | None] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self._lines.put(line.rstrip("\n"))
+        self._lines.put(None)
+
+    def until(self, *texts: str) -> list[str]:
+        """Wait until each text was part of a line that came since the last call; return those lines."""
+        found: dict[str, str] = {}
+        while len(found) < len(texts):
+            line = self._lines.get(timeout=BOUND_S)
+            assert line is not None, "\n".join(["the command ended:", *self.seen])
+            self.seen.append(line)
+            found |= {text: line for text in texts if text in line and text not in found}
+        return [found[text] for text in texts]
+
+    def end(self) -> int:
+        """Wait for the end."""
+        return self.process.wait(BOUND_S)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with a cluster s0 of three, a plain server s1, and the module of the agents."""
+    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
+    ports = [probe.getsockname()[1] for probe in probes]
+    for probe in probes:
+        probe.close()
+
+    def network(port: int) -> str:
+        return f'<network domain="D1" port="{port}"/>'
+
+    replicas = "".join(
+        f'<server id="{number}" hostname="localhost">{network(ports[number])}</server>' for number in range(3)
+    )
+    (tmp_path / "a3servers.xml").write_text(
+        '<config><property name="trace" value="false"/><domain name="D1"/>'
+        f'<cluster id="0" name="s0">{replicas}</cluster>'
+        f'<server id="1" name="s1" hostname="localhost">{network(ports[3])}</server></config>'
+    )
+    (tmp_path / "bank.py").write_text(BANK)
+    return tmp_path
+
+
+@pytest.fixture
+def run(place: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
+    """Run a command to its end."""
+
+    def run(command: str, *args: str) -> "subprocess.CompletedProcess[str]":
+        done = subprocess.run(
+            [sys.executable, "-m", "quorate", command, "a3servers.xml", *args],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        return done
+
+    return run
+
+
+@pytest.fixture
+def begin(place: Path) -> Iterator[Callable[..., Command]]:
+    """Begin a command that goes on; it is killed at the end of the test."""
+    begun: list[Command] = []
+
+    def begin(command: str, *args: str) -> Command:
+        begun.append(Command(command, "a3servers.xml", *args, cwd=place))
+        return begun[-1]
+
+    yield begin
+    for each in begun:
+        each.process.kill()
+        each.process.wait(BOUND_S)
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+Begin = Callable[..., Command]
+
+
+def status_of(run: Run, server: str) -> dict[int, dict[str, Any]]:
+    servers = json.loads(run("status", "--json").stdout)["servers"]
+    (found,) = (each for each in servers if each["server"] == server)
+    return {replica["replica"]: replica for replica in found["replicas"]}
+
+
+def test_the_life_of_a_cluster(run: Run, begin: Begin, place: Path) -> None:
+    up = begin("up")
+    up.until("s0.0 ready, ", "s0.1 ready, ", "s0.2 ready, ", "s1.0 ready, master")
+
+    shown = run("status")
+    assert shown.returncode == 0, shown.stdout
+    assert len(shown.stdout.splitlines()) == 5
+
+    deployed = run("deploy", "--server", "s0", "bank:Account", "--name", "alice", "--state", '{"balance": 3}')
+    assert (deployed.returncode, deployed.stdout) == (0, "#0.0.1025\n"), deployed.stderr
+    again = run("deploy", "--server", "s0", "bank:Account", "--name", "alice")
+    assert (again.returncode, again.stdout) == (1, "")
+    assert "alice" in again.stderr
+    deposit = ("--server", "s0", "alice", "bank:Deposit", '{"amount": 5}', "--request")
+    assert run("send", *deposit).stdout == 'bank:Balance {"amount":8}\n'
+
+    before = status_of(run, "s0")
+    (master,) = (number for number, replica in before.items() if replica["role"] == "master")
+    os.kill(before[master]["pid"], signal.SIGKILL)
+    (died, _) = up.until(f"s0.{master} killed by SIGKILL", "slave -> master")
+    assert run("send", *deposit).stdout == 'bank:Balance {"amount":13}\n'
+    assert status_of(run, "s0")[master]["role"] == "down"
+
+    command = shlex.split(died.partition("bring it back with: ")[2])
+    assert command[:2] == ["quorate", "start"]
+    back = begin("start", *command[3:])
+    back.until(f"s0.{master} slave, network localhost:")
+    inspected = run("inspect", "--server", "s0", "--replica", str(master), "alice")
+    assert json.loads(inspected.stdout)["state"] == {"balance": 13}
+    assert "bank:Account" in run("agents").stdout
+
+    stopped = run("stop")
+    assert stopped.returncode == 0, stopped.stdout + stopped.stderr
+    assert len(stopped.stdout.splitlines()) == 4
+    assert back.end() == 0
+    # One of its replicas was killed and brought back by another command.
+    assert up.end() == 1
+    assert run("status").returncode == 1
+
+
+def test_what_keeps_a_replica_from_starting_is_one_sentence(run: Run, begin: Begin, place: Path) -> None:
+    first = begin("start", "--server", "s1")
+    first.until("s1.0 master, network localhost:")
+    second = run("start", "--server", "s1")
+    assert (second.returncode, second.stderr.count("\n")) == (1, 1)
+    assert f"s1.0 runs already as process {first.process.pid} " in second.stderr
+    taken = run("start", "--server", "s1", "--data", "elsewhere")
+    assert (taken.returncode, taken.stderr.count("\n")) == (1, 1)
+    assert "Port " in taken.stderr
+    first.process.terminate()
+    assert first.end() == 0
+
+
+def test_ctrl_c_stops_all_that_up_has_started(run: Run, begin: Begin) -> None:
+    up = begin("up", "--server", "s1")
+    up.until("s1.0 ready, master")
+    pid = status_of(run, "s1")[0]["pid"]
+    up.process.send_signal(signal.SIGINT)
+    assert up.end() == 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+def test_replicas_end_with_an_up_that_is_killed(run: Run, begin: Begin) -> None:
+    up = begin("up", "--server", "s1")
+    up.until("s1.0 ready, master")
+    descriptor = os.pidfd_open(status_of(run, "s1")[0]["pid"])
+    up.process.kill()
+    import select
+
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    assert poll.poll(BOUND_S * 1000)
+    os.close(descriptor)
