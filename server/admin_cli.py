@@ -77,10 +77,10 @@ def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:
 
 
 def import_from_here() -> None:
-    """Let modules of the current directory be imported, as ``python -m`` does."""
+    """Let modules of the current directory be imported, after what is installed."""
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
-        sys.path.insert(0, here)
+        sys.path.append(here)
 
 
 class NotImportable(Exception):
