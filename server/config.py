@@ -24,6 +24,7 @@ from .config_model import (
     ServiceSpec,
     UnknownName,
 )
+from .config_properties import check_agreed, check_properties
 from .config_read import read
 from .config_report import Report
 from .config_xml import MAX_FILE_BYTES, read_tree
@@ -60,8 +61,8 @@ def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config
     tree = read_tree(place, report)
     draft = read(tree, report, check_services)
     servers = check(draft, report)
-    report.stop_if_bad()
-    return Config(
+    check_properties(tree, report)
+    config = Config(
         path=place,
         domains=tuple(name for name, _ in draft.domains),
         servers=servers,
@@ -69,3 +70,7 @@ def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config
         name=draft.name,
         notes=tuple(sorted(report.notes, key=lambda note: note.line)),
     )
+    if not report.problems:
+        check_agreed(config, report)
+    report.stop_if_bad()
+    return config

@@ -40,10 +40,10 @@ def shown(value: str) -> str:
     return repr(value if len(value) <= 60 else value[:57] + "...")
 
 
-def guess(word: str, known: list[str]) -> str:
-    """``; did you mean X?``, or "" if nothing is near."""
+def guess(word: str, known: list[str], cutoff: float = 0.6) -> str:
+    """``; did you mean X?``, or "" if nothing is as near as ``cutoff`` (1 is equal)."""
     lowered = {each.lower(): each for each in known}
-    near = get_close_matches(word.lower(), list(lowered), n=1, cutoff=0.6)
+    near = get_close_matches(word.lower(), list(lowered), n=1, cutoff=cutoff)
     return f"; did you mean {lowered[near[0]]}?" if near else ""
 
 

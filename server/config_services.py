@@ -91,12 +91,18 @@ def args_problem(class_name: str, args: str) -> str | None:
         if not words:
             return 'TcpProxyService needs the port clients connect to; write args="2560".'
         return f"the args of TcpProxyService must begin with a port from 1 to 65535, not {shown(words[0])}."
+    if class_name == TCP_PROXY_SERVICE and (len(words) > 2 or (words[1:] and not _idle_timeout(words[1]))):
+        return 'TcpProxyService takes a port and an idle timeout in seconds, no more; write args="2560 60".'
     if class_name == CONNECTION_MANAGER:
         if not words or len(words) % 2:
             return 'ConnectionManager needs pairs of user and password; write args="user password".'
         if len(set(words[::2])) < len(words) // 2:
             return "a user stands twice in the args of ConnectionManager; keep one."
     return None
+
+
+def _idle_timeout(text: str) -> bool:
+    return number_of(text, 1, 10**7) is not None
 
 
 def port_of(text: str) -> int | None:

@@ -293,6 +293,26 @@ MEANING = {
         one("<property name='a' value='1'/>\n<property name='a' value='2'/>"),
         "4: the property 'a' is set twice",
     ),
+    "property with a bad number": (
+        one("<property name='heartbeat_s' value='soon'/>"),
+        "3: the property heartbeat_s must be a number of seconds above 0, not 'soon'",
+    ),
+    "property out of range": (
+        one("<property name='max_frame' value='1'/>"),
+        "3: the property max_frame must be a whole number from 4096 to",
+    ),
+    "property neither true nor false": (
+        one("<property name='trace' value='maybe'/>"),
+        "3: the property trace must",
+    ),
+    "empty secret": (one("<property name='secret' value=''/>"), "3: the property secret must not be empty"),
+    "a property that replicas must share": (
+        cluster(
+            extra="<server id='9' hostname='x'><property name='max_turn' value='7'/>"
+            "<network domain='D1' port='1'/></server>"
+        ),
+        "2: the replicas of s0 differ in the property max_turn",
+    ),
     "property without a name": (one("<property name='' value='1'/>"), "3: a property has an empty name"),
     "nat of nobody": (one("<nat sname='s9' hostname='a' port='1'/>"), "3: there is no server 's9'"),
     "nat of a cluster": (
@@ -340,6 +360,11 @@ SERVICES = {
     ),
     "no port": (CM + TCP.format(""), "3: TcpProxyService needs the port"),
     "no number": (CM + TCP.format("http"), "3: the args of TcpProxyService must begin with a port"),
+    "an idle timeout that is none": (
+        CM + TCP.format("2560 soon"),
+        "3: TcpProxyService takes a port and an idle",
+    ),
+    "a third word": (CM + TCP.format("2560 60 5"), "3: TcpProxyService takes a port and an idle"),
     "port out of range": (CM + TCP.format("70000"), "from 1 to 65535, not '70000'"),
     "no manager": (TCP.format("2560"), "3: TcpProxyService needs a ConnectionManager beside it"),
     "no users": (CM.replace("root root", ""), "3: ConnectionManager needs pairs of user and password"),

@@ -175,6 +175,21 @@ def test_users_that_differ_between_replicas_are_noted(good: Good) -> None:
     assert "have different users" in c.notes[0].message
 
 
+def test_a_property_that_looks_misspelt_is_noted_and_a_strange_one_is_not(good: Good) -> None:
+    c = good(
+        '<config><property name="hearbeat_s" value="1"/><property name="my.own" value="x"/>'
+        '<server id="0" hostname="a"/></config>'
+    )
+    notes = " ".join(note.message for note in c.notes)
+    assert "did you mean heartbeat_s?" in notes
+    assert "my.own" not in notes
+
+
+def test_the_args_of_the_built_in_services_are_read_as_the_services_read_them(good: Good) -> None:
+    c = good(JORAM.read_text().replace("2560", "2560 30"))
+    assert c.client_urls(0).startswith("quorate://localhost:2560,")
+
+
 def test_several_users_are_pairs(good: Good) -> None:
     assert good(JORAM.read_text().replace("root root", "a b  c d")).users(0) == {"a": "b", "c": "d"}
 
