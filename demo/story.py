@@ -71,6 +71,12 @@ class _Fed:
     timeline: Timeline
 
 
+@attrs.define
+class _Place:
+    directory: Path
+    keep: bool
+
+
 class Terminated(BaseException):
     """SIGTERM was received."""
 
@@ -80,8 +86,9 @@ def run(options: Options) -> int:
     began_s = time.monotonic()
     screen = Screen(Console(stderr=options.as_json, highlight=False))
     try:
-        with _terminable(), _directory(options, screen) as directory:
-            result = _run(options, directory, screen, began_s)
+        with _terminable(), _directory(options, screen) as place:
+            result = _run(options, place.directory, screen, began_s)
+            place.keep = place.keep or not result.verdict.good
     except (DemoError, DataError, ReplayError) as error:
         screen.say(str(error), "bold red")
         return EXIT_DIFFERENT
@@ -236,7 +243,7 @@ def _publish(options: Options, result: Result, screen: Screen) -> None:
 
 
 @contextmanager
-def _directory(options: Options, screen: Screen) -> Generator[Path]:
+def _directory(options: Options, screen: Screen) -> Generator[_Place]:
     """Where everything goes. A temporary directory is removed afterwards, unless something went wrong."""
     if options.data is not None:
         try:
@@ -246,22 +253,21 @@ def _directory(options: Options, screen: Screen) -> Generator[Path]:
             raise DemoError(f"{options.data} cannot be used: {error}; choose another for --data.") from error
         if used:
             raise DemoError(f"{options.data} is not empty; give --data a new or an empty directory.")
-        yield options.data.resolve()
+        yield _Place(options.data.resolve(), keep=True)
         return
-    directory = Path(tempfile.mkdtemp(prefix="quorate-demo-"))
-    keep = options.keep
+    place = _Place(Path(tempfile.mkdtemp(prefix="quorate-demo-")), options.keep)
     try:
-        yield directory
+        yield place
     except (KeyboardInterrupt, Terminated):
         raise
     except BaseException:
-        keep = True
+        place.keep = True
         raise
     finally:
-        if keep:
-            screen.say(f"Logs and traces are kept in {directory}")
+        if place.keep:
+            screen.say(f"Logs and traces are kept in {place.directory}")
         else:
-            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(place.directory, ignore_errors=True)
 
 
 @contextmanager

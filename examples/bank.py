@@ -1,0 +1,53 @@
+"""An account that several clients may use at the same time.
+
+Deploy it on running servers, then talk to it::
+
+    quorate up a3servers.xml
+    quorate deploy a3servers.xml --server s0 examples.bank:Account --name alice
+    python -m examples.bank
+"""
+
+import attrs
+
+from quorate import Agent, Context, Notification, connect, reacts
+
+
+@attrs.frozen
+class Deposit(Notification):
+    """Put money on the account; a negative amount takes it off."""
+
+    amount: int
+
+
+@attrs.frozen
+class Balance(Notification):
+    """What is on the account."""
+
+    amount: int
+
+
+@attrs.define
+class Account(Agent):
+    """Its whole state is one number."""
+
+    balance: int = 0
+
+    @reacts
+    def deposit(self, ctx: Context, note: Deposit) -> None:
+        """Add the amount and tell the sender the balance. An account cannot go below zero."""
+        if self.balance + note.amount < 0:
+            raise ValueError(f"the balance is {self.balance}")
+        self.balance += note.amount
+        ctx.send(ctx.sender, Balance(self.balance))
+
+
+def main() -> None:
+    """Deposit twice; whichever replica is master answers."""
+    url = "quorate://localhost:2560,localhost:2561,localhost:2562"
+    with connect(url, user="root", password="root") as connection:
+        connection.send("alice", Deposit(5))
+        print(connection.request("alice", Deposit(7), reply=Balance, timeout=5))
+
+
+if __name__ == "__main__":
+    main()
