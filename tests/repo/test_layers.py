@@ -130,7 +130,7 @@ def test_relative_imports_are_resolved() -> None:
         "from . import a",
         "from ..agents import b",
         "from ...engine.batch import c",
-        "from ... import client",
+        "from ... import d",
     )
     source = "\n".join([*lines, "import os"])
     assert list(imports("server/commands/x.py", source)) == [
