@@ -1,0 +1,371 @@
+"""The Twisted face: ``connection = yield tconnect(reactor, url, ...)``, with Deferreds."""
+
+import random
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.internet.endpoints import HostnameEndpoint
+from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.python.failure import Failure
+
+from ..agents.envelope import ReplyTo
+from ..agents.ids import AgentId
+from ..agents.notification import Notification, encode
+from .aio import destination, reply_types, tuned
+from .desk import Desk, Received, ReplyTypes
+from .driver import Driver
+from .errors import QuorateClientError, RequestTimeout
+from .events import SessionSettings
+from .session import Session
+from .url import Endpoint, parse_url
+
+__all__ = ["TwistedConnection", "tconnect"]
+
+T = TypeVar("T")
+
+
+class _Call(Protocol):
+    """The part of a delayed call that is used here."""
+
+    def cancel(self) -> None: ...
+    def active(self) -> bool: ...
+
+
+class _Reactor(Protocol):
+    """The part of the reactor that is used here."""
+
+    def seconds(self) -> float: ...
+    def callLater(self, delay: float, function: Any, *args: Any) -> _Call: ...  # noqa: N802
+
+
+class _Tcp(Protocol):
+    """The part of a transport that is used here."""
+
+    def write(self, data: bytes) -> None: ...
+    def loseConnection(self) -> None: ...  # noqa: N802
+    def registerProducer(self, producer: object, streaming: bool) -> None: ...  # noqa: N802
+    def unregisterProducer(self) -> None: ...  # noqa: N802
+    def setTcpNoDelay(self, enabled: bool) -> None: ...  # noqa: N802
+
+
+class _Waiter(Generic[T]):
+    """A Deferred in the shape of a future, with a time limit."""
+
+    def __init__(self, reactor: _Reactor, timeout_s: float | None, what: str):
+        self.deferred: Deferred[T] = Deferred(self._cancelled)
+        self._over = False
+        self._call: _Call | None = None
+        if timeout_s is not None:
+            late = RequestTimeout(f"{what} in {timeout_s:g} s")
+            self._call = reactor.callLater(timeout_s, self.set_exception, late)
+
+    def done(self) -> bool:
+        return self._over
+
+    def set_result(self, result: T) -> None:
+        if self._finish():
+            self.deferred.callback(result)
+
+    def set_exception(self, exception: BaseException) -> None:
+        if self._finish():
+            self.deferred.errback(cast("Any", Failure)(exception))
+
+    def _cancelled(self, _: object) -> None:
+        self._finish()
+
+    def _finish(self) -> bool:
+        first, self._over = not self._over, True
+        if self._call is not None and self._call.active():
+            self._call.cancel()
+        return first
+
+
+class _Link(TwistedProtocol):
+    """One TCP connection; mute once it was dropped."""
+
+    def __init__(self, driver: Driver):
+        self._driver: Driver | None = driver
+
+    @property
+    def _tcp(self) -> _Tcp:
+        return cast("_Tcp", self.transport)  # pyright: ignore[reportUnknownMemberType]
+
+    def connectionMade(self) -> None:  # noqa: N802
+        """Have the transport say when it holds enough."""
+        self._tcp.setTcpNoDelay(True)
+        self._tcp.registerProducer(self, True)
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        """Pass on what was read."""
+        if self._driver is not None:
+            self._driver.received(data)
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
+        """Tell, unless it was dropped here."""
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            driver.lost(reason.getErrorMessage())
+
+    def pauseProducing(self) -> None:  # noqa: N802
+        """The transport holds enough."""
+        if self._driver is not None:
+            self._driver.pause()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        """The transport takes more."""
+        if self._driver is not None:
+            self._driver.resume()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        """The transport is gone; connectionLost tells."""
+
+    def write(self, data: bytes) -> None:
+        """Write."""
+        self._tcp.write(data)
+
+    def drop(self) -> None:
+        """Close without reporting."""
+        self._driver = None
+        self._tcp.unregisterProducer()
+        self._tcp.loseConnection()
+
+
+class _Port:
+    """Clock, timer and TCP client of a reactor."""
+
+    def __init__(self, reactor: _Reactor, driver: Driver):
+        self._reactor = reactor
+        self._driver = driver
+        self._timer: _Call | None = None
+        self._armed: float | None = None
+        self._attempt: Deferred[Any] | None = None
+        self._link: _Link | None = None
+
+    def seconds(self) -> float:
+        return self._reactor.seconds()
+
+    def arm(self, deadline: float | None) -> None:
+        if self._timer is not None:
+            if deadline == self._armed:
+                return
+            self._timer.cancel()
+            self._timer = None
+        self._armed = deadline
+        if deadline is not None:
+            self._timer = self._reactor.callLater(max(0.0, deadline - self.seconds()), self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        self._driver.tick()
+
+    def connect(self, endpoint: Endpoint) -> None:
+        link = _Link(self._driver)
+        factory = cast("Any", Factory.forProtocol(cast("Any", lambda: link)))
+        factory.noisy = False
+        host, port = endpoint
+        attempt: Deferred[Any] = HostnameEndpoint(cast("Any", self._reactor), host, port).connect(factory)
+        self._attempt = attempt
+
+        def connected(_: object) -> None:
+            self._attempt = None
+            self._link = link
+            self._driver.connected()
+
+        def failed(failure: Failure) -> None:
+            # None: the attempt was dropped.
+            if self._attempt is attempt:
+                self._attempt = None
+                self._driver.attempt_failed(failure.getErrorMessage())
+
+        attempt.addCallbacks(connected, failed)
+
+    def disconnect(self) -> None:
+        attempt, self._attempt = self._attempt, None
+        if attempt is not None:
+            attempt.cancel()
+        link, self._link = self._link, None
+        if link is not None:
+            link.drop()
+
+    def write(self, data: bytes) -> None:
+        if self._link is not None:
+            self._link.write(data)
+
+
+class TwistedConnection:
+    """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread."""
+
+    def __init__(self, reactor: _Reactor, driver: Driver, request_timeout_s: float | None):
+        self._reactor = reactor
+        self._driver = driver
+        self._session = driver.session
+        self._desk = driver.desk
+        self._request_timeout_s = request_timeout_s
+        self._requests = 0
+        self._scheduled = False
+        self._room: list[_Waiter[None]] = []
+        self._desk.on_acknowledged = self._make_room
+        self._desk.on_ended = self._make_room
+
+    @property
+    def id(self) -> str:
+        """The identifier of the connection: the id of its proxy agent."""
+        return self._desk.connection or ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
+        return self._session.is_open
+
+    @property
+    def reconnections(self) -> int:
+        """How many times the connection was opened again."""
+        return self._session.reconnections
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many notifications the cluster has not acknowledged."""
+        return self._session.outbox.last_seq - self._session.outbox.acked
+
+    @property
+    def full(self) -> bool:
+        """Whether the window is full: wait for the Deferred of ``send_nowait`` before sending more."""
+        return self._session.full
+
+    def send(
+        self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
+    ) -> "Deferred[None]":
+        """Send a notification; fires when the cluster has it. Errors are those of `Connection.send`."""
+        waiter = self._wait(timeout, "the cluster has not acknowledged the notification")
+        try:
+            self._desk.expect_ack(self._post(to, notification, 0), waiter)
+        except (QuorateClientError, TypeError) as error:
+            waiter.set_exception(error)
+        return waiter.deferred
+
+    def send_nowait(self, to: AgentId | ReplyTo | str, notification: Notification) -> "Deferred[None]":
+        """Send without waiting for the acknowledgement; fires when there is room for the next one.
+
+        The notification is taken in any case: a caller that does not wait fills the memory.
+        """
+        try:
+            self._post(to, notification, 0)
+        except (QuorateClientError, TypeError) as error:
+            return fail(error)
+        if not self._session.full:
+            return succeed(None)
+        waiter = self._wait(None, "")
+        self._room.append(waiter)
+        return waiter.deferred
+
+    def flush(self, *, timeout: float | None = None) -> "Deferred[None]":
+        """Fires when the cluster has everything sent so far."""
+        box = self._session.outbox
+        if box.acked >= box.last_seq and not self._desk.ended:
+            return succeed(None)
+        waiter = self._wait(timeout, "not everything is acknowledged")
+        self._desk.expect_ack(box.last_seq, waiter)
+        return waiter.deferred
+
+    def request(
+        self,
+        to: AgentId | str,
+        notification: Notification,
+        *,
+        reply: type[Notification] | ReplyTypes | None = None,
+        timeout: float | None = None,
+    ) -> "Deferred[Any]":
+        """Send a notification; fires with the answer. Errors are those of `Connection.request`."""
+        self._requests += 1
+        number = self._requests
+        limit = self._request_timeout_s if timeout is None else timeout
+        waiter: _Waiter[Any] = _Waiter(self._reactor, limit, f"{to} has not answered")
+        self._desk.expect_reply(number, waiter, reply_types(reply))
+        if not waiter.done():
+            try:
+                self._post(to, notification, number)
+            except (QuorateClientError, TypeError) as error:
+                waiter.set_exception(error)
+
+        def over(result: Any) -> Any:
+            self._desk.forget(number)
+            return result
+
+        return waiter.deferred.addBoth(over)
+
+    def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
+        """Fires with the next notification that answers no request."""
+        waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, "nothing was received")
+        self._desk.expect_note(waiter)
+
+        def over(result: Any) -> Any:
+            self._desk.forget_receiver(waiter)
+            return result
+
+        return waiter.deferred.addBoth(over)
+
+    def close(self, *, timeout: float | None = 5.0) -> "Deferred[None]":
+        """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
+        ended = self._wait(None, "")
+
+        def finish(_: object) -> None:
+            self._driver.close()
+            self._desk.expect_end(ended)
+
+        flushed = self.flush(timeout=timeout) if timeout != 0 else succeed(None)
+        flushed.addBoth(finish)
+        return ended.deferred
+
+    def _wait(self, timeout: float | None, what: str) -> _Waiter[None]:
+        return _Waiter(self._reactor, timeout, what)
+
+    def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
+        payload = encode(notification)
+        address, request = destination(to, request)
+        if self._desk.ended:
+            raise self._desk.reason()
+        seq = self._session.send(address, notification.type_name, payload, request)
+        if not self._scheduled:
+            self._scheduled = True
+            self._reactor.callLater(0, self._flush)
+        return seq
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        self._driver.step()
+
+    def _make_room(self, _: object) -> None:
+        if self._room and (self._desk.ended or not self._session.full):
+            room, self._room = self._room, []
+            for waiter in room:
+                if self._desk.ended:
+                    waiter.set_exception(self._desk.reason())
+                else:
+                    waiter.set_result(None)
+
+
+def tconnect(
+    reactor: Any,
+    url: str,
+    *,
+    user: str,
+    password: str,
+    timeout: float = 10.0,
+    request_timeout: float | None = 30.0,
+    reconnect_timeout: float = 120.0,
+    settings: SessionSettings | None = None,
+) -> "Deferred[TwistedConnection]":
+    """Open a connection in a reactor. Arguments and errors are those of `quorate.connect`."""
+    tuning = tuned(settings, timeout, reconnect_timeout)
+    session = Session(parse_url(url), user, password, random.random, tuning)
+    driver = Driver(session, Desk())
+    connection = TwistedConnection(reactor, driver, request_timeout)
+    opened: _Waiter[str] = _Waiter(reactor, None, "")
+    driver.desk.expect_open(opened)
+    driver.start(_Port(reactor, driver))
+
+    def done(_: str) -> TwistedConnection:
+        return connection
+
+    return opened.deferred.addCallback(done)
