@@ -205,18 +205,20 @@ class RerunReport:
 
     @property
     def problems(self) -> list[str]:
-        """One sentence per agent whose outputs differ or which could not be run again."""
+        """A sentence per agent whose outputs differ, and per class and reason of those not run again."""
         found: list[str] = []
+        skipped: dict[tuple[str, str, str], list[str]] = {}
         for agent in self.agents:
             if agent.diverged is not None:
                 found.append(
                     f"{agent.server}: agent {agent.agent} ({agent.cls}) does something else at position "
                     f"{agent.diverged}: {agent.difference}"
                 )
-            elif agent.skipped:
-                found.append(
-                    f"{agent.server}: agent {agent.agent} ({agent.cls}) was not run again: {agent.skipped}"
-                )
+            if agent.skipped:
+                skipped.setdefault((agent.server, agent.cls, agent.skipped), []).append(agent.agent)
+        for (server, cls, why), agents in skipped.items():
+            more = f" and {len(agents) - 1} others" if len(agents) > 1 else ""
+            found.append(f"{server}: agent {agents[0]}{more} ({cls}) not run again: {why}")
         return found
 
     @property

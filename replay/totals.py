@@ -28,7 +28,7 @@ def reactions(
 
     The rows are in no order; sort by ``position``. Columns: server, server_id, replica, incarnation,
     position, index, step, now_ns, agent ("#0.0.1025"), cls, kind, sender, type, payload (msgpack), request,
-    error, sends, outputs, stamp, name, state. A ``report`` of `verify` on the same files saves a pass over them.
+    error, sends, outputs, stamp, name, state. A ``report`` of `verify` on the same files saves a pass.
     Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
     trace = Trace(spark, traces, server)

@@ -214,6 +214,8 @@ class TraceWriter:
                 self.dropped += len(piece)
                 self._held_rows -= len(piece)
                 self._held_bytes -= sum(len(row.payload) + len(row.state) for row in piece)
+                if not self._held_rows:
+                    self._first_at = None
             self._refused = f"rows {piece[0].position} to {piece[-1].position} cannot be stored: {error}"
             return
         if len(columns) >= self._roll_rows and self._is_due(columns):

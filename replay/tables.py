@@ -1,0 +1,136 @@
+"""Reports as tables for people and as JSON for programs."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from .reports import Report, RerunReport, ServerReport, Span, Totals, spans
+
+__all__ = ["as_json", "print_problems", "rerun_table", "totals_table", "verify_table"]
+
+MAX_PROBLEMS = 20
+
+
+def as_json(value: Any) -> str:
+    """Return reports, or a dict of them, as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(plain(value)), indent=2).decode()
+
+
+def plain(value: Any) -> Any:
+    """Return a report as values that JSON has; a span becomes [first, last]."""
+    if isinstance(value, Span):
+        return [value.first, value.last]
+    fields: Any = getattr(value, "__attrs_attrs__", None)
+    if fields is not None:
+        return {field.name: plain(getattr(value, field.name)) for field in fields}
+    if isinstance(value, dict):
+        pairs = cast("dict[str, Any]", value)
+        return {key: plain(item) for key, item in pairs.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in cast("Sequence[Any]", value)]
+    return value
+
+
+def verify_table(report: Report) -> Table:
+    """Return a table with one row per incarnation of a replica."""
+    table = new_table("server", "replica", "incarnation")
+    for title in ("first", "last", "rows"):
+        table.add_column(title, justify="right")
+    table.add_column("found")
+    for server in report.servers:
+        for source in server.sources:
+            faults: list[str] = []
+            if source.holes:
+                faults.append(f"hole {spans(source.holes, 2)}")
+            if source.duplicates:
+                faults.append(f"twice {spans(source.duplicates, 2)}")
+            table.add_row(
+                Text(server.server),
+                str(source.replica),
+                str(source.incarnation),
+                f"{source.span.first:,}",
+                f"{source.span.last:,}",
+                f"{source.rows:,}",
+                Text(", ".join(faults), style="bold red") if faults else Text("whole", style="green"),
+            )
+        table.add_row(Text(server.server), "all", "", "1", f"{server.last:,}", "", together(server))
+    table.caption = f"{report.rows:,} rows, {report.files} files, {report.seconds:.1f} s"
+    return table
+
+
+def together(server: ServerReport) -> Text:
+    """Say what the replicas of one server come to together."""
+    faults: list[str] = []
+    if server.divergence is not None:
+        faults.append(f"they differ at {server.divergence.position}")
+    if server.uncovered:
+        faults.append(f"not covered: {spans(server.uncovered, 2)}")
+    if faults:
+        return Text(", ".join(faults), style="bold red")
+    return Text(f"covered; {server.compared:,} positions compared", style="green")
+
+
+def rerun_table(report: RerunReport) -> Table:
+    """Return a table with one row per class of agents."""
+    table = new_table("server", "class")
+    for title in ("agents", "reactions", "raised", "as traced", "different", "not run"):
+        table.add_column(title, justify="right")
+    counts: dict[tuple[str, str], Counter[str]] = {}
+    for agent in report.agents:
+        count = counts.setdefault((agent.server, agent.cls), Counter())
+        outcome = "not run" if agent.skipped else "different" if agent.diverged is not None else "as traced"
+        count.update({"agents": 1, "reactions": agent.reactions, "raised": agent.errors, outcome: 1})
+    for (server, cls), count in sorted(counts.items()):
+        table.add_row(
+            Text(server),
+            Text(cls),
+            f"{count['agents']:,}",
+            f"{count['reactions']:,}",
+            f"{count['raised']:,}",
+            f"{count['as traced']:,}",
+            Text(f"{count['different']:,}", style="bold red" if count["different"] else ""),
+            Text(f"{count['not run']:,}", style="yellow" if count["not run"] else ""),
+        )
+    table.caption = f"{report.reactions:,} reactions run again in {report.seconds:.1f} s"
+    return table
+
+
+def totals_table(found: Totals) -> Table:
+    """Return a table with one row per server, class, kind and type."""
+    table = new_table("server", "class", "kind", "type")
+    for title in ("reactions", "raised", "agents", "payload bytes"):
+        table.add_column(title, justify="right")
+    for row in found.rows:
+        table.add_row(
+            Text(row.server),
+            Text(row.cls or "-"),
+            row.kind,
+            Text(row.type),
+            f"{row.reactions:,}",
+            f"{row.errors:,}",
+            f"{row.agents:,}",
+            f"{row.payload_bytes:,}",
+        )
+    table.caption = f"{found.reactions:,} reactions, {found.errors:,} raised, {found.seconds:.1f} s"
+    return table
+
+
+def print_problems(screen: Console, problems: Sequence[str]) -> None:
+    """Print the first problems, one a line."""
+    for problem in problems[:MAX_PROBLEMS]:
+        screen.print(Text(problem, style="bold red"), soft_wrap=True)
+    if len(problems) > MAX_PROBLEMS:
+        screen.print(f"and {len(problems) - MAX_PROBLEMS} more; --json lists them all.")
+
+
+def new_table(*titles: str) -> Table:
+    """Return a table without frames."""
+    table = Table(box=None, pad_edge=False, caption_justify="left")
+    for title in titles:
+        table.add_column(title)
+    return table

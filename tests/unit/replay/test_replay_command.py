@@ -1,0 +1,119 @@
+"""What the command does before Spark has a say."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from quorate.replay import AgentResult, JavaNotFound, NoTrace, ReplayError, RerunReport, SparkMissing
+from quorate.replay.command import command
+from quorate.replay.files import find_files, look_into
+from quorate.replay.frames import escape
+from quorate.replay.live import compare, read_live
+from quorate.replay.session import spark_api
+
+
+def result(agent: str, state: Any, **changes: Any) -> AgentResult:
+    return AgentResult("s0", agent, "bank:Account", 3, 0, 1, 9, state, **changes)
+
+
+def test_importing_the_package_does_not_import_spark(tmp_path: Path) -> None:
+    import subprocess
+
+    code = (
+        "import sys, quorate.replay.command; sys.exit('pyspark' in sys.modules or 'pyarrow' in sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_no_trace_argument_is_wrong_usage() -> None:
+    assert CliRunner().invoke(command, ["verify"]).exit_code == 2
+
+
+def test_no_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise JavaNotFound("there is no Java.")
+
+    monkeypatch.setattr("quorate.replay.command.spark_session", none)
+    done = CliRunner().invoke(command, ["verify", str(tmp_path)])
+    assert (done.exit_code, done.stderr) == (3, "quorate: there is no Java.\n")
+
+
+def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    with pytest.raises(
+        SparkMissing, match=r"needs pyspark, which is not installed: run `pip install 'quorate\[rep"
+    ):
+        spark_api()
+
+
+def test_places_without_a_trace_are_told_apart(tmp_path: Path) -> None:
+    with pytest.raises(NoTrace, match=r"there is no .*nowhere"):
+        find_files(tmp_path / "nowhere")
+    (tmp_path / "1-000001.parquet.part").write_bytes(b"PAR1")
+    with pytest.raises(NoTrace, match="there is no trace file"):
+        find_files(tmp_path)
+
+
+def test_files_are_found_in_directories_by_globs_and_by_name(tmp_path: Path) -> None:
+    paths = [tmp_path / "s0" / str(replica) / "trace" / "1-000001.parquet" for replica in range(3)]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"not parquet")
+    assert find_files(str(tmp_path)) == paths
+    assert find_files([str(tmp_path / "s0" / "[01]"), paths[2], tmp_path / "s0" / "2"]) == paths
+    with pytest.raises(NoTrace, match=r"none of the 3 trace files can be read; the first is .*/s0/0/trace"):
+        look_into(paths)
+
+
+def test_names_with_wildcards_are_taken_literally() -> None:
+    assert escape("/data/{a}[b]*?\\x") == "/data/\\{a\\}\\[b\\]\\*\\?\\\\x"
+
+
+def test_live_states_come_in_three_forms(tmp_path: Path) -> None:
+    path = tmp_path / "live.json"
+    lines = [
+        json.dumps({"id": f"#0.0.{stamp}", "name": None, "state": {"balance": stamp}}) for stamp in (1, 2)
+    ]
+    expected = {"#0.0.1": {"balance": 1}, "#0.0.2": {"balance": 2}}
+    for text in ("\n".join(lines), f"[{', '.join(lines)}]", json.dumps(expected)):
+        path.write_text(text)
+        assert read_live(path) == expected
+    for text in ("{", "[1]", '{"balance": 3}'):
+        path.write_text(text)
+        with pytest.raises(ReplayError):
+            read_live(path)
+
+
+def test_live_agents_are_compared_attribute_by_attribute() -> None:
+    again = RerunReport(
+        (
+            result("#0.0.1", {"balance": 1, "owner": "a"}),
+            result("#0.0.2", {"balance": 2}),
+            result("#0.0.3", None, deleted=True),
+            result("#0.0.4", None, skipped="no class"),
+        )
+    )
+    live = {
+        "#0.0.1": {"balance": 3, "owner": "a"},
+        "#0.0.2": {"balance": 2},
+        "#0.0.3": {},
+        "#0.0.4": {},
+        "#0.0.5": {},
+    }
+    assert compare(again, live) == [
+        "agent #0.0.1 differs from the live one: balance is 1, live 3",
+        "agent #0.0.3 is live, and was deleted according to the trace",
+        "agent #0.0.4 cannot be compared with the live one: no class",
+        "agent #0.0.5 is live, and the trace does not know it",
+    ]
+
+
+def test_agents_not_run_again_are_one_problem_per_reason() -> None:
+    agents = tuple(result(f"#0.0.{stamp}", None, skipped="no module bank") for stamp in range(3))
+    assert RerunReport(agents).problems == [
+        "s0: agent #0.0.0 and 2 others (bank:Account) not run again: no module bank"
+    ]
