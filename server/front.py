@@ -32,6 +32,8 @@ LOG_PERIOD_S = 10.0
 class StartError(Exception):
     """The replica cannot start. The text is one sentence that says what to do."""
 
+    exit_code = 1
+
 
 class ListeningPort(Protocol):
     """The part of a listening port that is used here."""

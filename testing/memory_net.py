@@ -1,0 +1,239 @@
+"""A network in memory, on a virtual clock, that looks like the Twisted reactor to what listens and connects.
+
+Every machine of the test gets a `MemoryReactor`. Bytes arrive after `delay_s`, in order; machines can be cut
+from each other, or stopped.
+"""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from twisted.internet.address import IPv4Address
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.error import CannotListenError, ConnectionDone, ConnectionLost, ConnectionRefusedError
+from twisted.internet.task import Clock
+from twisted.python.failure import Failure
+
+__all__ = ["MemoryNet", "MemoryReactor"]
+
+
+class MemoryNet:
+    """The network: who listens where, and how long bytes take.
+
+    Addresses are host names of machines made by `machine`; "localhost" is the machine itself.
+    """
+
+    def __init__(self, delay_s: float = 0.001) -> None:
+        self.clock = Clock()
+        self.delay_s = delay_s
+        self.listeners: dict[tuple[str, int], Any] = {}
+        self.cuts: set[frozenset[str]] = set()
+        """Pairs of machines between which nothing gets through, and nobody is told."""
+        self.wires: list[_Wire] = []
+
+    def machine(self, name: str) -> "MemoryReactor":
+        """Return the reactor of a machine."""
+        return MemoryReactor(self, name)
+
+    def advance(self, seconds: float, step_s: float = 0.005) -> None:
+        """Let time pass, in small steps, so that everything is called close to its time."""
+        for _ in range(max(1, round(seconds / step_s))):
+            self.clock.advance(step_s)
+
+    def until(self, condition: Callable[[], bool], limit_s: float = 30.0) -> None:
+        """Let time pass until a condition holds. Raises AssertionError after `limit_s` virtual seconds."""
+        end = self.clock.seconds() + limit_s
+        while not condition():
+            assert self.clock.seconds() < end, f"it did not happen within {limit_s:g} virtual seconds"
+            self.advance(0.005)
+
+    def cut(self, one: str, other: str) -> None:
+        """Let nothing through between two machines from now on; connections stay open and silent."""
+        self.cuts.add(frozenset((one, other)))
+
+    def heal(self) -> None:
+        """Let everything through again; bytes lost meanwhile stay lost, so those connections break."""
+        self.cuts.clear()
+        for wire in list(self.wires):
+            if wire.lost_bytes:
+                wire.break_off()
+
+    def crash(self, name: str) -> None:
+        """Stop a machine: its listeners go and its connections break."""
+        for place in [place for place in self.listeners if place[0] == name]:
+            del self.listeners[place]
+        for wire in list(self.wires):
+            if name in (wire.near.name, wire.far.name):
+                wire.break_off()
+
+    def is_cut(self, one: str, other: str) -> bool:
+        """Say whether two machines are cut from each other."""
+        return frozenset((one, other)) in self.cuts
+
+
+class _Port:
+    def __init__(self, net: MemoryNet, place: tuple[str, int]) -> None:
+        self._net = net
+        self._place = place
+
+    def getHost(self) -> IPv4Address:  # noqa: N802
+        return IPv4Address("TCP", "127.0.0.1", self._place[1])
+
+    def stopListening(self) -> "Deferred[None]":  # noqa: N802
+        self._net.listeners.pop(self._place, None)
+        return succeed(None)
+
+
+class MemoryReactor:
+    """The part of a reactor that quorate uses, for one machine."""
+
+    def __init__(self, net: MemoryNet, name: str) -> None:
+        self.net = net
+        self.name = name
+        self._next_port = 50000
+
+    def seconds(self) -> float:
+        """Return the virtual time."""
+        return self.net.clock.seconds()
+
+    def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> Any:  # noqa: N802
+        """Call a function later."""
+        return self.net.clock.callLater(delay, function, *args)
+
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:  # noqa: N802
+        """Listen on a port of this machine."""
+        del backlog, interface
+        if port == 0:
+            self._next_port += 1
+            port = self._next_port
+        place = (self.name, port)
+        if place in self.net.listeners:
+            raise CannotListenError("", port, OSError(98, "Address already in use"))
+        self.net.listeners[place] = factory
+        return _Port(self.net, place)
+
+    def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> None:  # noqa: N802
+        """Connect to a port of a machine."""
+        target = self.name if host in ("localhost", "127.0.0.1") else host
+        self.net.clock.callLater(self.net.delay_s, self._connect, target, port, factory, timeout)
+
+    def _connect(self, host: str, port: int, factory: Any, timeout: float) -> None:
+        net = self.net
+        if net.is_cut(self.name, host):
+            error: Exception = TimeoutError("no answer")
+            net.clock.callLater(timeout, factory.clientConnectionFailed, None, _failure(error))
+            return
+        listener = net.listeners.get((host, port))
+        if listener is None:
+            factory.clientConnectionFailed(None, _failure(ConnectionRefusedError("nobody listens")))
+            return
+        near = factory.buildProtocol(IPv4Address("TCP", host, port))
+        far = listener.buildProtocol(IPv4Address("TCP", self.name, 0))
+        if near is None or far is None:
+            factory.clientConnectionFailed(None, _failure(ConnectionRefusedError("closed")))
+            return
+        wire = _Wire(net, _End(self.name, near), _End(host, far))
+        net.wires.append(wire)
+        far.makeConnection(wire.far)
+        near.makeConnection(wire.near)
+
+
+def _failure(error: Exception) -> Failure:
+    return cast("Any", Failure)(error)
+
+
+class _Wire:
+    """An open connection."""
+
+    def __init__(self, net: MemoryNet, near: "_End", far: "_End") -> None:
+        self.net = net
+        self.near = near
+        self.far = far
+        self.lost_bytes = False
+        near.join(self, far)
+        far.join(self, near)
+
+    def break_off(self) -> None:
+        """Both ends learn that the connection is lost."""
+        for end in (self.near, self.far):
+            end.end(ConnectionLost("broken off"))
+
+    def closed(self) -> None:
+        if self.near.over and self.far.over and self in self.net.wires:
+            self.net.wires.remove(self)
+
+
+class _End:
+    """A transport: one end of a wire."""
+
+    def __init__(self, name: str, protocol: Any) -> None:
+        self.name = name
+        self.over = False
+        self._protocol = protocol
+        self._closing = False
+        self._paused = False
+        self._inbox: list[bytes] = []
+        self.sent_bytes = 0
+
+    def join(self, wire: _Wire, other: "_End") -> None:
+        self._wire = wire
+        self._other = other
+
+    def write(self, data: bytes) -> None:
+        if self.over or self._closing or not data:
+            return
+        self.sent_bytes += len(data)
+        if self._wire.net.is_cut(self.name, self._other.name):
+            self._wire.lost_bytes = True
+            return
+        self._wire.net.clock.callLater(self._wire.net.delay_s, self._other.arrive, data)
+
+    def arrive(self, data: bytes) -> None:
+        if self.over:
+            return
+        if self._paused:
+            self._inbox.append(data)
+        elif not self._closing:
+            self._protocol.dataReceived(data)
+
+    def loseConnection(self) -> None:  # noqa: N802
+        if not self._closing:
+            self._closing = True
+            clock = self._wire.net.clock
+            clock.callLater(self._wire.net.delay_s, self._other.end, ConnectionDone())
+            clock.callLater(0, self.end, ConnectionDone())
+
+    def abortConnection(self) -> None:  # noqa: N802
+        if not self.over:
+            self._closing = True
+            clock = self._wire.net.clock
+            if not self._wire.net.is_cut(self.name, self._other.name):
+                clock.callLater(self._wire.net.delay_s, self._other.end, ConnectionLost("reset"))
+            clock.callLater(0, self.end, ConnectionLost("aborted"))
+
+    def end(self, error: Exception) -> None:
+        if not self.over:
+            self.over = True
+            self._protocol.connectionLost(_failure(error))
+            self._wire.closed()
+
+    def pauseProducing(self) -> None:  # noqa: N802
+        self._paused = True
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        self._paused = False
+        inbox, self._inbox = self._inbox, []
+        for data in inbox:
+            self._wire.net.clock.callLater(0, self.arrive, data)
+
+    def registerProducer(self, producer: object, streaming: bool) -> None:  # noqa: N802
+        del streaming
+        self.producer = producer
+
+    def unregisterProducer(self) -> None:  # noqa: N802
+        self.producer = None
+
+    def setTcpNoDelay(self, enabled: bool) -> None:  # noqa: N802
+        del enabled
+
+    def getPeer(self) -> IPv4Address:  # noqa: N802
+        return IPv4Address("TCP", "127.0.0.1", 0)

@@ -1,0 +1,127 @@
+from typing import Any
+
+from quorate.hachannel.link import LinkSettings
+from quorate.testing.memory_net import MemoryNet
+
+
+def test_every_pair_of_replicas_gets_one_connection(net: MemoryNet, make_peer: Any) -> None:
+    peers = [make_peer(id, 3) for id in range(3)]
+    net.advance(2)
+    assert [peer.up for peer in peers] == [{1: 1, 2: 1}, {0: 1, 2: 1}, {0: 1, 1: 1}]
+    assert [peer.front.connections for peer in peers] == [0, 1, 2]
+    assert [peer.happened.count(("down", other)) for peer in peers for other in range(3)] == [0] * 9
+
+
+def test_frames_arrive_in_order_both_ways(net: MemoryNet, make_peer: Any) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    zero.transport.send(1, [b"a", b"b"])
+    zero.transport.send(1, [b"c"])
+    one.transport.send(0, [b"d"])
+    net.advance(0.1)
+    assert one.got == [(0, b"a"), (0, b"b"), (0, b"c")]
+    assert zero.got == [(1, b"d")]
+
+
+def test_the_higher_id_calls_so_that_the_lower_dials_at_once(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2, settings=LinkSettings(max_delay_s=1000.0, first_delay_s=1000.0))
+    net.advance(5)
+    one = make_peer(1, 2)
+    net.advance(0.1)
+    assert zero.up == {1: 1}
+    assert one.up == {0: 1}
+
+
+def test_a_broken_connection_is_reported_at_once_and_made_again(net: MemoryNet, make_peer: Any) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    net.wires[0].break_off()
+    assert ("down", 1) in zero.happened
+    assert ("down", 0) in one.happened
+    net.advance(1)
+    assert (zero.up, one.up) == ({1: 1}, {0: 1})
+
+
+def test_a_dead_peer_is_reported_unreachable_soon(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 3)
+    make_peer(1, 3)
+    two = make_peer(2, 3)
+    net.advance(1)
+    net.crash("m1")
+    net.advance(0.05)
+    assert ("unreachable", 1) in zero.happened
+    assert ("unreachable", 1) in two.happened
+
+
+def test_a_new_life_of_a_peer_replaces_the_old_connection(net: MemoryNet, make_peer: Any) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    one.transport.stop()
+    one.front.stop()
+    make_peer(1, 2, incarnation=2)
+    net.advance(1)
+    assert zero.up == {1: 2}
+
+
+def test_a_silent_connection_is_dropped_and_comes_back_when_the_network_does(
+    net: MemoryNet, make_peer: Any
+) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    net.cut("m0", "m1")
+    net.advance(8)
+    assert (zero.up, one.up) == ({}, {})
+    net.heal()
+    net.advance(8)
+    assert (zero.up, one.up) == ({1: 1}, {0: 1})
+
+
+def test_an_idle_connection_stays(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2)
+    make_peer(1, 2)
+    net.advance(60, step_s=0.05)
+    assert zero.happened.count(("down", 1)) == 0
+
+
+def test_a_peer_that_does_not_read_is_dropped(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2, settings=LinkSettings(buffer_bytes=1000))
+    make_peer(1, 2)
+    net.advance(1)
+    link = net.wires[0].near.producer
+    link.pauseProducing()
+    zero.transport.send(1, [b"x" * 600])
+    assert zero.up == {1: 1}
+    zero.transport.send(1, [b"x" * 600])
+    assert zero.up == {}
+    assert any("does not read" in line for line in zero.lines)
+
+
+def test_what_waited_is_sent_when_the_peer_reads_again(net: MemoryNet, make_peer: Any) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    link = net.wires[0].near.producer
+    link.pauseProducing()
+    zero.transport.send(1, [b"a"])
+    zero.transport.send(1, [b"b"])
+    net.advance(0.1)
+    assert one.got == []
+    link.resumeProducing()
+    net.advance(0.1)
+    assert one.got == [(0, b"a"), (0, b"b")]
+
+
+def test_replicas_with_a_secret_meet_and_others_are_turned_away(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 3, secret="s3cret")
+    one = make_peer(1, 3, secret="s3cret")
+    two = make_peer(2, 3, secret="guess")
+    net.advance(2)
+    assert (zero.up, one.up, two.up) == ({1: 1}, {0: 1}, {})
+    assert "garbage" in two.counts
+
+
+def test_the_attempts_on_a_dead_peer_are_bounded(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2)
+    net.advance(60, step_s=0.05)
+    attempts = zero.happened.count(("unreachable", 1))
+    assert 50 <= attempts <= 120
+    assert len(zero.lines) <= 3
