@@ -1,0 +1,1 @@
+"""An agent server on a machine: configuration, networks, the driver loop and the commands."""
