@@ -45,6 +45,7 @@ class Cluster:
         self._lock = threading.Lock()
         self._happened: list[_Happening] = []
         self._started = False
+        self._last_words = ""
         self._own_kill: Killed | None = None
         self.directory = directory
         self.data = directory / "data"
@@ -65,7 +66,7 @@ class Cluster:
         try:
             self.supervisor.wait_ready(timeout_s)
         except SupervisorError as error:
-            raise DemoError(f"The servers did not start: {error} Their logs are in {self.data}.") from error
+            raise DemoError(f"The servers did not start: {error} {self._last_words}") from error
         self._started = True
 
     def all_back(self, timeout_s: float = BACK_TIMEOUT_S) -> bool:
@@ -152,7 +153,9 @@ class Cluster:
         pid = f" (pid {event.pid})" if event.pid is not None else ""
         with self._lock:
             own = self._own_kill is not None and self._own_kill.pid == event.pid
-        if event.kind == "died" and not own:
+        if event.kind == "said":
+            self._last_words = f"{event.name} says: {event.text}"
+        elif event.kind == "died" and not own:
             self._happen(event.server, "killed", f"{event.name}{pid} {event.text.partition(';')[0]}")
         elif event.kind == "ready" and self._started:
             self._happen(event.server, "back", f"{event.name}{pid} is back as {event.role}")

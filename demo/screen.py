@@ -39,7 +39,7 @@ class Screen:
 
     def say(self, text: str, style: str = "") -> None:
         """One line. May be called from any thread."""
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(text, style=style), soft_wrap=True)
 
     @contextmanager
     def progress(self, total: int) -> Generator[Callable[[int], None]]:

@@ -213,7 +213,7 @@ def _judge(spark: Any, data: Path, flights: FlightFile, fed: _Fed, screen: Scree
     with spark:
         verified = verify(spark, data)
         screen.say(f"{verified.rows:,} reactions in the traces of all replicas compared.")
-        again = rerun(spark, data)
+        again = rerun(spark, data, report=verified)
         screen.say(f"{again.reactions:,} reactions run again.")
         from_csv = totals_of_csv(spark, flights)
     from_csv[PULSE] = series_totals(fed.probes)
