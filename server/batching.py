@@ -18,7 +18,7 @@ NOTE_BYTES = 96
 class BatchLimits:
     """Sizes of batches, and of what may wait for one."""
 
-    batch_bytes: int = 512 * 1024
+    batch_bytes: int = 128 * 1024
     batch_notes: int = 1024
     """A batch is closed when it has so much. A single larger item goes alone."""
     high_water_bytes: int = 8 * 1024 * 1024

@@ -19,6 +19,7 @@ from .hello import (
     Connector,
     Hello,
     ProtocolError,
+    build_refusal,
     is_loopback,
 )
 
@@ -33,6 +34,13 @@ class StartError(Exception):
     """The replica cannot start. The text is one sentence that says what to do."""
 
     exit_code = 1
+
+
+class NotNow(ProtocolError):
+    """Raised by `Purpose.answer` for what is acceptable but cannot be served at present: no garbage."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason, build_refusal(reason))
 
 
 class ListeningPort(Protocol):
@@ -136,7 +144,7 @@ class _Guest:
             except ProtocolError as error:
                 if error.answer is not None:
                     link.send([error.answer])
-                self.front.garbage(link, str(error))
+                self.front.garbage(link, str(error), counted=not isinstance(error, NotNow))
                 self.done()
                 link.close()
                 return

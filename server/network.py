@@ -14,6 +14,7 @@ import msgspec
 
 from ..agents import Note
 from ..hachannel.link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect
+from .front import NotNow
 from .hello import Hello, ProtocolError, as_address
 
 __all__ = ["Ack", "Data", "Incoming", "NetworkHost", "Outgoing"]
@@ -312,7 +313,7 @@ class Incoming:
             return {"server": self._server, "redirect": list(address)}
         refusal = self._host.net_refusal()
         if refusal is not None:
-            raise ProtocolError(refusal)
+            raise NotNow(refusal)
         if len(self._links) >= MAX_LINKS and server not in self._links:
             raise ProtocolError(f"{MAX_LINKS} servers are connected; that is the limit.")
         return {"server": self._server, "upto": self._host.net_received(server)}

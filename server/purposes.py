@@ -9,7 +9,7 @@ from . import admin_wire
 from .admin import AdminProtocol, AdminTarget, serve_admin
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
-from .front import NOBODY
+from .front import NOBODY, NotNow
 from .hello import Hello, ProtocolError
 from .outside import Metrics
 
@@ -73,7 +73,7 @@ class ChannelPurpose:
         if replica == host.replica.id or replica not in host.server.replica_ids:
             raise ProtocolError(f"{host.server.name} has no other replica {replica}.")
         if host.transport is None:
-            raise ProtocolError(f"Replica {host.replica.id} is about to join again.")
+            raise NotNow(f"Replica {host.replica.id} is about to join again.")
         return {"replica": host.replica.id, "incarnation": host.incarnation, "cluster": host.config.digest}
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:

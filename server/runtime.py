@@ -34,7 +34,7 @@ from .status import build_status
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
-SLICE_S = 0.05
+SLICE_S = 0.02
 """Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
 MAX_UNAPPLIED = 512
 """Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
