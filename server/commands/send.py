@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from ...agents import FAILURES, encode
+from ...agents import FAILURES, ExceptionNotification, UnknownAgent, decode, encode
 from .. import admin_wire as wire
 from ..admin import MAX_TIMEOUT_S
 from ..admin_cli import (
@@ -75,11 +75,23 @@ def command(
         )
     value = plain(reply.payload)
     if reply.type in FAILURES:
-        raise Sentence(f"{reply.sender} answered {reply.type.partition(':')[2]}: {json_text(value)}")
+        raise Sentence(_failure(reply))
     if as_json:
         click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
     else:
         click.echo(f"{reply.type} {json_text(value)}")
+
+
+def _failure(reply: wire.Reply) -> str:
+    try:
+        if reply.type == ExceptionNotification.type_name:
+            failed = decode(ExceptionNotification, reply.payload)
+            return f"{failed.agent} failed on {failed.type}: {failed.error}: {failed.message}"
+        if reply.type == UnknownAgent.type_name:
+            return f"There is no agent {decode(UnknownAgent, reply.payload).agent}."
+    except ValueError as error:
+        return f"The answer of the server cannot be read: {error}."
+    return f"{reply.sender} answered {reply.type}: {json_text(plain(reply.payload))}"
 
 
 def payload_of(type_name: str, fields: str) -> bytes:

@@ -88,16 +88,20 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
             if stopping.replica.nobody_there:
                 click.echo(f"{stopping.name} was down: {stopping.replica.reason}")
         running = [each for each in found if not each.replica.nobody_there]
-        _stop([each for each in running if each.replica.role != "master"])
-        _stop([each for each in running if each.replica.role == "master"])
+        left = _stop([each for each in running if each.replica.role != "master"])
+        left += _stop([each for each in running if each.replica.role == "master"])
+        if left:
+            names = ", ".join(each.name for each in left)
+            raise Sentence(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
 
 
-def _stop(wave: list[_Stopping]) -> None:
+def _stop(wave: list[_Stopping]) -> list[_Stopping]:
+    """Ask replicas to stop and wait until they have; return those that have not in time."""
     for each in wave:
         each.ask()
     deadline = time.monotonic() + STOP_TIMEOUT_S
     left = wave
-    while left:
+    while True:
         still: list[_Stopping] = []
         for each in left:
             if each.is_down():
@@ -105,8 +109,7 @@ def _stop(wave: list[_Stopping]) -> None:
             else:
                 still.append(each)
         left = still
-        if left and time.monotonic() > deadline:
-            names = ", ".join(each.name for each in left)
-            raise Sentence(f"{names}: still running after {STOP_TIMEOUT_S:g} s.")
-        if left:
-            time.sleep(POLL_S)
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(POLL_S)
+    return left

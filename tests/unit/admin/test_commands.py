@@ -283,7 +283,7 @@ def test_send_tells_what_is_wrong(serve: Any, target: Any, xml: Any, bank: str) 
     assert "cannot be made" in sentence(f"{bank}:Deposit", '{"amount": "x"}')
     assert "not a notification" in sentence(f"{bank}:Account", "{}")
     assert "PYTHONPATH" in sentence("not_here:Deposit", "{}")
-    assert "UnknownAgent" in sentence(f"{bank}:Deposit", '{"amount": 1}', "--request")
+    assert "There is no agent bob." in sentence(f"{bank}:Deposit", '{"amount": 1}', "--request")
     served.drop_calls = 1
     assert "not known" in sentence(f"{bank}:Deposit", '{"amount": 1}')
     assert served.calls == 2
