@@ -302,11 +302,15 @@ class ReplicaStatus:
     reason: str = ""
     nobody_there: bool = False
     """Not even a connection could be made."""
+    refused: bool = False
+    """It answered, but would not be administered from here."""
 
     @property
     def role(self) -> str:
-        """ "down" when it does not answer."""
-        return str(self.status.get("role", "unknown")) if self.status is not None else "down"
+        """ "down" when it does not answer, "refused" when it answers that it will not."""
+        if self.status is None:
+            return "refused" if self.refused else "down"
+        return str(self.status.get("role", "unknown"))
 
 
 def gather(
@@ -318,7 +322,8 @@ def gather(
         try:
             status = admin.ask(endpoint.replica, wire.Status(), dict[str, Any], timeout_s)
         except AdminError as error:
-            return ReplicaStatus(endpoint, None, str(error), nobody_there(error))
+            refused = not isinstance(error, (Unreachable, Lost))
+            return ReplicaStatus(endpoint, None, str(error), nobody_there(error), refused)
         return ReplicaStatus(endpoint, status)
 
     with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:

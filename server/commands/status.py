@@ -70,6 +70,11 @@ def command(
         statuses = _watch(asked, statuses, watch, timeout_s)
     else:
         console().print(_table(statuses))
+        for server_asked, replicas in statuses:
+            for replica in replicas:
+                if replica.refused:
+                    name = f"{server_asked.name}.{replica.endpoint.replica}"
+                    click.echo(f"quorate: {name}: {replica.reason}", err=True)
     ctx.exit(0 if all(has_master(replicas) for _, replicas in statuses) else 1)
 
 

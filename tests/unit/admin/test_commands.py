@@ -100,6 +100,14 @@ def test_status_without_a_master_is_1(xml: Any, free_port: int) -> None:
     assert json.loads(shown.stdout)["servers"][0]["replicas"][0]["role"] == "down"
 
 
+def test_status_tells_a_replica_that_refuses_from_one_that_is_down(serve: Any, target: Any, xml: Any) -> None:
+    shown = run(status.command, xml(serve(target(), secret="one").port))
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines()[1].split()[:3] == ["s0", "0", "refused"]
+    assert "s0.0: " in shown.stderr
+    assert "secret" in shown.stderr
+
+
 def test_status_of_a_server_without_network_says_so(tmp_path: Path) -> None:
     config = tmp_path / "a3servers.xml"
     config.write_text('<config><server id="0" name="s0" hostname="localhost"/></config>')
