@@ -158,8 +158,8 @@ class ProxyAgent(Agent):
     """Number of the last notification for the client."""
     last_out_ack: int = 0
     """Number of the last notification that the client has."""
-    output: dict[int, ServerNote] = attrs.field(factory=dict[int, ServerNote])
-    """What the client has not acknowledged, by number."""
+    output: list[ServerNote] = attrs.field(factory=list[ServerNote])
+    """What the client has not acknowledged, in order; the first has the number after `last_out_ack`."""
     output_bytes: int = 0
     last_heard_ns: int = 0
     check_due_ns: int = 0
@@ -196,7 +196,7 @@ class ProxyAgent(Agent):
         self._acknowledge(note.out_ack)
         ctx.send(
             ctx.sender,
-            Reopened(self.last_in, self.last_out_ack + 1, list(self.output.values()), self.idle_timeout_s),
+            Reopened(self.last_in, self.last_out_ack + 1, list(self.output), self.idle_timeout_s),
         )
 
     @reacts
@@ -269,14 +269,16 @@ class ProxyAgent(Agent):
             return
         self.last_out += 1
         note = ServerNote(sender, type, payload, request)
-        self.output[self.last_out] = note
+        self.output.append(note)
         self.output_bytes += len(payload)
         ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
 
     def _acknowledge(self, out_ack: int) -> None:
-        for seq in range(self.last_out_ack + 1, min(out_ack, self.last_out) + 1):
-            self.output_bytes -= len(self.output.pop(seq).payload)
-            self.last_out_ack = seq
+        known = min(out_ack, self.last_out) - self.last_out_ack
+        if known > 0:
+            self.output_bytes -= sum(len(note.payload) for note in self.output[:known])
+            del self.output[:known]
+            self.last_out_ack += known
 
     def _end(self, ctx: Context, code: str, text: str) -> None:
         self.ended = True
