@@ -2,11 +2,45 @@
 
 from collections.abc import Sequence
 
-from .events import Output
-from .log import Log
-from .messages import Message
+from .donor import Donor
+from .election import Election
+from .errors import ChannelError
+from .events import Output, Told
+from .learner import Learner
+from .log import Log, MemoryLog
+from .messages import (
+    Accept,
+    Ack,
+    Activate,
+    CatchUp,
+    CaughtUp,
+    Chunk,
+    ChunkAck,
+    Data,
+    Exit,
+    Fetch,
+    Heartbeat,
+    Join,
+    Message,
+    NewView,
+    Prepare,
+    Promise,
+    Record,
+    Recorded,
+    Refuse,
+    Repair,
+    Suffix,
+    Tell,
+    Yield,
+)
+from .peers import Link, Peers
+from .replication import Replication
 from .settings import Settings
-from .view import View
+from .state import State
+from .view import NO_VIEW, View, Voter
+
+MAX_ROUNDS = 8
+"""One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
 
 
 class Channel:
@@ -30,94 +64,401 @@ class Channel:
         """A replica that has not started.
 
         me: its replica id. members: the configured replica ids, in order. incarnation: a number no other
-        life of this replica uses. cluster: hash of the configuration; replicas with another one are strangers.
+        life of this replica uses. cluster: hash of the configuration; others are strangers.
         expected: how many empty replicas found the cluster. log: a durable one, or None for memory.
         Raises ValueError when these contradict each other.
         """
-        raise NotImplementedError
+        if me not in members or len(set(members)) != len(members):
+            raise ValueError(f"replica {me} must be one of the distinct replicas {list(members)}")
+        if not len(members) // 2 < expected <= len(members):
+            raise ValueError(
+                f"expected replicas must be more than half of {len(members)} and not more, not {expected}"
+            )
+        self._settings = settings if settings is not None else Settings()
+        self._state = State(
+            Voter(me, incarnation), members, cluster, expected, self._settings, log if log else MemoryLog()
+        )
+        self._replication = Replication(self._state)
+        self._donor = Donor(self._state, self._replication)
+        self._election = Election(self._state, self._replication, self._donor)
+        self._learner = Learner(self._state, self._set_busy)
+        self._state.loopback = self._to_oneself
+        self._next_heartbeat = 0.0
+        self._leave_by: float | None = None
+        self._active = NO_VIEW
+
+    def _set_busy(self, busy: bool) -> None:
+        self._election.installation.busy = busy
+
+    # What an observer sees
 
     @property
     def role(self) -> str:
         """One of: joining, slave, master, changing, blocked, stopped."""
-        raise NotImplementedError
+        state = self._state
+        if state.stopped:
+            return "stopped"
+        view = state.accepted
+        if view is None or not state.member:
+            return "joining"
+        if state.blocked:
+            return "blocked"
+        if not state.serving:
+            return "changing"
+        return "master" if view.members[0] == state.me else "slave"
 
     @property
     def view(self) -> View | None:
-        """The last view this replica took part in, None before the first."""
-        raise NotImplementedError
+        """The last view this replica accepted, None before the first."""
+        return self._state.accepted
 
     @property
     def master(self) -> int | None:
-        """Replica id of the master of the active view, as far as this replica knows."""
-        raise NotImplementedError
+        """Replica id of the master this replica follows, itself included; None while there is none."""
+        state = self._state
+        if state.serving and state.accepted is not None:
+            return state.accepted.members[0].replica
+        for link in state.peers:
+            heartbeat = link.heartbeat
+            if (
+                heartbeat is not None
+                and heartbeat.master
+                and heartbeat.view == state.newer
+                and not link.suspected
+            ):
+                return link.replica
+        return None
 
     @property
     def members(self) -> tuple[int, ...]:
         """Replica ids of the members of the view, master first."""
-        raise NotImplementedError
+        view = self._state.accepted
+        return view.replicas() if view is not None else ()
 
     @property
     def commit(self) -> int:
         """Index of the last committed entry known here."""
-        raise NotImplementedError
+        return self._state.commit
 
     @property
     def last(self) -> int:
         """Index of the last entry in the log."""
-        raise NotImplementedError
+        return self._state.log.last.at
 
     @property
     def applied(self) -> int:
         """Index of the last entry handed out as an event."""
-        raise NotImplementedError
+        return self._state.applied
 
     @property
     def can_submit(self) -> bool:
-        """Whether `submit` would take a payload now."""
-        raise NotImplementedError
+        """Whether `submit` would take a payload now, and there is somebody to commit it."""
+        state = self._state
+        return state.leading and not state.leaving and not state.blocked and self._replication.room
 
     @property
     def deadline(self) -> float | None:
         """When to call `tick` next, None for never. Read it after each `take`."""
-        raise NotImplementedError
+        state = self._state
+        if state.stopped:
+            return None
+        times = [self._election.wake, state.peers.deadline(), self._leave_by]
+        if state.peers.links:
+            times.append(self._next_heartbeat)
+        return min((time for time in times if time is not None), default=None)
+
+    # Inputs
 
     def start(self, now: float) -> None:
         """Begin. Call once, before anything else."""
+        state, settings = self._state, self._settings
+        others = [replica for replica in state.order if replica != state.me.replica]
+        state.peers = Peers(others, now, settings.suspect_s, settings.verify_s)
+        self._next_heartbeat = now
+        self._step(now, tick=True)
 
     def tick(self, now: float) -> None:
         """Time passed."""
+        self._step(now, tick=True)
 
     def connected(self, now: float, peer: int, incarnation: int) -> None:
         """There is a connection with this life of a peer; it replaces an earlier one."""
+        state = self._state
+        link = state.peers.links.get(peer)
+        if link is None or state.stopped:
+            return
+        voter = Voter(peer, incarnation)
+        if link.voter != voter:
+            link.forget()
+            link.voter = voter
+        link.connected = True
+        link.heard = now
+        state.send(peer, self._heartbeat())
+        self._learner.hurry()
+        self._replication.reconnected(voter)
+        self._election.installation.reconnected(now, voter)
+        self._donor.reconnected(voter)
+        state.attention = True
+        self._step(now)
 
     def disconnected(self, now: float, peer: int) -> None:
         """The connection with a peer is gone; try to make another one at once."""
+        link = self._state.peers.links.get(peer)
+        if link is None or self._state.stopped:
+            return
+        if link.connected:
+            link.connected = False
+            link.closed = now
+        self._step(now)
 
     def receive(self, now: float, peer: int, message: Message) -> None:
         """A message arrived on the connection with a peer."""
+        link = self._state.peers.links.get(peer)
+        if link is None or not link.connected or link.voter is None or self._state.stopped:
+            return
+        link.heard = now
+        self._state.now = now
+        self._dispatch(now, link, link.voter, message)
+        if self._state.attention:
+            self._step(now)
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
-        """Append a payload; returns its index. It is Delivered here once committed, or never if this master loses its view.
+        """Append a payload; returns its index. Delivered once committed; perhaps never if the view is lost.
 
         Raises NotMaster, WindowFull, PayloadTooLarge.
         """
-        raise NotImplementedError
+        return self._replication.submit(now, stamp_ns, payload)
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send an application message to a replica: unordered, lost when there is no connection."""
+        state = self._state
+        if len(data) > state.settings.max_payload_bytes:
+            raise ChannelError(f"a message of {len(data)} bytes is too large: split it")
+        if peer == state.me.replica:
+            state.event(Told(peer, data))
+        elif peer in state.peers.links and state.peers.links[peer].connected:
+            state.send(peer, Tell(data))
 
     def snapshot_ready(self, now: float, token: int, index: int, chunks: Sequence[bytes]) -> None:
         """The answer to ProvideSnapshot: the state after entry `index`."""
+        self._donor.snapshot_ready(now, token, index, chunks)
+        self._step(now)
 
     def snapshot_installed(self, now: float, index: int) -> None:
         """The answer to InstallSnapshot."""
+        self._learner.snapshot_installed(index)
+        self._step(now)
 
     def persisted(self, now: float, token: int) -> None:
         """Everything in `Output.persist` up to the output with this token is durable."""
+        self._state.now = now
+        self._state.persisted(token)
+        self._step(now)
 
     def leave(self, now: float) -> None:
         """Stop in order: `Stopped` follows, soon."""
+        state = self._state
+        if state.leaving or state.stopped:
+            return
+        state.leaving = True
+        state.note("leaves")
+        view = state.accepted
+        if view is not None:
+            state.broadcast(Exit(view.number, True, f"replica {state.me.replica} leaves"))
+        if not state.member or view is None or len(view.members) == 1:
+            state.stop("left")
+        else:
+            self._leave_by = now + state.settings.leave_s
+        self._step(now)
 
     def take(self) -> Output:
         """What the inputs since the last call produced."""
-        raise NotImplementedError
+        if not self._state.stopped:
+            self._replication.flush()
+        return self._state.take()
+
+    # One step
+
+    def _step(self, now: float, *, tick: bool = False) -> None:
+        """Decide what follows from an input."""
+        state = self._state
+        if state.stopped:
+            return
+        state.now = now
+        pause = state.peers.paused(now)
+        if pause:
+            state.note(f"this replica did not run for {pause:.2f} s")
+        for link, reason in state.peers.review(now):
+            state.note(f"replica {link.replica}: {reason}")
+            state.attention = True
+        if tick:
+            self._election.tick(now)
+            self._donor.tick(now)
+            self._learner.tick(now)
+            if self._learner.may_boot(now) and self._election.idle:
+                self._election.propose(now, "start-up", boot=True)
+            state.attention = True
+        rounds = 0
+        while state.attention and rounds < MAX_ROUNDS and not state.stopped:
+            state.attention = False
+            rounds += 1
+            self._follow_up(now)
+        if tick and now >= self._next_heartbeat and state.peers.links and not state.stopped:
+            self._next_heartbeat = now + self._settings.heartbeat_s
+            if state.leading:
+                self._replication.bound(self._donor.hold)
+            state.broadcast(self._heartbeat())
+        elif tick and state.leading and not state.peers.links:
+            self._replication.bound(None)
+
+    def _follow_up(self, now: float) -> None:
+        """What a change of the facts leads to."""
+        state = self._state
+        view = state.accepted
+        if state.serving and view is not None and view.number != self._active:
+            self._active = view.number
+            self._donor.on_view(now)
+            self._learner.done()
+            self._next_heartbeat = now
+        self._election.consider(now)
+        state.blocked = self._is_blocked()
+        if self._leave_by is not None and (now >= self._leave_by or not state.member):
+            state.stop("left")
+
+    def _is_blocked(self) -> bool:
+        """Whether too few replicas can be reached to go on."""
+        state = self._state
+        view = state.accepted
+        if view is None or not state.member:
+            return False
+        if state.leading:
+            alive = set(self._election.alive(view))
+            return len(alive.intersection(view.members)) < view.k
+        if state.serving and not state.peers.departs(view.members[0]):
+            return False
+        return not self._election.possible(view)
+
+    def _heartbeat(self) -> Heartbeat:
+        """Where this replica stands."""
+        state = self._state
+        view = state.accepted
+        return Heartbeat(
+            view.number if view is not None else NO_VIEW,
+            state.promised,
+            state.serving,
+            state.member,
+            state.leading and not state.leaving,
+            self._election.exit,
+            state.commit,
+            state.log.last.at,
+            state.applied,
+            self._replication.trim_point,
+        )
+
+    # Messages
+
+    def _dispatch(self, now: float, link: Link, voter: Voter, message: Message) -> None:
+        """Hand a message to the part it is for; the frequent ones first."""
+        election = self._election
+        match message:
+            case Data():
+                self._on_data(now, voter, message)
+            case Ack():
+                self._replication.on_ack(now, voter, message)
+            case Heartbeat():
+                self._on_heartbeat(now, link, voter, message)
+            case Tell():
+                self._state.event(Told(link.replica, message.data))
+            case Repair():
+                self._replication.on_repair(voter, message)
+            case Exit():
+                self._on_exit(now, link, message)
+            case Prepare():
+                election.on_prepare(now, voter, message)
+            case Promise():
+                election.on_promise(now, voter, message)
+            case Refuse():
+                election.on_refuse(now, voter, message)
+            case Fetch():
+                election.on_fetch(voter, message)
+            case Suffix():
+                election.on_suffix(now, voter, message)
+            case Yield():
+                election.on_yield(now, message)
+            case NewView():
+                election.installation.on_new_view(now, voter, message)
+            case Accept():
+                election.installation.on_accept(now, voter, message)
+            case Record():
+                election.installation.on_record(now, voter, message)
+            case Recorded():
+                election.installation.on_recorded(now, voter, message)
+            case Activate():
+                election.installation.on_activate(now, voter, message)
+            case Join():
+                self._on_join(now, link, voter, message)
+            case Chunk():
+                self._learner.on_chunk(voter, message)
+            case ChunkAck():
+                self._donor.on_chunk_ack(now, voter, message)
+            case CatchUp():
+                self._learner.on_catch_up(voter, message)
+            case CaughtUp():
+                self._donor.on_caught_up(now, voter, message)
+
+    def _to_oneself(self, message: Message) -> None:
+        """A message this replica sent to itself, once it may count."""
+        state = self._state
+        now, me = state.now, state.me
+        if isinstance(message, Ack):
+            self._replication.on_ack(now, me, message)
+        elif isinstance(message, Promise):
+            self._election.on_promise(now, me, message)
+        elif isinstance(message, Accept):
+            self._election.installation.on_accept(now, me, message)
+
+    def _on_data(self, now: float, voter: Voter, message: Data) -> None:
+        state = self._state
+        view = state.accepted
+        if not state.serving and view is not None and message.entry.view == view.number:
+            if voter != view.members[0]:
+                return
+            self._election.installation.activate(now)
+        self._replication.on_data(now, voter, message)
+
+    def _on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
+        state = self._state
+        before, link.heartbeat = link.heartbeat, message
+        if message.exit != link.exit:
+            link.exit = message.exit
+            link.exit_since = now
+            state.attention = True
+        if before is None or before.view != message.view or before.promised != message.promised:
+            state.saw(message.promised)
+            state.saw(message.view)
+            state.attention = True
+        if message.active:
+            link.join = None
+            view = state.accepted
+            state.supersede(message.view)
+            if view is not None and message.view == view.number:
+                if not state.serving and voter in view.members:
+                    self._election.installation.activate(now)
+            elif not state.member:
+                self._election.lost(now)
+        self._replication.on_heartbeat(now, voter, message)
+
+    def _on_exit(self, now: float, link: Link, message: Exit) -> None:
+        if not link.exit:
+            link.exit_since = now
+        link.exit = True
+        link.leaving = link.leaving or message.leaving
+        self._state.attention = True
+
+    def _on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
+        state = self._state
+        if message.cluster != state.cluster:
+            state.note(f"replica {link.replica} has another configuration: ignored")
+            return
+        link.join = message
+        self._donor.on_join(now, voter, message)

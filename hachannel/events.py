@@ -45,7 +45,7 @@ class ProvideSnapshot:
 
 @attrs.frozen
 class InstallSnapshot:
-    """Replace all state by this snapshot of the state after entry `index`; then `Channel.snapshot_installed`."""
+    """Replace all state by this snapshot, of the state after `index`; then call `snapshot_installed`."""
 
     index: int
     chunks: list[bytes]

@@ -61,6 +61,8 @@ class Recovered:
     promised: ViewNumber = NO_VIEW
     accepted: View | None = None
     commit: int = 0
+    applied: int = 0
+    """The state the application recovered by itself is the one after this entry, not above `commit`."""
 
 
 class Log(Protocol):
@@ -133,17 +135,17 @@ class MemoryLog:
         return Recovered()
 
     def __len__(self) -> int:
-        return self.last.index - self.base.index
+        return self.last.at - self.base.at
 
     def tag(self, index: int) -> Tag:
         """The tag of an entry from base to last. Raises IndexError."""
-        if index == self.base.index:
+        if index == self.base.at:
             return self.base
         return Tag(self.get(index).view, index)
 
     def get(self, index: int) -> Entry:
         """The entry at `index`. Raises IndexError."""
-        offset = index - self.base.index - 1
+        offset = index - self.base.at - 1
         if offset < 0:
             raise IndexError(index)
         return self._entries[self._start + offset]
@@ -152,7 +154,7 @@ class MemoryLog:
         """Entries after `after` up to `last`; at least one, then as many as fit in `max_bytes`."""
         result: list[Entry] = []
         size = 0
-        for index in range(after + 1, min(last, self.last.index) + 1):
+        for index in range(after + 1, min(last, self.last.at) + 1):
             entry = self.get(index)
             size += len(entry.payload)
             if result and size > max_bytes:
@@ -170,9 +172,9 @@ class MemoryLog:
 
     def truncate(self, index: int) -> None:
         """Forget the entries above `index`."""
-        if index >= self.last.index:
+        if index >= self.last.at:
             return
-        keep = self._start + index - self.base.index
+        keep = self._start + index - self.base.at
         self.size_bytes -= sum(len(entry.payload) for entry in self._entries[keep:])
         del self._entries[keep:]
         self.last = self.tag(index)
@@ -180,8 +182,8 @@ class MemoryLog:
 
     def trim(self, index: int) -> None:
         """Forget the entries up to and including `index`, which becomes the base."""
-        index = min(index, self.last.index)
-        count = index - self.base.index
+        index = min(index, self.last.at)
+        count = index - self.base.at
         if count <= 0:
             return
         base = self.tag(index)

@@ -172,8 +172,6 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
     """The transfer it is receiving, 0 when none."""
     chunks: int
     """How many chunks of that transfer's snapshot it has."""
-    last: int
-    """The end of what it received of the log after that snapshot."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
@@ -210,6 +208,8 @@ class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
 
     token: int
     index: int
+    reset: bool
+    """It cannot go on from where the last message began: start again after `index`."""
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):

@@ -21,10 +21,13 @@ class Settings:
     """How long a closed connection may stay closed before its peer is suspected."""
     retry_s: float = 0.1
     """Pause between repetitions of a message of a view change or a join that was not answered."""
+    view_change_s: float = 1.0
+    """How long a view change may take before another one is tried."""
     rank_delay_s: float = 0.1
     """How much longer each further member waits before it proposes a view."""
     stall_s: float = 5.0
-    """How long a member may leave entries unacknowledged before the master proposes a view to shake it off."""
+    """How long a member may leave entries unacknowledged, or a joiner make no progress, before the master
+    goes on without it."""
     leave_s: float = 1.0
     """How long an orderly stop waits for the others to install a view without this replica."""
     boot_wait_s: float = 0.5

@@ -38,7 +38,7 @@ class Tag(NamedTuple):
     """The identity of an entry: the view that appended it and its index. Equal tags, equal prefixes."""
 
     view: ViewNumber
-    index: int
+    at: int
 
 
 NO_TAG = Tag(NO_VIEW, 0)

@@ -1,0 +1,108 @@
+"""What a proposer may conclude from the promises it got. Pure functions over views; a leaf.
+
+Source: the channel protocol, section 3, step 3. The two overlaps make sure that every committed entry is in
+the log that is adopted: |R and C| >= maj(C) finds the last view that can have been active, and
+|R and M| >= |M| - k + 1 meets every set of k members that may have committed an entry in it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from .messages import Promise, Reconfig
+from .view import Tag, View, Voter, present
+
+
+@attrs.frozen
+class Choice:
+    """The log to adopt and who may carry it on."""
+
+    source: View
+    """The highest view accepted by anybody who answered."""
+    active: bool
+    """Somebody knows that it was active."""
+    holder: Voter
+    """Who has the longest log among its members that accepted it."""
+    last: Tag
+    """The end of that log."""
+    members: tuple[Voter, ...]
+    """Its members that answered and do not leave, in order of seniority."""
+
+
+def quorum_of(view: View, active: bool) -> int:
+    """How many voters of a view's configuration a view that replaces it must meet.
+
+    A majority. Competing first views share no configuration, so while the first view is not known to be
+    active it takes more than half of all configured replicas, which any two attempts have in common.
+    """
+    return view.quorum if active else max(view.quorum, view.boot)
+
+
+def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
+    """The choice these promises allow, or the reason why they allow none yet."""
+    source: View | None = None
+    for promise in promises.values():
+        accepted = promise.accepted
+        if accepted is not None and (source is None or accepted.number > source.number):
+            source = accepted
+    if source is None:
+        return "nobody who answered has accepted a view"
+    same = {
+        voter: promise
+        for voter, promise in promises.items()
+        if promise.accepted is not None and promise.accepted.number == source.number
+    }
+    active = any(promise.active for promise in same.values())
+    reason = overlap(promises, source, active)
+    if reason:
+        return reason
+    holder = longest({voter: same[voter] for voter in source.members if voter in same}, me)
+    if holder is None:
+        return f"no member of view {source.number} that accepted it has answered"
+    members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
+    return Choice(source, active, holder, same[holder].last, members)
+
+
+def overlap(answered: Collection[Voter], source: View, active: bool) -> str:
+    """Why those who answered do not meet every quorum of `source`, "" when they do."""
+    voters, voters_needed = present(answered, source.config), quorum_of(source, active)
+    if voters < voters_needed:
+        return f"{voters} of {voters_needed} voters of view {source.number} answered"
+    members, members_needed = present(answered, source.members), len(source.members) - source.k + 1
+    if members < members_needed:
+        return f"{members} of {members_needed} members of view {source.number} answered"
+    return ""
+
+
+def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
+    """Who has the longest log; oneself when that is as long as any."""
+    best: Voter | None = None
+    for voter, promise in holders.items():
+        if (
+            best is None
+            or promise.last.at > holders[best].last.at
+            or (voter == me and promise.last.at == holders[best].last.at)
+        ):
+            best = voter
+    return best
+
+
+def reconfigured(config: Iterable[Voter], change: Reconfig | None) -> tuple[Voter, ...]:
+    """The configuration after at most one change, sorted."""
+    voters = set(config)
+    if change is not None:
+        voter = Voter(change.replica, change.incarnation)
+        if change.add:
+            voters.add(voter)
+        else:
+            voters.discard(voter)
+    return tuple(sorted(voters))
+
+
+def activated(have: Collection[Voter], source: View | None, active: bool, view: View) -> bool:
+    """Whether those who accepted or recorded `view` make it active."""
+    if not set(view.members) <= set(have):
+        return False
+    if source is not None and present(have, source.config) < quorum_of(source, active):
+        return False
+    return present(have, view.config) >= quorum_of(view, False)

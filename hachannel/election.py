@@ -1,0 +1,507 @@
+"""When the view must change, and who changes it: gate, prepare, choose.
+
+Source: the channel protocol, section 3, steps 1 to 4. Suspicion is only a hint: it opens the gate, and the
+quorums decide.
+"""
+
+from collections.abc import Collection
+
+import attrs
+
+from .choice import Choice, choose, quorum_of, reconfigured
+from .donor import Donor
+from .installation import Installation, Installing
+from .messages import (
+    Entry,
+    Exit,
+    Fetch,
+    Prepare,
+    Promise,
+    Reconfig,
+    Refuse,
+    Suffix,
+    Yield,
+    decode_reconfig,
+)
+from .replication import Replication
+from .state import State
+from .view import NO_TAG, Tag, View, ViewNumber, Voter, present, required
+
+MAX_YIELDS = 2
+"""How often a proposer yields to the same first member before it goes on without it."""
+MAX_BACKOFF = 10
+"""Repeated failures stretch the pause between attempts up to this many retry intervals."""
+
+
+@attrs.define(eq=False)
+class Preparing:
+    """Waiting for promises."""
+
+    number: ViewNumber
+    reason: str
+    since: float
+    sent: float
+    exclude: Collection[Voter]
+    """Members that shall not be in the view even if they answer."""
+    boot: bool
+    """It is to be the first view of the cluster."""
+    joiner: Voter | None
+    promises: dict[Voter, Promise] = attrs.field(factory=dict[Voter, Promise])
+    waiting: str = "no answers yet"
+
+
+@attrs.define(eq=False)
+class Fetching:
+    """Waiting for the end of the log to adopt."""
+
+    prepared: Preparing
+    choice: Choice
+    base: int
+    entries: list[Entry]
+    asked: float
+
+
+class Election:
+    """Gate, Prepare, Promise and Choose; Installation does the rest."""
+
+    def __init__(self, state: State, replication: Replication, donor: Donor) -> None:
+        self._state = state
+        self._replication = replication
+        self._donor = donor
+        self.installation = Installation(state, replication, self.abandon)
+        self._attempt: Preparing | Fetching | None = None
+        self.exit = False
+        """This replica does not follow a master."""
+        self.wake: float | None = None
+        """When this replica wants to propose."""
+        self._since = 0.0
+        """When the last proposal heard of made progress."""
+        self._opened: float | None = None
+        """Since when there is nobody to wait for."""
+        self._failures = 0
+        self._yields: dict[Voter, int] = {}
+
+    @property
+    def idle(self) -> bool:
+        """No attempt of this replica is under way."""
+        return self._attempt is None and self.installation.current is None
+
+    @property
+    def waiting(self) -> str:
+        """What an attempt of this replica waits for."""
+        return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""
+
+    # Gate
+
+    def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
+        """The voters of a view's configuration and members that can be reached, this replica included."""
+        state = self._state
+        voters: list[Voter] = []
+        for voter in {*view.config, *view.members}:
+            link = state.peers.link(voter)
+            if voter == state.me or (link is not None and not link.suspected and voter not in but):
+                voters.append(voter)
+        return voters
+
+    def possible(self, view: View, but: Collection[Voter] = ()) -> bool:
+        """Whether those who can be reached could agree on another view."""
+        alive = self.alive(view, but)
+        return (
+            present(alive, view.config) >= quorum_of(view, self._state.known_active)
+            and present(alive, view.members) >= len(view.members) - view.k + 1
+        )
+
+    def follows(self) -> bool:
+        """Whether this replica hears a master it has no reason to leave."""
+        state = self._state
+        if state.serving and state.accepted is not None:
+            master = state.accepted.members[0]
+            return not state.leaving if master == state.me else not state.peers.departs(master)
+        if state.member:
+            return False
+        return any(
+            link.connected
+            and not (link.suspected or link.leaving)
+            and link.heartbeat is not None
+            and link.heartbeat.master
+            and link.heartbeat.view >= state.newer
+            for link in state.peers
+        )
+
+    def _gate_open(self, view: View) -> bool:
+        """Whether a majority of the configuration does not follow the master."""
+        exits = 0
+        for voter in view.config:
+            link = self._state.peers.link(voter)
+            if voter == self._state.me:
+                exits += self.exit
+            elif link is not None and not link.suspected:
+                exits += link.exit or link.leaving
+        return exits >= view.quorum
+
+    def consider(self, now: float) -> None:
+        """Look at everything and decide whether the view must change. Called when something happened."""
+        state = self._state
+        self.wake = None
+        view = state.accepted
+        exits = not self.follows()
+        if exits and not self.exit and view is not None:
+            state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
+        self.exit = exits
+        if view is None or not state.member or not self.idle or state.leaving:
+            return
+        if state.leading:
+            self._consider_members(now, view)
+        else:
+            self._consider_master(now, view)
+
+    def _consider_master(self, now: float, view: View) -> None:
+        """As a slave, or a member whose view is not active: propose when there is nobody to wait for."""
+        state = self._state
+        peers = state.peers
+        settings = state.settings
+        candidates = [voter for voter in view.members if voter == state.me or not peers.departs(voter)]
+        delay = candidates.index(state.me) * settings.rank_delay_s
+        awaited = Voter(state.promised.replica, state.promised.incarnation)
+        if state.serving:
+            reason = f"master {view.members[0].replica} is suspected"
+            if not peers.departs(view.members[0]) or not self._gate_open(view):
+                self._opened = None
+                return
+            start = now if self._opened is None else self._opened
+            self._opened = start
+        elif awaited == state.me or peers.departs(awaited):
+            reason = f"view {state.promised} was not installed"
+            start = max(self._since, now if self._opened is None else self._opened)
+            self._opened = start
+            delay += min(max(self._failures - 1, 0), MAX_BACKOFF) * settings.retry_s
+        else:
+            reason = f"view {state.promised} was not installed in time"
+            self._opened = None
+            start = self._since + settings.view_change_s
+        if not self.possible(view):
+            return
+        if now >= start + delay:
+            self.propose(now, reason)
+        else:
+            self.wake = start + delay
+
+    def _consider_members(self, now: float, view: View) -> None:
+        """As the master: drop who is gone, bring in who is ready, make a new configuration effective."""
+        state = self._state
+        gone: list[Voter] = []
+        reasons: list[str] = []
+        for voter in view.members[1:]:
+            link = state.peers.link(voter)
+            if state.peers.departs(voter):
+                reasons.append(f"slave {voter.replica} is suspected or leaves")
+            elif link is not None and link.exit and now - link.exit_since > state.settings.suspect_s:
+                reasons.append(f"slave {voter.replica} does not hear the master")
+            else:
+                continue
+            gone.append(voter)
+        deaf = [voter for voter in gone if not state.peers.departs(voter)]
+        stalled, laggard = self._replication.stalled(now), self._replication.laggard()
+        if stalled is not None:
+            reasons.append(f"slave {stalled.replica} does not acknowledge")
+        if laggard is not None:
+            reasons.append(f"slave {laggard.replica} is too far behind")
+        if self.reconfiguring(view):
+            reasons.append("the configuration changes")
+        if not reasons and self._donor.step(now):
+            reasons.append("a replica joins")
+        if reasons and self.possible(view, deaf):
+            self.propose(now, "; ".join(reasons), () if laggard is None else (laggard,))
+
+    def reconfiguring(self, view: View) -> bool:
+        """Whether a change of the configuration is committed in this view."""
+        entry = self._state.log.reconfig(view.start)
+        return entry is not None and entry.view == view.number and entry.index <= self._state.commit
+
+    # Prepare
+
+    def propose(
+        self, now: float, reason: str, exclude: Collection[Voter] = (), *, boot: bool = False
+    ) -> None:
+        """Start a view change."""
+        state = self._state
+        number = ViewNumber(self.next_counter(), state.me.replica, state.me.incarnation)
+        state.note(f"proposes view {number}: {reason}")
+        self.installation.current = None
+        self._attempt = Preparing(number, reason, now, now, exclude, boot, self._donor.ready())
+        self._since = now
+        self._opened = None
+        state.promise(number)
+        self._send_prepare(self._attempt)
+        state.vow(state.me.replica, self._promise(number))
+
+    def _send_prepare(self, attempt: Preparing) -> None:
+        """Ask everybody who has not answered; for the first view, only those who may found a cluster."""
+        message = Prepare(attempt.number, attempt.reason)
+        for link in self._state.peers:
+            empty = link.join is not None and link.join.empty
+            if link.connected and link.voter not in attempt.promises and (empty or not attempt.boot):
+                self._state.vow(link.replica, message)
+
+    def next_counter(self) -> int:
+        """A view counter above all that were seen, so that no number is used twice."""
+        return self._state.counter + 1
+
+    def _promise(self, number: ViewNumber) -> Promise:
+        """What this replica has."""
+        state = self._state
+        return Promise(
+            number, state.accepted, state.known_active, state.log.last, state.commit, state.leaving
+        )
+
+    def on_prepare(self, now: float, voter: Voter, message: Prepare) -> None:
+        """Somebody proposes a view."""
+        state = self._state
+        number = message.number
+        if number.replica != voter.replica or number.incarnation != voter.incarnation:
+            return
+        state.saw(number)
+        if number < state.promised:
+            state.send(voter.replica, Refuse(number, state.promised))
+            return
+        if number > state.promised:
+            self.abandon(now)
+            state.note(f"promised view {number}: {message.reason}")
+            state.promise(number)
+        state.vow(voter.replica, self._promise(number))
+
+    def abandon(self, now: float) -> None:
+        """Another proposal is ahead of that of this replica."""
+        self._attempt = None
+        self.installation.current = None
+        self._since = now
+        self._opened = None
+
+    def lost(self, now: float) -> None:
+        """A view is active without this replica: it has nothing to propose."""
+        if not self.idle:
+            self.abandon(now)
+
+    def fail(self, now: float, reason: str) -> None:
+        """The attempt of this replica came to nothing; another one follows after a pause."""
+        self._state.note(f"view {self._state.promised} not installed: {reason}")
+        self.abandon(now)
+        self._failures += 1
+        self._state.attention = True
+
+    def on_refuse(self, now: float, voter: Voter, message: Refuse) -> None:
+        """A voter has promised a higher view."""
+        state = self._state
+        state.saw(message.promised)
+        if self.idle or message.number != state.promised or message.promised <= state.promised:
+            return
+        installing = self.installation.current
+        if installing is not None and voter not in installing.bases:
+            return
+        self.fail(now, f"replica {voter.replica} has promised view {message.promised}")
+
+    # Choose
+
+    def on_promise(self, now: float, voter: Voter, message: Promise) -> None:
+        """A voter answers a proposal of this replica."""
+        attempt = self._attempt
+        if isinstance(attempt, Preparing) and message.number == attempt.number:
+            if message.accepted is not None:
+                self._state.saw(message.accepted.number)
+            attempt.promises[voter] = message
+            self._evaluate(now, attempt)
+
+    def _evaluate(self, now: float, attempt: Preparing) -> None:
+        """Go on as soon as the promises suffice and everybody alive has answered."""
+        if attempt.boot:
+            self._evaluate_boot(now, attempt)
+            return
+        state = self._state
+        choice = choose(attempt.promises, state.me)
+        if isinstance(choice, str):
+            attempt.waiting = choice
+            return
+        late = now - attempt.since >= state.settings.view_change_s
+        expected = {*self.alive(choice.source)}
+        if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
+            expected.add(attempt.joiner)
+        if not late and not expected <= attempt.promises.keys():
+            attempt.waiting = "not everybody alive has answered"
+            return
+        members = tuple(voter for voter in choice.members if voter not in attempt.exclude)
+        while members and members[0] != state.me and self._yields.get(members[0], 0) >= MAX_YIELDS:
+            members = members[1:]
+        if not members:
+            attempt.waiting = "nobody who answered can be a member"
+        elif members[0] != state.me:
+            self._yield(now, attempt, members[0])
+        else:
+            self._adopt(now, attempt, attrs.evolve(choice, members=members))
+
+    def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
+        """The first member that answered leads."""
+        state = self._state
+        state.note(f"yields to replica {first.replica}")
+        self._yields[first] = self._yields.get(first, 0) + 1
+        state.send(first.replica, Yield(attempt.number, attempt.reason))
+        self.fail(now, f"replica {first.replica} is the first member")
+        self._since = now + state.settings.view_change_s / 2
+
+    def on_yield(self, now: float, message: Yield) -> None:
+        """Another proposer found that this replica leads."""
+        state = self._state
+        state.saw(message.number)
+        if self.idle and state.member and not state.leaving and message.number >= state.promised:
+            self.propose(now, message.reason)
+
+    def _adopt(self, now: float, attempt: Preparing, choice: Choice) -> None:
+        """Get the end of the log to adopt, if another replica has it, then install."""
+        state = self._state
+        accepted = state.accepted
+        same = accepted is not None and accepted.number == choice.source.number
+        base = state.log.last.at if same else state.commit
+        if choice.holder == state.me or (same and base == choice.last.at):
+            self._install(now, attempt, choice)
+            return
+        self._attempt = Fetching(attempt, choice, base, [], now)
+        state.send(choice.holder.replica, Fetch(attempt.number, base))
+
+    def on_fetch(self, voter: Voter, message: Fetch) -> None:
+        """A proposer lacks the end of this replica's log."""
+        state = self._state
+        log = state.log
+        if message.number == state.promised and log.base.at <= message.index <= log.last.at:
+            entries = log.slice(message.index, log.last.at, state.settings.part_bytes)
+            state.send(voter.replica, Suffix(message.number, message.index, tuple(entries)))
+
+    def on_suffix(self, now: float, voter: Voter, message: Suffix) -> None:
+        """The end of the log to adopt, or a part of it."""
+        attempt = self._attempt
+        if (
+            not isinstance(attempt, Fetching)
+            or message.number != attempt.prepared.number
+            or voter != attempt.choice.holder
+            or message.index != attempt.base + len(attempt.entries)
+        ):
+            return
+        attempt.entries.extend(message.entries)
+        reached = attempt.base + len(attempt.entries)
+        if reached < attempt.choice.last.at and message.entries:
+            attempt.asked = now
+            self._state.send(voter.replica, Fetch(message.number, reached))
+            return
+        end = attempt.entries[-1] if attempt.entries else None
+        last = self._state.log.tag(attempt.base) if end is None else Tag(end.view, end.index)
+        reason = "the log fetched does not end as promised"
+        if last == attempt.choice.last:
+            # The log may change only together with the acceptance of the view, which follows at once.
+            reason = self._state.splice(attempt.entries, last.at)
+        if reason:
+            self.fail(now, reason)
+        else:
+            self._install(now, attempt.prepared, attempt.choice)
+
+    def _install(self, now: float, attempt: Preparing, choice: Choice) -> None:
+        """This replica holds the log of the view: decide on the members and install."""
+        state = self._state
+        log = state.log
+        source = choice.source
+        config = reconfigured(source.config, self.change(source))
+        bases: dict[Voter, int] = {}
+        for voter in choice.members:
+            promise = attempt.promises[voter]
+            accepted = promise.accepted
+            same = accepted is not None and accepted.number == source.number
+            base = promise.last.at if same else promise.commit
+            if log.base.at <= base <= log.last.at and voter in config:
+                bases[voter] = base
+        joiner = attempt.joiner
+        if joiner is not None and joiner in config and joiner in attempt.promises and joiner not in bases:
+            base = attempt.promises[joiner].commit
+            if log.base.at <= base <= log.last.at:
+                bases[joiner] = base
+        bases.pop(state.me, None)
+        members = (state.me, *bases)
+        view = View(
+            attempt.number,
+            config,
+            members,
+            required(state.settings.mode, members),
+            log.last.at,
+            0 if choice.active else source.boot,
+            attempt.reason,
+        )
+        self._start(now, view, source, choice.active, bases)
+
+    def change(self, source: View) -> Reconfig | None:
+        """The change of the configuration that the adopted log makes, if any."""
+        entry = self._state.log.reconfig(source.start)
+        if entry is None or entry.view != source.number:
+            return None
+        return decode_reconfig(entry.payload)
+
+    def _start(
+        self, now: float, view: View, source: View | None, active: bool, bases: dict[Voter, int]
+    ) -> None:
+        """Hand over to the installation."""
+        self._attempt = None
+        self._yields.clear()
+        self._failures = 0
+        self._since = now
+        self.installation.propose(
+            now, Installing(view, source, active, bases, now, dict.fromkeys(bases, now), set(), set())
+        )
+
+    def _evaluate_boot(self, now: float, attempt: Preparing) -> None:
+        """The first view: enough empty replicas, and everybody who is seen empty, have promised."""
+        state = self._state
+        for voter, promise in attempt.promises.items():
+            if promise.accepted is not None or promise.last != NO_TAG:
+                self.fail(now, f"replica {voter.replica} belongs to a cluster already")
+                return
+        seen = [link.voter for link in state.peers if link.join is not None and link.connected]
+        late = now - attempt.since >= state.settings.view_change_s / 2
+        if len(attempt.promises) < state.expected or (
+            not late and any(voter is not None and voter not in attempt.promises for voter in seen)
+        ):
+            return
+        order = {replica: position for position, replica in enumerate(state.order)}
+        others = sorted(attempt.promises.keys() - {state.me}, key=lambda voter: order[voter.replica])
+        members = (state.me, *others)
+        view = View(
+            attempt.number,
+            tuple(sorted(members)),
+            members,
+            required(state.settings.mode, members),
+            0,
+            len(state.order) // 2 + 1,
+            attempt.reason,
+        )
+        self._start(now, view, None, False, dict.fromkeys(others, 0))
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Repeat what was not answered, give up what takes too long."""
+        state = self._state
+        settings = state.settings
+        attempt = self._attempt
+        reason = self.installation.drive(now)
+        if reason:
+            self.fail(now, reason)
+        elif isinstance(attempt, Preparing):
+            self._evaluate(now, attempt)
+            if self._attempt is attempt and now - attempt.since > 2 * settings.view_change_s:
+                self.fail(now, attempt.waiting)
+            elif self._attempt is attempt and now - attempt.sent >= settings.retry_s:
+                attempt.sent = now
+                self._send_prepare(attempt)
+        elif isinstance(attempt, Fetching):
+            if now - attempt.prepared.since > 2 * settings.view_change_s:
+                self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
+            elif now - attempt.asked >= settings.retry_s:
+                attempt.asked = now
+                reached = attempt.base + len(attempt.entries)
+                state.send(attempt.choice.holder.replica, Fetch(attempt.prepared.number, reached))
+        if state.serving:
+            self._failures = 0

@@ -1,0 +1,280 @@
+"""Installing a view: members take its log and accept it, other voters record it, then it becomes active.
+
+Source: the channel protocol, section 3, steps 4 to 6. A view is recorded only once all its members accepted
+it, so that whoever recorded it proves that every member holds its log.
+"""
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from .choice import activated
+from .events import ViewEvent
+from .messages import Accept, Activate, Entry, NewView, Record, Recorded, Refuse
+from .replication import Replication
+from .state import State
+from .view import Tag, View, ViewNumber, Voter
+
+RESEND = 5
+"""The log of a view is sent again after this many retry intervals."""
+
+
+@attrs.define(eq=False)
+class Installing:
+    """A view this replica proposes and is installing."""
+
+    view: View
+    source: View | None
+    """The view it replaces, None for the first one."""
+    active: bool
+    """Somebody knows that `source` was active."""
+    bases: Mapping[Voter, int]
+    """For each other member: up to where it has the log already."""
+    since: float
+    sent: dict[Voter, float]
+    accepted: set[Voter]
+    recorded: set[Voter]
+    recording: float | None = None
+    """When it was last sent to be recorded."""
+
+
+@attrs.define(eq=False)
+class Staged:
+    """The parts of a view's log that have arrived."""
+
+    number: ViewNumber
+    base: Tag
+    entries: list[Entry]
+
+
+class Installation:
+    """Both sides of installing a view."""
+
+    def __init__(self, state: State, replication: Replication, abandon: Callable[[float], None]) -> None:
+        self._state = state
+        self._replication = replication
+        self._abandon = abandon
+        self.current: Installing | None = None
+        self._staged: Staged | None = None
+        self.busy = False
+        """The application is installing a snapshot: no view can be accepted meanwhile."""
+
+    # The proposer
+
+    def propose(self, now: float, installing: Installing) -> None:
+        """The log of the view is the log of this replica: accept it, and send it to the other members."""
+        state = self._state
+        view = installing.view
+        self.current = installing
+        state.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
+        state.accept(view)
+        for voter in installing.bases:
+            self._send(now, installing, voter)
+        state.vow(state.me.replica, Accept(view.number))
+
+    def _send(self, now: float, installing: Installing, voter: Voter) -> None:
+        """Send a member what it lacks of the log of the view, in parts."""
+        state = self._state
+        log = state.log
+        view = installing.view
+        start = installing.bases[voter]
+        installing.sent[voter] = now
+        base = log.tag(start)
+        done = start
+        while True:
+            entries = tuple(log.slice(done, view.start, state.settings.part_bytes))
+            offset, done = done - start, done + len(entries)
+            complete = done >= view.start
+            state.send(voter.replica, NewView(view, base, offset, entries, complete))
+            if complete:
+                return
+
+    def on_accept(self, now: float, voter: Voter, message: Accept) -> None:
+        """A member has the log of the view."""
+        installing = self.current
+        if (
+            installing is not None
+            and message.number == installing.view.number
+            and voter in installing.view.members
+        ):
+            installing.accepted.add(voter)
+            self._progress(now, installing)
+
+    def on_recorded(self, now: float, voter: Voter, message: Recorded) -> None:
+        """A voter that is no member knows the view."""
+        installing = self.current
+        if installing is not None and message.number == installing.view.number:
+            installing.recorded.add(voter)
+            self._progress(now, installing)
+
+    def _progress(self, now: float, installing: Installing) -> None:
+        """Record once all members accepted; activate once both majorities know."""
+        view = installing.view
+        if installing.recording is None and self.complete(installing):
+            self._record(now, installing)
+        if activated(installing.accepted | installing.recorded, installing.source, installing.active, view):
+            self.current = None
+            for voter in view.members[1:]:
+                self._state.send(voter.replica, Activate(view.number))
+            self.activate(now)
+
+    def complete(self, installing: Installing) -> bool:
+        """Whether every member has accepted."""
+        return installing.accepted >= set(installing.view.members)
+
+    def _record(self, now: float, installing: Installing) -> None:
+        """Tell the voters that are no members."""
+        installing.recording = now
+        view = installing.view
+        voters = set(view.config)
+        if installing.source is not None:
+            voters |= set(installing.source.config)
+        for voter in sorted(voters - set(view.members) - installing.recorded):
+            if self._state.peers.link(voter) is not None:
+                self._state.send(voter.replica, Record(view))
+
+    def drive(self, now: float) -> str:
+        """Repeat what was not answered; returns why the view cannot be installed, "" when it still can."""
+        installing, state = self.current, self._state
+        if installing is None:
+            return ""
+        for voter in installing.bases:
+            if voter not in installing.accepted and state.peers.departs(voter):
+                return f"replica {voter.replica} went away"
+        if now - installing.since > state.settings.view_change_s:
+            missing = [voter.replica for voter in installing.bases if voter not in installing.accepted]
+            return f"no answer from {missing}" if missing else "too few voters recorded it"
+        for voter in installing.bases:
+            if (
+                voter not in installing.accepted
+                and now - installing.sent[voter] >= RESEND * state.settings.retry_s
+            ):
+                self._send(now, installing, voter)
+        if installing.recording is not None and now - installing.recording >= state.settings.retry_s:
+            self._record(now, installing)
+        return ""
+
+    def reconnected(self, now: float, voter: Voter) -> None:
+        """What was on its way to a member may be lost."""
+        installing = self.current
+        if installing is not None and voter in installing.bases and voter not in installing.accepted:
+            self._send(now, installing, voter)
+
+    # Members and voters
+
+    def on_new_view(self, now: float, voter: Voter, message: NewView) -> None:
+        """A part of the log of a new view; the last one completes it."""
+        state = self._state
+        view = message.view
+        if not _proposes(voter, view.number) or state.me not in view.members or self.busy:
+            return
+        if self._refused(voter, view.number):
+            return
+        if state.accepted is not None and state.accepted.number == view.number:
+            if message.complete:
+                state.vow(voter.replica, Accept(view.number))
+            return
+        staged = self._stage(message)
+        if staged is None or not message.complete:
+            return
+        self._staged = None
+        reason = self._adopt(view, staged)
+        if reason:
+            state.note(f"cannot accept view {view.number}: {reason}")
+            return
+        self._abandon(now)
+        state.accept(view)
+        state.vow(voter.replica, Accept(view.number))
+
+    def _refused(self, voter: Voter, number: ViewNumber) -> bool:
+        """Answer a proposal below what was promised."""
+        state = self._state
+        state.saw(number)
+        if number >= state.promised:
+            return False
+        state.send(voter.replica, Refuse(number, state.promised))
+        return True
+
+    def _stage(self, message: NewView) -> Staged | None:
+        """Put a part after the earlier ones; None when it does not follow them."""
+        if message.offset == 0:
+            self._staged = Staged(message.view.number, message.base, list(message.entries))
+            return self._staged
+        staged = self._staged
+        if (
+            staged is None
+            or staged.number != message.view.number
+            or staged.base != message.base
+            or len(staged.entries) != message.offset
+        ):
+            return None
+        staged.entries.extend(message.entries)
+        return staged
+
+    def _adopt(self, view: View, staged: Staged) -> str:
+        """Make the log of this replica the log of the view; returns why not, "" when done."""
+        log = self._state.log
+        base = staged.base
+        if base.at < 0 or base.at + len(staged.entries) != view.start:
+            return "its log is incomplete"
+        if staged.entries and staged.entries[0].index != base.at + 1:
+            return "its log does not begin where it says"
+        if base.at > log.last.at:
+            return f"this log ends at {log.last.at}, before {base.at}"
+        if base.at >= log.base.at and log.tag(base.at) != base:
+            return f"entry {base.at} differs"
+        return self._state.splice(staged.entries, view.start)
+
+    def on_record(self, now: float, voter: Voter, message: Record) -> None:
+        """All members accepted a view this voter is no member of."""
+        state = self._state
+        view = message.view
+        if not _proposes(voter, view.number) or state.me in view.members:
+            return
+        if self._refused(voter, view.number):
+            return
+        if state.accepted is None or state.accepted.number != view.number:
+            self._abandon(now)
+            state.accept(view)
+            state.note(f"recorded view {view.number} of {view.replicas()}")
+        state.vow(voter.replica, Recorded(view.number))
+
+    def on_activate(self, now: float, voter: Voter, message: Activate) -> None:
+        """The view is active."""
+        view = self._state.accepted
+        if view is not None and view.number == message.number and voter == view.members[0]:
+            self.activate(now)
+
+    def activate(self, now: float) -> None:
+        """The accepted view is active: deliver the rest of its log, then the view."""
+        state = self._state
+        view = state.accepted
+        if (
+            view is None
+            or state.serving
+            or not state.member
+            or state.promised != view.number
+            or state.log.last.at < view.start
+        ):
+            return
+        state.supersede(view.number)
+        state.known_active = True
+        state.commit_to(view.start)
+        self._replication.begin(now, view)
+        state.attention = True
+        state.note(f"view {view.number} of {view.replicas()} is active from {view.start}: {view.reason}")
+        state.event(
+            ViewEvent(
+                view.start,
+                view.number,
+                view.members[0].replica,
+                view.replicas(),
+                view.boot > 0,
+                view.reason,
+            )
+        )
+
+
+def _proposes(voter: Voter, number: ViewNumber) -> bool:
+    """Whether `voter` is the proposer the number names."""
+    return number.replica == voter.replica and number.incarnation == voter.incarnation

@@ -1,0 +1,95 @@
+"""What is known of the other replicas: connections, signs of life, suspicion. Suspicion is only a hint."""
+
+from collections.abc import Iterable, Iterator
+
+import attrs
+
+from .messages import Heartbeat, Join
+from .view import Voter
+
+
+@attrs.define(eq=False)
+class Link:
+    """One other replica, seen from here."""
+
+    replica: int
+    closed: float
+    """Since when there is no connection."""
+    voter: Voter | None = None
+    """The life of it that was connected last."""
+    connected: bool = False
+    heard: float = 0.0
+    heartbeat: Heartbeat | None = None
+    """The last one of this life."""
+    join: Join | None = None
+    """The last one of this life, cleared when it takes part in a view."""
+    exit: bool = False
+    """It does not follow a master."""
+    exit_since: float = 0.0
+    leaving: bool = False
+    suspected: bool = False
+
+    def forget(self) -> None:
+        """Another life begins: nothing known of the last one holds."""
+        self.heartbeat = None
+        self.join = None
+        self.exit = False
+        self.leaving = False
+
+
+class Peers:
+    """All other configured replicas."""
+
+    def __init__(self, replicas: Iterable[int], now: float, suspect_s: float, verify_s: float) -> None:
+        self.links = {replica: Link(replica, now) for replica in replicas}
+        self._suspect_s = suspect_s
+        self._verify_s = verify_s
+        self._last = now
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self.links.values())
+
+    def link(self, voter: Voter) -> Link | None:
+        """The connection with exactly this life of a replica, if there is one."""
+        link = self.links.get(voter.replica)
+        return link if link is not None and link.connected and link.voter == voter else None
+
+    def suspects(self, voter: Voter) -> bool:
+        """Whether this life of a replica seems to be gone. Not for oneself."""
+        link = self.links.get(voter.replica)
+        return link is None or link.suspected or (link.voter != voter and link.voter is not None)
+
+    def departs(self, voter: Voter) -> bool:
+        """Whether this life of a replica seems to be gone, or says that it is going."""
+        link = self.links.get(voter.replica)
+        return self.suspects(voter) or (link is not None and link.leaving)
+
+    def paused(self, now: float) -> float:
+        """Seconds this replica itself did not run, 0 when it did; its peers are not to blame for those."""
+        gap, self._last = now - self._last, now
+        if gap < self._suspect_s / 4:
+            return 0.0
+        for link in self:
+            link.heard += gap
+            link.closed += gap
+        return gap
+
+    def review(self, now: float) -> list[tuple[Link, str]]:
+        """Decide again whom to suspect; returns what changed and why."""
+        changes: list[tuple[Link, str]] = []
+        for link in self:
+            if link.connected:
+                suspected = now - link.heard >= self._suspect_s
+                reason = f"silent for {now - link.heard:.2f} s"
+            else:
+                suspected = now >= link.closed + self._verify_s
+                reason = f"no connection for {now - link.closed:.2f} s"
+            if suspected != link.suspected:
+                link.suspected = suspected
+                changes.append((link, reason if suspected else "alive"))
+        return changes
+
+    def deadline(self) -> float | None:
+        """When a closed connection will have been closed for too long."""
+        times = [link.closed + self._verify_s for link in self if not link.connected and not link.suspected]
+        return min(times, default=None)

@@ -1,0 +1,307 @@
+"""The normal case: the master appends and multicasts, slaves acknowledge, what is acknowledged is committed.
+
+Source: the channel protocol, section 2. No timeout turns a missing acknowledgement into success; only a new
+view does.
+"""
+
+import attrs
+
+from .errors import NotMaster, PayloadTooLarge, WindowFull
+from .messages import PAYLOAD, RECONFIG, Ack, Data, Entry, Heartbeat, Reconfig, Repair, encode_reconfig
+from .state import State
+from .view import View, Voter
+
+TRIM_STEP = 64
+"""Trimming waits until it is worth this many entries."""
+MAX_REPAIR_PAUSE_S = 1.0
+
+
+@attrs.define(eq=False)
+class Progress:
+    """The master's knowledge of one slave."""
+
+    voter: Voter
+    match: int
+    """It acknowledged everything up to here."""
+    sent: int
+    """Everything up to here was sent to it."""
+    applied: int
+    moved: float
+    """When `match` last rose, or had reached the end."""
+
+
+class Replication:
+    """Appending, acknowledging, committing, repairing and trimming."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._slaves: dict[Voter, Progress] = {}
+        self._synced = 0
+        """The master's own log is durable up to here."""
+        self._in_flight_bytes = 0
+        self._trim = 0
+        self._ack_due = False
+        self._repair_at = 0.0
+        self._repair_pause_s = 0.0
+
+    # The master
+
+    def begin(self, now: float, view: View) -> None:
+        """`view` is active: start its normal case, on the master and on slaves."""
+        state = self._state
+        state.serving = True
+        self._ack_due = False
+        self._repair_pause_s = 0.0
+        self._in_flight_bytes = 0
+        self._synced = view.start
+        self._trim = 0
+        self._slaves = {
+            voter: Progress(voter, view.start, view.start, 0, now)
+            for voter in view.members[1:]
+            if view.members[0] == state.me
+        }
+
+    @property
+    def room(self) -> bool:
+        """Whether the window takes another entry."""
+        state = self._state
+        settings = state.settings
+        return (
+            state.log.last.at - state.commit < settings.window
+            and self._in_flight_bytes < settings.window_bytes
+        )
+
+    def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
+        """Append a payload of the application."""
+        state = self._state
+        if not state.leading or state.leaving:
+            raise NotMaster("this replica is not the master of an active view: submit on the master")
+        if len(payload) > state.settings.max_payload_bytes:
+            raise PayloadTooLarge(
+                f"a payload of {len(payload)} bytes is above {state.settings.max_payload_bytes}: split it"
+            )
+        if not self.room:
+            raise WindowFull("too many entries are in flight: wait until can_submit is true")
+        return self._append(now, stamp_ns, payload, PAYLOAD)
+
+    def reconfigure(self, now: float, change: Reconfig) -> None:
+        """Append a change of the configuration; it takes effect with the next view."""
+        self._append(now, 0, encode_reconfig(change), RECONFIG)
+
+    def _append(self, now: float, stamp_ns: int, payload: bytes, kind: int) -> int:
+        state = self._state
+        log = state.log
+        assert state.accepted is not None
+        number = state.accepted.number
+        index = log.last.at + 1
+        entry = Entry(number, index, stamp_ns, payload, kind)
+        log.append(entry)
+        self._in_flight_bytes += len(payload)
+        if self._slaves:
+            data = Data(entry, state.commit, self._trim)
+            window = state.settings.window
+            for slave in self._slaves.values():
+                if slave.match == index - 1:
+                    slave.moved = now
+                if slave.sent == index - 1 and index - slave.match <= window:
+                    slave.sent = index
+                    state.send(slave.voter.replica, data)
+        if log.durable:
+            state.record_entry(entry)
+            state.vow(state.me.replica, Ack(number, index))
+        else:
+            self._synced = index
+            if state.accepted.k == 1:
+                self._advance()
+        return index
+
+    def on_ack(self, now: float, voter: Voter, message: Ack) -> None:
+        """A slave, or the master's own disk, holds everything up to an index."""
+        state = self._state
+        if not state.leading or state.accepted is None or message.view != state.accepted.number:
+            return
+        last = state.log.last.at
+        index = message.index
+        if voter == state.me:
+            self._synced = max(self._synced, min(index, last))
+        else:
+            slave = self._slaves.get(voter)
+            if slave is None or index > last or index <= slave.match:
+                return
+            slave.match = index
+            slave.moved = now
+            if slave.sent < index:
+                slave.sent = index
+            if slave.sent < last:
+                self._push(slave)
+        self._advance()
+
+    def _advance(self) -> None:
+        """Commit what k members hold, the master being one of them."""
+        state = self._state
+        view = state.accepted
+        assert view is not None
+        commit = self.held(view)
+        if commit > state.commit:
+            log = state.log
+            for index in range(state.commit + 1, commit + 1):
+                self._in_flight_bytes -= len(log.get(index).payload)
+            state.commit_to(commit)
+
+    def held(self, view: View) -> int:
+        """The highest index that k members of the view hold, the master included."""
+        matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
+        others = view.k - 1
+        if others == 0:
+            return self._synced
+        return min(self._synced, matches[others - 1])
+
+    def _push(self, slave: Progress) -> None:
+        """Send a slave what it lacks, as far as its window goes."""
+        state = self._state
+        log = state.log
+        limit = min(log.last.at, slave.match + state.settings.window)
+        room = state.settings.window_bytes
+        for index in range(slave.sent + 1, limit + 1):
+            entry = log.get(index)
+            room -= len(entry.payload)
+            if room < 0 and index > slave.match + 1:
+                break
+            state.send(slave.voter.replica, Data(entry, state.commit, self._trim))
+            slave.sent = index
+
+    def on_repair(self, voter: Voter, message: Repair) -> None:
+        """A slave misses entries, or may."""
+        state = self._state
+        slave = self._slaves.get(voter)
+        if (
+            state.leading
+            and slave is not None
+            and state.accepted is not None
+            and message.view == state.accepted.number
+            and slave.match <= message.index < slave.sent
+        ):
+            slave.sent = message.index
+            self._push(slave)
+
+    def reconnected(self, voter: Voter) -> None:
+        """What was on its way to a slave may be lost."""
+        slave = self._slaves.get(voter)
+        if slave is not None and self._state.leading:
+            slave.sent = slave.match
+            self._push(slave)
+
+    def stalled(self, now: float) -> Voter | None:
+        """A slave that has left entries unacknowledged for too long."""
+        last = self._state.log.last.at
+        for slave in self._slaves.values():
+            if slave.match >= last:
+                slave.moved = now
+            elif now - slave.moved > self._state.settings.stall_s:
+                return slave.voter
+        return None
+
+    def laggard(self) -> Voter | None:
+        """The slave that keeps the log from being trimmed, when the log has become too long."""
+        state = self._state
+        settings = state.settings
+        if len(state.log) <= settings.max_log and state.log.size_bytes <= settings.max_log_bytes:
+            return None
+        slave = min(self._slaves.values(), key=lambda slave: slave.match, default=None)
+        return slave.voter if slave is not None and slave.match < state.commit else None
+
+    # Slaves
+
+    def on_data(self, now: float, voter: Voter, message: Data) -> None:
+        """The next entry, an old one, or one beyond a gap."""
+        state = self._state
+        view = state.accepted
+        entry = message.entry
+        if not state.serving or view is None or entry.view != view.number or voter != view.members[0]:
+            return
+        log = state.log
+        last = log.last.at
+        if entry.index == last + 1:
+            log.append(entry)
+            if log.durable:
+                state.record_entry(entry)
+            self._repair_pause_s = 0.0
+        elif entry.index > last + 1:
+            self._ask(now)
+        self._ack_due = True
+        if message.commit > state.commit:
+            state.commit_to(min(message.commit, log.last.at))
+        if message.trim > log.base.at:
+            self.trim(message.trim)
+
+    def flush(self) -> None:
+        """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it."""
+        if not self._ack_due:
+            return
+        self._ack_due = False
+        state = self._state
+        view = state.accepted
+        if view is not None and self.may_ack(view):
+            state.vow(view.members[0].replica, Ack(view.number, state.log.last.at))
+
+    def may_ack(self, view: View) -> bool:
+        """Whether this replica may still acknowledge entries of its view."""
+        return self._state.serving and self._state.promised == view.number
+
+    def _ask(self, now: float) -> None:
+        """Ask for what is missing, with growing pauses."""
+        state = self._state
+        if now < self._repair_at or state.accepted is None:
+            return
+        self._repair_pause_s = min(
+            max(2 * self._repair_pause_s, state.settings.heartbeat_s), MAX_REPAIR_PAUSE_S
+        )
+        self._repair_at = now + self._repair_pause_s
+        state.send(state.accepted.members[0].replica, Repair(state.accepted.number, state.log.last.at))
+
+    def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
+        """A slave learns how far the master is, and the master how far a slave is."""
+        state = self._state
+        view = state.accepted
+        if not state.serving or view is None or message.view != view.number:
+            return
+        if view.members[0] == state.me:
+            slave = self._slaves.get(voter)
+            if slave is not None:
+                slave.applied = message.applied
+        elif voter == view.members[0]:
+            if message.last > state.log.last.at:
+                self._ask(now)
+            elif message.commit < message.last:
+                self._ack_due = True
+            state.commit_to(min(message.commit, state.log.last.at))
+            self.trim(message.trim)
+
+    # Memory
+
+    def bound(self, hold: int | None) -> None:
+        """Forget what every member has applied; `hold`: a state transfer needs what is above."""
+        state = self._state
+        trim = min([state.applied, *(slave.applied for slave in self._slaves.values())])
+        if state.accepted is not None:
+            pending = state.log.reconfig(state.accepted.start)
+            if pending is not None:
+                # The next view is derived from it.
+                trim = min(trim, pending.index - 1)
+        self._trim = trim
+        self.trim(trim if hold is None else min(trim, hold))
+
+    @property
+    def trim_point(self) -> int:
+        """What every member has applied, as far as the master knows."""
+        return self._trim
+
+    def trim(self, index: int) -> None:
+        """Forget the entries below `index`, except a tail that spares a short absence the snapshot."""
+        state = self._state
+        log = state.log
+        index = min(index, state.applied)
+        if log.size_bytes <= state.settings.keep_bytes:
+            index -= state.settings.keep
+        if index - log.base.at >= TRIM_STEP:
+            log.trim(index)

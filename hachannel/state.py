@@ -1,0 +1,241 @@
+"""What the parts of a channel share: this replica's promises, its log, and the output under construction."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from .events import Deliver, Event, Output, Stopped
+from .log import Accepted, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
+from .messages import PAYLOAD, Entry, Message
+from .peers import Peers
+from .settings import Settings
+from .view import NO_VIEW, Tag, View, ViewNumber, Voter
+
+
+def _nowhere(_message: Message) -> None:
+    """Takes a message before the parts are put together."""
+
+
+class State:
+    """The facts of one replica. Only the parts of its channel write to it."""
+
+    def __init__(
+        self, me: Voter, order: Sequence[int], cluster: str, expected: int, settings: Settings, log: Log
+    ) -> None:
+        self.me = me
+        self.order = tuple(order)
+        self.cluster = cluster
+        self.expected = expected
+        self.settings = settings
+        self.log = log
+        self.now = 0.0
+        """The time of the current step."""
+        self.peers = Peers((), 0.0, settings.suspect_s, settings.verify_s)
+        recovered = log.recovered()
+        self.promised = recovered.promised
+        """No view below it is acknowledged any more."""
+        self.accepted: View | None = recovered.accepted
+        """The last view accepted or recorded."""
+        self.known_active = False
+        """`accepted` is known to be, or to have been, active."""
+        self.serving = False
+        """This replica is a member of `accepted`, which is active, and has promised nothing above it."""
+        self.newer = NO_VIEW
+        """The highest view known to be active; above `accepted` when this replica is not in it."""
+        self.counter = recovered.promised.counter
+        """The highest view counter seen."""
+        self.commit = recovered.commit
+        self.applied = recovered.applied
+        self.blocked = False
+        self.leaving = False
+        self.stopped = False
+        self.attention = False
+        """Something happened that may call for a view change."""
+        self.loopback: Callable[[Message], None] = _nowhere
+        """Takes the messages this replica sends to itself."""
+        self._out = Output()
+        self._issued = 0
+        self._confirmed = 0
+        self._held: deque[tuple[int, int, Message]] = deque()
+
+    # Where this replica stands
+
+    @property
+    def member(self) -> bool:
+        """It holds the log of the last view it accepted, and knows of no later one without it."""
+        accepted = self.accepted
+        return accepted is not None and self.newer <= accepted.number and self.me in accepted.members
+
+    @property
+    def leading(self) -> bool:
+        """It is the master of an active view."""
+        return self.serving and self.accepted is not None and self.accepted.members[0] == self.me
+
+    def saw(self, number: ViewNumber) -> None:
+        """Remember the highest view counter, so that the next proposal is above it."""
+        self.counter = max(self.counter, number.counter)
+
+    # Changes of the durable facts
+
+    def promise(self, number: ViewNumber) -> None:
+        """From now on no view below `number` is acknowledged."""
+        self.saw(number)
+        self.promised = number
+        self.serving = False
+        self.attention = True
+        self.record(Promised(number))
+
+    def accept(self, view: View) -> None:
+        """`view` is the last one accepted; it is not active yet."""
+        self.saw(view.number)
+        self.promised = view.number
+        self.accepted = view
+        self.serving = False
+        self.known_active = self.newer == view.number
+        self.attention = True
+        self.record(Accepted(view))
+
+    def supersede(self, number: ViewNumber) -> None:
+        """`number` is active; this replica takes no part in it unless it accepted it."""
+        if number <= self.newer:
+            return
+        self.saw(number)
+        self.newer = number
+        self.attention = True
+        accepted = self.accepted
+        if accepted is not None and accepted.number == number:
+            self.known_active = True
+        elif self.serving:
+            self.serving = False
+            self.note(f"view {number} is active without this replica")
+
+    # The log
+
+    def splice(self, entries: Sequence[Entry], end: int | None) -> str:
+        """Make the log agree with `entries`, then cut it at `end`; returns why not, "" when done.
+
+        Nothing is changed at or below the commit index, and nothing at all when there is a reason.
+        """
+        log = self.log
+        last = log.last.at
+        for position, entry in enumerate(entries):
+            if entry.index != entries[0].index + position:
+                return f"entries out of order at {entry.index}"
+        fresh: Sequence[Entry] = ()
+        for position, entry in enumerate(entries):
+            index = entry.index
+            if index > last or (index > log.base.at and log.tag(index).view != entry.view):
+                if index > last + 1:
+                    return f"entries {last + 1} to {index - 1} are missing"
+                if index <= self.commit:
+                    return f"entry {index} is committed and differs"
+                fresh = entries[position:]
+                break
+        after = fresh[-1].index if fresh else last
+        if end is not None and (end < self.commit or after < end):
+            return f"the log would end at {min(after, end)}, not at {max(self.commit, end)}"
+        if fresh:
+            self.cut(fresh[0].index - 1)
+            for entry in fresh:
+                log.append(entry)
+            self.record(Appended(tuple(fresh)))
+        if end is not None:
+            self.cut(end)
+        return ""
+
+    def cut(self, index: int) -> None:
+        """Forget the entries above `index`, which is not below the commit index."""
+        if index < self.log.last.at:
+            self.note(f"entries {index + 1} to {self.log.last.at} are dropped")
+            self.log.truncate(index)
+            self.record(Truncated(index))
+
+    def reset(self, base: Tag) -> None:
+        """The state after `base` came as a snapshot."""
+        self.log.reset(base)
+        self.record(Reset(base))
+        self.commit = self.applied = base.at
+
+    def commit_to(self, index: int) -> None:
+        """Everything up to `index` is committed: deliver it."""
+        if index <= self.commit:
+            return
+        self.commit = index
+        self.record(Committed(index))
+        self.deliver()
+
+    def deliver(self) -> None:
+        """Hand out what is committed and was not handed out."""
+        log = self.log
+        events = self._out.events
+        for index in range(self.applied + 1, self.commit + 1):
+            entry = log.get(index)
+            if entry.kind == PAYLOAD:
+                events.append(Deliver(index, entry.stamp_ns, entry.payload))
+            else:
+                self.attention = True
+        self.applied = self.commit
+
+    # Output
+
+    def send(self, replica: int, message: Message) -> None:
+        """To a peer, at once."""
+        self._out.messages.append((replica, message))
+
+    def broadcast(self, message: Message) -> None:
+        """To every connected peer, at once."""
+        for link in self.peers:
+            if link.connected:
+                self._out.messages.append((link.replica, message))
+
+    def vow(self, replica: int, message: Message) -> None:
+        """To a peer or to oneself, once everything recorded so far is durable."""
+        if self.log.durable and (self._out.persist or self._confirmed < self._issued):
+            self._held.append((self._issued + bool(self._out.persist), replica, message))
+        elif replica == self.me.replica:
+            self.loopback(message)
+        else:
+            self.send(replica, message)
+
+    def record(self, record: LogRecord) -> None:
+        """Ask for a record to be made durable."""
+        if self.log.durable:
+            self._out.persist.append(record)
+
+    def record_entry(self, entry: Entry) -> None:
+        """Ask for the entry just appended to be made durable."""
+        self._out.persist.append(Appended((entry,)))
+
+    def persisted(self, token: int) -> None:
+        """Let go of the messages that waited for this."""
+        self._confirmed = max(self._confirmed, token)
+        while self._held and self._held[0][0] <= self._confirmed:
+            _, replica, message = self._held.popleft()
+            if replica == self.me.replica:
+                self.loopback(message)
+            else:
+                self.send(replica, message)
+
+    def event(self, event: Event) -> None:
+        """Hand an event to the application."""
+        self._out.events.append(event)
+
+    def note(self, line: str) -> None:
+        """A line for the log."""
+        self._out.notes.append(line)
+
+    def stop(self, reason: str) -> None:
+        """The end: nothing is sent or received after this."""
+        if not self.stopped:
+            self.stopped = True
+            self.serving = False
+            self.note(f"stopped: {reason}")
+            self.event(Stopped(reason))
+
+    def take(self) -> Output:
+        """What has gathered since the last time."""
+        out = self._out
+        if out.persist:
+            self._issued += 1
+            out.token = self._issued
+        self._out = Output()
+        return out

@@ -1,0 +1,216 @@
+"""A simulated network of connections: first in, first out within one, and a broken one loses a suffix.
+
+Between any two hosts there is at most one connection. Cutting a direction stalls what travels there, as TCP
+does; breaking a connection loses what has not arrived, and each side notices in its own time.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+import attrs
+
+from ..hachannel import Message
+
+
+class Scheduler(Protocol):
+    """The clock of a simulation."""
+
+    now: float
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        """Call `action` at `time`."""
+        ...
+
+
+class Endpoint(Protocol):
+    """A process that can be connected."""
+
+    incarnation: int
+
+    def deliver(self, peer: int, message: Message) -> None:
+        """A message arrived."""
+        ...
+
+    def up(self, peer: int, incarnation: int) -> None:
+        """There is a connection."""
+        ...
+
+    def down(self, peer: int) -> None:
+        """The connection is gone."""
+        ...
+
+
+@attrs.define(eq=False)
+class Connection:
+    """One connection between the endpoints of two hosts."""
+
+    ends: dict[int, Endpoint]
+    open: dict[int, bool]
+    """Whether the end of each host still believes in it."""
+    alive: bool = True
+    ready: dict[int, float] = attrs.field(factory=dict[int, float])
+    """When the last message towards each host arrives."""
+    stalled: dict[int, list[Message]] = attrs.field(factory=dict[int, list[Message]])
+
+
+@attrs.define(kw_only=True)
+class Weather:
+    """How bad the network is. Times are seconds, chances are per message or per attempt."""
+
+    delay_s: float = 0.002
+    slow_chance: float = 0.02
+    slow_s: float = 0.05
+    duplicate_chance: float = 0.0
+    notice_s: float = 0.05
+    """A side notices that a connection broke within this time."""
+    reconnect_s: float = 0.03
+
+
+class Net:
+    """All connections."""
+
+    def __init__(self, scheduler: Scheduler, random: Random, weather: Weather) -> None:
+        self._scheduler = scheduler
+        self._random = random
+        self.weather = weather
+        self.cut: set[tuple[int, int]] = set()
+        """Directions (from, to) where nothing arrives."""
+        self._hosts: dict[int, Endpoint] = {}
+        self._connections: dict[tuple[int, int], Connection] = {}
+        self._dialing: set[tuple[int, int]] = set()
+        self.sent = 0
+
+    def add(self, host: int, endpoint: Endpoint) -> None:
+        """A process starts."""
+        self._hosts[host] = endpoint
+        for other in list(self._hosts):
+            if other != host:
+                self._dial(host, other)
+
+    def remove(self, host: int) -> None:
+        """A process is gone; its peers notice."""
+        endpoint = self._hosts.pop(host)
+        for pair, connection in list(self._connections.items()):
+            if host in pair and connection.ends[host] is endpoint:
+                connection.open[host] = False
+                self.shut(pair)
+
+    def _dial(self, one: int, other: int) -> None:
+        """Connect two hosts as soon as it is possible."""
+        pair = (min(one, other), max(one, other))
+        if pair in self._dialing:
+            return
+        self._dialing.add(pair)
+        self._later(self._random.uniform(0.001, self.weather.reconnect_s), lambda: self._attempt(pair))
+
+    def _attempt(self, pair: tuple[int, int]) -> None:
+        one, other = pair
+        if one not in self._hosts or other not in self._hosts:
+            self._dialing.discard(pair)
+            return
+        old = self._connections.get(pair)
+        busy = old is not None and any(old.open[host] and old.ends[host] is self._hosts[host] for host in pair)
+        if busy or pair in self.cut or (other, one) in self.cut:
+            self._later(self.weather.reconnect_s, lambda: self._attempt(pair))
+            return
+        self._dialing.discard(pair)
+        ends = {one: self._hosts[one], other: self._hosts[other]}
+        connection = Connection(ends, {one: True, other: True})
+        self._connections[pair] = connection
+        for host, peer in ((one, other), (other, one)):
+            self._later(self._delay(), self._opener(connection, host, peer))
+
+    def _opener(self, connection: Connection, host: int, peer: int) -> Callable[[], None]:
+        incarnation = connection.ends[peer].incarnation
+
+        def opened() -> None:
+            if connection.open[host] and self._hosts.get(host) is connection.ends[host]:
+                connection.ready.setdefault(host, self._scheduler.now)
+                connection.ends[host].up(peer, incarnation)
+
+        connection.ready[host] = self._scheduler.now + 0.02
+        return opened
+
+    def shut(self, pair: tuple[int, int]) -> None:
+        """Break a connection: what has not arrived is lost, and each side notices later."""
+        connection = self._connections.get(pair)
+        if connection is None or not connection.alive:
+            return
+        connection.alive = False
+        for host, peer in (pair, pair[::-1]):
+            if connection.open[host]:
+                self._later(
+                    self._random.uniform(0.0, self.weather.notice_s), self._closer(connection, host, peer)
+                )
+
+    def _closer(self, connection: Connection, host: int, peer: int) -> Callable[[], None]:
+        def closed() -> None:
+            if connection.open[host]:
+                connection.open[host] = False
+                if self._hosts.get(host) is connection.ends[host]:
+                    connection.ends[host].down(peer)
+                    self._dial(host, peer)
+
+        return closed
+
+    def break_one(self) -> str:
+        """Break some connection."""
+        pairs = sorted(pair for pair, connection in self._connections.items() if connection.alive)
+        if not pairs:
+            return "no connection to break"
+        pair = self._random.choice(pairs)
+        self.shut(pair)
+        return f"connection {pair} breaks"
+
+    def send(self, host: int, endpoint: Endpoint, peer: int, message: Message) -> None:
+        """Put a message on the connection between two hosts, if this endpoint has one."""
+        connection = self._connections.get((min(host, peer), max(host, peer)))
+        if connection is None or connection.ends[host] is not endpoint or not connection.open[host]:
+            return
+        self.sent += 1
+        if (host, peer) in self.cut or peer in connection.stalled:
+            connection.stalled.setdefault(peer, []).append(message)
+            return
+        self._put(connection, host, peer, message)
+        if self.weather.duplicate_chance and self._random.random() < self.weather.duplicate_chance:
+            self._put(connection, host, peer, message)
+
+    def _put(self, connection: Connection, host: int, peer: int, message: Message) -> None:
+        time = max(connection.ready.get(peer, 0.0), self._scheduler.now + self._delay())
+        connection.ready[peer] = time
+
+        def arrive() -> None:
+            if (host, peer) in self.cut or peer in connection.stalled:
+                connection.stalled.setdefault(peer, []).append(message)
+            elif connection.alive and self._hosts.get(peer) is connection.ends[peer]:
+                connection.ends[peer].deliver(host, message)
+
+        self._scheduler.at(time, arrive)
+
+    def mend(self, direction: tuple[int, int]) -> None:
+        """A direction works again: what stalled travels on."""
+        self.cut.discard(direction)
+        host, peer = direction
+        connection = self._connections.get((min(host, peer), max(host, peer)))
+        if connection is not None and peer in connection.stalled:
+            time = max(connection.ready.get(peer, 0.0), self._scheduler.now + self._delay())
+            connection.ready[peer] = time
+            self._scheduler.at(time, lambda: self._flush(connection, host, peer))
+
+    def _flush(self, connection: Connection, host: int, peer: int) -> None:
+        if (host, peer) in self.cut or not connection.alive:
+            return
+        for message in connection.stalled.pop(peer, []):
+            if self._hosts.get(peer) is connection.ends[peer]:
+                connection.ends[peer].deliver(host, message)
+
+    def _delay(self) -> float:
+        weather = self.weather
+        delay = self._random.uniform(0.0002, weather.delay_s)
+        if self._random.random() < weather.slow_chance:
+            delay += self._random.uniform(0.0, weather.slow_s)
+        return delay
+
+    def _later(self, delay: float, action: Callable[[], None]) -> None:
+        self._scheduler.at(self._scheduler.now + delay, action)

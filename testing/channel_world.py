@@ -1,0 +1,352 @@
+"""A simulated cluster of channels: virtual clock, hosts that crash, pause and restart, a small application."""
+
+import hashlib
+import heapq
+from collections import deque
+from collections.abc import Callable
+from random import Random
+
+import attrs
+import msgspec
+
+from ..hachannel import (
+    Channel,
+    Deliver,
+    Event,
+    InstallSnapshot,
+    Message,
+    Output,
+    ProvideSnapshot,
+    Settings,
+    Stopped,
+    ViewEvent,
+    decode_message,
+    encode_message,
+)
+from ..hachannel.log import Log, MemoryLog
+from ..hachannel.state import State
+from .channel_net import Net, Weather
+
+TRACE_LINES = 400
+"""How much of the trace a failure shows."""
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+class App:
+    """The application of one replica: a hash chain over what was delivered."""
+
+    def __init__(self) -> None:
+        self.index = 0
+        self.chain = b""
+
+    def deliver(self, event: Deliver) -> None:
+        """One more link of the chain."""
+        self.index = event.index
+        self.chain = link(self.chain, event.index, event.stamp_ns, event.payload)
+
+    def snapshot(self, size: int) -> list[bytes]:
+        """Chunks of `size` bytes."""
+        data = msgspec.msgpack.encode((self.index, self.chain))
+        return [data[start : start + size] for start in range(0, len(data), size)]
+
+    def restore(self, chunks: list[bytes]) -> None:
+        """Replace the state."""
+        self.index, self.chain = msgspec.msgpack.decode(b"".join(chunks), type=tuple[int, bytes])
+
+
+def link(chain: bytes, index: int, stamp_ns: int, payload: bytes) -> bytes:
+    """The chain after one more entry."""
+    return hashlib.blake2b(
+        b"%b %d %d %b" % (chain, index, stamp_ns, payload), digest_size=12
+    ).digest()
+
+
+class Observer:
+    """Sees everything; raises Violation."""
+
+    def started(self, host: "Host") -> None:
+        """A replica has just started."""
+
+    def stepped(self, host: "Host", output: Output) -> None:
+        """A replica made a step; its output has not been acted upon."""
+
+    def delivered(self, host: "Host", event: Event) -> None:
+        """The application has handled an event."""
+
+
+@attrs.frozen(kw_only=True)
+class Shape:
+    """What is simulated. Drawn from the seed, or given."""
+
+    replicas: int = 3
+    expected: int = 3
+    settings: Settings = Settings()
+    weather: Weather = attrs.field(factory=Weather)
+    chunk: int = 8
+    """Bytes of a snapshot chunk."""
+    snapshot_s: float = 0.01
+    """How long the application takes for a snapshot, and to install one."""
+    codec: bool = False
+    """Every message goes through its bytes."""
+
+
+class Host:
+    """One replica's machine: at most one process at a time."""
+
+    def __init__(self, world: "World", replica: int) -> None:
+        self.world = world
+        self.replica = replica
+        self.incarnation = 0
+        self.running = False
+        self.paused = False
+        self.left = False
+        self.channel: Channel
+        self.app = App()
+        self.backlog: list[Callable[[], None]] = []
+        self._wake: float | None = None
+        self._life = 0
+
+    @property
+    def state(self) -> State:
+        """The inside of the channel, for checkers."""
+        return self.channel._state
+
+    def start(self) -> None:
+        """A new process, with a new incarnation and empty memory."""
+        world = self.world
+        self.incarnation = world.incarnation()
+        self.running, self.paused, self.left = True, False, False
+        self._life += 1
+        self._wake = None
+        self.backlog.clear()
+        self.app = App()
+        shape = world.shape
+        self.channel = world.channel(
+            self.replica,
+            list(range(shape.replicas)),
+            incarnation=self.incarnation,
+            cluster="c",
+            expected=shape.expected,
+            settings=shape.settings,
+            log=self.log(),
+        )
+        world.say(f"{self} starts")
+        world.observer.started(self)
+        self.channel.start(world.now)
+        world.net.add(self.replica, self)
+        self._settle()
+
+    def log(self) -> Log:
+        """The log of a new process."""
+        return MemoryLog()
+
+    def crash(self) -> None:
+        """SIGKILL."""
+        if self.running:
+            self.world.say(f"{self} dies")
+            self.running = False
+            self.world.net.remove(self.replica)
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.world.say(f"{self} pauses")
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT: what came meanwhile is handled, one by one."""
+        self.world.say(f"{self} goes on")
+        self.paused = False
+        backlog, self.backlog = self.backlog, []
+        for action in backlog:
+            if self.running:
+                action()
+        if self.running:
+            self._tick()
+
+    def leave(self) -> None:
+        """An orderly stop."""
+        self.world.say(f"{self} leaves")
+        self._act(lambda: self.channel.leave(self.world.now))
+
+    # What the network does to it
+
+    def deliver(self, peer: int, message: Message) -> None:
+        """A message arrived."""
+        if self.world.shape.codec:
+            message = decode_message(encode_message(message))
+        self.world.trace(lambda: f"{peer} -> {self.replica} {message}")
+        self._act(lambda: self.channel.receive(self.world.now, peer, message))
+
+    def up(self, peer: int, incarnation: int) -> None:
+        """There is a connection."""
+        self._act(lambda: self.channel.connected(self.world.now, peer, incarnation))
+
+    def down(self, peer: int) -> None:
+        """The connection is gone."""
+        self._act(lambda: self.channel.disconnected(self.world.now, peer))
+
+    def submit(self, payload: bytes) -> bool:
+        """A client of this replica submits; false when it does not take it."""
+        if not self.running or self.paused or not self.channel.can_submit:
+            return False
+        world = self.world
+        self.channel.submit(world.now, world.stamp(), payload)
+        self._settle()
+        return True
+
+    def _act(self, action: Callable[[], None]) -> None:
+        """Run an input now, or when the process runs again."""
+        if not self.running:
+            return
+        if self.paused:
+            self.backlog.append(lambda: self._act(action))
+            return
+        action()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Act on what the channel put out, until it is silent; then set the alarm."""
+        while self.running:
+            output = self.channel.take()
+            if not output:
+                break
+            world = self.world
+            for line in output.notes:
+                world.say(f"{self}: {line}")
+            world.observer.stepped(self, output)
+            for peer, message in output.messages:
+                world.net.send(self.replica, self, peer, message)
+            for event in output.events:
+                self._handle(event)
+        if self.running:
+            self._alarm()
+
+    def _handle(self, event: Event) -> None:
+        world, channel = self.world, self.channel
+        match event:
+            case Deliver():
+                self.app.deliver(event)
+            case ProvideSnapshot(token):
+                index, chunks = self.channel.applied, self.app.snapshot(world.shape.chunk)
+                self._soon(lambda: channel.snapshot_ready(world.now, token, index, chunks))
+            case InstallSnapshot(index, chunks):
+                self._soon(lambda: self._install(index, chunks))
+                return
+            case Stopped():
+                world.say(f"{self} has stopped")
+                self.left = True
+                self.running = False
+                world.net.remove(self.replica)
+            case ViewEvent():
+                world.say(f"{self} {event}")
+            case _:
+                pass
+        world.observer.delivered(self, event)
+
+    def _install(self, index: int, chunks: list[bytes]) -> None:
+        self.app.restore(chunks)
+        self.world.observer.delivered(self, InstallSnapshot(index, chunks))
+        self.channel.snapshot_installed(self.world.now, index)
+
+    def _soon(self, action: Callable[[], None]) -> None:
+        """The application takes its time."""
+        life = self._life
+
+        def act() -> None:
+            if life == self._life:
+                self._act(action)
+
+        self.world.at(self.world.now + self.world.random.uniform(0, self.world.shape.snapshot_s), act)
+
+    def _alarm(self) -> None:
+        deadline = self.channel.deadline
+        if deadline is None or (self._wake is not None and self._wake <= deadline):
+            return
+        self._wake = deadline
+        life = self._life
+        self.world.at(max(deadline, self.world.now), lambda: self._ring(life, deadline))
+
+    def _ring(self, life: int, deadline: float) -> None:
+        if life == self._life and self.running and self._wake == deadline:
+            self._wake = None
+            if not self.paused:
+                self._tick()
+
+    def _tick(self) -> None:
+        self.channel.tick(self.world.now)
+        self._settle()
+
+    def __str__(self) -> str:
+        return f"{self.replica}/{self.incarnation}"
+
+
+class World:
+    """Clock, network and hosts of one run."""
+
+    def __init__(
+        self, seed: int, shape: Shape, observer: Observer, channel: Callable[..., Channel] = Channel
+    ) -> None:
+        self.seed = seed
+        self.random = Random(seed)
+        self.shape = shape
+        self.observer = observer
+        self.channel = channel
+        self.now = 0.0
+        self.net = Net(self, self.random, shape.weather)
+        self.steps = 0
+        self.lines: deque[str] = deque(maxlen=TRACE_LINES)
+        self.echo = False
+        self.verbose = False
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._incarnations = 0
+        self._stamps = 0
+        self.hosts = [Host(self, replica) for replica in range(shape.replicas)]
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        """Call `action` at `time`."""
+        self._count += 1
+        heapq.heappush(self._queue, (max(time, self.now), self._count, action))
+
+    def run(self, until: float, stop: Callable[[], bool] | None = None) -> bool:
+        """Let time pass until `until`, or until `stop` says so; returns whether it did."""
+        while self._queue and self._queue[0][0] <= until:
+            self.now, _, action = heapq.heappop(self._queue)
+            self.steps += 1
+            action()
+            if stop is not None and stop():
+                return True
+        self.now = until
+        return False
+
+    def incarnation(self) -> int:
+        """A number no other process uses."""
+        self._incarnations += 1
+        return self._incarnations
+
+    def stamp(self) -> int:
+        """What a master's clock reads."""
+        self._stamps += 1
+        return int(self.now * 1e9) + self._stamps
+
+    def say(self, line: str) -> None:
+        """One line of the trace."""
+        line = f"{self.now:9.4f} {line}"
+        self.lines.append(line)
+        if self.echo:
+            print(line)
+
+    def trace(self, line: Callable[[], str]) -> None:
+        """One line of the trace, if messages are to be seen."""
+        if self.verbose:
+            self.say(line())
+
+    def master(self) -> Host | None:
+        """A running replica that takes submissions, if any."""
+        for host in self.hosts:
+            if host.running and not host.paused and host.channel.can_submit:
+                return host
+        return None
