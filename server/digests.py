@@ -52,6 +52,14 @@ class Verdict:
     index: int
     """The first compared position at which it differs."""
 
+    @property
+    def sentence(self) -> str:
+        """The verdict for the log, without full stop."""
+        return (
+            f"replica {self.replica} is in another state than the others since some entry between "
+            f"{self.after + 1} and {self.index}"
+        )
+
 
 class DigestBook:
     """What the master knows of the digests of the view's members.

@@ -89,6 +89,8 @@ class Node:
         self._stamp_ns = 0
         self._stamp_at = 0.0
         self._digests = DigestBook(me)
+        self._size = len(members)
+        self._blamed: set[int] = set()
 
     # What can be asked
 
@@ -376,20 +378,24 @@ class Node:
             self._diverged(message.after, message.index)
 
     def _judge(self, verdict: Verdict | None) -> None:
-        if verdict is None:
+        view = self._view
+        if verdict is None or view is None:
             return
-        if verdict.replica == self.me:
+        # The others must be able to go on without it; if not, it waits until there are more of them.
+        spare = len(view.members) - 1 > self._size // 2
+        if verdict.replica == self.me and spare:
             self._diverged(verdict.after, verdict.index)
             return
-        self._out.lines.append(
-            f"replica {verdict.replica} is in another state than the others since some entry between "
-            f"{verdict.after + 1} and {verdict.index}; it is told to fetch the state again"
-        )
-        self.channel.tell(verdict.replica, encode_tell(Diverged(verdict.after, verdict.index)))
+        if spare:
+            self._out.lines.append(f"{verdict.sentence}; it is told to fetch the state again")
+            self.channel.tell(verdict.replica, encode_tell(Diverged(verdict.after, verdict.index)))
+        elif verdict.replica not in self._blamed:
+            self._out.lines.append(f"{verdict.sentence}; too few replicas are left to replace it")
+        self._blamed.add(verdict.replica)
 
     def _diverged(self, after: int, index: int) -> None:
+        verdict = Verdict(self.me, after, index)
         self._out.rejoin = (
-            f"replica {self.me} is in another state than the others since some entry between {after + 1} and "
-            f"{index}: an agent is not deterministic; it stops serving and fetches the state again"
+            f"{verdict.sentence}: an agent is not deterministic; it stops serving and fetches the state again"
         )
         self._end(self._out.rejoin)
