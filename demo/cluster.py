@@ -17,7 +17,6 @@ from .result import Event, Killed
 CLUSTER = "s0"
 READY_TIMEOUT_S = 60.0
 BACK_TIMEOUT_S = 60.0
-MASTER_TIMEOUT_S = 20.0
 MAX_EVENTS = 1000
 """Events kept; a cluster that has had more is in worse trouble than a report can tell."""
 
@@ -67,7 +66,9 @@ class Cluster:
             self.supervisor.wait_ready(timeout_s)
         except SupervisorError as error:
             raise DemoError(f"The servers did not start: {error} {self._last_words}") from error
-        self._started = True
+        with self._lock:
+            self._started = True
+            self._happened.clear()
 
     def all_back(self, timeout_s: float = BACK_TIMEOUT_S) -> bool:
         """Wait until every replica serves again; say whether they all do."""
@@ -110,29 +111,24 @@ class Cluster:
             f"start again, and kill processes of {CLUSTER} only."
         )
 
-    def kill_master(self) -> Killed:
-        """Send SIGKILL to the process of the master. Raises DemoError if there is no master in a while."""
-        deadline = time.monotonic() + MASTER_TIMEOUT_S
-        while True:
-            replica = self.supervisor.master(CLUSTER)
-            if replica is not None:
-                try:
-                    pid = self.supervisor.kill(CLUSTER, replica)
-                except SupervisorError:
-                    pid = None
-                if pid is not None:
-                    killed = Killed(replica, pid, time.monotonic())
-                    with self._lock:
-                        self._own_kill = killed
-                    self._happen(
-                        CLUSTER, "killed", f"{CLUSTER}.{replica}, the master (pid {pid}), killed by SIGKILL"
-                    )
-                    return killed
-            if time.monotonic() > deadline:
-                raise DemoError(
-                    f"{CLUSTER} has had no master for {MASTER_TIMEOUT_S:g} s, so none could be killed."
-                )
-            time.sleep(0.05)
+    def kill_master(self) -> Killed | None:
+        """Send SIGKILL to the process of the master.
+
+        None: not at this moment, because there is no master, or a replica is missing already.
+        """
+        supervisor = self.supervisor
+        roles = [supervisor.role(server, replica) for server, replica in supervisor.replicas]
+        replica = supervisor.master(CLUSTER)
+        if replica is None or not all(roles):
+            return None
+        with self._lock:
+            try:
+                pid = supervisor.kill(CLUSTER, replica)
+            except SupervisorError:
+                return None
+            killed = self._own_kill = Killed(replica, pid, time.monotonic())
+        self._happen(CLUSTER, "killed", f"{CLUSTER}.{replica}, the master (pid {pid}), killed by SIGKILL")
+        return killed
 
     def events(self, start_s: float) -> list[Event]:
         """What happened since `start_s` (monotonic), on the clock of the report."""

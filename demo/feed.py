@@ -19,6 +19,8 @@ PROBE_EVERY_S = 0.02
 MAX_PROBES = 20_000
 LOST_AFTER_S = 30.0
 """Without any acknowledgement for so long the cluster is given up."""
+KILL_WITHIN_S = 5.0
+"""The feed waits so long for the kill; if it comes later, more flights have been sent."""
 PULSE = "pulse"
 
 
@@ -55,7 +57,7 @@ class Prober(threading.Thread):
     """Sends probes one by one; on demand it kills the master between two of them."""
 
     def __init__(
-        self, connection: Connection, kill: Callable[[], Killed], timeline: Timeline, start_s: float
+        self, connection: Connection, kill: Callable[[], Killed | None], timeline: Timeline, start_s: float
     ) -> None:
         super().__init__(name="demo-prober", daemon=True)
         self._connection = connection
@@ -65,7 +67,7 @@ class Prober(threading.Thread):
         self._ending = threading.Event()
         self._wanted = threading.Event()
         self.killed = threading.Event()
-        """Set when the master has been killed, or could not be."""
+        """Set when the master has been killed, or will not be."""
         self.kill: Killed | None = None
         """The kill, once it has happened."""
         self.failover_ms: float | None = None
@@ -75,7 +77,7 @@ class Prober(threading.Thread):
         self.error: Exception | None = None
 
     def kill_master(self) -> None:
-        """Have the master killed before the next probe; returns at once."""
+        """Have the master killed before the next probe for which that can be; returns at once."""
         self._wanted.set()
 
     def end(self, timeout_s: float) -> None:
@@ -97,9 +99,9 @@ class Prober(threading.Thread):
 
     def _probe(self) -> None:
         kill: Killed | None = None
-        if self._wanted.is_set():
+        if self._wanted.is_set() and (kill := self._kill_master()) is not None:
             self._wanted.clear()
-            kill = self.kill = self._kill_master()
+            self.kill = kill
             self.killed.set()
         self.sent += 1
         sent_s = time.monotonic()
@@ -174,7 +176,7 @@ def feed(
         for airport, note in departures:
             if watch.sent == kill_at:
                 prober.kill_master()
-                prober.killed.wait(LOST_AFTER_S)
+                prober.killed.wait(KILL_WITHIN_S)
             connection.send_nowait(airport, note)
             watch.sent += 1
         connection.flush()

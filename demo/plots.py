@@ -52,8 +52,8 @@ def answers(result: Result) -> str:
         axes.set_xlim(0, end_s)
     else:
         axes.set_xlim(max(0, result.killed_s - _BEFORE_S), min(end_s, result.killed_s + _AFTER_S))
-    slow = [(at, wait) for at, wait in probes if result.failover_ms and wait >= 0.5 * result.failover_ms]
-    axes.plot([at for at, _ in slow], [wait for _, wait in slow], "o", color=_KILL, markersize=7)
+    if result.killed_s is not None and result.failover_ms is not None:
+        axes.plot([result.killed_s], [result.failover_ms], "o", color=_KILL, markersize=7)
     waits = [wait for _, wait in probes] or [1.0]
     axes.set_ylim(min(waits) * 0.6, max(waits) * 5)
     _mark(axes, result)

@@ -101,9 +101,12 @@ def _title(result: Result) -> str:
 def _verdict(result: Result) -> str:
     verdict, delivery = result.verdict, result.verdict.delivery
     if verdict.good:
+        probes = delivery.expected - result.notifications
+        also = f" and {probes:,} probes" if probes > 0 else ""
         return (
             "Agents, traces and CSV give the same totals to the last digit. "
-            f"Of {delivery.expected:,} notifications none was lost and none came twice; the replicas agree."
+            f"Of {result.notifications:,} notifications{also} none was lost and none came twice; "
+            "the replicas agree."
         )
     faults: list[str] = []
     if verdict.differences:

@@ -1,5 +1,6 @@
 """What the demo shows in a terminal."""
 
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
@@ -36,10 +37,12 @@ class Screen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._began_s = time.monotonic()
 
     def say(self, text: str, style: str = "") -> None:
-        """One line. May be called from any thread."""
-        self._console.print(Text(text, style=style), soft_wrap=True)
+        """One line, after the seconds since the start. May be called from any thread."""
+        passed_s = time.monotonic() - self._began_s
+        self._console.print(Text.assemble((f"{passed_s:6.1f} ", "dim"), (text, style)), soft_wrap=True)
 
     @contextmanager
     def progress(self, total: int) -> Generator[Callable[[int], None]]:

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from ..client.blocking import Connection, connect
 from ..client.errors import QuorateClientError
+from ..client.events import SessionSettings
 from ..replay import ReplayError, rerun, spark_session, verify
 from .cluster import Cluster, DemoError
 from .data import ROWS, DataError, FlightFile, carrier_names, departures, extract
@@ -36,8 +37,9 @@ USER, PASSWORD = "root", "root"  # of the sample
 KILL_BETWEEN = (0.38, 0.42)
 """The master is killed when this part of the flights has been sent."""
 ANSWER_TIMEOUT_S = 60.0
-OPEN_TIMEOUT_S = 30.0
-"""Without a server that answers for so long, a connection gives up."""
+SETTINGS = SessionSettings(open_timeout_s=30.0, reconnect_timeout_s=30.0, window=2048)
+"""A connection gives up when no server answers for so long. The window keeps all servers busy: a larger one
+would only make everybody wait longer in the master's queue."""
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
 ONE_AT_A_TIME = (
     "A cluster of three survives one death at a time: let a replica come back before you kill another."
@@ -156,6 +158,8 @@ def _serve(
         if not cluster.all_back():
             screen.say("Not every replica is back; see the logs of the servers.", "red")
         totals[PULSE] = _totals(probing, PULSE)
+    if options.kill and prober.kill is None:
+        screen.say("The master was not killed, because a replica was missing all the time.", "red")
     timeline.events = _events(cluster, prober, start_s)
     texts = {name: str(identity) for name, identity in ids.items()}
     return _Fed(texts, totals, prober.sent, seconds, prober.failover_ms, timeline), spark
@@ -163,9 +167,7 @@ def _serve(
 
 def _connect(url: str) -> Connection:
     try:
-        return connect(
-            url, user=USER, password=PASSWORD, timeout=OPEN_TIMEOUT_S, reconnect_timeout=OPEN_TIMEOUT_S
-        )
+        return connect(url, user=USER, password=PASSWORD, settings=SETTINGS)
     except QuorateClientError as error:
         raise DemoError(f"No connection to the cluster: {error}") from error
 
