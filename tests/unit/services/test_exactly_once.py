@@ -8,20 +8,21 @@ from quorate.agents import AgentId
 from quorate.client.events import Connect, Delivered, Disconnect, Ended, SessionSettings
 from quorate.client.session import Session
 
-STEPS = st.lists(
-    st.one_of(
-        st.tuples(st.just("send"), st.integers(1, 5)),
-        st.tuples(st.just("up"), st.integers(1, 400)),
-        st.tuples(st.just("down"), st.integers(1, 400)),
-        st.tuples(st.just("commit"), st.just(0)),
-        st.tuples(st.just("flush"), st.just(0)),
-        st.tuples(st.just("cut"), st.integers(0, 2)),
-        st.tuples(st.just("master"), st.just(0)),
-        st.tuples(st.just("lose"), st.just(0)),
-        st.tuples(st.just("time"), st.integers(1, 30)),
-    ),
-    max_size=60,
-)
+ROUND = [("up", 10**6), ("haunt", 0), ("commit", 0), ("flush", 0), ("flush", 0), ("down", 10**6)]
+FAULTS = [
+    st.tuples(st.just("up"), st.integers(1, 400)),
+    st.tuples(st.just("down"), st.integers(1, 400)),
+    st.tuples(st.just("commit"), st.just(0)),
+    st.tuples(st.just("flush"), st.just(0)),
+    st.tuples(st.just("cut"), st.integers(0, 2)),
+    st.tuples(st.just("ghost"), st.just(0)),
+    st.tuples(st.just("master"), st.just(0)),
+    st.tuples(st.just("lose"), st.just(0)),
+    st.tuples(st.just("time"), st.integers(1, 30)),
+]
+PROGRESS = [st.tuples(st.just("send"), st.integers(1, 5)), st.tuples(st.just("round"), st.integers(1, 6))]
+# A round may stop half-way; several of them make sure that the faults meet an open connection.
+STEPS = st.lists(st.one_of(*PROGRESS, *PROGRESS, *PROGRESS, *FAULTS), min_size=30, max_size=100)
 
 
 class World:
@@ -39,6 +40,7 @@ class World:
         self.tcp = None
         self.up, self.down = bytearray(), bytearray()
         self.sent, self.got = [], []
+        self.ghosts = []
         self.session.start(0.0)
         self.act()
 
@@ -78,6 +80,9 @@ class World:
                     if not self.session.full:
                         self.sent.append(len(self.sent) + 1)
                         self.session.send("alice", *self.deposit(self.sent[-1]))
+            case "round":
+                for step in ROUND[:n]:
+                    self.step(*step)
             case "up" if self.tcp is not None:
                 data = bytes(self.up[:n])
                 del self.up[:n]
@@ -98,7 +103,19 @@ class World:
                     self.tcp.link.dataReceived(bytes(self.up[: len(self.up) * n // 2]))
                 self.drop()
                 self.session.lost(self.now, "cut")
+            case "ghost" if self.tcp is not None:
+                # The server does not notice; what was under way arrives when the client has come back.
+                self.ghosts.append((self.tcp, bytes(self.up)))
+                self.tcp = None
+                self.drop()
+                self.session.lost(self.now, "gone silent")
+            case "haunt":
+                for tcp, data in self.ghosts:
+                    if tcp.connected and not tcp.link.closed:
+                        tcp.link.dataReceived(data)
+                self.ghosts.clear()
             case "master":
+                self.ghosts.clear()
                 # What the former master had posted and not committed is lost with it.
                 self.bench = self.make_bench(harness=self.bench.harness)
                 self.bench.ctx.auto = False
@@ -120,15 +137,8 @@ class World:
         for _ in range(400):
             if self.session.outbox.acked == len(self.sent) and len(self.got) == len(self.sent):
                 return
-            for step in [
-                ("up", 10**6),
-                ("commit", 0),
-                ("flush", 0),
-                ("flush", 0),
-                ("down", 10**6),
-                ("time", 5),
-            ]:
-                self.step(*step)
+            self.step("round", 6)
+            self.step("time", 5)
         raise AssertionError("the session makes no progress any more")
 
 
