@@ -322,7 +322,8 @@ class Channel:
             self._next_heartbeat = now
         self._election.consider(now)
         state.blocked = self._is_blocked()
-        if self._leave_by is not None and (now >= self._leave_by or not state.member):
+        outside = view is not None and not state.member and state.newer >= view.number
+        if self._leave_by is not None and (now >= self._leave_by or outside):
             state.stop("left")
 
     def _is_blocked(self) -> bool:

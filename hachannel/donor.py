@@ -20,6 +20,10 @@ TOKENS = 20
 """Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
 
 
+MIN_LAG = 64
+"""A learner that lacks no more entries than this, or than a window, may go with the next view."""
+
+
 class Phase(Enum):
     """How far a transfer has come."""
 
@@ -237,8 +241,8 @@ class Donor:
 
     def _caught_up(self, session: Session) -> bool:
         """Whether so little is missing that it can go with the next view."""
-        state = self._state
-        return session.phase is Phase.ENTRIES and state.log.last.at - session.acked <= state.settings.window
+        lag = self._state.log.last.at - session.acked
+        return session.phase is Phase.ENTRIES and lag <= max(self._state.settings.window, MIN_LAG)
 
     def ready(self) -> Voter | None:
         """A learner that the next view may take in."""

@@ -195,7 +195,11 @@ class Election:
             link = state.peers.link(voter)
             if state.peers.departs(voter):
                 reasons.append(f"slave {voter.replica} is suspected or leaves")
-            elif link is not None and link.exit and now - link.exit_since > state.settings.suspect_s:
+            elif (
+                link is not None
+                and link.exit
+                and now - max(link.exit_since, state.active_since) > state.settings.suspect_s
+            ):
                 reasons.append(f"slave {voter.replica} does not hear the master")
             else:
                 continue

@@ -67,10 +67,16 @@ class Installation:
         view = installing.view
         self.current = installing
         state.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
-        state.accept(view)
         for voter in installing.bases:
             self._send(now, installing, voter)
-        state.vow(state.me.replica, Accept(view.number))
+        if installing.source is not None or not installing.bases:
+            self._accept_own()
+
+    def _accept_own(self) -> None:
+        """The proposer accepts too. The first view it accepts last: nothing is lost if it comes to nothing."""
+        if self.current is not None:
+            self._state.accept(self.current.view)
+            self._state.vow(self._state.me.replica, Accept(self.current.view.number))
 
     def _send(self, now: float, installing: Installing, voter: Voter) -> None:
         """Send a member what it lacks of the log of the view, in parts."""
@@ -98,6 +104,8 @@ class Installation:
             and voter in installing.view.members
         ):
             installing.accepted.add(voter)
+            if installing.source is None and installing.accepted == set(installing.bases):
+                self._accept_own()
             self._progress(now, installing)
 
     def on_recorded(self, now: float, voter: Voter, message: Recorded) -> None:

@@ -8,11 +8,10 @@ import attrs
 
 from .errors import NotMaster, PayloadTooLarge, WindowFull
 from .messages import PAYLOAD, RECONFIG, Ack, Data, Entry, Heartbeat, Reconfig, Repair, encode_reconfig
+from .settings import TRIM_STEP
 from .state import State
 from .view import View, Voter
 
-TRIM_STEP = 64
-"""Trimming waits until it is worth this many entries."""
 MAX_REPAIR_PAUSE_S = 1.0
 
 
@@ -50,6 +49,7 @@ class Replication:
         """`view` is active: start its normal case, on the master and on slaves."""
         state = self._state
         state.serving = True
+        state.active_since = now
         self._ack_due = False
         self._repair_pause_s = 0.0
         self._in_flight_bytes = 0

@@ -4,6 +4,9 @@ from typing import Literal
 
 import attrs
 
+TRIM_STEP = 64
+"""The log is trimmed by at least this many entries at a time."""
+
 Mode = Literal["ALL", "MAJORITY"]
 
 
@@ -50,3 +53,9 @@ class Settings:
     """Entries in memory above which the master drops the member, or the joiner, that holds them there."""
     max_log_bytes: int = 256 * 1024 * 1024
     """Payload bytes in memory above which the master does the same."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.max_log < self.keep + 2 * self.window + 2 * TRIM_STEP:
+            raise ValueError("max_log must leave room for keep and the window: raise it or lower those")
+        if self.verify_s > self.suspect_s or self.heartbeat_s * 4 > self.suspect_s:
+            raise ValueError("suspect_s must be at least verify_s and four heartbeats")

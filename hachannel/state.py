@@ -39,6 +39,8 @@ class State:
         """`accepted` is known to be, or to have been, active."""
         self.serving = False
         """This replica is a member of `accepted`, which is active, and has promised nothing above it."""
+        self.active_since = 0.0
+        """When this replica began to serve in `accepted`."""
         self.newer = NO_VIEW
         """The highest view known to be active; above `accepted` when this replica is not in it."""
         self.counter = recovered.promised.counter

@@ -28,8 +28,8 @@ class Known:
     view: ViewNumber = NO_VIEW
     promised: ViewNumber = NO_VIEW
     announced: ViewNumber = NO_VIEW
-    before: View | None = None
-    """The view accepted before the current step."""
+    was_active: list[View] = attrs.field(factory=list[View])
+    """The views it served in during the current step."""
 
 
 class Checks(Observer):
@@ -57,7 +57,7 @@ class Checks(Observer):
         self.prepared: dict[ViewNumber, int] = {}
         self.counts = {"views": 0, "snapshots": 0, "delivered": 0}
         self.steps: list[Callable[[Host, Known], None]] = [
-            self.one_content_per_view,
+            self.promises_rise,
             self.equal_tags_equal_prefixes,
             self.committed_is_held,
             self.one_master_can_commit,
@@ -68,22 +68,33 @@ class Checks(Observer):
 
     def started(self, host: Host) -> None:
         """A new process: nothing is known of it."""
-        self.known[Voter(host.replica, host.incarnation)] = Known()
+        known = self.known[Voter(host.replica, host.incarnation)] = Known()
+        accept = host.state.accept
+
+        def accepting(view: View) -> None:
+            accept(view)
+            self.one_content_per_view(host, known, view)
+
+        # One step may accept several views; only the last one would be seen afterwards.
+        object.__setattr__(host.state, "accept", accepting)
 
     def stepped(self, host: Host, output: Output) -> None:
         """Check everything that a step of one process can have changed."""
         known = self.known[host.state.me]
+        for event in output.events:
+            if isinstance(event, ViewEvent):
+                known.was_active.append(self.views[event.view])
+                self.view_events_agree(host, known, event)
         self.no_ack_below_promise(host, output)
         for check in self.steps:
             check(host, known)
 
     def delivered(self, host: Host, event: Event) -> None:
         """Check what the application sees."""
-        known = self.known[host.state.me]
         if isinstance(event, Deliver):
             self.one_sequence(host, event)
         elif isinstance(event, ViewEvent):
-            self.view_events_agree(host, known, event)
+            self.view_event_in_place(host, event)
         elif isinstance(event, InstallSnapshot):
             self.snapshot_is_true(host, event)
 
@@ -93,21 +104,21 @@ class Checks(Observer):
         """Report a violation."""
         raise Violation(f"{invariant}: replica {host}: {text}")
 
-    def one_content_per_view(self, host: Host, known: Known) -> None:
-        """I1, and I3 for promises: they rise, and so do accepted views."""
-        state = host.state
-        if state.promised < known.promised:
-            self.fail("I3", host, f"promised {state.promised} after {known.promised}")
-        known.promised = state.promised
-        view = state.accepted
-        if view is None or view.number == known.view:
-            return
-        if view.number < known.view:
+    def one_content_per_view(self, host: Host, known: Known, view: View) -> None:
+        """I1. And accepted views rise."""
+        if view.number <= known.view:
             self.fail("I3", host, f"accepted {view.number} after {known.view}")
         known.view = view.number
         if self.views.setdefault(view.number, view) != view:
             self.fail("I1", host, f"view {view.number} is {view} and {self.views[view.number]}")
-        self.accepted.setdefault(view.number, set()).add(state.me)
+        self.accepted.setdefault(view.number, set()).add(host.state.me)
+
+    def promises_rise(self, host: Host, known: Known) -> None:
+        """I3 for promises."""
+        state = host.state
+        if state.promised < known.promised:
+            self.fail("I3", host, f"promised {state.promised} after {known.promised}")
+        known.promised = state.promised
 
     def no_ack_below_promise(self, host: Host, output: Output) -> None:
         """I3. Also: one content per proposal number."""
@@ -153,10 +164,8 @@ class Checks(Observer):
     def committed_is_held(self, host: Host, known: Known) -> None:
         """I10, I13, I16: what becomes committed is held by k members of an active view."""
         state = host.state
-        views = [known.before] if known.before is not None and known.before.number in self.active else []
-        if state.serving and state.accepted is not None:
-            views.append(state.accepted)
-        known.before = state.accepted
+        views = known.was_active
+        known.was_active = views[-1:]
         for index in range(max(known.commit, self.top) + 1, state.commit + 1):
             tag = state.log.tag(index)
             holders = self.held.get(tag, set())
@@ -239,8 +248,6 @@ class Checks(Observer):
         if number <= known.announced:
             self.fail("I14", host, f"view {number} after {known.announced}")
         known.announced = number
-        if event.index != host.channel.applied and event.index < host.app.index:
-            self.fail("I14", host, f"view {number} of index {event.index} after entry {host.app.index}")
         said = (event.index, event.master, event.members, event.first_time)
         if number in self.active:
             if self.active[number] != said:
@@ -249,6 +256,12 @@ class Checks(Observer):
         self.active[number] = said
         self.counts["views"] += 1
         self._new_active_view(host, self.views[number])
+
+    def view_event_in_place(self, host: Host, event: ViewEvent) -> None:
+        """I14: it comes after all entries up to its index and before all others."""
+        delivered = [index for index in self.chains if index <= event.index]
+        if host.app.index != max(delivered):
+            self.fail("I14", host, f"view {event.view} of {event.index} after entry {host.app.index}")
 
     def _new_active_view(self, host: Host, view: View) -> None:
         before = self.latest
@@ -265,7 +278,7 @@ class Checks(Observer):
             if self.top or view.start:
                 self.fail("I12", host, f"first view {view} after {self.top} commits")
         else:
-            if present(have, before.config) < before.quorum:
+            if present(have, before.config) <= len(before.config) - before.quorum:
                 self.fail("I2", host, f"too few voters of {before} know {view}: {have}")
             if len(set(before.config) ^ set(view.config)) > 1:
                 self.fail("I2", host, f"configuration jumps from {before.config} to {view.config}")

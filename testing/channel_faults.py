@@ -55,7 +55,9 @@ class Faults:
     def survivable(self, victim: Host) -> bool:
         """Whether every view that may be active keeps its quorums without this process."""
         living = {
-            host.state.me: host for host in self._world.hosts if host.running and host is not victim
+            host.state.me: host
+            for host in self._world.hosts
+            if host.running and host is not victim and not host.state.leaving
         }
         views: dict[object, tuple[View, bool]] = {}
         if self._checks.latest is not None:

@@ -78,7 +78,7 @@ def draw(seed: int) -> tuple[Shape, float]:
         part_bytes=random.choice([1, 64, 1 << 20]),
         transfer_window=random.choice([1, 4]),
         keep=random.choice([0, 0, 64]),
-        max_log=random.choice([100, 1000]),
+        max_log=random.choice([400, 1000]),
     )
     weather = Weather(
         delay_s=random.choice([0.001, 0.005, 0.02]),
