@@ -263,6 +263,11 @@ class Outgoing:
                 f"server {self.server} has {upto} notifications of an earlier life of this server, which "
                 f"counts {self._last} now; restart that server too, or it takes new ones for repeated ones"
             )
+        if upto < self._acked:
+            self._log(
+                f"server {self.server} has {upto} notifications of this server and once acknowledged "
+                f"{self._acked}: it has lost its state; restart this server too, or it takes nothing more"
+            )
         self._sent = self._acked
         self._unacked_bytes = 0
         self._acknowledge(upto)

@@ -188,19 +188,21 @@ class Services:
         self._host = host
         self._specs = replica.services
         self._running: list[tuple[ServiceSpec, Service]] = []
-        self._wanted = False
+        self._wish = 0
+        """Counts the wishes to start or stop: a start that is no longer the last wish goes no further."""
         self._turns = DeferredLock()
         self._topics: dict[str, list[EmissionCallback]] = {}
         self._waiting: list[Callable[[], None]] = []
 
     def start(self, first_time: bool) -> "Deferred[None]":
         """Start all of them; fires when done."""
-        self._wanted = True
-        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time)))
+        self._wish += 1
+        wish = self._wish
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, wish)))
 
     def stop(self) -> "Deferred[None]":
         """Stop all of them; fires when done, and never fails."""
-        self._wanted = False
+        self._wish += 1
         return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
 
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
@@ -239,10 +241,10 @@ class Services:
             self._host.metrics.count("service_errors")
             self._host.log(f"{what} failed: {type(error).__name__}: {error}")
 
-    async def _start(self, first_time: bool) -> None:
+    async def _start(self, first_time: bool, wish: int) -> None:
         self.failed = []
         for spec in self._specs:
-            if not self._wanted:
+            if wish != self._wish:
                 return
             try:
                 service = load_service(spec.class_name)()

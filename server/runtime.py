@@ -377,6 +377,7 @@ class Replica:
 
     def _follow(self, role: RoleChange) -> None:
         if not role.master:
+            self.log(f"this replica is master no longer: {role.reason}")
             self.master.stop(role.reason)
         elif not self._stopping:
             self.log(f"this replica is master now: {role.reason}")

@@ -1,0 +1,216 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorate.agents import AgentId, Note
+from quorate.engine.links import Link as EngineLink
+from quorate.hachannel.link import LinkSettings
+from quorate.server import network
+from quorate.server.front import Front, Shaking
+from quorate.server.hello import NETWORK
+from quorate.server.network import Incoming, Outgoing
+from quorate.testing.memory_net import MemoryNet
+
+SENDER = AgentId(0, 0, 1025)
+
+
+def note(number: int, size: int = 0) -> Note:
+    return Note(AgentId(1, 1, 1025), SENDER, "t", str(number).encode() + b"." * size)
+
+
+class Place:
+    """A replica of server 1 that receives, or the master of server 0 that sends."""
+
+    def __init__(self, net: MemoryNet, name: str, server: int) -> None:
+        self.net = net
+        self.server = server
+        self.lines: list[str] = []
+        self.counts: list[str] = []
+        self.master = True
+        self.master_at: tuple[str, int] | None = None
+        self.net_accepting = True
+        self.waiting: list[Callable[[], None]] = []
+        self.link = EngineLink(1 - server)
+        self.got: list[bytes] = []
+        self.acked: list[int] = []
+        self.calls = 0
+        self.reactor = net.machine(name)
+        self.incoming = Incoming(server, self, self.lines.append)
+        front = Front(
+            self.reactor,
+            {NETWORK: self.incoming},
+            secret=None,
+            log=self.lines.append,
+            count=self.counts.append,
+        )
+        front.listen(100)
+
+    def net_input(self, server: int, first_seq: int, notes: list[Note]) -> None:
+        self.calls += 1
+        self.got += [each.payload for each in self.link.accept(first_seq, notes)]
+        self.net.clock.callLater(0.01, lambda: self.incoming.acknowledge(server, self.link.received))
+
+    def net_acked(self, server: int, upto: int) -> None:
+        self.acked.append(upto)
+
+    def net_received(self, server: int) -> int:
+        return self.link.received
+
+    def net_refusal(self) -> str | None:
+        return None if self.master else "This replica is joining."
+
+    def net_master(self, server: int) -> tuple[str, int] | None:
+        return self.master_at
+
+    def net_knows(self, server: int) -> bool:
+        return server in (0, 1)
+
+    def when_net_accepting(self, callback: Callable[[], None]) -> None:
+        self.waiting.append(callback)
+
+    def send_to(self, hosts: list[str], first_seq: int = 1, notes: tuple[Note, ...] = ()) -> Outgoing:
+        way = Outgoing(
+            1 - self.server,
+            [(host, 100) for host in hosts],
+            self,
+            self.reactor,
+            lambda: Shaking(NETWORK, {"server": self.server}, None),
+            self.lines.append,
+            LinkSettings(),
+        )
+        way.start(first_seq, notes)
+        return way
+
+
+@pytest.fixture
+def place(net: MemoryNet) -> Any:
+    return lambda name, server: Place(net, name, server)
+
+
+def numbers(count: int) -> list[bytes]:
+    return [str(number).encode() for number in range(1, count + 1)]
+
+
+def test_what_waited_and_what_comes_later_arrives_in_order_once(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    way = sender.send_to(["b"], 1, [note(1), note(2)])
+    net.until(lambda: len(receiver.got) == 2)
+    way.queue([(3, note(3)), (4, note(4))])
+    net.until(lambda: sender.acked[-1:] == [4])
+    assert receiver.got == numbers(4)
+    assert way.waiting == 0
+
+
+def test_a_broken_connection_is_made_again_and_nothing_is_lost_or_repeated(
+    net: MemoryNet, place: Any
+) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    way = sender.send_to(["b"])
+    for number in range(1, 201):
+        way.queue([(number, note(number))])
+        net.advance(0.005)
+        if number % 50 == 0:
+            net.wires[-1].break_off()
+    net.until(lambda: way.waiting == 0)
+    assert receiver.got == numbers(200)
+
+
+def test_the_master_is_found_by_trying_the_replicas_and_following_redirections(
+    net: MemoryNet, place: Any
+) -> None:
+    sender, slave, master = place("a", 0), place("b", 1), place("d", 1)
+    slave.master, slave.master_at = False, ("d", 100)
+    way = sender.send_to(["b", "c", "d"], 1, [note(1)])
+    net.until(lambda: way.waiting == 0, 0.5)
+    assert master.got == numbers(1)
+    assert slave.counts == []
+
+
+def test_replicas_that_point_at_each_other_are_asked_with_pauses(net: MemoryNet, place: Any) -> None:
+    sender, one, other = place("a", 0), place("b", 1), place("c", 1)
+    one.master_at, other.master_at = ("c", 100), ("b", 100)
+    sender.send_to(["b", "c"], 1, [note(1)])
+    asked = 0
+    real = one.net_master
+
+    def count(server: int) -> Any:
+        nonlocal asked
+        asked += 1
+        return real(server)
+
+    one.net_master = count
+    net.advance(20, step_s=0.01)
+    assert 10 < asked < 120
+    other.master_at = None
+    net.until(lambda: other.got == numbers(1), 3)
+
+
+def test_a_new_master_of_the_receiver_gets_what_the_old_one_did_not_commit(
+    net: MemoryNet, place: Any
+) -> None:
+    sender, old, new = place("a", 0), place("b", 1), place("c", 1)
+    old.net_input = lambda *_: None
+    new.master = False
+    way = sender.send_to(["b", "c"], 1, [note(1), note(2)])
+    net.until(lambda: way.connected)
+    net.crash("b")
+    new.master = True
+    net.until(lambda: way.waiting == 0)
+    assert new.got == numbers(2)
+
+
+def test_the_receiver_tells_what_it_has_so_that_it_is_not_sent_again(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    receiver.link.received = 2
+    sender.send_to(["b"], 1, [note(1), note(2), note(3)])
+    net.until(lambda: sender.acked[-1:] == [3])
+    assert sender.acked == [2, 3]
+    assert receiver.got == [b"3"]
+
+
+def test_a_receiver_that_is_full_stops_reading_and_goes_on_later(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    receiver.net_accepting = False
+    way = sender.send_to(["b"], 1, [note(1)])
+    net.until(lambda: receiver.waiting)
+    way.queue([(2, note(2))])
+    net.advance(10, step_s=0.05)
+    assert receiver.got == numbers(1)
+    assert way.connected
+    receiver.net_accepting = True
+    receiver.waiting.pop()()
+    net.until(lambda: way.waiting == 0)
+    assert receiver.got == numbers(2)
+
+
+def test_what_is_unacknowledged_is_bounded(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    receiver.net_input = lambda *_: None
+    way = sender.send_to(["b"])
+    net.until(lambda: way.connected)
+    before = net.wires[-1].near.sent_bytes
+    for number in range(1, 200):
+        way.queue([(number, note(number, 100_000))])
+    net.advance(1)
+    sent = net.wires[-1].near.sent_bytes - before
+    assert sent < network.WINDOW_BYTES + 2 * network.BATCH_BYTES
+
+
+def test_a_server_that_is_not_in_the_configuration_is_turned_away(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 7), place("b", 1)
+    sender.send_to(["b"])
+    net.advance(0.5)
+    assert "garbage" in receiver.counts
+    assert any("Server 7 is not in the configuration" in line for line in receiver.lines)
+
+
+def test_a_stopped_way_leaves_no_timer_and_no_connection(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    way = sender.send_to(["b"])
+    net.until(lambda: way.connected)
+    way.stop()
+    net.advance(10, step_s=0.05)
+    assert receiver.incoming.connected == []
+    assert net.wires == []
+    assert net.clock.getDelayedCalls() == []
