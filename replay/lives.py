@@ -76,8 +76,10 @@ class Life:
         try:
             identity = parse(record.agent)
             self._rerun = Rerun(identity, record.cls, record.state, record.name or None, self._resolve)
-        except (AgentError, ValueError) as error:
+        except AgentError as error:
             self._skipped = str(error)
+        except ValueError as error:
+            self._skipped = f"the state it was created with does not fit its class: {error}"
 
     def _react(self, record: Record) -> None:
         if self._rerun is None:

@@ -1,10 +1,11 @@
 """Reactions as columns."""
 
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from importlib import import_module
+from itertools import accumulate, repeat
+from operator import attrgetter
 from typing import Any, BinaryIO
-
-import msgspec
 
 from ..engine.trace import Reaction
 from ..replay.schema import COLUMNS, arrow_schema
@@ -51,40 +52,37 @@ class Columns:
 
     def extend(self, reactions: Sequence[Reaction]) -> None:
         """Add rows: all of them, or none if one cannot be stored (raises)."""
-        arrow = self._arrow
-        rows: Iterable[tuple[Any, ...]] = map(msgspec.structs.astuple, reactions)
         arrays: list[Any] = []
-        size = 0
-        for (_, kind), codes, values in zip(
-            self._recorded, self._codes, zip(*rows, strict=True), strict=True
-        ):
+        for (name, kind), codes in zip(self._recorded, self._codes, strict=True):
+            # Column by column: a tuple per row would keep the garbage collector busy.
+            values = map(attrgetter(name), reactions)
             if kind == "string":
-                arrays.append(arrow.array(list(map(codes.__getitem__, values)), arrow.int32()))
+                arrays.append(self._numbers("int", map(codes.__getitem__, values)))
             elif kind == "binary":
-                arrays.append(arrow.array(values, arrow.binary()))
+                arrays.append(self._bytes("binary", list(values)))
             else:
-                arrays.append(arrow.array(values, arrow.int64() if kind == "bigint" else arrow.int32()))
-        for reaction in reactions:
-            size += len(reaction.payload) + len(reaction.state)
-        for chunks, array in zip(self._chunks, arrays, strict=True):
-            chunks.append(array)
+                arrays.append(self._numbers(kind, values))
+        for chunks, found in zip(self._chunks, arrays, strict=True):
+            chunks.append(found)
         self._rows += len(reactions)
-        self.size += size
+        for reaction in reactions:
+            self.size += len(reaction.payload) + len(reaction.state)
 
     def write(self, file: BinaryIO, dropped: int) -> None:
         """Write all rows as one Parquet file. ``dropped`` goes into its metadata."""
         arrow = self._arrow
-        server, *numbers = self._identity
-        columns: list[Any] = [self._constant([server])]
-        columns += [
-            arrow.repeat(arrow.scalar(number, getattr(arrow, "int64" if wide else "int32")()), self._rows)
-            for number, wide in zip(numbers, (False, False, True), strict=True)
+        server, server_id, replica, incarnation = self._identity
+        rows = self._rows
+        columns: list[Any] = [
+            self._words(self._numbers("int", repeat(0, rows)), [server]),
+            self._numbers("int", repeat(server_id, rows)),
+            self._numbers("int", repeat(replica, rows)),
+            self._numbers("bigint", repeat(incarnation, rows)),
         ]
         for (_, kind), codes, chunks in zip(self._recorded, self._codes, self._chunks, strict=True):
             if kind == "string":
-                words = arrow.array([text(value) for value in codes], arrow.string())
-                build: Callable[[Any, Any], Any] = arrow.DictionaryArray.from_arrays
-                chunks = [build(chunk, words) for chunk in chunks]
+                words = [text(value) for value in codes]
+                chunks = [self._words(chunk, words) for chunk in chunks]
             columns.append(arrow.chunked_array(chunks))
         table = arrow.Table.from_arrays(columns, schema=arrow_schema(dropped))
         self._parquet.write_table(
@@ -100,10 +98,24 @@ class Columns:
             write_page_checksum=True,
         )
 
-    def _constant(self, words: list[str]) -> Any:
+    # pyarrow.array would do, but it imports pandas, which costs a server much memory and half a second.
+
+    def _numbers(self, kind: str, values: Iterable[int]) -> Any:
         arrow = self._arrow
-        zeros = arrow.repeat(arrow.scalar(0, arrow.int32()), self._rows)
-        return arrow.DictionaryArray.from_arrays(zeros, arrow.array(words, arrow.string()))
+        wide = kind == "bigint"
+        buffer = array("q" if wide else "i", values)
+        made: Any = arrow.int64() if wide else arrow.int32()
+        return arrow.Array.from_buffers(made, len(buffer), [None, arrow.py_buffer(buffer)])
+
+    def _bytes(self, kind: str, values: Sequence[bytes]) -> Any:
+        arrow = self._arrow
+        offsets = array("i", accumulate(map(len, values), initial=0))
+        buffers = [None, arrow.py_buffer(offsets), arrow.py_buffer(b"".join(values))]
+        return arrow.Array.from_buffers(getattr(arrow, kind)(), len(values), buffers)
+
+    def _words(self, codes: Any, words: Sequence[str]) -> Any:
+        encoded = self._bytes("string", [word.encode() for word in words])
+        return self._arrow.DictionaryArray.from_arrays(codes, encoded)
 
 
 def text(value: object) -> str:

@@ -25,7 +25,7 @@ ROLL_BYTES = 64 * 1024 * 1024
 MAX_BUFFERED_ROWS = 500_000
 MAX_BUFFERED_BYTES = 256 * 1024 * 1024
 RETRY_S = 5.0
-CHUNK_ROWS = 2048
+CHUNK_ROWS = 1024
 CLOSE_TIMEOUT_S = 20.0
 
 
@@ -220,6 +220,7 @@ class TraceWriter:
             return
         if len(columns) >= self._roll_rows and self._is_due(columns):
             self._roll(columns)
+        time.sleep(0)  # lets the reactor have the interpreter
 
     def _roll(self, columns: Columns) -> None:
         """Write the columns as one file; on failure they are kept, to be tried again."""
