@@ -8,6 +8,7 @@ promised is broken; `check` compares the states at the end.
 import heapq
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import attrs
@@ -100,7 +101,7 @@ class Cluster:
             skew_ns = int(self.random.uniform(-skew_s, skew_s) * 1e9)
             self.replicas[id] = SimulatedReplica(id, self._node(id, 1), 1, skew_ns=skew_ns)
         for id in self._ids:
-            self.at(self.random.uniform(0, 0.2), lambda id=id: self._start(id))
+            self.at(self.random.uniform(0, 0.2), partial(self._start, id))
 
     # What tests call
 
@@ -155,7 +156,7 @@ class Cluster:
         if not master.node.post(notes, self._token):
             return None
         token = self._token
-        self._do(master, lambda now, wall: master.node.flush(now, wall))
+        self._do(master, master.node.flush)
         return token
 
     def kill(self, id: int) -> None:
@@ -181,7 +182,7 @@ class Cluster:
             link = self._link(id, other)
             link.cut = True
             generation = link.generation
-            self.at(4.0, lambda other=other, g=generation: self._break(id, other, g))
+            self.at(4.0, partial(self._break, id, other, generation))
 
     def heal(self) -> None:
         """Let everything through again."""
@@ -257,14 +258,8 @@ class Cluster:
         link.arrival.clear()
         generation = link.generation
         for end, peer in (ends, ends[::-1]):
-            incarnation = peer.incarnation
             if link.generation == generation:
-                self._do(
-                    end,
-                    lambda now, wall, end=end, peer=peer, i=incarnation: end.node.connected(
-                        now, wall, peer.id, i
-                    ),
-                )
+                self._do(end, end.node.connected, peer.id, peer.incarnation)
 
     def _break(self, one: int, other: int, generation: int | None = None) -> None:
         link = self._link(one, other)
@@ -274,24 +269,21 @@ class Cluster:
         link.generation += 1
         for end, peer in ((one, other), (other, one)):
             life = self.replicas[end].life
-            self.at(
-                self.random.uniform(*self._delay_s),
-                lambda end=end, peer=peer, life=life: self._broken(end, peer, life),
-            )
+            self.at(self.random.uniform(*self._delay_s), partial(self._broken, end, peer, life))
 
     def _broken(self, end: int, peer: int, life: int) -> None:
         replica = self.replicas[end]
         if replica.alive and replica.life == life and not self._link(end, peer).up:
-            self._do(replica, lambda now, wall: replica.node.disconnected(now, wall, peer))
+            self._do(replica, replica.node.disconnected, peer)
             self._connect_later(end, peer)
 
-    def _do(self, replica: SimulatedReplica, call: Callable[[float, int], None]) -> None:
-        """Give a replica an input, and act on all that follows from it."""
+    def _do(self, replica: SimulatedReplica, call: Callable[..., None], *args: Any) -> None:
+        """Give a replica an input (a method of its node), and act on all that follows from it."""
         before, self.current = self.current, replica.id
         try:
             node = replica.node
             now, wall_ns = self.now, EPOCH_NS + int(self.now * 1e9) + replica.skew_ns
-            call(now, wall_ns)
+            call(now, wall_ns, *args)
             while True:
                 self._act(replica, node.take())
                 if not node.work(now, wall_ns):
@@ -345,7 +337,7 @@ class Cluster:
         link = self._link(sender, receiver)
         if link.generation == generation and not link.cut:
             replica = self.replicas[receiver]
-            self._do(replica, lambda now, wall: replica.node.receive(now, wall, sender, [message]))
+            self._do(replica, replica.node.receive, sender, [message])
 
     def _arm(self, replica: SimulatedReplica, now: float, wall_ns: int) -> None:
         deadline = replica.node.deadline(now, wall_ns)
