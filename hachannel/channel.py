@@ -6,6 +6,8 @@ from .donor import Donor
 from .election import Election
 from .errors import ChannelError
 from .events import Output, Told
+from .facts import Facts
+from .gate import Gate
 from .learner import Learner
 from .log import Log, MemoryLog
 from .messages import (
@@ -35,7 +37,7 @@ from .messages import (
 )
 from .peers import Link, Peers
 from .replication import Replication
-from .settings import Settings
+from .settings import TRIM_STEP, Settings
 from .state import State
 from .view import NO_VIEW, View, Voter
 
@@ -75,14 +77,16 @@ class Channel:
                 f"expected replicas must be more than half of {len(members)} and not more, not {expected}"
             )
         self._settings = settings if settings is not None else Settings()
-        self._state = State(
+        self.state = State(
             Voter(me, incarnation), members, cluster, expected, self._settings, log if log else MemoryLog()
         )
-        self._replication = Replication(self._state)
-        self._donor = Donor(self._state, self._replication)
-        self._election = Election(self._state, self._replication, self._donor)
-        self._learner = Learner(self._state, self._set_busy)
-        self._state.loopback = self._to_oneself
+        self._replication = Replication(self.state)
+        self._donor = Donor(self.state, self._replication)
+        self._election = Election(self.state, self._replication, self._donor)
+        self._gate = Gate(self.state, self._replication, self._donor, self._election)
+        self._facts = Facts(self.state, self._replication, self._election, self._gate, self._donor)
+        self._learner = Learner(self.state, self._set_busy)
+        self.state.loopback = self._to_oneself
         self._next_heartbeat = 0.0
         self._leave_by: float | None = None
         self._active = NO_VIEW
@@ -95,7 +99,7 @@ class Channel:
     @property
     def role(self) -> str:
         """One of: joining, slave, master, changing, blocked, stopped."""
-        state = self._state
+        state = self.state
         if state.stopped:
             return "stopped"
         view = state.accepted
@@ -110,12 +114,12 @@ class Channel:
     @property
     def view(self) -> View | None:
         """The last view this replica accepted, None before the first."""
-        return self._state.accepted
+        return self.state.accepted
 
     @property
     def master(self) -> int | None:
         """Replica id of the master this replica follows, itself included; None while there is none."""
-        state = self._state
+        state = self.state
         if state.serving and state.accepted is not None:
             return state.accepted.members[0].replica
         for link in state.peers:
@@ -132,37 +136,37 @@ class Channel:
     @property
     def members(self) -> tuple[int, ...]:
         """Replica ids of the members of the view, master first."""
-        view = self._state.accepted
+        view = self.state.accepted
         return view.replicas() if view is not None else ()
 
     @property
     def commit(self) -> int:
         """Index of the last committed entry known here."""
-        return self._state.commit
+        return self.state.commit
 
     @property
     def last(self) -> int:
         """Index of the last entry in the log."""
-        return self._state.log.last.at
+        return self.state.log.last.at
 
     @property
     def applied(self) -> int:
         """Index of the last entry handed out as an event."""
-        return self._state.applied
+        return self.state.applied
 
     @property
     def can_submit(self) -> bool:
         """Whether `submit` would take a payload now, and there is somebody to commit it."""
-        state = self._state
+        state = self.state
         return state.leading and not state.leaving and not state.blocked and self._replication.room
 
     @property
     def deadline(self) -> float | None:
         """When to call `tick` next, None for never. Read it after each `take`."""
-        state = self._state
+        state = self.state
         if state.stopped:
             return None
-        times = [self._election.wake, state.peers.deadline(), self._leave_by]
+        times = [self._gate.wake, state.peers.deadline(), self._leave_by]
         if state.peers.links:
             times.append(self._next_heartbeat)
         return min((time for time in times if time is not None), default=None)
@@ -171,7 +175,7 @@ class Channel:
 
     def start(self, now: float) -> None:
         """Begin. Call once, before anything else."""
-        state, settings = self._state, self._settings
+        state, settings = self.state, self._settings
         others = [replica for replica in state.order if replica != state.me.replica]
         state.peers = Peers(others, now, settings.suspect_s, settings.verify_s)
         self._next_heartbeat = now
@@ -183,7 +187,7 @@ class Channel:
 
     def connected(self, now: float, peer: int, incarnation: int) -> None:
         """There is a connection with this life of a peer; it replaces an earlier one."""
-        state = self._state
+        state = self.state
         link = state.peers.links.get(peer)
         if link is None or state.stopped:
             return
@@ -193,7 +197,7 @@ class Channel:
             link.voter = voter
         link.connected = True
         link.heard = now
-        state.send(peer, self._heartbeat())
+        state.send(peer, self._facts.heartbeat())
         self._learner.hurry()
         self._replication.reconnected(voter)
         self._election.installation.reconnected(now, voter)
@@ -203,8 +207,8 @@ class Channel:
 
     def disconnected(self, now: float, peer: int) -> None:
         """The connection with a peer is gone; try to make another one at once."""
-        link = self._state.peers.links.get(peer)
-        if link is None or self._state.stopped:
+        link = self.state.peers.links.get(peer)
+        if link is None or self.state.stopped:
             return
         if link.connected:
             link.connected = False
@@ -213,13 +217,13 @@ class Channel:
 
     def receive(self, now: float, peer: int, message: Message) -> None:
         """A message arrived on the connection with a peer."""
-        link = self._state.peers.links.get(peer)
-        if link is None or not link.connected or link.voter is None or self._state.stopped:
+        link = self.state.peers.links.get(peer)
+        if link is None or not link.connected or link.voter is None or self.state.stopped:
             return
         link.heard = now
-        self._state.now = now
+        self.state.now = now
         self._dispatch(now, link, link.voter, message)
-        if self._state.attention:
+        if self.state.attention:
             self._step(now)
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
@@ -227,11 +231,15 @@ class Channel:
 
         Raises NotMaster, WindowFull, PayloadTooLarge.
         """
-        return self._replication.submit(now, stamp_ns, payload)
+        index = self._replication.submit(now, stamp_ns, payload)
+        if not self.state.peers.links and index % TRIM_STEP == 0:
+            # A cluster of one has no heartbeats to do it.
+            self._replication.bound(None)
+        return index
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send an application message to a replica: unordered, lost when there is no connection."""
-        state = self._state
+        state = self.state
         if len(data) > state.settings.max_payload_bytes:
             raise ChannelError(f"a message of {len(data)} bytes is too large: split it")
         if peer == state.me.replica:
@@ -251,13 +259,13 @@ class Channel:
 
     def persisted(self, now: float, token: int) -> None:
         """Everything in `Output.persist` up to the output with this token is durable."""
-        self._state.now = now
-        self._state.persisted(token)
+        self.state.now = now
+        self.state.persisted(token)
         self._step(now)
 
     def leave(self, now: float) -> None:
         """Stop in order: `Stopped` follows, soon."""
-        state = self._state
+        state = self.state
         if state.leaving or state.stopped:
             return
         state.leaving = True
@@ -273,15 +281,15 @@ class Channel:
 
     def take(self) -> Output:
         """What the inputs since the last call produced."""
-        if not self._state.stopped:
+        if not self.state.stopped:
             self._replication.flush()
-        return self._state.take()
+        return self.state.take()
 
     # One step
 
     def _step(self, now: float, *, tick: bool = False) -> None:
         """Decide what follows from an input."""
-        state = self._state
+        state = self.state
         if state.stopped:
             return
         state.now = now
@@ -307,54 +315,22 @@ class Channel:
             self._next_heartbeat = now + self._settings.heartbeat_s
             if state.leading:
                 self._replication.bound(self._donor.hold)
-            state.broadcast(self._heartbeat())
-        elif tick and state.leading and not state.peers.links:
-            self._replication.bound(None)
+            state.broadcast(self._facts.heartbeat())
 
     def _follow_up(self, now: float) -> None:
         """What a change of the facts leads to."""
-        state = self._state
+        state = self.state
         view = state.accepted
         if state.serving and view is not None and view.number != self._active:
             self._active = view.number
             self._donor.on_view(now)
             self._learner.done()
             self._next_heartbeat = now
-        self._election.consider(now)
-        state.blocked = self._is_blocked()
+        self._gate.consider(now)
+        state.blocked = self._facts.is_blocked()
         outside = view is not None and not state.member and state.newer >= view.number
         if self._leave_by is not None and (now >= self._leave_by or outside):
             state.stop("left")
-
-    def _is_blocked(self) -> bool:
-        """Whether too few replicas can be reached to go on."""
-        state = self._state
-        view = state.accepted
-        if view is None or not state.member:
-            return False
-        if state.leading:
-            alive = set(self._election.alive(view))
-            return len(alive.intersection(view.members)) < view.k
-        if state.serving and not state.peers.departs(view.members[0]):
-            return False
-        return not self._election.possible(view)
-
-    def _heartbeat(self) -> Heartbeat:
-        """Where this replica stands."""
-        state = self._state
-        view = state.accepted
-        return Heartbeat(
-            view.number if view is not None else NO_VIEW,
-            state.promised,
-            state.serving,
-            state.member,
-            state.leading and not state.leaving,
-            self._election.exit,
-            state.commit,
-            state.log.last.at,
-            state.applied,
-            self._replication.trim_point,
-        )
 
     # Messages
 
@@ -367,13 +343,13 @@ class Channel:
             case Ack():
                 self._replication.on_ack(now, voter, message)
             case Heartbeat():
-                self._on_heartbeat(now, link, voter, message)
+                self._facts.on_heartbeat(now, link, voter, message)
             case Tell():
-                self._state.event(Told(link.replica, message.data))
+                self.state.event(Told(link.replica, message.data))
             case Repair():
                 self._replication.on_repair(voter, message)
             case Exit():
-                self._on_exit(now, link, message)
+                self._facts.on_exit(now, link, message)
             case Prepare():
                 election.on_prepare(now, voter, message)
             case Promise():
@@ -397,7 +373,7 @@ class Channel:
             case Activate():
                 election.installation.on_activate(now, voter, message)
             case Join():
-                self._on_join(now, link, voter, message)
+                self._facts.on_join(now, link, voter, message)
             case Chunk():
                 self._learner.on_chunk(voter, message)
             case ChunkAck():
@@ -409,7 +385,7 @@ class Channel:
 
     def _to_oneself(self, message: Message) -> None:
         """A message this replica sent to itself, once it may count."""
-        state = self._state
+        state = self.state
         now, me = state.now, state.me
         if isinstance(message, Ack):
             self._replication.on_ack(now, me, message)
@@ -419,47 +395,10 @@ class Channel:
             self._election.installation.on_accept(now, me, message)
 
     def _on_data(self, now: float, voter: Voter, message: Data) -> None:
-        state = self._state
+        state = self.state
         view = state.accepted
         if not state.serving and view is not None and message.entry.view == view.number:
             if voter != view.members[0]:
                 return
             self._election.installation.activate(now)
         self._replication.on_data(now, voter, message)
-
-    def _on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
-        state = self._state
-        before, link.heartbeat = link.heartbeat, message
-        if message.exit != link.exit:
-            link.exit = message.exit
-            link.exit_since = now
-            state.attention = True
-        if before is None or before.view != message.view or before.promised != message.promised:
-            state.saw(message.promised)
-            state.saw(message.view)
-            state.attention = True
-        if message.active:
-            link.join = None
-            view = state.accepted
-            state.supersede(message.view)
-            if view is not None and message.view == view.number:
-                if not state.serving and voter in view.members:
-                    self._election.installation.activate(now)
-            elif not state.member:
-                self._election.lost(now)
-        self._replication.on_heartbeat(now, voter, message)
-
-    def _on_exit(self, now: float, link: Link, message: Exit) -> None:
-        if not link.exit:
-            link.exit_since = now
-        link.exit = True
-        link.leaving = link.leaving or message.leaving
-        self._state.attention = True
-
-    def _on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
-        state = self._state
-        if message.cluster != state.cluster:
-            state.note(f"replica {link.replica} has another configuration: ignored")
-            return
-        link.join = message
-        self._donor.on_join(now, voter, message)

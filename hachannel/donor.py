@@ -196,9 +196,11 @@ class Donor:
         session.heard = now
         if message.reset:
             session.in_flight.clear()
-            session.sent = session.acked = session.hold = message.index
+            session.sent = session.acked = message.index
+            session.hold = message.commit
         elif session.acked < message.index <= session.sent:
-            session.acked = session.hold = message.index
+            session.acked = message.index
+            session.hold = min(message.index, message.commit)
             session.moved = now
             while session.in_flight and session.in_flight[0] <= message.index:
                 session.in_flight.popleft()
@@ -239,15 +241,17 @@ class Donor:
 
     # Membership
 
-    def _caught_up(self, session: Session) -> bool:
-        """Whether so little is missing that it can go with the next view."""
-        lag = self._state.log.last.at - session.acked
-        return session.phase is Phase.ENTRIES and lag <= max(self._state.settings.window, MIN_LAG)
+    def _lag(self, session: Session) -> float:
+        """How much is missing, in units of what may go with the next view."""
+        if session.phase is not Phase.ENTRIES:
+            return float("inf")
+        return (self._state.log.last.at - session.acked) / max(self._state.settings.window, MIN_LAG)
 
     def ready(self) -> Voter | None:
         """A learner that the next view may take in."""
         session = self.session
-        ready = session.voter if session is not None and self._caught_up(session) else None
+        # Twice what `step` asks for, or the entry it appends could be one too many.
+        ready = session.voter if session is not None and self._lag(session) <= 2 else None
         self._wanted = ready
         return ready
 
@@ -267,7 +271,7 @@ class Donor:
                 state.note(f"removes voter {old[0]}: {voter} takes its place")
                 self._replication.reconfigure(now, Reconfig(False, *old[0]))
             return False
-        if not self._caught_up(session):
+        if self._lag(session) > 1:
             return False
         if voter not in view.config:
             state.note(f"adds voter {voter}")

@@ -1,19 +1,17 @@
-"""When the view must change, and who changes it: gate, prepare, choose.
+"""Agreeing on another view: prepare, promise, choose, and get the log to adopt.
 
-Source: the channel protocol, section 3, steps 1 to 4. Suspicion is only a hint: it opens the gate, and the
-quorums decide.
+Source: the channel protocol, section 3, steps 2 to 4.
 """
 
 from collections.abc import Collection
 
 import attrs
 
-from .choice import Choice, choose, quorum_of, reconfigured
+from .choice import Choice, choose, reconfigured
 from .donor import Donor
 from .installation import Installation, Installing
 from .messages import (
     Entry,
-    Exit,
     Fetch,
     Prepare,
     Promise,
@@ -25,12 +23,10 @@ from .messages import (
 )
 from .replication import Replication
 from .state import State
-from .view import NO_TAG, Tag, View, ViewNumber, Voter, present, required
+from .view import NO_TAG, Tag, View, ViewNumber, Voter, required
 
 MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
-MAX_BACKOFF = 10
-"""Repeated failures stretch the pause between attempts up to this many retry intervals."""
 
 
 @attrs.define(eq=False)
@@ -62,7 +58,7 @@ class Fetching:
 
 
 class Election:
-    """Gate, Prepare, Promise and Choose; Installation does the rest."""
+    """Prepare, Promise and Choose; Installation does the rest."""
 
     def __init__(self, state: State, replication: Replication, donor: Donor) -> None:
         self._state = state
@@ -70,15 +66,10 @@ class Election:
         self._donor = donor
         self.installation = Installation(state, replication, self.abandon)
         self._attempt: Preparing | Fetching | None = None
-        self.exit = False
-        """This replica does not follow a master."""
-        self.wake: float | None = None
-        """When this replica wants to propose."""
-        self._since = 0.0
+        self.since = 0.0
         """When the last proposal heard of made progress."""
-        self._opened: float | None = None
-        """Since when there is nobody to wait for."""
-        self._failures = 0
+        self.failures = 0
+        """How many attempts in a row came to nothing."""
         self._yields: dict[Voter, int] = {}
 
     @property
@@ -91,137 +82,6 @@ class Election:
         """What an attempt of this replica waits for."""
         return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""
 
-    # Gate
-
-    def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
-        """The voters of a view's configuration and members that can be reached, this replica included."""
-        state = self._state
-        voters: list[Voter] = []
-        for voter in {*view.config, *view.members}:
-            link = state.peers.link(voter)
-            if voter == state.me or (link is not None and not link.suspected and voter not in but):
-                voters.append(voter)
-        return voters
-
-    def possible(self, view: View, but: Collection[Voter] = ()) -> bool:
-        """Whether those who can be reached could agree on another view."""
-        alive = self.alive(view, but)
-        return (
-            present(alive, view.config) >= quorum_of(view, self._state.known_active)
-            and present(alive, view.members) >= len(view.members) - view.k + 1
-        )
-
-    def follows(self) -> bool:
-        """Whether this replica hears a master it has no reason to leave."""
-        state = self._state
-        if state.serving and state.accepted is not None:
-            master = state.accepted.members[0]
-            return not state.leaving if master == state.me else not state.peers.departs(master)
-        if state.member:
-            return False
-        return any(
-            link.connected
-            and not (link.suspected or link.leaving)
-            and link.heartbeat is not None
-            and link.heartbeat.master
-            and link.heartbeat.view >= state.newer
-            for link in state.peers
-        )
-
-    def _gate_open(self, view: View) -> bool:
-        """Whether a majority of the configuration does not follow the master."""
-        exits = 0
-        for voter in view.config:
-            link = self._state.peers.link(voter)
-            if voter == self._state.me:
-                exits += self.exit
-            elif link is not None and not link.suspected:
-                exits += link.exit or link.leaving
-        return exits >= view.quorum
-
-    def consider(self, now: float) -> None:
-        """Look at everything and decide whether the view must change. Called when something happened."""
-        state = self._state
-        self.wake = None
-        view = state.accepted
-        exits = not self.follows()
-        if exits and not self.exit and view is not None:
-            state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
-        self.exit = exits
-        if view is None or not state.member or not self.idle or state.leaving:
-            return
-        if state.leading:
-            self._consider_members(now, view)
-        else:
-            self._consider_master(now, view)
-
-    def _consider_master(self, now: float, view: View) -> None:
-        """As a slave, or a member whose view is not active: propose when there is nobody to wait for."""
-        state = self._state
-        peers = state.peers
-        settings = state.settings
-        candidates = [voter for voter in view.members if voter == state.me or not peers.departs(voter)]
-        delay = candidates.index(state.me) * settings.rank_delay_s
-        awaited = Voter(state.promised.replica, state.promised.incarnation)
-        if state.serving:
-            reason = f"master {view.members[0].replica} is suspected"
-            if not peers.departs(view.members[0]) or not self._gate_open(view):
-                self._opened = None
-                return
-            start = now if self._opened is None else self._opened
-            self._opened = start
-        elif awaited == state.me or peers.departs(awaited):
-            reason = f"view {state.promised} was not installed"
-            start = max(self._since, now if self._opened is None else self._opened)
-            self._opened = start
-            delay += min(max(self._failures - 1, 0), MAX_BACKOFF) * settings.retry_s
-        else:
-            reason = f"view {state.promised} was not installed in time"
-            self._opened = None
-            start = self._since + settings.view_change_s
-        if not self.possible(view):
-            return
-        if now >= start + delay:
-            self.propose(now, reason)
-        else:
-            self.wake = start + delay
-
-    def _consider_members(self, now: float, view: View) -> None:
-        """As the master: drop who is gone, bring in who is ready, make a new configuration effective."""
-        state = self._state
-        gone: list[Voter] = []
-        reasons: list[str] = []
-        for voter in view.members[1:]:
-            link = state.peers.link(voter)
-            if state.peers.departs(voter):
-                reasons.append(f"slave {voter.replica} is suspected or leaves")
-            elif (
-                link is not None
-                and link.exit
-                and now - max(link.exit_since, state.active_since) > state.settings.suspect_s
-            ):
-                reasons.append(f"slave {voter.replica} does not hear the master")
-            else:
-                continue
-            gone.append(voter)
-        deaf = [voter for voter in gone if not state.peers.departs(voter)]
-        stalled, laggard = self._replication.stalled(now), self._replication.laggard()
-        if stalled is not None:
-            reasons.append(f"slave {stalled.replica} does not acknowledge")
-        if laggard is not None:
-            reasons.append(f"slave {laggard.replica} is too far behind")
-        if self.reconfiguring(view):
-            reasons.append("the configuration changes")
-        if not reasons and self._donor.step(now):
-            reasons.append("a replica joins")
-        if reasons and self.possible(view, deaf):
-            self.propose(now, "; ".join(reasons), () if laggard is None else (laggard,))
-
-    def reconfiguring(self, view: View) -> bool:
-        """Whether a change of the configuration is committed in this view."""
-        entry = self._state.log.reconfig(view.start)
-        return entry is not None and entry.view == view.number and entry.index <= self._state.commit
-
     # Prepare
 
     def propose(
@@ -233,8 +93,7 @@ class Election:
         state.note(f"proposes view {number}: {reason}")
         self.installation.current = None
         self._attempt = Preparing(number, reason, now, now, exclude, boot, self._donor.ready())
-        self._since = now
-        self._opened = None
+        self.since = now
         state.promise(number)
         self._send_prepare(self._attempt)
         state.vow(state.me.replica, self._promise(number))
@@ -278,8 +137,7 @@ class Election:
         """Another proposal is ahead of that of this replica."""
         self._attempt = None
         self.installation.current = None
-        self._since = now
-        self._opened = None
+        self.since = now
 
     def lost(self, now: float) -> None:
         """A view is active without this replica: it has nothing to propose."""
@@ -290,7 +148,7 @@ class Election:
         """The attempt of this replica came to nothing; another one follows after a pause."""
         self._state.note(f"view {self._state.promised} not installed: {reason}")
         self.abandon(now)
-        self._failures += 1
+        self.failures += 1
         self._state.attention = True
 
     def on_refuse(self, now: float, voter: Voter, message: Refuse) -> None:
@@ -326,7 +184,7 @@ class Election:
             attempt.waiting = choice
             return
         late = now - attempt.since >= state.settings.view_change_s
-        expected = {*self.alive(choice.source)}
+        expected = {*state.alive(choice.source)}
         if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
             expected.add(attempt.joiner)
         if not late and not expected <= attempt.promises.keys():
@@ -349,13 +207,14 @@ class Election:
         self._yields[first] = self._yields.get(first, 0) + 1
         state.send(first.replica, Yield(attempt.number, attempt.reason))
         self.fail(now, f"replica {first.replica} is the first member")
-        self._since = now + state.settings.view_change_s / 2
+        self.since = now + state.settings.view_change_s / 2
 
     def on_yield(self, now: float, message: Yield) -> None:
         """Another proposer found that this replica leads."""
         state = self._state
         state.saw(message.number)
-        if self.idle and state.member and not state.leaving and message.number >= state.promised:
+        fit = state.member or state.accepted is None
+        if self.idle and fit and not state.leaving and message.number >= state.promised:
             self.propose(now, message.reason)
 
     def _adopt(self, now: float, attempt: Preparing, choice: Choice) -> None:
@@ -450,8 +309,8 @@ class Election:
         """Hand over to the installation."""
         self._attempt = None
         self._yields.clear()
-        self._failures = 0
-        self._since = now
+        self.failures = 0
+        self.since = now
         self.installation.propose(
             now, Installing(view, source, active, bases, now, dict.fromkeys(bases, now), set(), set())
         )
@@ -508,4 +367,4 @@ class Election:
                 reached = attempt.base + len(attempt.entries)
                 state.send(attempt.choice.holder.replica, Fetch(attempt.prepared.number, reached))
         if state.serving:
-            self._failures = 0
+            self.failures = 0

@@ -73,7 +73,7 @@ class Installation:
             self._accept_own()
 
     def _accept_own(self) -> None:
-        """The proposer accepts too. The first view it accepts last: nothing is lost if it comes to nothing."""
+        """The proposer accepts too; the first view last, so that nothing is lost if it fails."""
         if self.current is not None:
             self._state.accept(self.current.view)
             self._state.vow(self._state.me.replica, Accept(self.current.view.number))

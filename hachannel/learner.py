@@ -164,7 +164,7 @@ class Learner:
         base = message.base
         if base.at > log.last.at or (base.at >= log.base.at and log.tag(base.at) != base):
             # Not what this replica has: only the committed part is sure to be shared.
-            state.send(voter.replica, CaughtUp(message.token, min(state.commit, log.last.at), True))
+            state.send(voter.replica, CaughtUp(message.token, state.commit, state.commit, True))
             return
         if base.at < 0 or (message.entries and message.entries[0].index != base.at + 1):
             return
@@ -174,7 +174,7 @@ class Learner:
             return
         reached = max(base.at + len(message.entries), state.commit)
         state.commit_to(min(message.commit, reached))
-        state.vow(voter.replica, CaughtUp(message.token, reached, False))
+        state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False))
 
     def done(self) -> None:
         """A view took this replica in."""

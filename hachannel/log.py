@@ -8,6 +8,9 @@ import attrs
 from .messages import RECONFIG, Entry
 from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
 
+ENTRY_BYTES = 32
+"""What an entry takes besides its payload, roughly."""
+
 
 @attrs.frozen
 class Promised:
@@ -156,7 +159,7 @@ class MemoryLog:
         size = 0
         for index in range(after + 1, min(last, self.last.at) + 1):
             entry = self.get(index)
-            size += len(entry.payload)
+            size += len(entry.payload) + ENTRY_BYTES
             if result and size > max_bytes:
                 break
             result.append(entry)

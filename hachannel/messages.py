@@ -208,6 +208,8 @@ class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
 
     token: int
     index: int
+    commit: int
+    """What it knows to be committed; it has to be given everything above when it becomes a member."""
     reset: bool
     """It cannot go on from where the last message began: start again after `index`."""
 

@@ -1,7 +1,7 @@
 """What the parts of a channel share: this replica's promises, its log, and the output under construction."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from .events import Deliver, Event, Output, Stopped
 from .log import Accepted, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
@@ -71,6 +71,15 @@ class State:
     def leading(self) -> bool:
         """It is the master of an active view."""
         return self.serving and self.accepted is not None and self.accepted.members[0] == self.me
+
+    def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
+        """The voters of a view's configuration and members that can be reached, this replica included."""
+        voters: list[Voter] = []
+        for voter in {*view.config, *view.members}:
+            link = self.peers.link(voter)
+            if voter == self.me or (link is not None and not link.suspected and voter not in but):
+                voters.append(voter)
+        return voters
 
     def saw(self, number: ViewNumber) -> None:
         """Remember the highest view counter, so that the next proposal is above it."""

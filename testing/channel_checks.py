@@ -2,9 +2,10 @@
 
 They look inside the channels. The names follow section 5 of the protocol: I1 one content per view number;
 I2 views chain through intersecting quorums; I3 no acknowledgement below a promise; I4 equal tags, equal
-prefixes; I5, I6 what was delivered anywhere is in every later active log; I8 one delivery sequence; I9 nothing
-invented; I10, I13 committed means held by k members; I11 one master that can commit; I12 the barrier;
-I14 view events; I16 delivered means committed; I17 no truncation below commit; I18 bounded memory.
+prefixes; I5, I6 what was delivered anywhere is in every later active log; I7, I8 one delivery sequence, each
+payload once; I9 nothing invented; I10, I13 committed means held by k members; I11 one master that can commit;
+I12 the barrier; I14 view events; I15 snapshots; I16 delivered means committed; I17 no truncation below commit;
+I18 bounded memory.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ import attrs
 
 from ..hachannel import Deliver, Event, InstallSnapshot, Output, View, ViewEvent, ViewNumber, Voter
 from ..hachannel.messages import Ack, Entry, Prepare
-from ..hachannel.view import NO_VIEW, Tag, present
+from ..hachannel.view import NO_TAG, NO_VIEW, Tag, present
 from .channel_world import Host, Observer, Violation, World, link
 
 
@@ -22,7 +23,7 @@ class Known:
     """What a checker remembers of one process."""
 
     commit: int = 0
-    base: Tag = Tag(NO_VIEW, 0)
+    base: Tag = NO_TAG
     tags: dict[int, Tag] = attrs.field(factory=dict[int, Tag])
     checked: int = 0
     view: ViewNumber = NO_VIEW
@@ -177,7 +178,7 @@ class Checks(Observer):
         self.top = max(self.top, state.commit)
         known.commit = state.commit
 
-    def one_master_can_commit(self, host: Host, known: Known) -> None:
+    def one_master_can_commit(self, host: Host, _known: Known) -> None:
         """I11: of two masters, the one with the lower view can no longer gather acknowledgements."""
         if not host.state.leading:
             return
@@ -195,7 +196,7 @@ class Checks(Observer):
             if able >= view.k:
                 self.fail("I11", host, f"{leader} can still commit in {view.number}")
 
-    def memory_is_bounded(self, host: Host, known: Known) -> None:
+    def memory_is_bounded(self, host: Host, _known: Known) -> None:
         """I18: nothing is trimmed that a member has not applied, and the log stays short."""
         state = host.state
         log = state.log
@@ -266,8 +267,15 @@ class Checks(Observer):
     def _new_active_view(self, host: Host, view: View) -> None:
         before = self.latest
         have = self.accepted[view.number]
+        log = host.state.log
+        for index in range(log.base.at + 1, min(view.start, self.top) + 1):
+            if self.committed.get(index, log.tag(index)) != log.tag(index):
+                self.fail("I5", host, f"view {view} lost {self.committed[index]}")
         if before is not None and before.number > view.number:
-            self.fail("I2", host, f"view {view.number} active after {before.number}")
+            # Its proposer learns late that it succeeded, when others have gone on from there.
+            if view.start > before.start:
+                self.fail("I2", host, f"view {view} active after {before}")
+            return
         if not set(view.members) <= have:
             self.fail("I2", host, f"members of {view} have not accepted: {have}")
         if present(have, view.config) < view.quorum:
@@ -284,8 +292,4 @@ class Checks(Observer):
                 self.fail("I2", host, f"configuration jumps from {before.config} to {view.config}")
         if view.start < self.top:
             self.fail("I5", host, f"view {view} starts below the committed {self.top}")
-        log = host.state.log
-        for index in range(log.base.at + 1, self.top + 1):
-            if self.committed.get(index, log.tag(index)) != log.tag(index):
-                self.fail("I5", host, f"view {view} lost {self.committed[index]}")
         self.latest = view

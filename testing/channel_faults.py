@@ -59,6 +59,12 @@ class Faults:
             for host in self._world.hosts
             if host.running and host is not victim and not host.state.leaving
         }
+        shape = self._world.shape
+        if self._checks.latest is not None and shape.expected < shape.replicas:
+            # Where fewer than all found a cluster, so many must not lose their memory that they could again.
+            holding = sum(host.state.accepted is not None for host in living.values())
+            if holding <= shape.replicas - shape.expected:
+                return False
         views: dict[object, tuple[View, bool]] = {}
         if self._checks.latest is not None:
             views[self._checks.latest.number] = (self._checks.latest, True)
@@ -191,7 +197,8 @@ class Faults:
         host = self._world.random.choice(self._world.hosts)
         others = [other.replica for other in self._world.hosts if other is not host]
         self._cut(
-            [(host.replica, other) for other in others] + [(other, host.replica) for other in others], "isolate"
+            [(host.replica, other) for other in others] + [(other, host.replica) for other in others],
+            "isolate",
         )
 
     def one_way(self) -> None:

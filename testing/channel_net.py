@@ -110,7 +110,9 @@ class Net:
             self._dialing.discard(pair)
             return
         old = self._connections.get(pair)
-        busy = old is not None and any(old.open[host] and old.ends[host] is self._hosts[host] for host in pair)
+        busy = old is not None and any(
+            old.open[host] and old.ends[host] is self._hosts[host] for host in pair
+        )
         if busy or pair in self.cut or (other, one) in self.cut:
             self._later(self.weather.reconnect_s, lambda: self._attempt(pair))
             return

@@ -75,8 +75,8 @@ def draw(seed: int) -> tuple[Shape, float]:
         leave_s=0.5,
         boot_wait_s=0.2,
         window=random.choice([1, 4, 16, 64]),
-        part_bytes=random.choice([1, 64, 1 << 20]),
-        transfer_window=random.choice([1, 4]),
+        part_bytes=random.choice([200, 2000, 1 << 20]),
+        transfer_window=random.choice([2, 4]),
         keep=random.choice([0, 0, 64]),
         max_log=random.choice([400, 1000]),
     )
@@ -183,10 +183,13 @@ def heal(world: World, load: Load) -> float:
                     host.start()
             return False
         channels = [host.channel for host in world.hosts]
-        return all(
-            channel.role in ("master", "slave") and len(channel.members) == len(world.hosts)
-            for channel in channels
-        ) and len({channel.view.number for channel in channels if channel.view is not None}) == 1
+        return (
+            all(
+                channel.role in ("master", "slave") and len(channel.members) == len(world.hosts)
+                for channel in channels
+            )
+            and len({channel.view.number for channel in channels if channel.view is not None}) == 1
+        )
 
     if not world.run(limit, whole):
         roles = {str(host): (host.channel.role, host.channel.members) for host in world.hosts}

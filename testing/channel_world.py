@@ -1,4 +1,4 @@
-"""A simulated cluster of channels: virtual clock, hosts that crash, pause and restart, a small application."""
+"""A simulated cluster of channels: virtual clock, hosts that crash, pause and restart, an application."""
 
 import hashlib
 import heapq
@@ -59,9 +59,7 @@ class App:
 
 def link(chain: bytes, index: int, stamp_ns: int, payload: bytes) -> bytes:
     """The chain after one more entry."""
-    return hashlib.blake2b(
-        b"%b %d %d %b" % (chain, index, stamp_ns, payload), digest_size=12
-    ).digest()
+    return hashlib.blake2b(b"%b %d %d %b" % (chain, index, stamp_ns, payload), digest_size=12).digest()
 
 
 class Observer:
@@ -83,7 +81,7 @@ class Shape:
 
     replicas: int = 3
     expected: int = 3
-    settings: Settings = Settings()
+    settings: Settings = attrs.field(factory=Settings)
     weather: Weather = attrs.field(factory=Weather)
     chunk: int = 8
     """Bytes of a snapshot chunk."""
@@ -112,7 +110,7 @@ class Host:
     @property
     def state(self) -> State:
         """The inside of the channel, for checkers."""
-        return self.channel._state
+        return self.channel.state
 
     def start(self) -> None:
         """A new process, with a new incarnation and empty memory."""

@@ -1,0 +1,98 @@
+"""What replicas tell each other about where they stand: heartbeats, exits, announcements."""
+
+from .donor import Donor
+from .election import Election
+from .gate import Gate
+from .messages import Exit, Heartbeat, Join
+from .peers import Link
+from .replication import Replication
+from .state import State
+from .view import NO_VIEW, Voter
+
+
+class Facts:
+    """Tells where this replica stands, and takes in where the others do."""
+
+    def __init__(
+        self,
+        state: State,
+        replication: Replication,
+        election: Election,
+        gate: Gate,
+        donor: Donor,
+    ) -> None:
+        self._state = state
+        self._replication = replication
+        self._election = election
+        self._gate = gate
+        self._donor = donor
+
+    def is_blocked(self) -> bool:
+        """Whether too few replicas can be reached to go on."""
+        state = self._state
+        view = state.accepted
+        if view is None or not state.member:
+            return False
+        if state.leading:
+            alive = set(state.alive(view))
+            return len(alive.intersection(view.members)) < view.k
+        if state.serving and not state.peers.departs(view.members[0]):
+            return False
+        return not self._gate.possible(view)
+
+    def heartbeat(self) -> Heartbeat:
+        """Where this replica stands."""
+        state = self._state
+        view = state.accepted
+        return Heartbeat(
+            view.number if view is not None else NO_VIEW,
+            state.promised,
+            state.serving,
+            state.member,
+            state.leading and not state.leaving,
+            self._gate.exit,
+            state.commit,
+            state.log.last.at,
+            state.applied,
+            self._replication.trim_point,
+        )
+
+    def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
+        """Where a peer stands."""
+        state = self._state
+        before, link.heartbeat = link.heartbeat, message
+        if message.exit != link.exit:
+            link.exit = message.exit
+            link.exit_since = now
+            state.attention = True
+        if before is None or before.view != message.view or before.promised != message.promised:
+            state.saw(message.promised)
+            state.saw(message.view)
+            state.attention = True
+        if message.active:
+            link.join = None
+            view = state.accepted
+            state.supersede(message.view)
+            if view is not None and message.view == view.number:
+                if not state.serving and voter in view.members:
+                    self._election.installation.activate(now)
+            elif not state.member:
+                self._election.lost(now)
+        self._replication.on_heartbeat(now, voter, message)
+
+    def on_exit(self, now: float, link: Link, message: Exit) -> None:
+        """A peer does not follow the master, or leaves."""
+        if not link.exit:
+            link.exit_since = now
+        link.exit = True
+        link.leaving = link.leaving or message.leaving
+        self._state.attention = True
+
+    def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
+        """A peer is outside the view and wants in."""
+        state = self._state
+        if message.cluster != state.cluster:
+            state.note(f"replica {link.replica} has another configuration: ignored")
+            return
+        link.join = message
+        self._donor.on_join(now, voter, message)
