@@ -16,11 +16,12 @@ from twisted.python.failure import Failure
 
 from ..agents import AgentId, Note
 from ..hachannel import Message, ProtocolError, decode_message, encode_message
-from ..hachannel.link import Address, CallPort
+from ..hachannel.link import Address
 from ..hachannel.transport import ChannelTransport
 from .admin import NotMaster
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
+from .driver import Driver
 from .front import Front, Purpose, Shaking, StartError
 from .hello import ADMIN, CHANNEL, NETWORK
 from .logfile import ReplicaLog
@@ -34,10 +35,6 @@ from .status import build_status
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
-SLICE_S = 0.02
-"""Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
-MAX_UNAPPLIED = 512
-"""Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
 LEAVE_TIMEOUT_S = 3.0
 REJOIN_FIRST_S = 0.5
 REJOIN_LAST_S = 60.0
@@ -84,13 +81,10 @@ class Replica:
         self._fronts: list[Front] = []
         self._transport: ChannelTransport | None = None
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
-        self._driving = self._again = self._flush_due = False
-        self._timer: CallPort | None = None
-        self._timer_at = 0.0
         self._stopping = self._ready = False
         self._left: Deferred[None] | None = None
         self._rejoins = 0
-        self.node = self._new_node()
+        self._driver = self._new_driver()
 
     # Life
 
@@ -154,12 +148,11 @@ class Replica:
                 self.settings.link,
             )
             self._transport.start()
-        self.node.start(*_clocks())
-        self._drive()
+        self._driver.give(self.node.start)
 
-    def _new_node(self) -> Node:
+    def _new_driver(self) -> Driver:
         try:
-            return Node(
+            node = Node(
                 self.replica.id,
                 self.server.replica_ids,
                 server=self.server.id,
@@ -173,6 +166,7 @@ class Replica:
             )
         except ValueError as error:
             raise StartError(str(error)) from None
+        return Driver(node, self.reactor, self)
 
     def _handshake(self, peer: int, calls: bool) -> Shaking:
         del peer
@@ -191,12 +185,11 @@ class Replica:
         self._left = Deferred()
         self._left.addTimeout(LEAVE_TIMEOUT_S, self.reactor)
         self._left.addBoth(lambda _: self._finish(None))
-        self.node.leave(*_clocks())
-        self._drive()
+        self._driver.give(self.node.leave)
 
     def _finish(self, failure: Failure | None) -> None:
         """The node has ended: close everything, then fire `stopped`."""
-        self._cancel_timer()
+        self._driver.stop()
         if self._transport is not None:
             self._transport.stop()
         closing: list[Deferred[Any]] = [self._close_trace(), *self._close_fronts()]
@@ -223,7 +216,7 @@ class Replica:
         self._rejoins += 1
         self.metrics.count("rejoins")
         delay = min(REJOIN_LAST_S, REJOIN_FIRST_S * 2 ** min(self._rejoins, 16))
-        self._cancel_timer()
+        self._driver.stop()
         if self._transport is not None:
             self._transport.stop()
             self._transport = None
@@ -233,7 +226,7 @@ class Replica:
 
         def again(_: object) -> None:
             if not self._stopping:
-                self.node = self._new_node()
+                self._driver = self._new_driver()
                 self._begin()
 
         services_stopped = self.master.stop(reason)
@@ -265,36 +258,15 @@ class Replica:
         trace, self._trace = self._trace, None
         return succeed(None) if trace is None else deferToThread(trace.close)
 
-    # Driving the node
+    # What the node says
 
-    def _drive(self) -> None:
-        """Act on what the node says until there is nothing more, or for a time slice."""
-        if self._driving:
-            self._again = True
-            return
-        self._driving = True
-        node = self.node
-        until = time.monotonic() + SLICE_S
-        try:
-            while True:
-                self._again = False
-                self._act(node.take())
-                if node is not self.node:
-                    break
-                now, wall_ns = _clocks()
-                if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
-                    self.flush_soon()
-                    break
-                if not node.work(now, wall_ns) and not self._again:
-                    self._act(node.take())
-                    break
-        finally:
-            self._driving = False
-        if self._again:
-            self.flush_soon()
-        self._after()
+    @property
+    def node(self) -> Node:
+        """The node of the present incarnation."""
+        return self._driver.node
 
-    def _act(self, out: Output) -> None:
+    def act(self, out: Output) -> None:
+        """Do what the node wants done, messages first."""
         if out.messages:
             self._send(out.messages)
         for effects in out.effects:
@@ -312,6 +284,18 @@ class Replica:
         elif out.stopped:
             self._node_ended(out.stopped, out.failed)
 
+    def acted(self) -> None:
+        """The node wants nothing more for now."""
+        self.master.call_waiting()
+        if not self._ready and self.node.role in ("master", "slave"):
+            self._ready = True
+            if self.on_ready is not None:
+                self.on_ready()
+
+    def flush_soon(self) -> None:
+        """Submit what was posted, at the end of this turn of the reactor."""
+        self._driver.flush_soon()
+
     def _send(self, messages: list[tuple[int, Message]]) -> None:
         if self._transport is None:
             return
@@ -324,56 +308,6 @@ class Replica:
             by_peer.setdefault(peer, []).append(body)
         for peer, bodies in by_peer.items():
             self._transport.send(peer, bodies)
-
-    def _after(self) -> None:
-        node = self.node
-        self.master.call_waiting()
-        if not self._ready and node.role in ("master", "slave"):
-            self._ready = True
-            if self.on_ready is not None:
-                self.on_ready()
-        self._arm()
-
-    def _arm(self) -> None:
-        """Have the node's deadline kept. A call that comes too early is left: it looks again."""
-        now, wall_ns = _clocks()
-        deadline = self.node.deadline(now, wall_ns)
-        if deadline is None:
-            return
-        if self._timer is not None and self._timer.active():
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self.reactor.callLater(max(0.0, deadline - now), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        now, wall_ns = _clocks()
-        deadline = self.node.deadline(now, wall_ns)
-        if deadline is not None and deadline <= now:
-            self.node.tick(now, wall_ns)
-            self._drive()
-        else:
-            self._arm()
-
-    def _cancel_timer(self) -> None:
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
-        self._timer = None
-
-    def flush_soon(self) -> None:
-        """Submit, at the end of this turn of the reactor, what was posted in it."""
-        if not self._flush_due:
-            self._flush_due = True
-            self.reactor.callLater(0, self._flush)
-
-    def _flush(self) -> None:
-        self._flush_due = False
-        self.node.flush(*_clocks())
-        self._drive()
-
-    # Roles
 
     def _follow(self, role: RoleChange) -> None:
         if not role.master:
@@ -406,19 +340,16 @@ class Replica:
             if self._transport is not None:
                 self._transport.drop(peer, "it sent garbage")
             return
-        self.node.receive(*_clocks(), peer, messages)
-        self._drive()
+        self._driver.give(self.node.receive, peer, messages)
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
-        self.node.connected(*_clocks(), peer, incarnation)
-        self._drive()
+        self._driver.give(self.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
         del reason
-        self.node.disconnected(*_clocks(), peer)
-        self._drive()
+        self._driver.give(self.node.disconnected, peer)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
         """A peer without connection cannot be reached."""
@@ -473,10 +404,6 @@ class Replica:
     def _require_master(self) -> None:
         if not self.node.serving or self._stopping:
             raise NotMaster(self.master_address())
-
-
-def _clocks() -> tuple[float, int]:
-    return time.monotonic(), time.time_ns()
 
 
 def _interface(host: str) -> str:

@@ -1,0 +1,109 @@
+"""Drives a node with the reactor: calls it in time, and hands on what it says."""
+
+import time
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..hachannel.link import CallPort, ReactorPort
+from .node import Node
+from .node_types import Output
+
+__all__ = ["Driver", "DriverHost"]
+
+SLICE_S = 0.02
+"""Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
+MAX_UNAPPLIED = 512
+"""Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
+
+
+class DriverHost(Protocol):
+    """Who acts on what the node says."""
+
+    def act(self, out: Output) -> None:
+        """Do what the node wants done."""
+        ...
+
+    def acted(self) -> None:
+        """The node wants nothing more for now."""
+        ...
+
+
+class Driver:
+    """One incarnation of a replica. After `stop` nothing is called any more."""
+
+    def __init__(self, node: Node, reactor: ReactorPort, host: DriverHost) -> None:
+        self.node = node
+        self._reactor = reactor
+        self._host = host
+        self._driving = self._again = self._flush_due = self._stopped = False
+        self._timer: CallPort | None = None
+        self._timer_at = 0.0
+
+    def give(self, call: Callable[..., None], *args: Any) -> None:
+        """Call an input of the node with the present time and these arguments, and act on what follows."""
+        if not self._stopped:
+            call(time.monotonic(), time.time_ns(), *args)
+            self._drive()
+
+    def flush_soon(self) -> None:
+        """Submit, at the end of this turn of the reactor, what was posted in it."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._reactor.callLater(0, self._flush)
+
+    def stop(self) -> None:
+        """End."""
+        self._stopped = True
+        if self._timer is not None and self._timer.active():
+            self._timer.cancel()
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        self.give(self.node.flush)
+
+    def _drive(self) -> None:
+        """Act on what the node says until there is nothing more, or for a time slice."""
+        if self._driving:
+            # Something that is acted on has given an input: the loop below sees to it.
+            self._again = True
+            return
+        self._driving = True
+        node = self.node
+        until = time.monotonic() + SLICE_S
+        try:
+            while not self._stopped:
+                self._again = False
+                self._host.act(node.take())
+                now = time.monotonic()
+                if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
+                    self.flush_soon()
+                    break
+                if not node.work(now, time.time_ns()) and not self._again:
+                    break
+        finally:
+            self._driving = False
+        if not self._stopped:
+            self._host.acted()
+            self._arm()
+
+    def _arm(self) -> None:
+        """Have the node's deadline kept. A call that comes too early is left: it looks again."""
+        now = time.monotonic()
+        deadline = self.node.deadline(now, time.time_ns())
+        if deadline is None or self._stopped:
+            return
+        if self._timer is not None and self._timer.active():
+            if self._timer_at <= deadline:
+                return
+            self._timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._reactor.callLater(max(0.0, deadline - now), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now, wall_ns = time.monotonic(), time.time_ns()
+        deadline = self.node.deadline(now, wall_ns)
+        if deadline is not None and deadline <= now:
+            self.give(self.node.tick)
+        else:
+            self._arm()
