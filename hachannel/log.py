@@ -27,6 +27,14 @@ class Accepted:
 
 
 @attrs.frozen
+class Activated:
+    """Record: the view accepted last is, or was, active. Need not be durable before anything is sent, but
+    must be before what is recorded after it."""
+
+    number: ViewNumber
+
+
+@attrs.frozen
 class Appended:
     """Record: entries at the end of the log."""
 
@@ -54,7 +62,7 @@ class Reset:
     base: Tag
 
 
-LogRecord: TypeAlias = Promised | Accepted | Appended | Truncated | Committed | Reset
+LogRecord: TypeAlias = Promised | Accepted | Activated | Appended | Truncated | Committed | Reset
 
 
 @attrs.frozen
@@ -63,9 +71,13 @@ class Recovered:
 
     promised: ViewNumber = NO_VIEW
     accepted: View | None = None
+    active: bool = False
+    """`accepted` is known to be, or to have been, active."""
     commit: int = 0
     applied: int = 0
     """The state the application recovered by itself is the one after this entry, not above `commit`."""
+    guest: bool = False
+    """What this replica had is lost or unusable: it may join a cluster, but never found one."""
 
 
 class Log(Protocol):
