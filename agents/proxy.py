@@ -78,7 +78,7 @@ class ClientInput(msgspec.Struct, array_like=True, frozen=True, tag=3):
     out_ack: int
     """Number of the last notification that the client has received."""
     first_seq: int
-    """Number of the first of `notes`; the client numbers from 1."""
+    """Number of the first of `notes`, or of the next one if there are none; the client numbers from 1."""
     notes: list[ClientNote]
 
 
@@ -233,13 +233,14 @@ class ProxyAgent(Agent):
     def _take_input(self, ctx: Context, frame: ClientInput) -> None:
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(frame.out_ack)
-        if not frame.notes:
-            return
         known = self.last_in + 1 - frame.first_seq
         if known < 0:
+            # A post was lost on its way here; the client sends again when it reopens.
             ctx.emit(
                 CLIENT_TOPIC, ClientEnd("unavailable", f"notification {self.last_in + 1} did not arrive")
             )
+            return
+        if not frame.notes:
             return
         for note in frame.notes[known:]:
             if self.ended:

@@ -68,6 +68,8 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag=0):
     """The identifier that `Welcome` gave, to reopen a connection; none to open one."""
     out_ack: int = 0
     """Number of the last notification received on that connection."""
+    attempt: int = 0
+    """Grows with every hello of a client: of two that meet on a server the higher one wins."""
 
 
 class Welcome(msgspec.Struct, array_like=True, frozen=True, tag=1):
@@ -116,6 +118,8 @@ class Ping(msgspec.Struct, array_like=True, frozen=True, tag=5):
 
     token: int
     out_ack: int = 0
+    next_seq: int = 0
+    """Number of the next notification: shows the server whether it has missed any; 0 shows nothing."""
 
 
 class Pong(msgspec.Struct, array_like=True, frozen=True, tag=6):

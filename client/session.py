@@ -102,6 +102,7 @@ class Session:
         self._ack_owed = 0
         self._ack_owed_bytes = 0
         self._token = 0
+        self._attempt = 0
         self._said_close = False
         self._buffer = FrameBuffer(MAX_SERVER_FRAME)
         self._plan: deque[Endpoint] = deque()
@@ -171,7 +172,9 @@ class Session:
             case Connecting(endpoint, _):
                 self._buffer = FrameBuffer(MAX_SERVER_FRAME)
                 self._control.clear()
-                self._say(Hello(MAGIC, VERSION, self._user, self._password, self.connection, self.last_out))
+                self._attempt += 1
+                who = (self._user, self._password, self.connection)
+                self._say(Hello(MAGIC, VERSION, *who, self.last_out, self._attempt))
                 self._state = Greeting(endpoint, now + self.settings.greeting_timeout_s)
             case _:
                 self._events.append(Disconnect())
@@ -474,4 +477,4 @@ class Session:
                 return
             state.ping_at = now + interval
             self._token += 1
-            self._say(Ping(self._token, self.last_out))
+            self._say(Ping(self._token, self.last_out, self.outbox.last_sent + 1))

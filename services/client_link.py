@@ -87,7 +87,7 @@ class LinkOwner(Protocol):
         """Checked bodies of input frames arrived."""
         ...
 
-    def keep_alive(self, link: "ClientLink", out_ack: int) -> None:
+    def keep_alive(self, link: "ClientLink", ping: Ping) -> None:
         """The client is alive."""
         ...
 
@@ -123,6 +123,8 @@ class ClientLink(TwistedProtocol):
 
     def __init__(self, owner: LinkOwner, reactor: ReactorPort, settings: LinkSettings):
         self.proxy: AgentId | None = None
+        self.attempt = 0
+        """Number of the client's hello."""
         self.peer = "?"
         self.is_open = False
         """Whether the client has been welcomed."""
@@ -220,9 +222,9 @@ class ClientLink(TwistedProtocol):
                         f"the client sent {len(notes)} notifications in a frame, above {MAX_INPUT_NOTES}"
                     )
                 inputs.append(body)
-            case Ping(token, out_ack):
-                self._tcp.write(encode_frame(Pong(token)))
-                self._heard(out_ack, inputs)
+            case Ping():
+                self._tcp.write(encode_frame(Pong(frame.token)))
+                self._heard(frame, inputs)
             case Close():
                 self._frame = self._after_close
                 if inputs:
@@ -232,12 +234,12 @@ class ClientLink(TwistedProtocol):
             case Hello():
                 raise ProtocolError("the client said hello twice")
 
-    def _heard(self, out_ack: int, inputs: list[bytes]) -> None:
+    def _heard(self, ping: Ping, inputs: list[bytes]) -> None:
         """The replicated idle time needs to know only now and then."""
         now = self._reactor.seconds()
         if not inputs and now - self._posted >= self._settings.idle_timeout_s / 4:
             self._posted = now
-            self._owner.keep_alive(self, out_ack)
+            self._owner.keep_alive(self, ping)
 
     def _after_close(self, _: bytes, __: list[bytes]) -> None:
         """A client that has closed is not listened to any more."""

@@ -31,7 +31,7 @@ from ..agents.proxy import (
     Reopened,
     ReopenRefused,
 )
-from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Welcome
+from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, Welcome
 from .base import ListeningPort, Service, ServiceContext, ServiceError
 from .client_link import ClientLink
 from .manager import ConnectionManager, note_from_service
@@ -208,6 +208,7 @@ class TcpProxyService(Service):
         if hello.version < 1:
             link.bye(ByeCode.VERSION, f"this server speaks version {VERSION} of the protocol")
             return
+        link.attempt = hello.attempt
         assert self._users is not None
         if not self._users.check(hello.user, hello.password):
             self.ctx.count("authentication_failures")
@@ -267,9 +268,14 @@ class TcpProxyService(Service):
                 self.complain(f"client {link.peer}: asked for the connection of another user")
             link.bye(ByeCode.EXPIRED, "this server knows no such connection" if foreign else "it is no more")
             return
-        reopened = decode(Reopened, reply.payload)
-        for former in [other for other in self._routes.get(proxy, []) if other is not link and other.is_open]:
+        others = [other for other in self._routes[proxy] if other is not link and not other.closed]
+        if any(other.attempt > link.attempt for other in others):
+            # This hello was overtaken by a later one on its way.
+            link.bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+            return
+        for former in [other for other in others if other.is_open]:
             former.bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+        reopened = decode(Reopened, reply.payload)
         self.ctx.count("reconnections")
         welcome = self._welcome(proxy, reopened.idle_timeout_s, reopened.in_ack)
         link.open(welcome, reopened.first_seq, reopened.notes)
@@ -302,9 +308,9 @@ class TcpProxyService(Service):
         for link in list(self.links):
             link.resume_reading()
 
-    def keep_alive(self, link: ClientLink, out_ack: int) -> None:
-        """Post that a client is alive and has received notifications up to `out_ack`."""
-        self.take(link, [msgspec.msgpack.encode(ClientInput(out_ack, 0, []))])
+    def keep_alive(self, link: ClientLink, ping: Ping) -> None:
+        """Post that a client is alive, and what it has received and sent."""
+        self.take(link, [msgspec.msgpack.encode(ClientInput(ping.out_ack, ping.next_seq, []))])
 
     def close(self, link: ClientLink) -> None:
         """Post that a client closes for good."""

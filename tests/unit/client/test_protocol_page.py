@@ -29,8 +29,8 @@ from quorate.client.frames import (
 PAGE = Path(__file__).parents[3] / "docs" / "protocol.md"
 DEPOSIT, BALANCE = msgspec.msgpack.encode({"amount": 5}), msgspec.msgpack.encode({"amount": 12})
 EXAMPLES = {
-    "Hello": Hello("quorate-client", 1, "root", "root"),
-    "Hello again": Hello("quorate-client", 1, "root", "root", "#0.0.1026", 7),
+    "Hello": Hello("quorate-client", 1, "root", "root", None, 0, 1),
+    "Hello again": Hello("quorate-client", 1, "root", "root", "#0.0.1026", 7, 2),
     "Welcome": Welcome(1, "#0.0.1026", [("localhost", 2560), ("localhost", 2561)], 60.0, 1048576, 16384, 0),
     "Bye": Bye("authentication", "wrong user or password"),
     "Input": ClientInput(
@@ -42,7 +42,7 @@ EXAMPLES = {
         ],
     ),
     "Output": ClientOutput(2, 1, [ServerNote(AgentId(0, 0, 1025), "examples.bank:Balance", BALANCE, 1)]),
-    "Ping": Ping(1, 1),
+    "Ping": Ping(1, 1, 3),
     "Pong": Pong(1),
     "Close": Close(1),
 }

@@ -95,7 +95,7 @@ def test_a_session_says_hello_and_is_opened_by_the_welcome():
     driver = Driver()
     assert driver.events() == [Connect(A)]
     driver.session.connected(0.0)
-    assert driver.frames() == [Hello("quorate-client", 1, "root", "secret", None, 0)]
+    assert driver.frames() == [Hello("quorate-client", 1, "root", "secret", None, 0, 1)]
     driver.receive(WELCOME)
     assert driver.events() == [Opened("#0.0.1025")]
     assert driver.session.replicas == (A, B, C)
@@ -206,11 +206,11 @@ def test_a_silent_session_keeps_alive_and_notices_a_dead_replica():
     driver = Driver().open()
     interval = driver.session.ping_interval_s
     driver.at(interval)
-    assert driver.frames() == [Ping(1, 0)]
+    assert driver.frames() == [Ping(1, 0, 1)]
     driver.receive(Pong(1))
     for n in (2, 3):
         driver.at(n * interval)
-        assert driver.frames() == [Ping(n, 0)]
+        assert driver.frames() == [Ping(n, 0, 1)]
     driver.at(4 * interval)
     events = driver.events()
     assert events[0] == Disconnect()

@@ -267,9 +267,14 @@ class Bench:
         return frames
 
     def hello(
-        self, user: str = "root", password: str = "root", connection: str | None = None, ack: int = 0
+        self,
+        user: str = "root",
+        password: str = "root",
+        connection: str | None = None,
+        ack: int = 0,
+        attempt: int = 0,
     ) -> Any:
-        return Hello(MAGIC, VERSION, user, password, connection, ack)
+        return Hello(MAGIC, VERSION, user, password, connection, ack, attempt)
 
     def opened(self, **kwargs: Any) -> tuple[FakeTcp, Any]:
         """A welcomed TCP connection, and the welcome."""

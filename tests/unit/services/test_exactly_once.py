@@ -138,7 +138,7 @@ class World:
             if self.session.outbox.acked == len(self.sent) and len(self.got) == len(self.sent):
                 return
             self.step("round", 6)
-            self.step("time", 5)
+            self.step("time", 15)
         raise AssertionError("the session makes no progress any more")
 
 

@@ -128,6 +128,15 @@ def test_the_newer_of_two_tcp_connections_of_one_connection_wins(bench, deposit)
     assert amounts(bench.say(again, ClientInput(1, 2, [note(deposit, 5)]))) == [10]
 
 
+def test_a_hello_that_was_overtaken_by_a_later_one_does_not_push_it_out(bench, deposit):
+    _, welcome = bench.opened()
+    later, _ = bench.opened(connection=welcome.connection, attempt=3)
+    late = bench.join()
+    (bye,) = bench.say(late, bench.hello(connection=welcome.connection, attempt=2))
+    assert bye.code == "replaced"
+    assert amounts(bench.say(later, ClientInput(0, 1, [note(deposit, 5)]))) == [5]
+
+
 def test_a_connection_cannot_be_taken_over_by_another_user(bench, deposit):
     tcp, welcome = bench.opened()
     thief = bench.join()
@@ -170,6 +179,17 @@ def test_pings_keep_a_connection_alive_and_few_of_them_enter_the_log(bench):
     for _ in range(10):
         bench.ctx.pass_time(20)
         assert bench.say(tcp, Ping(1)) == [Pong(1)]
+
+
+def test_a_ping_shows_that_an_input_was_lost(bench, deposit):
+    tcp, _ = bench.opened()
+    bench.ctx.auto = False
+    bench.say(tcp, ClientInput(0, 1, [note(deposit, 5)]))
+    bench.ctx.queue.clear()
+    bench.ctx.auto = True
+    bench.ctx.pass_time(20)
+    *_, bye = bench.say(tcp, Ping(1, 0, 2))
+    assert bye.code == "unavailable"
 
 
 def test_idle_time_starts_again_under_a_new_master(make_bench):
