@@ -80,10 +80,13 @@ class Driver:
                     break
                 if not node.work(now, time.time_ns()) and not self._again:
                     break
+            if not self._stopped:
+                self._host.acted()
+                if self._again:
+                    self.flush_soon()
         finally:
+            # Whatever was raised, the node must be called again in time.
             self._driving = False
-        if not self._stopped:
-            self._host.acted()
             self._arm()
 
     def _arm(self) -> None:

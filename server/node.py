@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from ..agents import Note
 from ..engine import (
+    Effects,
     Engine,
     EngineSettings,
     EngineStopped,
@@ -281,6 +282,11 @@ class Node:
         except (EngineStopped, Nondeterministic) as error:
             self._end(f"entry {event.index} stopped the engine: {error}", failed=True)
             return
+        except Exception as error:
+            # A defect of the engine. If it is the same on all replicas, stopping would stop all of them; if
+            # it is not, the next comparison of digests finds this one.
+            effects = Effects(event.index)
+            effects.reports.append(f"defect: entry {event.index} was not applied as a whole: {error!r}")
         out = self._out
         self.reactions += len(effects.trace)
         out.trace += effects.trace
@@ -360,7 +366,12 @@ class Node:
         view = self._view
         if view is None or len(view.members) < 2:
             return
-        digest = self.engine.digest()
+        try:
+            digest = self.engine.digest()
+        except (TypeError, ValueError) as error:
+            # A state that cannot be encoded, on all replicas alike: they go on without being compared.
+            self._out.lines.append(f"the states after entry {index} are not compared: {error}")
+            return
         if view.master == self.me:
             self._judge(self._digests.report(self.me, index, digest, view.members))
         else:

@@ -57,6 +57,7 @@ class ReplicaSettings:
             return value(name, default, lambda text: _BOOLEANS[text.lower()], "true or false")
 
         channel, engine, node, limits = Settings(), EngineSettings(), NodeSettings(), BatchLimits()
+        suspect_s = seconds("suspect_s", channel.suspect_s)
         return cls(
             secret=config.setting("secret", server=server.id, replica=replica.id),
             trace=boolean("trace", True),
@@ -64,7 +65,7 @@ class ReplicaSettings:
             channel=Settings(
                 mode=server.ack,
                 heartbeat_s=seconds("heartbeat_s", channel.heartbeat_s),
-                suspect_s=seconds("suspect_s", channel.suspect_s),
+                suspect_s=suspect_s,
                 stall_s=seconds("stall_s", channel.stall_s),
             ),
             engine=EngineSettings(
@@ -79,7 +80,8 @@ class ReplicaSettings:
                 ),
                 digest_every=whole("digest_every", node.digest_every),
             ),
-            link=LinkSettings(),
+            # The channel is to suspect a silent peer before its connection is given up.
+            link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
         )
 
 

@@ -4,10 +4,19 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from ..engine import Engine
+
 if TYPE_CHECKING:
     from .runtime import Replica
 
 __all__ = ["build_status"]
+
+
+def _digest(engine: Engine) -> str:
+    try:
+        return engine.digest().hex()
+    except (TypeError, ValueError):
+        return ""  # a state that cannot be encoded; the node says so in the log
 
 
 def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, Any]:
@@ -50,7 +59,7 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
         "accepting": node.accepting,
         "garbage": metrics.counters.get("garbage", 0),
         "agents": sum(1 for _ in engine.cells()),
-        "digest": engine.digest().hex(),
+        "digest": _digest(engine),
         "incarnation": replica.incarnation,
         "pid": os.getpid(),
         "uptime_s": round(time.monotonic() - replica.started_at, 3),
