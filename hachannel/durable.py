@@ -1,0 +1,82 @@
+"""The log of a replica that has a disk: the one in memory, loaded with what the disk remembers."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from .log import (
+    Accepted,
+    Activated,
+    Appended,
+    Committed,
+    LogRecord,
+    MemoryLog,
+    Promised,
+    Recovered,
+    Reset,
+    Truncated,
+)
+from .messages import Entry
+from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
+
+__all__ = ["DurableLog", "Facts"]
+
+
+class Facts(msgspec.Struct, array_like=True):
+    """What a replica must not forget besides its entries. Records change it, in their order."""
+
+    promised: ViewNumber = NO_VIEW
+    accepted: View | None = None
+    active: bool = False
+    """`accepted` is known to be, or to have been, active."""
+    commit: int = 0
+    base: Tag = NO_TAG
+    """The entry before the first one kept."""
+    last: int = 0
+    """Index of the last entry: it must be there, or entries were lost."""
+    guest: bool = False
+    """See `Recovered.guest`."""
+
+    def apply(self, record: LogRecord) -> None:
+        """Change the facts by one record."""
+        match record:
+            case Appended():
+                self.last = record.entries[-1].index
+            case Committed():
+                self.commit = max(self.commit, record.index)
+            case Truncated():
+                self.last = record.index
+            case Promised():
+                self.promised = record.number
+            case Accepted():
+                self.accepted = record.view
+                self.promised = record.view.number
+                self.active = False
+            case Activated():
+                self.active = self.accepted is not None and self.accepted.number == record.number
+            case Reset():
+                self.base = record.base
+                self.last = self.commit = record.base.at
+
+
+class DurableLog(MemoryLog):
+    """Entries are kept in memory as ever; what changes leaves the channel as records, for a journal."""
+
+    durable = True
+
+    def __init__(self, facts: Facts, entries: Iterable[Entry] = ()) -> None:
+        """Begin with what a journal remembers: `entries` are those from base + 1 to last.
+
+        The application must have applied everything up to the commit index by itself.
+        """
+        super().__init__()
+        self.reset(facts.base)
+        for entry in entries:
+            self.append(entry)
+        self._recovered = Recovered(
+            facts.promised, facts.accepted, facts.active, facts.commit, facts.commit, facts.guest
+        )
+
+    def recovered(self) -> Recovered:
+        """What was promised, accepted and committed before a restart."""
+        return self._recovered

@@ -1,0 +1,350 @@
+"""The journal: what the channel records, in an SQLite file that survives the process and the machine.
+
+One file for each replica, in WAL mode, synced before a write returns. Every row has a checksum. What a loss
+of power leaves half-written is dropped by SQLite; anything else that is not as it was written is `Damaged`:
+it is never served. The rows of an application can go into the same file, in the same transactions.
+"""
+
+import sqlite3
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from .durable import Facts
+from .journal_wal import inspect_wal
+from .log import Appended, LogRecord, Reset, Truncated
+from .messages import Entry
+from .view import Tag, ViewNumber
+
+__all__ = [
+    "Damaged",
+    "Foreign",
+    "Identity",
+    "Journal",
+    "JournalError",
+    "WriteFailed",
+    "checksum",
+    "explain",
+]
+
+FORMAT: Final = 1
+PAGE_BYTES: Final = 4096
+CHECKPOINT_PAGES: Final = 2000
+"""The write-ahead log is moved into the file when it has so many pages (8 MiB)."""
+TRIM_ROWS: Final = 256
+"""Entries below the base that one transaction deletes: a write must not wait long for the old ones."""
+
+_SCHEMA: Final = (
+    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
+    "CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
+    "CREATE TABLE entries (idx INTEGER PRIMARY KEY, view BLOB, kind INTEGER, stamp INTEGER, payload BLOB, "
+    "checksum BLOB)",
+)
+
+
+class JournalError(Exception):
+    """The journal cannot be used. The text is one sentence."""
+
+
+class Foreign(JournalError):
+    """It is not the journal of this replica, or of another version of this program."""
+
+
+class Damaged(JournalError):
+    """It is not as it was written."""
+
+
+class WriteFailed(JournalError):
+    """Nothing more can be made durable."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Whose journal it is."""
+
+    cluster: str
+    """A hash of what makes the cluster what it is."""
+    server: str
+    replica: int
+
+
+class _Meta(msgspec.Struct, frozen=True):
+    format: int
+    identity: Identity
+    incarnation: int
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_facts = msgspec.msgpack.Decoder(Facts).decode
+_decode_meta = msgspec.msgpack.Decoder(_Meta).decode
+_decode_view = msgspec.msgpack.Decoder(ViewNumber).decode
+_NUMBERS: Final = struct.Struct("<qqq")
+_UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
+
+
+def checksum(*parts: bytes) -> bytes:
+    """Eight bytes over the parts, each with its length."""
+    hasher = blake2b(digest_size=8)
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()
+
+
+def explain(error: sqlite3.Error) -> str:
+    """What SQLite means, in words."""
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+        return "no space is left on the disk"
+    return str(error)
+
+
+class Journal:
+    """An open journal. Made by `open`; used by one thread at a time."""
+
+    def __init__(
+        self, path: Path, connection: sqlite3.Connection, incarnation: int, facts: Facts, entries: list[Entry]
+    ) -> None:
+        self.path = path
+        self.connection = connection
+        """For tables of the application: read at any time, written in `write` only."""
+        self.incarnation = incarnation
+        """The voter that this journal makes this replica."""
+        self.facts = facts
+        """What it remembers now."""
+        self.recovered: Sequence[Entry] = entries
+        """The entries it had when it was opened."""
+        self._deleted = 0
+        """Entries up to this one have been deleted."""
+        self._views: tuple[ViewNumber, bytes] | None = None
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        identity: Identity,
+        incarnation: int,
+        *,
+        guest: bool = False,
+        connect: Callable[..., sqlite3.Connection] = sqlite3.connect,
+    ) -> "Journal":
+        """Open the journal at `path`, or make one for `incarnation` if there is none.
+
+        `guest` marks a new one: see `Recovered.guest`.
+        Raises Foreign, Damaged, and JournalError when it cannot be read or written.
+        """
+        try:
+            fresh = not path.exists() or not path.stat().st_size
+            report = inspect_wal(path.with_name(path.name + "-wal"), PAGE_BYTES)
+        except OSError as error:
+            raise JournalError(f"The journal {path} cannot be read ({error.strerror}).") from None
+        if report.lost and not fresh:
+            raise Damaged(
+                f"The journal {path} is damaged: its write-ahead log is spoiled after frame {report.valid}, "
+                f"with {report.lost} confirmed transactions behind that."
+            )
+        connection: sqlite3.Connection | None = None
+        try:
+            connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
+            _configure(connection)
+            journal = cls._load(path, connection, identity, incarnation, guest)
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if isinstance(error, sqlite3.Error):
+                raise _translated(path, error) from None
+            raise
+        return journal
+
+    @classmethod
+    def _load(
+        cls, path: Path, connection: sqlite3.Connection, identity: Identity, incarnation: int, guest: bool
+    ) -> "Journal":
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        if not tables:
+            facts = Facts(guest=guest)
+            _create(connection, _Meta(FORMAT, identity, incarnation), facts)
+            return cls(path, connection, incarnation, facts, [])
+        if "meta" not in tables:
+            raise Foreign(f"{path} is a database, but no journal of a replica; choose another directory.")
+        (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
+        if flaw != "ok":
+            raise Damaged(f"The journal {path} is damaged: {' '.join(str(flaw).split())}.")
+        meta = _decode_row(path, connection, "meta", _decode_meta)
+        if meta.format != FORMAT:
+            raise Foreign(
+                f"The journal {path} has format {meta.format}, this program reads {FORMAT}; upgrade it."
+            )
+        if meta.identity != identity:
+            raise Foreign(
+                f"The journal {path} belongs to replica {meta.identity.replica} of {meta.identity.server} "
+                f"in another configuration, not to replica {identity.replica} of {identity.server}; "
+                "choose another directory with --data."
+            )
+        facts = _decode_row(path, connection, "facts", _decode_facts)
+        return cls(path, connection, meta.incarnation, facts, _entries(path, connection, facts))
+
+    def write(
+        self,
+        records: Iterable[LogRecord],
+        *,
+        trim: Tag | None = None,
+        also: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
+        """Make records durable, in one transaction, in which `also` may write to tables of its own.
+
+        `trim`: the entries up to this one are needed no more. Raises WriteFailed; then nothing of this is
+        certain, and nothing more may be written.
+        """
+        facts = msgspec.structs.replace(self.facts)
+        execute = self.connection.execute
+        rows: list[tuple[Any, ...]] = []
+        try:
+            execute("BEGIN IMMEDIATE")
+            for record in records:
+                if isinstance(record, Appended):
+                    rows += map(self._row, record.entries)
+                elif isinstance(record, Truncated | Reset):
+                    self._insert(rows)
+                    above = record.index if isinstance(record, Truncated) else -1
+                    execute("DELETE FROM entries WHERE idx > ?", (above,))
+                facts.apply(record)
+            self._insert(rows)
+            if trim is not None and trim.at > facts.base.at:
+                facts.base = trim
+            deleted = self._delete(facts.base.at)
+            if also is not None:
+                also(self.connection)
+            body = _encode(facts)
+            execute("INSERT OR REPLACE INTO facts VALUES (1, ?, ?)", (body, checksum(body)))
+            execute("COMMIT")
+        except sqlite3.Error as error:
+            raise WriteFailed(f"The journal {self.path} cannot be written: {explain(error)}.") from None
+        self.facts = facts
+        self._deleted = deleted
+
+    def close(self) -> None:
+        """Move the write-ahead log into the file, and close it. Never raises: what was written is safe."""
+        try:
+            self.connection.close()
+        except sqlite3.Error:
+            return
+
+    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
+        if rows:
+            self.connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
+            rows.clear()
+
+    def _row(self, entry: Entry) -> tuple[Any, ...]:
+        known = self._views
+        if known is None or known[0] != entry.view:
+            known = self._views = (entry.view, _encode(entry.view))
+        view = known[1]
+        return entry.index, view, entry.kind, entry.stamp_ns, entry.payload, _entry_sum(view, entry)
+
+    def _delete(self, base: int) -> int:
+        """Delete some of the entries up to `base`; returns up to where they are gone."""
+        if self._deleted >= base:
+            return min(self._deleted, base)
+        execute = self.connection.execute
+        (first,) = execute("SELECT min(idx) FROM entries").fetchone()
+        if first is None or first > base:
+            return base
+        upto = min(base, first + TRIM_ROWS)
+        execute("DELETE FROM entries WHERE idx <= ?", (upto,))
+        return int(upto)
+
+
+def _entry_sum(view: bytes, entry: Entry) -> bytes:
+    return checksum(_NUMBERS.pack(entry.index, entry.kind, entry.stamp_ns), view, entry.payload)
+
+
+def _configure(connection: sqlite3.Connection) -> None:
+    for pragma in (
+        # Nobody else may open it, and no memory is shared for nobody.
+        "locking_mode = EXCLUSIVE",
+        f"page_size = {PAGE_BYTES}",
+        "journal_mode = WAL",
+        "synchronous = FULL",
+        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+        "cache_size = -8192",
+        "temp_store = MEMORY",
+    ):
+        connection.execute(f"PRAGMA {pragma}").fetchall()
+
+
+def _create(connection: sqlite3.Connection, meta: _Meta, facts: Facts) -> None:
+    execute = connection.execute
+    execute("BEGIN IMMEDIATE")
+    for statement in _SCHEMA:
+        execute(statement)
+    for table, fields in (("meta", meta), ("facts", facts)):
+        body = _encode(fields)
+        execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (body, checksum(body)))  # noqa: S608
+    execute("COMMIT")
+
+
+def _decode_row(
+    path: Path, connection: sqlite3.Connection, table: str, decode: Callable[[bytes], Any]
+) -> Any:
+    row = connection.execute(f"SELECT body, checksum FROM {table}").fetchone()  # noqa: S608
+    try:
+        if row is not None and checksum(row[0]) == row[1]:
+            return decode(row[0])
+    except _UNREADABLE:
+        pass
+    raise Damaged(f"The journal {path} is damaged: its row of {table} is missing or spoiled.")
+
+
+def _entries(path: Path, connection: sqlite3.Connection, facts: Facts) -> list[Entry]:
+    """The entries from base + 1 to last, all of them and unspoiled."""
+    entries: list[Entry] = []
+    wanted = facts.base.at + 1
+    rows = connection.execute(
+        "SELECT idx, view, kind, stamp, payload, checksum FROM entries WHERE idx > ? ORDER BY idx",
+        (facts.base.at,),
+    )
+    for index, view, kind, stamp, payload, kept in rows:
+        if index != wanted:
+            break
+        try:
+            entry = Entry(_decode_view(view), index, stamp, payload, kind)
+            sound = _entry_sum(view, entry) == kept
+        except _UNREADABLE:
+            sound = False
+        if not sound:
+            raise Damaged(f"The journal {path} is damaged: entry {index} is not what was written.")
+        entries.append(entry)
+        wanted += 1
+    if wanted - 1 != facts.last:
+        raise Damaged(
+            f"The journal {path} is damaged: it should hold entries {facts.base.at + 1} to {facts.last}, "
+            f"and entry {wanted} is {'missing' if wanted <= facts.last else 'too many'}."
+        )
+    return entries
+
+
+def _translated(path: Path, error: sqlite3.Error) -> JournalError:
+    """A damaged file, or one that cannot be used for another reason."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code is not None and code & 0xFF in _NO_DAMAGE:
+        if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+            return JournalError(f"The journal {path} is in use by another process; end that first.")
+        return JournalError(f"The journal {path} cannot be used: {explain(error)}.")
+    return Damaged(f"The journal {path} is damaged: {error}.")
+
+
+_NO_DAMAGE: Final = {
+    sqlite3.SQLITE_BUSY,
+    sqlite3.SQLITE_LOCKED,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_AUTH,
+}

@@ -1,0 +1,94 @@
+"""What a write-ahead log of SQLite holds, looked at before SQLite opens it.
+
+SQLite takes the transactions of this file up to the first one that is incomplete or whose checksum is wrong,
+and silently drops the rest. That is right after a loss of power, which can spoil only the one transaction
+that was being written. When whole transactions stand behind a spoiled one, the disk has lost what it had
+confirmed. Source: https://www.sqlite.org/fileformat2.html#walformat
+"""
+
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import attrs
+
+__all__ = ["WalReport", "inspect_wal"]
+
+_HEADER: Final = struct.Struct(">8I")
+_FRAME: Final = struct.Struct(">6I")
+_MAGIC: Final = 0x377F0682
+_MASK: Final = 0xFFFFFFFF
+
+
+@attrs.frozen
+class WalReport:
+    """What was found."""
+
+    valid: int = 0
+    """Frames that SQLite will take: up to the end of the last whole transaction before any flaw."""
+    lost: int = 0
+    """Transactions behind those that had been confirmed: more than a loss of power can explain."""
+
+
+@attrs.frozen
+class _Frame:
+    salts: tuple[int, int]
+    commit: bool
+    start: int
+    sums: tuple[int, int]
+
+
+def inspect_wal(path: Path, page_size: int) -> WalReport:
+    """Look at the log of a database whose pages have `page_size` bytes. A missing file is an empty one.
+
+    One transaction is written at a time, and is synced before the next one begins; and the file begins anew
+    with every process. So there is at most one transaction behind the flaw if nothing confirmed is lost.
+    Raises OSError.
+    """
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return WalReport()
+    if len(data) < _HEADER.size:
+        return WalReport()
+    header = _HEADER.unpack_from(data)
+    little = not header[0] & 1
+    sums = _checksum(data[:24], (0, 0), little)
+    sound = header[0] & ~1 == _MAGIC and sums == header[6:8] and header[2] == page_size
+    frames = list(_frames(data, page_size))
+    if sound:
+        salts = header[4:6]
+    else:
+        common = Counter(frame.salts for frame in frames).most_common(1)
+        salts = common[0][0] if common else (0, 0)
+    valid = 0
+    if sound:
+        for number, frame in enumerate(frames, 1):
+            sums = _checksum(data[frame.start : frame.start + 8], sums, little)
+            body = frame.start + _FRAME.size
+            sums = _checksum(data[body : body + page_size], sums, little)
+            if frame.salts != salts or sums != frame.sums:
+                break
+            if frame.commit:
+                valid = number
+    rest = [frame.commit for frame in frames[valid:] if frame.salts == salts]
+    confirmed = sum(rest) - (1 if rest and rest[-1] else 0)
+    return WalReport(valid, confirmed)
+
+
+def _frames(data: bytes, page_size: int) -> Iterator[_Frame]:
+    size = _FRAME.size + page_size
+    for start in range(_HEADER.size, len(data) - size + 1, size):
+        _, pages, salt1, salt2, sum1, sum2 = _FRAME.unpack_from(data, start)
+        yield _Frame((salt1, salt2), pages > 0, start, (sum1, sum2))
+
+
+def _checksum(data: bytes, sums: tuple[int, int], little: bool) -> tuple[int, int]:
+    one, two = sums
+    words = struct.unpack(f"{'<' if little else '>'}{len(data) // 4}I", data)
+    for even, odd in zip(words[::2], words[1::2], strict=True):
+        one = (one + even + two) & _MASK
+        two = (two + odd + one) & _MASK
+    return one, two
