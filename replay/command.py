@@ -1,5 +1,6 @@
 """``quorate replay``: the jobs on the command line."""
 
+import re
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -26,11 +27,24 @@ WENT_WRONG = 1
 COULD_NOT_RUN = 3
 WIDTH_WITHOUT_TERMINAL = 200
 
+
+def memory_size(_: click.Context, __: click.Parameter, value: str) -> str:
+    """Check a size such as 512m or 2g."""
+    if re.fullmatch(r"[1-9]\d{0,5}[mgMG]", value) is None:
+        raise click.BadParameter(f"{value!r} is not a size; write it as 512m or 2g.")
+    return value
+
+
 traces_argument = click.argument("traces", metavar="TRACE...", nargs=-1, required=True)
 server_option = click.option("--server", metavar="NAME", help="Only this server (name or id).")
 json_option = click.option("--json", "json_wanted", is_flag=True, help="Print JSON, for programs.")
 memory_option = click.option(
-    "--memory", metavar="SIZE", default="1g", show_default=True, help="Memory of the Java side."
+    "--memory",
+    metavar="SIZE",
+    default="1g",
+    show_default=True,
+    callback=memory_size,
+    help="Memory of the Java side.",
 )
 EXITS = "Exit status: 0 if all is well, 1 if not, 2 for wrong usage, 3 if it could not run."
 

