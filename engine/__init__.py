@@ -1,8 +1,10 @@
 """The deterministic engine: runs the agents of a server from the ordered log."""
 
 from .batch import BatchError, Item, NetAck, NetInput, Posts, Tick, decode_batch, encode_batch
+from .capture import Capture
 from .cell import Cell, Nondeterministic
 from .classes import load_class
+from .directory import AgentState
 from .effects import Effects
 from .engine import Engine, EngineStopped
 from .rerun import Rerun
@@ -11,7 +13,9 @@ from .snapshot import SnapshotError
 from .trace import Reaction
 
 __all__ = [
+    "AgentState",
     "BatchError",
+    "Capture",
     "Cell",
     "Effects",
     "Engine",

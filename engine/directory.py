@@ -39,6 +39,8 @@ class Directory:
     _hashes: dict[AgentId, int] = attrs.field(factory=dict[AgentId, int])
     _dirty: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
     _sum: int = 0
+    _changed: dict[AgentId, None] | None = None
+    """New, touched or removed since `changes` was last called; None: nobody has called it."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -57,7 +59,7 @@ class Directory:
         self._cells[cell.identity] = cell
         if cell.name is not None:
             self._names[cell.name] = cell
-        self._dirty[cell.identity] = None
+        self.touch(cell)
 
     def remove(self, cell: Cell) -> None:
         """Remove an agent."""
@@ -65,11 +67,23 @@ class Directory:
         if cell.name is not None:
             del self._names[cell.name]
         self._dirty.pop(cell.identity, None)
+        if self._changed is not None:
+            self._changed[cell.identity] = None
         self._sum = (self._sum - self._hashes.pop(cell.identity, 0)) % _MODULUS
 
     def touch(self, cell: Cell) -> None:
         """The agent's state may have changed."""
         self._dirty[cell.identity] = None
+        if self._changed is not None:
+            self._changed[cell.identity] = None
+
+    def changes(self) -> list[AgentId] | None:
+        """The agents that are new, touched or removed since the last call; None the first time: all of them.
+
+        Apart from the digest, which looks at changes at its own pace.
+        """
+        changed, self._changed = self._changed, {}
+        return None if changed is None else list(changed)
 
     def digest(self) -> int:
         """A number that is equal for equal agents with equal states."""

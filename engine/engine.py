@@ -25,14 +25,15 @@ from ..agents import (
 )
 from ..agents import factory as factory_of
 from .batch import BatchError, Item, NetAck, NetInput, Posts, decode_batch
+from .capture import Capture
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .classes import load_class
-from .directory import Directory
+from .directory import AgentState, Directory
 from .effects import Effects
 from .factory import Factory
 from .links import Link
 from .settings import EngineSettings
-from .snapshot import Snapshot, read_snapshot, write_snapshot
+from .snapshot import Snapshot, encode_header, read_header, read_snapshot, write_snapshot
 from .timers import Timer, Timers
 from .trace import Reaction, outputs_hash
 
@@ -89,6 +90,7 @@ class Engine:
         self.dead_letters = 0
         self.backlog = 0
         self._chain = b""
+        self._capture: Capture | None = None
 
     # What can be asked
 
@@ -151,7 +153,24 @@ class Engine:
 
     def snapshot(self) -> list[bytes]:
         """The whole state after the last applied entry, in chunks of about a megabyte."""
-        header = Snapshot(
+        return write_snapshot(self._header(), self._directory.states())
+
+    def capture(self) -> Capture:
+        """What has changed since the last capture, as of the last applied entry; all of it the first time.
+
+        Encode it with `Capture.step`; the engine may go on meanwhile. Raises RuntimeError while an earlier
+        capture is not complete.
+        """
+        if self._capture is not None and not self._capture.done:
+            raise RuntimeError("a capture is under way: complete that first")
+        changed = self._directory.changes()
+        pending = [cell.identity for cell in self._directory] if changed is None else changed
+        header = encode_header(self._header())
+        self._capture = Capture(self.applied, header, changed is None, pending, self._directory.find)
+        return self._capture
+
+    def _header(self) -> Snapshot:
+        return Snapshot(
             server=self.server,
             applied=self.applied,
             now_ns=self.now_ns,
@@ -163,16 +182,27 @@ class Engine:
             timers=self._timers.state(),
             keys=self._factory.keys,
         )
-        return write_snapshot(header, self._directory.states())
 
     def restore(self, chunks: Iterable[bytes]) -> None:
         """Replace the whole state by a snapshot.
 
-        Raises SnapshotError, with one sentence, if it is damaged, of another server or names a class that
-        cannot be loaded here; the engine is then empty.
+        Raises SnapshotError, with one sentence, if it is damaged or of another server, AgentError if it
+        names a class that cannot be loaded here; the engine is then empty.
         """
         self._clear()
         header, agents = read_snapshot(chunks, self.server)
+        self._replace(header, agents)
+
+    def load(self, header: bytes, agents: Iterable[AgentState]) -> None:
+        """Replace the whole state by what captures have stored; the next one has what changes from here on.
+
+        Raises what `restore` raises, and what `agents` raises.
+        """
+        self._clear()
+        self._replace(read_header(header, self.server), agents)
+        self._directory.changes()
+
+    def _replace(self, header: Snapshot, agents: Iterable[AgentState]) -> None:
         try:
             for state in agents:
                 self._directory.load(state, self._load(state.cls))
@@ -326,6 +356,8 @@ class Engine:
             return
         self.position += 1
         stamp = self.next_stamp
+        if self._capture is not None:
+            self._capture.before(cell)
         try:
             context = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
         except (Unhandled, Unfit) as error:
@@ -360,6 +392,8 @@ class Engine:
             self._remove(cell)
 
     def _remove(self, cell: Cell) -> None:
+        if self._capture is not None:
+            self._capture.before(cell)
         self._directory.remove(cell)
         self._timers.cancel_all(cell.identity)
 

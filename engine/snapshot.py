@@ -10,7 +10,7 @@ from .directory import AgentState
 from .links import LinkState
 from .timers import Timer
 
-__all__ = ["Snapshot", "SnapshotError", "read_snapshot", "write_snapshot"]
+__all__ = ["Snapshot", "SnapshotError", "encode_header", "read_header", "read_snapshot", "write_snapshot"]
 
 _CHUNK_BYTES: Final = 1024 * 1024
 _VERSION: Final = 1
@@ -59,8 +59,18 @@ def write_snapshot(header: Snapshot, agents: Iterable[AgentState]) -> list[bytes
 def read_snapshot(chunks: Iterable[bytes], server: int) -> tuple[Snapshot, Iterator[AgentState]]:
     """The header, and the agents one by one. Raises SnapshotError."""
     rest = iter(chunks)
+    return read_header(next(rest, b""), server), _read_agents(rest)
+
+
+def encode_header(header: Snapshot) -> bytes:
+    """The bytes of a header."""
+    return _encoder.encode(header)
+
+
+def read_header(data: bytes, server: int) -> Snapshot:
+    """The header. Raises SnapshotError."""
     try:
-        header = msgspec.msgpack.decode(next(rest, b""), type=Snapshot)
+        header = msgspec.msgpack.decode(data, type=Snapshot)
     except msgspec.DecodeError as error:
         raise SnapshotError(f"the snapshot's header is damaged: {error}") from error
     if header.version != _VERSION:
@@ -69,7 +79,7 @@ def read_snapshot(chunks: Iterable[bytes], server: int) -> tuple[Snapshot, Itera
         )
     if header.server != server:
         raise SnapshotError(f"the snapshot is of server {header.server}, not of {server}")
-    return header, _read_agents(rest)
+    return header
 
 
 def _read_agents(chunks: Iterable[bytes]) -> Iterator[AgentState]:

@@ -1,0 +1,177 @@
+"""Captures: what has changed, as of one entry, while the engine goes on."""
+
+import random
+
+import attrs
+import pytest
+
+from quorate import Agent, AgentId, Context, Delete, Notification, reacts
+from quorate.agents import AgentError, factory
+from quorate.engine import AgentState, Capture, Engine, SnapshotError
+from quorate.testing.harness import Harness
+
+
+@attrs.frozen
+class Add(Notification):
+    number: int
+    to: str = ""
+
+
+@attrs.define
+class Sum(Agent):
+    total: int = 0
+
+    @reacts
+    def add(self, ctx: Context, note: Add) -> None:
+        self.total += note.number
+        if note.to:
+            ctx.send(note.to, Add(note.number))
+        if note.number % 7 == 0:
+            ctx.timer(1000.0, Add(1))
+        if note.number < 0:
+            raise ValueError("negative")
+
+
+class Store:
+    """What a disk would hold."""
+
+    def __init__(self) -> None:
+        self.header = b""
+        self.agents: dict[AgentId, AgentState] = {}
+
+    def save(self, capture: Capture) -> None:
+        assert capture.done
+        self.header = capture.header
+        if capture.full:
+            self.agents.clear()
+        for identity in capture.deleted:
+            self.agents.pop(identity, None)
+        self.agents |= {agent.identity: agent for agent in capture.agents}
+
+    def engine(self, harness: Harness) -> Engine:
+        engine = Engine(harness.engine.server, {"s0": 0}, load=harness._load)
+        engine.load(self.header, iter(self.agents.values()))
+        return engine
+
+
+def names(count: int) -> list[str]:
+    return [f"sum{number}" for number in range(count)]
+
+
+def test_the_first_capture_has_everything_and_the_next_ones_what_has_changed() -> None:
+    harness, store = Harness(), Store()
+    for name in names(3):
+        harness.deploy(Sum, name=name)
+    first = harness.engine.capture()
+    assert first.step()
+    assert first.full
+    assert sorted(agent.name or "" for agent in first.agents) == names(3)
+    store.save(first)
+    harness.send("sum1", Add(5))
+    second = harness.engine.capture()
+    assert second.step()
+    assert not second.full
+    assert [agent.name for agent in second.agents] == ["sum1"]
+    assert second.index == harness.engine.applied
+    store.save(second)
+    assert store.engine(harness).digest() == harness.engine.digest()
+    third = harness.engine.capture()
+    assert third.done
+    assert (third.agents, third.deleted) == ([], [])
+
+
+def test_a_capture_is_as_of_one_entry_although_the_engine_goes_on() -> None:
+    harness, store = Harness(), Store()
+    for name in names(4):
+        harness.deploy(Sum, name=name)
+    digest = harness.engine.digest()
+    capture = harness.engine.capture()
+    index = harness.engine.applied
+    assert not capture.step(1)
+    harness.send("sum3", Add(7, to="sum2"))
+    harness.deploy(Sum, name="late")
+    with pytest.raises(RuntimeError, match="under way"):
+        harness.engine.capture()
+    assert capture.step()
+    store.save(capture)
+    engine = store.engine(harness)
+    assert (engine.digest(), engine.applied) == (digest, index)
+    rest = harness.engine.capture()
+    rest.step()
+    assert sorted(agent.name or "" for agent in rest.agents) == ["late", "sum2", "sum3"]
+
+
+def test_deleted_agents_are_told_apart() -> None:
+    harness, store = Harness(), Store()
+    ids = [harness.deploy(Sum, name=name) for name in names(2)]
+    before = harness.engine.capture()
+    before.step()
+    store.save(before)
+    during = harness.engine.capture()
+    assert during.done
+    harness.send(factory(0), Delete(str(ids[0])))
+    after = harness.engine.capture()
+    after.step()
+    assert after.deleted == [ids[0]]
+    store.save(after)
+    assert store.engine(harness).digest() == harness.engine.digest()
+
+
+def test_a_restored_engine_captures_everything_and_a_loaded_one_what_changes() -> None:
+    harness, store = Harness(), Store()
+    for name in names(2):
+        harness.deploy(Sum, name=name)
+    harness.engine.restore(harness.engine.snapshot())
+    capture = harness.engine.capture()
+    assert capture.full
+    assert not capture.done
+    capture.step()
+    store.save(capture)
+    loaded = store.engine(harness).capture()
+    assert not loaded.full
+    assert loaded.done
+
+
+def test_a_header_or_class_that_cannot_be_used_leaves_the_engine_empty() -> None:
+    harness, store = Harness(), Store()
+    identity = harness.deploy(Sum, name="sum")
+    capture = harness.engine.capture()
+    capture.step()
+    store.save(capture)
+    engine = Engine(0, {"s0": 0})
+    with pytest.raises(SnapshotError, match="header is damaged"):
+        engine.load(b"\xc1", [])
+    missing = AgentState(identity, None, "no.such:Class", 0, b"\x80")
+    with pytest.raises(AgentError, match="cannot be found"):
+        engine.load(store.header, [missing])
+    assert (engine.applied, list(engine.cells())) == (0, [])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_stored_captures_are_the_state_at_their_entries(seed: int) -> None:
+    rng = random.Random(seed)
+    harness, store = Harness(), Store()
+    live: dict[str, AgentId] = {}
+    digests: dict[int, bytes] = {}
+    capture: Capture | None = None
+    for number in range(120):
+        action = rng.random()
+        if action < 0.15 or not live:
+            name = f"a{number}"
+            live[name] = harness.deploy(Sum, name=name)
+        elif action < 0.22:
+            name = rng.choice(sorted(live))
+            harness.send(factory(0), Delete(str(live.pop(name))))
+        else:
+            target, other = rng.choice(sorted(live)), rng.choice([*sorted(live), ""])
+            harness.send(target, Add(rng.randint(-2, 20), to=other if other != target else ""))
+        digests[harness.engine.applied] = harness.engine.digest()
+        if capture is None:
+            if rng.random() < 0.3:
+                capture = harness.engine.capture()
+        elif capture.step(rng.randint(0, 2)):
+            store.save(capture)
+            engine = store.engine(harness)
+            assert engine.digest() == digests[capture.index]
+            assert engine.snapshot()[0] == capture.header
+            capture = None
