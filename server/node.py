@@ -85,7 +85,7 @@ class Node:
         self._view: ViewEvent | None = None
         self._queue = BatchQueue(self.settings.limits)
         self._flight: deque[tuple[int, list[int]]] = deque()
-        self._changing_since: float | None = None
+        self._unsettled_since: float | None = None
         self._tick_waits = False
         self._stamp_ns = 0
         self._stamp_at = 0.0
@@ -132,8 +132,8 @@ class Node:
         if timer_ns is not None and not self._tick_waits and self.serving and self.channel.can_submit:
             at = now + max(0, timer_ns - self._time(now, wall_ns)) / 1e9
             due = at if due is None else min(due, at)
-        if self._changing_since is not None:
-            at = self._changing_since + self.settings.changing_s
+        if self._unsettled_since is not None and self.serving:
+            at = self._unsettled_since + self.settings.unsettled_s
             due = at if due is None else min(due, at)
         return due
 
@@ -318,13 +318,13 @@ class Node:
     def _follow_role(self, now: float) -> None:
         """Start or stop serving where the channel changes its role without a new view."""
         role = self.channel.role
-        if role == "changing":
-            if self._changing_since is None:
-                self._changing_since = now
-            if now - self._changing_since >= self.settings.changing_s:
-                self._serve(False, "no view could be agreed on in time")
+        if role in ("changing", "blocked"):
+            if self._unsettled_since is None:
+                self._unsettled_since = now
+            if now >= self._unsettled_since + self.settings.unsettled_s:
+                self._serve(False, f"this replica was {role} for too long")
             return
-        self._changing_since = None
+        self._unsettled_since = None
         view = self._view
         if role == "master":
             if view is not None and view.master == self.me:

@@ -18,8 +18,9 @@ class NodeSettings:
     """While fewer entries are in flight, what there is goes at once; else a batch is filled first."""
     digest_every: int = 256
     """Replicas compare digests at every so many entries; 0: never."""
-    changing_s: float = 5.0
-    """A master that waits so long for its next view stops its services: somebody else may have them."""
+    unsettled_s: float = 1.5
+    """A master that can commit nothing for so long stops its services: somebody else may have them.
+    Right after the loss of a slave this is normal, and the clients need not notice."""
 
 
 @attrs.frozen

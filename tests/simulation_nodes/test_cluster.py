@@ -158,3 +158,30 @@ def test_a_run_can_be_repeated() -> None:
         return run.finish()
 
     assert transcript(7) == transcript(7)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_master_goes_on_serving_while_it_loses_a_slave(seed: int) -> None:
+    cluster = Cluster(seed)
+    cluster.run_until(cluster.whole)
+    master = cluster.master()
+    assert master is not None
+    slaves = [id for id in cluster.replicas if id != master.id]
+    cluster.kill(slaves[seed % 2])
+    cluster.run(10.0)
+    assert [role.master for role in master.roles] == [True]
+    assert master.node.accepting
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_master_that_is_cut_off_stops_serving_and_another_takes_over(seed: int) -> None:
+    cluster = Cluster(seed)
+    cluster.run_until(cluster.whole)
+    master = cluster.master()
+    assert master is not None
+    cluster.cut(master.id)
+    cluster.run(15.0)
+    assert [role.master for role in master.roles] == [True, False]
+    now = cluster.master()
+    assert now is not None
+    assert now.id != master.id
