@@ -19,6 +19,9 @@ PROBE_EVERY_S = 0.02
 MAX_PROBES = 20_000
 LOST_AFTER_S = 30.0
 """Without any acknowledgement for so long the cluster is given up."""
+ONE_AT_A_TIME = (
+    "A cluster of three survives one death at a time: let a replica come back before you kill another."
+)
 KILL_WITHIN_S = 5.0
 """The feed waits so long for the kill; if it comes later, more flights have been sent."""
 PULSE = "pulse"
@@ -90,8 +93,7 @@ class Prober(threading.Thread):
         try:
             while not self._ending.is_set() and self.sent < MAX_PROBES:
                 self._probe()
-                if not self._wanted.is_set():
-                    self._ending.wait(PROBE_EVERY_S)
+                self._ending.wait(PROBE_EVERY_S)
         except Exception as error:
             self.error = error
         finally:
@@ -154,7 +156,7 @@ class Watch(threading.Thread):
                 last, moved_s = count, now_s
             reason = self._doomed()
             if reason is None and now_s - moved_s > LOST_AFTER_S:
-                reason = f"The cluster has acknowledged nothing for {LOST_AFTER_S:g} s."
+                reason = f"The cluster has acknowledged nothing for {LOST_AFTER_S:g} s. {ONE_AT_A_TIME}"
             if reason is not None:
                 self.stalled = reason
                 self._connection.close(0)

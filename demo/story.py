@@ -24,7 +24,7 @@ from ..replay import ReplayError, rerun, spark_session, verify
 from .cluster import Cluster, DemoError
 from .data import ROWS, DataError, FlightFile, carrier_names, departures, extract
 from .deploy import deploy
-from .feed import PULSE, Prober, Stalled, Watch, feed
+from .feed import ONE_AT_A_TIME, PULSE, Prober, Stalled, Watch, feed
 from .flights import CARRIER_SERVER, AskTotals, Numbers, Totals, flatten
 from .report import render
 from .result import Event, Result, Timeline, Verdict
@@ -41,9 +41,6 @@ SETTINGS = SessionSettings(open_timeout_s=30.0, reconnect_timeout_s=30.0, window
 """A connection gives up when no server answers for so long. The window keeps all servers busy: a larger one
 would only make everybody wait longer in the master's queue."""
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
-ONE_AT_A_TIME = (
-    "A cluster of three survives one death at a time: let a replica come back before you kill another."
-)
 
 
 @attrs.frozen
@@ -186,7 +183,7 @@ def _feed(
     except QuorateClientError as error:
         raise DemoError(f"The cluster is lost: {error}. {ONE_AT_A_TIME}") from error
     except Stalled as error:
-        raise DemoError(f"{error} {ONE_AT_A_TIME}") from error
+        raise DemoError(str(error)) from error
     finally:
         watch.end()
         prober.end(ANSWER_TIMEOUT_S if fed else 0)
