@@ -12,16 +12,13 @@ import msgspec
 
 from .envelope import Opaque
 from .notification import Notification, decoder, module_name
+from .state import AgentError, check_encodable, encoder, hints_of, may_hold_sets, without_sets
 
 __all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
 _MARK: Final = "__quorate_reacts__"
-
-
-class AgentError(TypeError):
-    """A class cannot be an agent. The sentence names the class, the place and what to write instead."""
 
 
 def reacts(function: F) -> F:
@@ -97,6 +94,8 @@ class AgentSpec:
     """The names that make up the state."""
     struct: type[msgspec.Struct]
     """The types of the state, member ``f0`` being the first attribute."""
+    has_sets: bool
+    """Whether the state may hold sets."""
 
     def build(self, state: bytes) -> Agent:
         """A new agent from its constructor's arguments, a MessagePack map. Raises AgentError."""
@@ -108,7 +107,7 @@ class AgentSpec:
                 raise AgentError(
                     f"{self.name} has no attribute {unknown[0]!r}; it has: {', '.join(known) or 'none'}"
                 )
-            hints = _hints(self.cls)
+            hints = hints_of(self.cls)
             return self.cls(
                 **{k: msgspec.msgpack.decode(v, type=hints[known[k].name]) for k, v in given.items()}
             )
@@ -119,11 +118,15 @@ class AgentSpec:
 
     def save(self, agent: Agent) -> bytes:
         """The whole state. Dicts keep their order, which agents can see."""
-        return _plain.encode({name: getattr(agent, name) for name in self.attributes})
+        return encoder.encode({name: getattr(agent, name) for name in self.attributes})
 
     def canonical(self, agent: Agent) -> bytes:
-        """The whole state in one form for equal states, for digests."""
-        return _sorted.encode({name: getattr(agent, name) for name in self.attributes})
+        """The whole state in one form on every replica, for digests: sets are sorted.
+
+        Dicts keep their order here too: agents can see it, so replicas must not differ in it.
+        """
+        values = {name: getattr(agent, name) for name in self.attributes}
+        return encoder.encode(without_sets(values) if self.has_sets else values)
 
     def load(self, state: bytes) -> Agent:
         """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
@@ -132,10 +135,6 @@ class AgentSpec:
         for index, name in enumerate(self.attributes):
             object.__setattr__(agent, name, getattr(values, f"f{index}"))
         return agent
-
-
-_plain = msgspec.msgpack.Encoder()
-_sorted = msgspec.msgpack.Encoder(order="deterministic")
 
 
 def agent_spec(cls: type[Agent]) -> AgentSpec:
@@ -154,10 +153,16 @@ def _examine(cls: Any) -> Any:
         raise AgentError(f"{name} is not an agent; derive it from quorate.Agent")
     if "__attrs_attrs__" not in vars(cls):
         raise AgentError(f"{name}: decorate the class with @attrs.define, so that its state is known")
-    attributes, struct = _state(cls, name)
+    attributes, struct, has_sets = _state(cls, name)
     handlers, opaque = _handlers(cls, name)
     return AgentSpec(
-        cls=cls, name=name, handlers=handlers, opaque=opaque, attributes=attributes, struct=struct
+        cls=cls,
+        name=name,
+        handlers=handlers,
+        opaque=opaque,
+        attributes=attributes,
+        struct=struct,
+        has_sets=has_sets,
     )
 
 
@@ -165,74 +170,24 @@ def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:
     return cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("type[attrs.AttrsInstance]", cls)))
 
 
-def _hints(cls: type) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(cls)
-    except Exception as error:
-        raise AgentError(
-            f"{cls.__module__}:{cls.__qualname__}: a type cannot be resolved: {error}"
-        ) from error
-
-
-def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct]]:
+def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct], bool]:
     for base in cls.__mro__[:-1]:
         for key, value in vars(base).items():
             if type(value) in (list, dict, set) and not key.startswith("__"):
                 raise AgentError(
                     f"{name}: {key} has no type; write `{key}: {type(value).__name__}[...] = ...`"
                 )
-    hints = _hints(cls)
+    hints = hints_of(cls)
     names = tuple(field.name for field in _attributes(cls))
     members: list[tuple[str, Any, Any]] = []
     for index, attribute in enumerate(names):
         kind = hints.get(attribute)
         if kind is None:
             raise AgentError(f"{name}: {attribute} has no type; annotate it")
-        _check_encodable(kind, f"{name}: {attribute}")
+        check_encodable(kind, f"{name}: {attribute}")
         members.append((f"f{index}", kind, msgspec.field(name=attribute)))
-    return names, msgspec.defstruct("State", members, kw_only=True)
-
-
-def _check_encodable(kind: Any, where: str) -> None:
-    """Raise AgentError unless msgspec can decode `kind` and keeps all of it."""
-    try:
-        decoder(kind)
-        msgspec.json.schema(kind)  # a decoder lets unknown classes pass until it meets one
-    except TypeError as error:
-        raise AgentError(
-            f"{where}: {kind!r} cannot be stored; use numbers, text, bytes, dates, lists, dicts, tuples, "
-            "enumerations, attrs classes or dataclasses"
-        ) from error
-    hidden = _hidden_field(kind, set())
-    if hidden:
-        raise AgentError(
-            f"{where}: {hidden} would not be stored; give the attribute a name without underscore"
-        )
-
-
-def _hidden_field(kind: Any, seen: set[Any]) -> str | None:
-    """msgspec leaves out the private attributes of attrs classes and dataclasses: find one."""
-    for argument in typing.get_args(kind):
-        found = _hidden_field(argument, seen)
-        if found:
-            return found
-    if not isinstance(kind, type) or kind in seen:
-        return None
-    seen.add(kind)
-    if attrs.has(kind):
-        names = [field.name for field in attrs.fields(kind)]
-    elif hasattr(kind, "__dataclass_fields__"):
-        names = list(cast("Any", kind).__dataclass_fields__)
-    else:
-        return None
-    for name in names:
-        if name.startswith("_"):
-            return f"{kind.__qualname__}.{name}"
-    for hint in _hints(kind).values():
-        found = _hidden_field(hint, seen)
-        if found:
-            return found
-    return None
+    has_sets = any(may_hold_sets(kind) for _, kind, _ in members)
+    return names, msgspec.defstruct("State", members, kw_only=True), has_sets
 
 
 def _handlers(
@@ -263,7 +218,7 @@ def _handlers(
                 raise AgentError(
                     f"{where}: {owners[kind.type_name]} reacts to {kind.__name__} already; keep one of them"
                 )
-            _check_encodable(kind, where)
+            check_encodable(kind, where)
             owners[kind.type_name] = key
             handlers[kind.type_name] = (method, decoder(kind).decode)
     if not handlers and opaque is None:
