@@ -19,7 +19,10 @@ from quorate.replay import NoTrace, RerunReport, rerun, state_at
 from quorate.replay.command import command
 from quorate.server.tracing import TraceWriter
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
+]
 
 CODE = """
 import attrs
