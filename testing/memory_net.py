@@ -107,7 +107,7 @@ class MemoryReactor:
             port = self._next_port
         place = (self.name, port)
         if place in self.net.listeners:
-            raise CannotListenError("", port, OSError(98, "Address already in use"))
+            raise cast("Any", CannotListenError)("", port, OSError(98, "Address already in use"))
         self.net.listeners[place] = factory
         return _Port(self.net, place)
 
@@ -124,12 +124,12 @@ class MemoryReactor:
             return
         listener = net.listeners.get((host, port))
         if listener is None:
-            factory.clientConnectionFailed(None, _failure(ConnectionRefusedError("nobody listens")))
+            factory.clientConnectionFailed(None, _failure(_refused("nobody listens")))
             return
         near = factory.buildProtocol(IPv4Address("TCP", host, port))
         far = listener.buildProtocol(IPv4Address("TCP", self.name, 0))
         if near is None or far is None:
-            factory.clientConnectionFailed(None, _failure(ConnectionRefusedError("closed")))
+            factory.clientConnectionFailed(None, _failure(_refused("closed")))
             return
         wire = _Wire(net, _End(self.name, near), _End(host, far))
         net.wires.append(wire)
@@ -138,7 +138,11 @@ class MemoryReactor:
 
 
 def _failure(error: Exception) -> Failure:
-    return cast("Any", Failure)(error)
+    return cast("Failure", cast("Any", Failure)(error))
+
+
+def _refused(text: str) -> Exception:
+    return cast("Exception", cast("Any", ConnectionRefusedError)(text))
 
 
 class _Wire:
