@@ -266,7 +266,7 @@ class Installation:
         ):
             return
         state.supersede(view.number)
-        state.known_active = True
+        state.know_active()
         state.commit_to(view.start)
         self._replication.begin(now, view)
         state.attention = True

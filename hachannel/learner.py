@@ -44,9 +44,11 @@ class Learner:
 
     @property
     def empty(self) -> bool:
-        """This replica holds nothing, accepted nothing and has heard of no cluster."""
+        """This replica holds nothing, accepted nothing, has heard of no cluster and was never in one."""
         state = self._state
-        return state.accepted is None and state.log.last == NO_TAG and state.newer == NO_VIEW
+        return (
+            not state.guest and state.accepted is None and state.log.last == NO_TAG and state.newer == NO_VIEW
+        )
 
     def may_boot(self, now: float) -> bool:
         """Whether enough empty replicas see each other and it is this one's turn to propose."""

@@ -4,7 +4,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
 from .events import Deliver, Event, Output, Stopped
-from .log import Accepted, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
+from .log import Accepted, Activated, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
 from .messages import PAYLOAD, Entry, Message
 from .peers import Peers
 from .settings import Settings
@@ -35,7 +35,8 @@ class State:
         """No view below it is acknowledged any more."""
         self.accepted: View | None = recovered.accepted
         """The last view accepted or recorded."""
-        self.known_active = False
+        self.guest = recovered.guest
+        self.known_active = recovered.active
         """`accepted` is known to be, or to have been, active."""
         self.serving = False
         """This replica is a member of `accepted`, which is active, and has promised nothing above it."""
@@ -104,6 +105,14 @@ class State:
         self.known_active = self.newer == view.number
         self.attention = True
         self.record(Accepted(view))
+        if self.known_active:
+            self.record(Activated(view.number))
+
+    def know_active(self) -> None:
+        """The view accepted last is, or was, active."""
+        if not self.known_active and self.accepted is not None:
+            self.known_active = True
+            self.record(Activated(self.accepted.number))
 
     def supersede(self, number: ViewNumber) -> None:
         """`number` is active; this replica takes no part in it unless it accepted it."""
@@ -114,7 +123,7 @@ class State:
         self.attention = True
         accepted = self.accepted
         if accepted is not None and accepted.number == number:
-            self.known_active = True
+            self.know_active()
         elif self.serving:
             self.serving = False
             self.note(f"view {number} is active without this replica")
