@@ -19,10 +19,10 @@ from .log import (
 from .messages import Entry
 from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
 
-__all__ = ["DurableLog", "Facts"]
+__all__ = ["DurableLog", "Remembered"]
 
 
-class Facts(msgspec.Struct, array_like=True):
+class Remembered(msgspec.Struct, array_like=True):
     """What a replica must not forget besides its entries. Records change it, in their order."""
 
     promised: ViewNumber = NO_VIEW
@@ -38,7 +38,7 @@ class Facts(msgspec.Struct, array_like=True):
     """See `Recovered.guest`."""
 
     def apply(self, record: LogRecord) -> None:
-        """Change the facts by one record."""
+        """Change the remembered by one record."""
         match record:
             case Appended():
                 self.last = record.entries[-1].index
@@ -64,17 +64,23 @@ class DurableLog(MemoryLog):
 
     durable = True
 
-    def __init__(self, facts: Facts, entries: Iterable[Entry] = ()) -> None:
+    def __init__(self, remembered: Remembered, entries: Iterable[Entry] = ()) -> None:
         """Begin with what a journal remembers: `entries` are those from base + 1 to last.
 
         The application must have applied everything up to the commit index by itself.
         """
         super().__init__()
-        self.reset(facts.base)
+        self.reset(remembered.base)
         for entry in entries:
             self.append(entry)
+        commit = remembered.commit
         self._recovered = Recovered(
-            facts.promised, facts.accepted, facts.active, facts.commit, facts.commit, facts.guest
+            promised=remembered.promised,
+            accepted=remembered.accepted,
+            active=remembered.active,
+            commit=commit,
+            applied=commit,
+            guest=remembered.guest,
         )
 
     def recovered(self) -> Recovered:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
-from .durable import Facts
+from .durable import Remembered
 from .journal_wal import inspect_wal
 from .log import Appended, LogRecord, Reset, Truncated
 from .messages import Entry
@@ -29,6 +29,7 @@ __all__ = [
     "WriteFailed",
     "checksum",
     "explain",
+    "translated",
 ]
 
 FORMAT: Final = 1
@@ -40,7 +41,7 @@ TRIM_ROWS: Final = 256
 
 _SCHEMA: Final = (
     "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
-    "CREATE TABLE facts (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
+    "CREATE TABLE remembered (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
     "CREATE TABLE entries (idx INTEGER PRIMARY KEY, view BLOB, kind INTEGER, stamp INTEGER, payload BLOB, "
     "checksum BLOB)",
 )
@@ -78,7 +79,7 @@ class _Meta(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_facts = msgspec.msgpack.Decoder(Facts).decode
+_decode_remembered = msgspec.msgpack.Decoder(Remembered).decode
 _decode_meta = msgspec.msgpack.Decoder(_Meta).decode
 _decode_view = msgspec.msgpack.Decoder(ViewNumber).decode
 _NUMBERS: Final = struct.Struct("<qqq")
@@ -105,14 +106,19 @@ class Journal:
     """An open journal. Made by `open`; used by one thread at a time."""
 
     def __init__(
-        self, path: Path, connection: sqlite3.Connection, incarnation: int, facts: Facts, entries: list[Entry]
+        self,
+        path: Path,
+        connection: sqlite3.Connection,
+        incarnation: int,
+        remembered: Remembered,
+        entries: list[Entry],
     ) -> None:
         self.path = path
         self.connection = connection
         """For tables of the application: read at any time, written in `write` only."""
         self.incarnation = incarnation
         """The voter that this journal makes this replica."""
-        self.facts = facts
+        self.remembered = remembered
         """What it remembers now."""
         self.recovered: Sequence[Entry] = entries
         """The entries it had when it was opened."""
@@ -128,11 +134,12 @@ class Journal:
         incarnation: int,
         *,
         guest: bool = False,
+        schema: Sequence[str] = (),
         connect: Callable[..., sqlite3.Connection] = sqlite3.connect,
     ) -> "Journal":
         """Open the journal at `path`, or make one for `incarnation` if there is none.
 
-        `guest` marks a new one: see `Recovered.guest`.
+        `guest` marks a new one: see `Recovered.guest`. `schema` makes the application's tables with it.
         Raises Foreign, Damaged, and JournalError when it cannot be read or written.
         """
         try:
@@ -149,25 +156,25 @@ class Journal:
         try:
             connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
             _configure(connection)
-            journal = cls._load(path, connection, identity, incarnation, guest)
+            journal = cls._load(path, connection, _Meta(FORMAT, identity, incarnation), guest, schema)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except BaseException as error:
             if connection is not None:
                 connection.close()
             if isinstance(error, sqlite3.Error):
-                raise _translated(path, error) from None
+                raise translated(path, error) from None
             raise
         return journal
 
     @classmethod
     def _load(
-        cls, path: Path, connection: sqlite3.Connection, identity: Identity, incarnation: int, guest: bool
+        cls, path: Path, connection: sqlite3.Connection, own: _Meta, guest: bool, schema: Sequence[str]
     ) -> "Journal":
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not tables:
-            facts = Facts(guest=guest)
-            _create(connection, _Meta(FORMAT, identity, incarnation), facts)
-            return cls(path, connection, incarnation, facts, [])
+            remembered = Remembered(guest=guest)
+            _create(connection, own, remembered, schema)
+            return cls(path, connection, own.incarnation, remembered, [])
         if "meta" not in tables:
             raise Foreign(f"{path} is a database, but no journal of a replica; choose another directory.")
         (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
@@ -178,28 +185,29 @@ class Journal:
             raise Foreign(
                 f"The journal {path} has format {meta.format}, this program reads {FORMAT}; upgrade it."
             )
+        identity = own.identity
         if meta.identity != identity:
             raise Foreign(
                 f"The journal {path} belongs to replica {meta.identity.replica} of {meta.identity.server} "
                 f"in another configuration, not to replica {identity.replica} of {identity.server}; "
                 "choose another directory with --data."
             )
-        facts = _decode_row(path, connection, "facts", _decode_facts)
-        return cls(path, connection, meta.incarnation, facts, _entries(path, connection, facts))
+        remembered = _decode_row(path, connection, "remembered", _decode_remembered)
+        return cls(path, connection, meta.incarnation, remembered, _entries(path, connection, remembered))
 
     def write(
         self,
         records: Iterable[LogRecord],
         *,
-        trim: Tag | None = None,
+        trim: int = 0,
         also: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
         """Make records durable, in one transaction, in which `also` may write to tables of its own.
 
-        `trim`: the entries up to this one are needed no more. Raises WriteFailed; then nothing of this is
+        `trim`: the entries up to this index are needed no more. Raises WriteFailed; then nothing of this is
         certain, and nothing more may be written.
         """
-        facts = msgspec.structs.replace(self.facts)
+        remembered = msgspec.structs.replace(self.remembered)
         execute = self.connection.execute
         rows: list[tuple[Any, ...]] = []
         try:
@@ -211,19 +219,20 @@ class Journal:
                     self._insert(rows)
                     above = record.index if isinstance(record, Truncated) else -1
                     execute("DELETE FROM entries WHERE idx > ?", (above,))
-                facts.apply(record)
+                remembered.apply(record)
             self._insert(rows)
-            if trim is not None and trim.at > facts.base.at:
-                facts.base = trim
-            deleted = self._delete(facts.base.at)
+            if remembered.base.at < trim <= remembered.last:
+                (view,) = execute("SELECT view FROM entries WHERE idx = ?", (trim,)).fetchone()
+                remembered.base = Tag(_decode_view(view), trim)
+            deleted = self._delete(remembered.base.at)
             if also is not None:
                 also(self.connection)
-            body = _encode(facts)
-            execute("INSERT OR REPLACE INTO facts VALUES (1, ?, ?)", (body, checksum(body)))
+            body = _encode(remembered)
+            execute("INSERT OR REPLACE INTO remembered VALUES (1, ?, ?)", (body, checksum(body)))
             execute("COMMIT")
         except sqlite3.Error as error:
             raise WriteFailed(f"The journal {self.path} cannot be written: {explain(error)}.") from None
-        self.facts = facts
+        self.remembered = remembered
         self._deleted = deleted
 
     def close(self) -> None:
@@ -276,12 +285,14 @@ def _configure(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA {pragma}").fetchall()
 
 
-def _create(connection: sqlite3.Connection, meta: _Meta, facts: Facts) -> None:
+def _create(
+    connection: sqlite3.Connection, meta: _Meta, remembered: Remembered, schema: Sequence[str]
+) -> None:
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
-    for statement in _SCHEMA:
+    for statement in (*_SCHEMA, *schema):
         execute(statement)
-    for table, fields in (("meta", meta), ("facts", facts)):
+    for table, fields in (("meta", meta), ("remembered", remembered)):
         body = _encode(fields)
         execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (body, checksum(body)))  # noqa: S608
     execute("COMMIT")
@@ -299,13 +310,13 @@ def _decode_row(
     raise Damaged(f"The journal {path} is damaged: its row of {table} is missing or spoiled.")
 
 
-def _entries(path: Path, connection: sqlite3.Connection, facts: Facts) -> list[Entry]:
+def _entries(path: Path, connection: sqlite3.Connection, remembered: Remembered) -> list[Entry]:
     """The entries from base + 1 to last, all of them and unspoiled."""
     entries: list[Entry] = []
-    wanted = facts.base.at + 1
+    wanted = remembered.base.at + 1
     rows = connection.execute(
         "SELECT idx, view, kind, stamp, payload, checksum FROM entries WHERE idx > ? ORDER BY idx",
-        (facts.base.at,),
+        (remembered.base.at,),
     )
     for index, view, kind, stamp, payload, kept in rows:
         if index != wanted:
@@ -319,15 +330,16 @@ def _entries(path: Path, connection: sqlite3.Connection, facts: Facts) -> list[E
             raise Damaged(f"The journal {path} is damaged: entry {index} is not what was written.")
         entries.append(entry)
         wanted += 1
-    if wanted - 1 != facts.last:
+    if wanted - 1 != remembered.last:
+        flaw = "missing" if wanted <= remembered.last else "too many"
         raise Damaged(
-            f"The journal {path} is damaged: it should hold entries {facts.base.at + 1} to {facts.last}, "
-            f"and entry {wanted} is {'missing' if wanted <= facts.last else 'too many'}."
+            f"The journal {path} is damaged: it should hold entries {remembered.base.at + 1} to "
+            f"{remembered.last}, and entry {wanted} is {flaw}."
         )
     return entries
 
 
-def _translated(path: Path, error: sqlite3.Error) -> JournalError:
+def translated(path: Path, error: sqlite3.Error) -> JournalError:
     """A damaged file, or one that cannot be used for another reason."""
     code = getattr(error, "sqlite_errorcode", None)
     if code is not None and code & 0xFF in _NO_DAMAGE:

@@ -1,0 +1,190 @@
+"""The thread that writes to the journal: what waits is written together and synced once."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from threading import Condition, Thread
+
+import attrs
+
+from ..engine import Capture
+from ..hachannel import LogRecord
+from ..hachannel.journal import Journal, WriteFailed
+from ..hachannel.log import Appended, Committed
+from .storage import StateStore
+
+__all__ = ["Disk"]
+
+MAX_WAITING_BYTES = 64 * 1024 * 1024
+"""More than this never waits: the caller waits instead. The channel's own windows stop far below."""
+RECORD_BYTES = 200
+"""Counted for each record besides its payloads."""
+LAZY_S = 1.0
+"""A commit index that nobody waits for is written with the next records, or after this time."""
+
+
+@attrs.frozen
+class _Job:
+    records: Sequence[LogRecord]
+    token: int
+    size: int
+    state: Capture | None = None
+    trim: int = 0
+    done: Callable[[], None] | None = None
+
+    @property
+    def lazy(self) -> bool:
+        """Nothing is lost if it is not on the disk after all."""
+        return self.state is None and all(isinstance(record, Committed) for record in self.records)
+
+
+class Disk:
+    """Writes records and states in the order in which they come.
+
+    `in_reactor` calls something in the reactor thread, where all methods are called and all callbacks come.
+    `on_durable` gets the token of the last output all of whose records are durable; `on_failed` gets one
+    sentence, once, when the disk refuses: nothing is written or confirmed after that.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        store: StateStore,
+        in_reactor: Callable[..., None],
+        on_durable: Callable[[int], None],
+        on_failed: Callable[[str], None],
+    ) -> None:
+        self._journal = journal
+        self._store = store
+        self._in_reactor = in_reactor
+        self._on_durable = on_durable
+        self._on_failed = on_failed
+        self._changed = Condition()
+        self._jobs: deque[_Job] = deque()
+        self._waiting_bytes = 0
+        self._unconfirmed = 0
+        """Jobs that have a token and are not confirmed."""
+        self._closing = self._failed = False
+        self.writes = 0
+        """Transactions so far, each with a sync."""
+        self._commit = 0
+        """A commit index that is not on the disk."""
+        self._thread = Thread(target=self._run, name="journal", daemon=True)
+        self._thread.start()
+
+    # The reactor's side
+
+    def write(self, records: Sequence[LogRecord], token: int, state: Capture | None = None) -> bool:
+        """Make records durable, and with them, in the same transaction, a complete capture.
+
+        Returns True if there is nothing to wait for; else `on_durable` gets the token later.
+        """
+        size = RECORD_BYTES * len(records) + (0 if state is None else state.size_bytes)
+        for record in records:
+            if isinstance(record, Appended):
+                size += sum(len(entry.payload) for entry in record.entries)
+        job = _Job(records, token, size, state, 0 if state is None else state.index)
+        with self._changed:
+            if self._failed or self._closing:
+                return False
+            at_once = job.lazy and not self._unconfirmed
+            if at_once:
+                job = attrs.evolve(job, token=0)
+            self._put(job)
+            return at_once
+
+    def save(self, state: Capture, trim: int, done: Callable[[], None]) -> None:
+        """Write a complete capture; then the entries up to `trim` may go, and `done` is called."""
+        with self._changed:
+            if not self._failed and not self._closing:
+                self._put(_Job([Committed(state.index)], 0, state.size_bytes, state, trim, done))
+
+    def close(self) -> None:
+        """Write what waits, and end. It blocks: call it from a thread that may wait."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join()
+        self._journal.close()
+
+    def _put(self, job: _Job) -> None:
+        self._changed.wait_for(
+            lambda: self._failed or not self._jobs or self._waiting_bytes + job.size <= MAX_WAITING_BYTES
+        )
+        self._jobs.append(job)
+        self._waiting_bytes += job.size
+        self._unconfirmed += bool(job.token)
+        self._changed.notify_all()
+
+    def _confirm(self, jobs: Sequence[_Job]) -> None:
+        with self._changed:
+            self._unconfirmed -= sum(bool(job.token) for job in jobs)
+        token = max(job.token for job in jobs)
+        if token:
+            self._on_durable(token)
+        for job in jobs:
+            if job.done is not None:
+                job.done()
+
+    # The thread's side
+
+    def _run(self) -> None:
+        try:
+            while True:
+                jobs, closing = self._take()
+                if jobs:
+                    self._write(jobs)
+                    self._in_reactor(self._confirm, jobs)
+                elif self._commit:
+                    self._write_commit()
+                elif closing:
+                    return
+        except WriteFailed as error:
+            self._fail(str(error))
+        except Exception as error:  # a defect must not look like a slow disk
+            self._fail(
+                f"The journal {self._journal.path} cannot be written: {type(error).__name__}: {error}."
+            )
+
+    def _take(self) -> tuple[list[_Job], bool]:
+        """Wait for jobs; return those that go into one transaction: all, up to one that has a state."""
+        with self._changed:
+            timeout = LAZY_S if self._commit else None
+            self._changed.wait_for(lambda: self._jobs or self._closing, timeout)
+            jobs: list[_Job] = []
+            while self._jobs and not (jobs and self._jobs[0].state is not None):
+                jobs.append(self._jobs.popleft())
+                self._waiting_bytes -= jobs[-1].size
+                if jobs[-1].state is not None:
+                    break
+            if jobs:
+                self._changed.notify_all()
+            return jobs, self._closing
+
+    def _write(self, jobs: list[_Job]) -> None:
+        records = [record for job in jobs for record in job.records]
+        state, trim = jobs[-1].state, jobs[-1].trim
+        if state is None and all(job.lazy for job in jobs):
+            self._commit = max(self._commit, *(r.index for r in records if isinstance(r, Committed)))
+            return
+        if self._commit:
+            records.append(Committed(self._commit))
+        if state is None:
+            self._journal.write(records)
+        else:
+            self._journal.write(
+                records, trim=trim, also=lambda connection: self._store.save(connection, state)
+            )
+        self._commit = 0
+        self.writes += 1
+
+    def _write_commit(self) -> None:
+        self._journal.write([Committed(self._commit)])
+        self._commit = 0
+        self.writes += 1
+
+    def _fail(self, sentence: str) -> None:
+        with self._changed:
+            self._failed = True
+            self._jobs.clear()
+            self._changed.notify_all()
+        self._in_reactor(self._on_failed, sentence)

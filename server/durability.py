@@ -1,0 +1,306 @@
+"""What a replica keeps on its disk, and how it comes back from there.
+
+The journal holds the ordered log and the engine's state as of some entry. A start loads the state and applies
+the committed entries after it once more; then the channel goes on from there.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import attrs
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.threads import deferToThread
+
+from ..agents import AgentError
+from ..engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError
+from ..hachannel import LogRecord
+from ..hachannel.durable import DurableLog
+from ..hachannel.journal import Damaged, Identity, Journal, JournalError, translated
+from ..hachannel.log import Appended
+from ..hachannel.messages import PAYLOAD
+from .disk import Disk
+from .front import StartError
+from .storage import SCHEMA, StateStore
+from .tracing import sync_directory
+
+__all__ = ["Durability", "DurabilityHost", "DurabilitySettings", "Recovery"]
+
+JOURNAL_FILE: Final = "journal.db"
+MADE_FILE: Final = "journal.made"
+"""Says that there was a journal: one that is missing or empty is a loss then, not a beginning."""
+ASIDE: Final = "aside-"
+KEPT_ASIDE: Final = 2
+SLICE_AGENTS: Final = 200
+"""Agents encoded for a snapshot at a time: a few milliseconds."""
+
+
+@attrs.frozen
+class DurabilitySettings:
+    """When the engine's state is saved, so that a start has little to apply again."""
+
+    snapshot_entries: int = 4096
+    """After so many entries."""
+    snapshot_bytes: int = 8 * 1024 * 1024
+    """After so many bytes of payloads."""
+
+
+class DurabilityHost(Protocol):
+    """The replica."""
+
+    def persisted(self, token: int) -> None:
+        """The records up to this token are durable."""
+        ...
+
+    def disk_failed(self, sentence: str) -> None:
+        """Nothing more can be made durable: the replica cannot go on."""
+        ...
+
+    def trace_flushed(self) -> "Deferred[Any]":
+        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Write a line to the log."""
+        ...
+
+
+@attrs.frozen
+class Recovery:
+    """What came back."""
+
+    log: DurableLog
+    incarnation: int
+    """The voter this replica is: the one it was, or a new one."""
+    trace: list[Reaction]
+    """Of the entries that were applied again: perhaps no file of the trace has them."""
+    lines: list[str]
+    """For the log."""
+
+
+class Durability:
+    """The disk of one replica, over its incarnations: `open`, then `write` what the node says, `close`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        identity: Identity,
+        clustered: bool,
+        reactor: Any,
+        host: DurabilityHost,
+        settings: DurabilitySettings | None = None,
+    ) -> None:
+        """Nothing is touched yet. `directory` exists and belongs to this process."""
+        self.path = directory / JOURNAL_FILE
+        self._directory = directory
+        self._identity = identity
+        self._clustered = clustered
+        self._reactor = reactor
+        self._host = host
+        self._settings = settings or DurabilitySettings()
+        self._disk: Disk | None = None
+        self._engine: Engine | None = None
+        self._log: DurableLog | None = None
+        self._guest = False
+        self._capture: Capture | None = None
+        self._entries = self._bytes = 0
+        """Recorded since the last snapshot began."""
+        self.saved = 0
+        """The engine's state on the disk is the one after this entry."""
+
+    # Coming back
+
+    def open(self, life: int, engine: Engine) -> Recovery:
+        """Bring `engine` to where it was; `life` is the incarnation of a replica that has no journal yet.
+
+        In a cluster, a journal that is damaged is put aside: the state comes from the others then. Raises
+        StartError when the replica cannot start.
+        """
+        lines: list[str] = []
+        try:
+            try:
+                return self._open(life, engine, lines)
+            except Damaged as error:
+                if not self._clustered:
+                    raise StartError(
+                        f"{error} Restore the directory from a copy, or remove {self.path.stem}.* in it to "
+                        "start with nothing."
+                    ) from None
+                kept = self._set_aside(life)
+                lines.append(f"{error} It is kept as {kept}; the state comes from the other replicas.")
+                self._guest = True
+                return self._open(life, engine, lines)
+        except JournalError as error:
+            raise StartError(str(error)) from None
+        except OSError as error:
+            raise StartError(
+                f"The directory {self._directory} cannot be used ({error.strerror}); choose another."
+            ) from None
+
+    def _open(self, life: int, engine: Engine, lines: list[str]) -> Recovery:
+        made = self._directory / MADE_FILE
+        if made.exists() and not self._guest and not (self.path.exists() and self.path.stat().st_size):
+            raise Damaged(f"The journal {self.path} is missing or empty, and there was one.")
+        journal = Journal.open(self.path, self._identity, life, guest=self._guest, schema=SCHEMA)
+        store = StateStore(self.path)
+        try:
+            if not made.exists():
+                made.touch()
+                sync_directory(self._directory)
+            trace = self._restore(journal, store, engine, lines)
+        except BaseException:
+            journal.close()
+            raise
+        self._guest = False
+        self._engine = engine
+        self._log = DurableLog(journal.remembered, journal.recovered)
+        journal.recovered = ()
+        self._entries = self._bytes = 0
+        self._capture = None
+        self._disk = Disk(
+            journal, store, self._reactor.callFromThread, self._host.persisted, self._host.disk_failed
+        )
+        return Recovery(self._log, journal.incarnation, trace, lines)
+
+    def _restore(
+        self, journal: Journal, store: StateStore, engine: Engine, lines: list[str]
+    ) -> list[Reaction]:
+        try:
+            stored = store.read(journal.connection)
+            if stored is not None:
+                engine.load(stored.header, stored.agents)
+        except sqlite3.Error as error:
+            raise translated(self.path, error) from None
+        except (SnapshotError, AgentError, ValueError) as error:
+            raise StartError(f"The state in {self.path} cannot be loaded: {error}.") from None
+        remembered = journal.remembered
+        self.saved = 0 if stored is None else stored.index
+        if not remembered.base.at <= self.saved <= remembered.commit <= remembered.last:
+            raise Damaged(
+                f"The journal {self.path} is damaged: it has a state after entry {self.saved}, entries "
+                f"{remembered.base.at + 1} to {remembered.last}, and {remembered.commit} is committed."
+            )
+        return self._replay(journal, engine, lines)
+
+    def _replay(self, journal: Journal, engine: Engine, lines: list[str]) -> list[Reaction]:
+        """Apply the committed entries after the state. What they say to the outside was said, or will be."""
+        trace: list[Reaction] = []
+        count = 0
+        for entry in journal.recovered:
+            if not self.saved < entry.index <= journal.remembered.commit or entry.kind != PAYLOAD:
+                continue
+            count += 1
+            try:
+                trace += engine.apply(entry.index, entry.stamp_ns, entry.payload).trace
+            except (EngineStopped, Nondeterministic) as error:
+                raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
+            except Exception as error:  # the node, too, goes on after a defect
+                lines.append(f"defect: entry {entry.index} was not applied as a whole: {error!r}")
+        if journal.remembered.accepted is not None:
+            lines.append(
+                f"recovered: the state after entry {self.saved}, {count} entries applied again, "
+                f"{journal.remembered.last - journal.remembered.commit} not known to be committed"
+            )
+        return trace
+
+    def _set_aside(self, life: int) -> str:
+        """Rename the journal; returns its new name. Only the last few are kept."""
+        name = f"{ASIDE}{life}.db"
+        for suffix in ("", "-wal"):
+            path = self._directory / (self.path.name + suffix)
+            if path.exists():
+                path.replace(self._directory / (name + suffix))
+        sync_directory(self._directory)
+        for old in sorted(self._directory.glob(f"{ASIDE}*.db"))[:-KEPT_ASIDE]:
+            old.unlink(missing_ok=True)
+            old.with_name(old.name + "-wal").unlink(missing_ok=True)
+        return name
+
+    # Going on
+
+    @property
+    def writes(self) -> int:
+        """Transactions so far."""
+        return 0 if self._disk is None else self._disk.writes
+
+    def write(self, records: Sequence[LogRecord], token: int, installed: Capture | None) -> bool:
+        """Make records durable, with the whole state if it was just replaced. See `Disk.write`."""
+        if self._disk is None:
+            return False
+        for record in records:
+            if isinstance(record, Appended):
+                self._entries += len(record.entries)
+                self._bytes += sum(len(entry.payload) for entry in record.entries)
+        if installed is not None:
+            self._capture = None
+            self._entries = self._bytes = 0
+            self.saved = installed.index
+        elif self._capture is None and (
+            self._entries >= self._settings.snapshot_entries or self._bytes >= self._settings.snapshot_bytes
+        ):
+            self._begin_snapshot()
+        return self._disk.write(records, token, installed)
+
+    def _begin_snapshot(self) -> None:
+        assert self._engine is not None
+        self._entries = self._bytes = 0
+        self._capture = self._engine.capture()
+        self._slice(self._capture)
+
+    def _slice(self, capture: Capture) -> None:
+        """Encode some of the agents; then have the trace and the state written."""
+        if self._capture is not capture:
+            return
+        if not capture.step(SLICE_AGENTS):
+            self._reactor.callLater(0, self._slice, capture)
+            return
+        # What is in the state is not applied again after a crash: its reactions must be in the trace by then.
+        self._host.trace_flushed().addBoth(lambda _: self._save(capture))
+
+    def _save(self, capture: Capture) -> None:
+        if self._capture is capture and self._disk is not None and self._log is not None:
+            # Other replicas may need entries that are in the state: the log in memory keeps those.
+            trim = min(self._log.base.at, capture.index)
+            self._disk.save(capture, trim, lambda: self._saved(capture))
+
+    def _saved(self, capture: Capture) -> None:
+        if self._capture is capture:
+            self._capture = None
+            self.saved = capture.index
+
+    # The end
+
+    def close(self, *, save: bool) -> "Deferred[None]":
+        """Write what waits, and the state if `save`; fires when that is done. Never fails."""
+        disk, engine, log = self._disk, self._engine, self._log
+        self._disk = None
+        capture, self._capture = self._capture, None
+        if disk is None or engine is None or log is None:
+            return succeed(None)
+        if save:
+            captures = [] if capture is None else [capture]
+            for each in captures:
+                each.step()
+            captures.append(engine.capture())
+            captures[-1].step()
+            for each in captures:
+                disk.save(each, min(log.base.at, each.index), _nothing)
+        done: Deferred[None] = deferToThread(disk.close)
+        return done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
+
+    def renew(self, life: int) -> "Deferred[None]":
+        """Close, and put aside a journal whose state is not that of the others; `open` makes a new one.
+
+        Fails with OSError.
+        """
+
+        def aside(_: None) -> None:
+            self._host.log(f"the journal is kept as {self._set_aside(life)}")
+            self._guest = True
+
+        return self.close(save=False).addCallback(aside)
+
+
+def _nothing() -> None:
+    """Nobody waits."""
