@@ -101,9 +101,10 @@ class Cluster:
     def doom(self) -> str | None:
         """Why there is no point in going on, in one sentence, or None while there is."""
         with self._lock:
-            dead = [
-                each.server for each in self._happened if each.kind == "killed" and each.server != CLUSTER
-            ]
+            killed = [each.server for each in self._happened if each.kind == "killed"]
+        dead = [
+            name for name in killed if name != CLUSTER and self.config.server(name).durability == "memory"
+        ]
         if not dead:
             return None
         return (

@@ -140,3 +140,16 @@ def test_a_prober_that_cannot_kill_says_so_and_lets_the_feed_go_on() -> None:
     assert prober.killed.wait(LONG_S)
     prober.join(LONG_S)
     assert isinstance(prober.error, Lost)
+
+
+def test_a_master_that_cannot_be_killed_yet_is_killed_before_a_later_probe() -> None:
+    answers: list[Killed | None] = [None, None, Killed(0, 4711, 0.0)]
+    connection, timeline = FakeConnection(), Timeline()
+    prober = Prober(connection, lambda: answers.pop(0), timeline, 0.0)
+    prober.start()
+    prober.kill_master()
+
+    assert prober.killed.wait(LONG_S)
+    prober.end(LONG_S)
+    assert prober.kill == Killed(0, 4711, 0.0)
+    assert prober.sent >= 3
