@@ -30,6 +30,8 @@ class Rerun:
         """
         self._cell = Cell.load(agent, name or None, load(cls), state)
         self._resolve = resolve or _lenient
+        self.deleted = False
+        """Whether the last reaction was the end of the agent."""
 
     def apply(
         self, position: int, now_ns: int, sender: AgentId, type: str, payload: bytes, request: int, stamp: int
@@ -40,6 +42,7 @@ class Rerun:
         """
         note = Note(self._cell.identity, sender, type, payload, request)
         context = self._cell.react(note, now_ns, position, stamp, self._resolve)
+        self.deleted = context.asked and context.outcome.deleted
         return outputs_hash(context)
 
     def state(self) -> bytes:
