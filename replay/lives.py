@@ -99,7 +99,7 @@ class Life:
         except (Exception, SystemExit) as raised:  # what the engine takes as a failed reaction
             error = f"{type(raised).__name__}: {str(raised)[:MAX_ERROR]}"[:MAX_ERROR]
         # An agent that deletes itself has no row of its own that says so.
-        self._deleted = self._deleted or bool(getattr(self._rerun, "deleted", False))
+        self._deleted = self._deleted or self._rerun.deleted
         self._reactions += 1
         self._errors += bool(record.error)
         if self._diverged is None and (outputs != record.outputs or error != record.error):
