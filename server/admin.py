@@ -48,8 +48,8 @@ class AdminTarget(Protocol):
         Keys: server (name), server_id, replica, role ("joining", "slave", "master", ...), view (number),
         members (replica ids), master (replica id or None), commit, applied, last (indexes), lag
         (entries behind what it knows to be committed), connections, notifications (reactions done),
-        garbage, incarnation, pid, host, port, agents, uptime_s, counters (map), gauges (map). More are welcome:
-        `quorate status --json` shows them all.
+        garbage, incarnation, pid, host, port, agents, uptime_s, counters (map), gauges (map). `quorate
+        status --json` shows whatever else there is, too.
         """
         ...
 
