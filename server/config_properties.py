@@ -53,6 +53,8 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "max_waiting": _COUNT,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
     SECRET_PROPERTY: _secret,
+    "snapshot_bytes": _COUNT,
+    "snapshot_entries": _COUNT,
     "stall_s": _seconds,
     "stop_on_exception": _boolean,
     "suspect_s": _seconds,

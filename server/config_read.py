@@ -104,7 +104,7 @@ def _server(element: Element, report: Report, check_services: bool) -> ServerDra
     if identifier is None:
         # No id that is in use: the rest of the server is still worth checking.
         identifier = -element.line
-    durability = _durability(element, report)
+    durability = _durability(element)
     _check_mode(element, report)
     ack = element.get("ack")
     server = Server(
@@ -310,16 +310,10 @@ def _nat(element: Element, report: Report) -> NatDraft | None:
     return NatDraft(sname, replica, host, port, element.line)
 
 
-def _durability(element: Element, report: Report) -> Durability:
-    if element.get("durability") != "disk":
+def _durability(element: Element) -> Durability:
+    """A transient server has no memory beyond its process; any other has, unless it is told not to."""
+    if element.tag == "transient" or element.get("durability") == "memory":
         return "memory"
-    if element.tag == "cluster":
-        lost = "they are lost only if no replica is left"
-    else:
-        lost = "they are lost when the server stops"
-    report.note(
-        element.line, f'durability="disk" has no effect yet: this version keeps agents in memory; {lost}.'
-    )
     return "disk"
 
 

@@ -8,7 +8,7 @@ drive the same object. A plain server is a node alone in its cluster.
 from collections import deque
 from collections.abc import Mapping, Sequence
 
-from ..agents import Note
+from ..agents import AgentError, Note
 from ..engine import (
     Effects,
     Engine,
@@ -59,12 +59,16 @@ class Node:
         engine_settings: EngineSettings | None = None,
         settings: NodeSettings | None = None,
         log: Log | None = None,
+        engine: Engine | None = None,
     ) -> None:
-        """See `Channel` and `Engine` for the arguments. Raises ValueError when they contradict each other."""
+        """See `Channel` and `Engine` for the arguments. Raises ValueError when they contradict each other.
+
+        `engine`: one that has applied what a durable `log` remembers to be committed.
+        """
         self.me = me
         self.incarnation = incarnation
         self.settings = settings or NodeSettings()
-        self.engine = Engine(server, names, engine_settings)
+        self.engine = engine or Engine(server, names, engine_settings)
         self.channel = Channel(
             me,
             members,
@@ -87,7 +91,8 @@ class Node:
         self._flight: deque[tuple[int, list[int]]] = deque()
         self._unsettled_since: float | None = None
         self._tick_waits = False
-        self._stamp_ns = 0
+        self._durable = log is not None and log.durable
+        self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
         self._digests = DigestBook(me)
         self._size = len(members)
@@ -141,6 +146,7 @@ class Node:
 
     def start(self, now: float, wall_ns: int) -> None:
         """Begin. Call once."""
+        self._stamp_at = now
         self.channel.start(now)
         self._run(now, wall_ns)
 
@@ -345,11 +351,15 @@ class Node:
     def _install(self, now: float, event: InstallSnapshot) -> None:
         try:
             self.engine.restore(event.chunks)
-        except SnapshotError as error:
+        except (SnapshotError, AgentError) as error:
             self._end(f"the state of the other replicas cannot be used here: {error}", failed=True)
             return
         self._stamp_ns, self._stamp_at = max(self._stamp_ns, self.engine.now_ns), now
         self._out.lines.append(f"the state after entry {event.index} was installed")
+        if self._durable:
+            # Written with the record that the log begins anew: either both are on the disk or none is.
+            self._out.installed = self.engine.capture()
+            self._out.installed.step()
         self.channel.snapshot_installed(now, event.index)
 
     def _end(self, sentence: str, failed: bool = False) -> None:

@@ -2,7 +2,7 @@
 
 import attrs
 
-from ..engine import Effects, Reaction
+from ..engine import Capture, Effects, Reaction
 from ..hachannel import LogRecord, Message
 from .batching import BatchLimits
 
@@ -41,6 +41,8 @@ class Output:
     """To be durable before `messages` leave."""
     token: int = 0
     """For `Node.persisted`; 0 when there is nothing to persist."""
+    installed: Capture | None = None
+    """The whole state, just replaced: to be durable with `persist`, in one piece."""
     messages: list[tuple[int, Message]] = attrs.field(factory=list[tuple[int, Message]])
     effects: list[Effects] = attrs.field(factory=list[Effects])
     """Of entries applied as master: committed, to be acted on."""

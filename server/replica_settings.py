@@ -10,6 +10,7 @@ from ..hachannel import Settings
 from ..hachannel.link import LinkSettings
 from .batching import BatchLimits
 from .config import Config, Replica, Server
+from .durability import DurabilitySettings
 from .front import StartError
 from .node_types import NodeSettings
 
@@ -33,6 +34,7 @@ class ReplicaSettings:
     engine: EngineSettings
     node: NodeSettings
     link: LinkSettings
+    durability: DurabilitySettings
 
     @classmethod
     def read(cls, config: Config, server: Server, replica: Replica) -> "ReplicaSettings":
@@ -57,6 +59,7 @@ class ReplicaSettings:
             return value(name, default, lambda text: _BOOLEANS[text.lower()], "true or false")
 
         channel, engine, node, limits = Settings(), EngineSettings(), NodeSettings(), BatchLimits()
+        durability = DurabilitySettings()
         suspect_s = seconds("suspect_s", channel.suspect_s)
         return cls(
             secret=config.setting("secret", server=server.id, replica=replica.id),
@@ -82,6 +85,10 @@ class ReplicaSettings:
             ),
             # The channel is to suspect a silent peer before its connection is given up.
             link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
+            durability=DurabilitySettings(
+                snapshot_entries=whole("snapshot_entries", 0) or durability.snapshot_entries,
+                snapshot_bytes=whole("snapshot_bytes", 0) or durability.snapshot_bytes,
+            ),
         )
 
 

@@ -7,6 +7,7 @@ servers and the services. Only what was committed leaves a replica.
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,13 +16,17 @@ from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
 from ..agents import AgentId, Note
+from ..engine import Engine, Reaction
 from ..hachannel import Message, ProtocolError, decode_message, encode_message
+from ..hachannel.durable import DurableLog
+from ..hachannel.journal import Identity
 from ..hachannel.link import Address
 from ..hachannel.transport import ChannelTransport
 from .admin import NotMaster
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
 from .driver import Driver
+from .durability import Durability
 from .front import Front, Purpose, Shaking, StartError
 from .hello import ADMIN, CHANNEL, NETWORK
 from .logfile import ReplicaLog
@@ -73,6 +78,9 @@ class Replica:
         self.on_ready: Callable[[], None] | None = None
         """Called when the replica is master or slave for the first time."""
         self.incarnation = incarnation
+        """The voter this replica is: the same one as before its last stop if its journal came through."""
+        self._life = incarnation
+        """Of this process, and of each node in it: never the same twice."""
         self.started_at = time.monotonic()
         self.settings = ReplicaSettings.read(config, server, replica)
         self._expected = server.expected if expected is None else expected
@@ -84,7 +92,9 @@ class Replica:
         self._stopping = self._ready = False
         self._left: Deferred[None] | None = None
         self._rejoins = 0
-        self._driver = self._new_driver()
+        self._replayed: list[Reaction] = []
+        self.durability = self._new_durability()
+        self._driver: Driver
 
     # Life
 
@@ -96,6 +106,20 @@ class Replica:
             raise StartError(
                 f"The data directory {self.directory} cannot be written ({error.strerror}); choose another."
             ) from None
+        try:
+            self._driver = self._new_driver()
+            self._listen()
+        except StartError:
+            self._close_fronts()
+            self._close_durability(save=False)
+            self._log.close()
+            raise
+        _use_monotonic(self.reactor)
+        self.log(f"replica {self.replica.id} of {self.server.name} starts, incarnation {self.incarnation}")
+        self._begin()
+        return succeed(None)
+
+    def _listen(self) -> None:
         purposes: dict[str, Purpose] = {
             CHANNEL: ChannelPurpose(self),
             NETWORK: self.master.incoming,
@@ -110,19 +134,8 @@ class Replica:
                 count=self.metrics.count,
                 settings=self.settings.link,
             )
-            try:
-                front.listen(network.port, _interface(network.host))
-            except StartError:
-                self._close_fronts()
-                self._log.close()
-                raise
+            front.listen(network.port, _interface(network.host))
             self._fronts.append(front)
-        _use_monotonic(self.reactor)
-        self.log(f"replica {self.replica.id} of {self.server.name} starts, incarnation {self.incarnation}")
-        if self.server.durability == "disk":
-            self.log("this version keeps the state in the memory of the replicas only; durability is ignored")
-        self._begin()
-        return succeed(None)
 
     def stop(self) -> "Deferred[None]":
         """Stop in order: services, networks, then leave the cluster. Fires when done; never fails."""
@@ -153,7 +166,29 @@ class Replica:
             self._transport.start()
         self._driver.give(self.node.start)
 
+    def _new_durability(self) -> Durability | None:
+        server = self.server
+        if server.durability != "disk":
+            return None
+        facts = f"{server.id} {server.name} {server.clustered} {server.mode}"
+        return Durability(
+            self.directory,
+            Identity(blake2b(facts.encode(), digest_size=8).hexdigest(), server.name, self.replica.id),
+            server.clustered,
+            self.reactor,
+            self,
+            self.settings.durability,
+        )
+
     def _new_driver(self) -> Driver:
+        """A node for what the disk remembers, or for nothing. Raises StartError."""
+        engine = Engine(self.server.id, self.config.names, self.settings.engine)
+        log: DurableLog | None = None
+        if self.durability is not None:
+            recovery = self.durability.open(self._life, engine)
+            log, self.incarnation, self._replayed = recovery.log, recovery.incarnation, recovery.trace
+            for line in recovery.lines:
+                self.log(line)
         try:
             node = Node(
                 self.replica.id,
@@ -166,6 +201,8 @@ class Replica:
                 channel_settings=self.settings.channel,
                 engine_settings=self.settings.engine,
                 settings=self.settings.node,
+                log=log,
+                engine=engine,
             )
         except ValueError as error:
             raise StartError(str(error)) from None
@@ -195,7 +232,8 @@ class Replica:
         self._driver.stop()
         if self._transport is not None:
             self._transport.stop()
-        closing: list[Deferred[Any]] = [self._close_trace(), *self._close_fronts()]
+        stored = self._close_trace().addBoth(lambda _: self._close_durability(save=failure is None))
+        closing: list[Deferred[Any]] = [stored, *self._close_fronts()]
         DeferredList(closing, consumeErrors=True).addBoth(lambda _: self._say_stopped(failure))
 
     def _say_stopped(self, failure: Failure | None) -> None:
@@ -207,6 +245,9 @@ class Replica:
                 self.stopped.callback(None)
             else:
                 self.stopped.errback(failure)
+
+    def _close_durability(self, *, save: bool) -> "Deferred[None]":
+        return succeed(None) if self.durability is None else self.durability.close(save=save)
 
     def _close_fronts(self) -> "list[Deferred[Any]]":
         fronts, self._fronts = self._fronts, []
@@ -224,7 +265,7 @@ class Replica:
             self._transport.stop()
             self._transport = None
         self._close_trace()
-        self.incarnation = max(self.incarnation + 1, time.time_ns() // 1_000_000)
+        self._life = self.incarnation = max(self._life + 1, time.time_ns() // 1_000_000)
         self.log(f"joining again in {delay:g} s as incarnation {self.incarnation}: {reason}")
 
         def again(_: object) -> None:
@@ -232,10 +273,13 @@ class Replica:
                 self._driver = self._new_driver()
                 self._begin()
 
-        services_stopped = self.master.stop(reason)
-        waited: Deferred[None] = Deferred()
-        self.reactor.callLater(delay, waited.callback, None)
-        DeferredList([services_stopped, waited]).addBoth(again)
+        waits = [self.master.stop(reason), Deferred[None]()]
+        self.reactor.callLater(delay, waits[1].callback, None)
+        if self.durability is not None:
+            waits.append(self.durability.renew(self._life))
+        DeferredList(waits, fireOnOneErrback=True, consumeErrors=True).addCallback(again).addErrback(
+            lambda failure: self._node_ended(f"The replica cannot join again: {_reason(failure)}", True)
+        )
 
     # The trace
 
@@ -250,12 +294,19 @@ class Replica:
                 self.server.name,
                 self.server.id,
                 self.replica.id,
-                self.incarnation,
+                self._life,
                 roll_s=self.settings.trace_roll_s,
             )
         except ImportError as error:
             self._trace = None
             self.log(f"no trace is written: {error}; install quorate[replay] for one")
+        replayed, self._replayed = self._replayed, []
+        if self._trace is not None:
+            self._trace.write(replayed)
+
+    def trace_flushed(self) -> "Deferred[Any]":
+        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+        return succeed(None) if self._trace is None else deferToThread(self._trace.flush)
 
     def _close_trace(self) -> "Deferred[Any]":
         trace, self._trace = self._trace, None
@@ -270,6 +321,11 @@ class Replica:
 
     def act(self, out: Output) -> None:
         """Do what the node wants done, messages first."""
+        durability = self.durability
+        if durability is not None and out.persist:
+            at_once = durability.write(out.persist, out.token, out.installed)
+            if at_once:
+                self.persisted(out.token)
         if out.messages:
             self._send(out.messages)
         for effects in out.effects:
@@ -298,6 +354,17 @@ class Replica:
             self._ready = True
             if self.on_ready is not None:
                 self.on_ready()
+
+    def persisted(self, token: int) -> None:
+        """The records up to this token are durable."""
+        self._driver.give(self.node.persisted, token)
+
+    def disk_failed(self, sentence: str) -> None:
+        """Nothing more can be made durable: the replica cannot go on."""
+        self.log(sentence)
+        # From here on it acknowledges nothing.
+        self._driver.stop()
+        self._node_ended(f"{sentence} The replica has stopped; free or mend the disk and start it.", True)
 
     def flush_soon(self) -> None:
         """Submit what was posted, at the end of this turn of the reactor."""
@@ -428,6 +495,12 @@ def _interface(host: str) -> str:
     if host == "localhost" or host.startswith("127."):
         return "127.0.0.1"
     return "::" if ":" in host else ""
+
+
+def _reason(failure: Failure) -> str:
+    error = cast("Any", failure).value
+    error = getattr(cast("Any", error), "subFailure", None)
+    return failure.getErrorMessage() if error is None else str(error.getErrorMessage())
 
 
 def _pass_on(done: "Deferred[None]", result: Any) -> Any:
