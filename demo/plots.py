@@ -18,10 +18,12 @@ _INK, _FAINT = "#010203", "#040506"
 _PLACEHOLDERS = {_INK: "var(--ink)", _FAINT: "var(--line)", "#0a0b0c": "var(--bad)", "#0d0e0f": "var(--good)"}
 _COLOURS = ("#111213", "#141516", "#171819")
 _KILL, _BACK = "#0a0b0c", "#0d0e0f"
-_WIDTH_IN, _HEIGHT_IN = 6.0, 3.3
+_WIDTH_IN, _HEIGHT_IN = 5.0, 3.0
 _BIN_S = 0.5
 _BEFORE_S, _AFTER_S = 4, 8
 """The part of the run around the kill that the failover is shown in."""
+_LABEL_WIDTH, _LABEL_LINES = 0.15, 3
+"""Room for the label of an event: part of the width of a plot, and lines on top of each other."""
 
 
 def throughput(result: Result) -> str:
@@ -107,23 +109,32 @@ def _rates(samples: list[tuple[float, int]]) -> tuple[list[float], list[float]]:
 
 
 def _mark(axes: Any, result: Result) -> None:
-    """Vertical lines for what happened, labelled at the top."""
-    looks = {"killed": (_KILL, "-", "killed"), "back": (_BACK, "--", "back"), "gone": (_KILL, ":", "gone")}
+    """Vertical lines for what happened, labelled at the top; a label gives way to one close before it."""
+    looks = {"killed": (_KILL, "-"), "back": (_BACK, "--"), "gone": (_KILL, ":")}
+    left, right = axes.get_xlim()
+    taken = [left - right] * _LABEL_LINES
     for event in result.timeline.events:
-        if event.kind in looks:
-            colour, style, label = looks[event.kind]
-            axes.axvline(event.at_s, color=colour, linestyle=style, linewidth=1.4)
-            axes.annotate(
-                label,
-                (event.at_s, 1),
-                xycoords=("data", "axes fraction"),
-                xytext=(4, -4),
-                textcoords="offset points",
-                va="top",
-                annotation_clip=True,
-                color=colour,
-                fontweight="bold",
-            )
+        if event.kind not in looks or not left <= event.at_s <= right:
+            continue
+        colour, style = looks[event.kind]
+        axes.axvline(event.at_s, color=colour, linestyle=style, linewidth=1.4)
+        width = _LABEL_WIDTH * (right - left)
+        line = next((line for line, end in enumerate(taken) if end <= event.at_s), None)
+        if line is None:
+            continue
+        taken[line] = event.at_s + width
+        before = event.at_s > right - width
+        axes.annotate(
+            event.kind,
+            (event.at_s, 1),
+            xycoords=("data", "axes fraction"),
+            xytext=(-4 if before else 4, -4 - 14 * line),
+            textcoords="offset points",
+            ha="right" if before else "left",
+            va="top",
+            color=colour,
+            fontweight="bold",
+        )
 
 
 def _figure() -> tuple[Any, Any]:
