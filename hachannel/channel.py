@@ -78,7 +78,12 @@ class Channel:
             )
         self._settings = settings if settings is not None else Settings()
         self.state = State(
-            Voter(me, incarnation), members, cluster, expected, self._settings, MemoryLog() if log is None else log
+            Voter(me, incarnation),
+            members,
+            cluster,
+            expected,
+            self._settings,
+            MemoryLog() if log is None else log,
         )
         self._replication = Replication(self.state)
         self._donor = Donor(self.state, self._replication)
