@@ -116,6 +116,9 @@ class Gate:
             start = since + settings.view_change_s
         if not self.possible(view):
             return
+        if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):
+            # It is about to say where it stands: perhaps they go on in a view this replica recovers into.
+            start = max(start, now + settings.heartbeat_s)
         if now >= start + delay:
             self._election.propose(now, reason)
         else:

@@ -265,6 +265,10 @@ class Installation:
             or state.log.last.at < view.start
         ):
             return
+        resumed = view.number == state.resumed
+        if resumed and view.members[0] == state.me:
+            # It has forgotten what its slaves hold: the next view tells.
+            return
         state.supersede(view.number)
         state.know_active()
         state.commit_to(view.start)
@@ -277,7 +281,7 @@ class Installation:
                 view.number,
                 view.members[0].replica,
                 view.replicas(),
-                view.boot > 0,
+                view.boot > 0 and not resumed,
                 view.reason,
             )
         )

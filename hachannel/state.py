@@ -36,6 +36,8 @@ class State:
         self.accepted: View | None = recovered.accepted
         """The last view accepted or recorded."""
         self.guest = recovered.guest
+        self.resumed = NO_VIEW if recovered.accepted is None else recovered.accepted.number
+        """The view this replica was in when its process ended: others may be in it still."""
         self.known_active = recovered.active
         """`accepted` is known to be, or to have been, active."""
         self.serving = False

@@ -1,0 +1,194 @@
+"""A simulated cluster whose replicas have disks: what was not synced when one is killed is gone."""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+
+from ..agents import AgentId
+from ..engine import AgentState, Capture, Engine
+from ..hachannel import LogRecord
+from ..hachannel.durable import DurableLog, Remembered
+from ..hachannel.log import Appended, Committed, Reset, Truncated
+from ..hachannel.messages import PAYLOAD, Entry
+from ..hachannel.view import Tag
+from ..server.node import Node
+from ..server.node_types import Output
+from .cluster import Cluster, SimulatedReplica, Violation
+
+__all__ = ["DurableCluster", "SimulatedDisk"]
+
+
+@attrs.frozen
+class _Write:
+    records: Sequence[LogRecord]
+    token: int = 0
+    state: Capture | None = None
+    trim: int = 0
+
+
+@attrs.define(eq=False)
+class SimulatedDisk:
+    """What is durable, and what waits to be."""
+
+    remembered: Remembered = attrs.field(factory=Remembered)
+    entries: dict[int, Entry] = attrs.field(factory=dict[int, Entry])
+    header: bytes = b""
+    agents: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
+    saved: int = 0
+    """The state is the one after this entry."""
+    waiting: deque[_Write] = attrs.field(factory=deque[_Write])
+    syncs: int = 0
+
+    def put(self, write: _Write) -> None:
+        """One write is on the disk."""
+        for record in write.records:
+            if isinstance(record, Appended):
+                for entry in record.entries:
+                    if entry.index != self.remembered.last + 1:
+                        raise Violation(f"entry {entry.index} is recorded after {self.remembered.last}")
+                    self.remembered.apply(Appended((entry,)))
+                    self.entries[entry.index] = entry
+                continue
+            if isinstance(record, Truncated | Reset):
+                above = record.index if isinstance(record, Truncated) else -1
+                self.entries = {index: entry for index, entry in self.entries.items() if index <= above}
+                if isinstance(record, Truncated) and record.index < self.remembered.commit:
+                    raise Violation(f"what is committed up to {self.remembered.commit} is cut: {record}")
+            self.remembered.apply(record)
+        if write.state is not None:
+            self._save(write.state, write.trim)
+
+    def _save(self, state: Capture, trim: int) -> None:
+        if state.full:
+            self.agents = {}
+        for identity in state.deleted:
+            self.agents.pop(identity, None)
+        self.agents |= {agent.identity: agent for agent in state.agents}
+        self.header, self.saved = state.header, state.index
+        if self.remembered.base.at < trim:
+            self.remembered.base = Tag(self.entries[trim].view, trim)
+            self.entries = {index: entry for index, entry in self.entries.items() if index > trim}
+
+    def log(self) -> DurableLog:
+        """The log as a restart finds it."""
+        kept = self.remembered
+        entries = [self.entries[index] for index in range(kept.base.at + 1, kept.last + 1)]
+        return DurableLog(kept, entries)
+
+
+class DurableCluster(Cluster):
+    """See `Cluster`. `sync_s` is the range of the time that a sync takes.
+
+    A killed replica comes back with its disk and as the same voter; `lose_disk` before that takes the disk.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        size: int = 3,
+        *,
+        sync_s: tuple[float, float] = (0.001, 0.02),
+        snapshot_entries: int = 20,
+        **options: Any,
+    ) -> None:
+        self.disks = {id: SimulatedDisk() for id in range(size)}
+        self.recoveries = 0
+        """Entries applied again so far."""
+        self._logs: dict[int, DurableLog] = {}
+        self._sync_s = sync_s
+        self._snapshot_entries = snapshot_entries
+        super().__init__(seed, size, **options)
+
+    def kill(self, id: int) -> None:
+        """The process ends at once. Of what waits for the disk, the first part may be there all the same."""
+        disk = self.disks[id]
+        survives = self.random.randint(0, len(disk.waiting))
+        for _ in range(survives):
+            disk.put(disk.waiting.popleft())
+        disk.waiting.clear()
+        super().kill(id)
+
+    def lose_disk(self, id: int) -> None:
+        """The disk of a killed replica is replaced by an empty one."""
+        self.disks[id] = SimulatedDisk(Remembered(guest=True))
+        self.replicas[id].incarnation += 1
+
+    def restart(self, id: int) -> None:
+        """Start a killed replica again with what is on its disk."""
+        replica = self.replicas[id]
+        if replica.rejoin:
+            self.lose_disk(id)
+            replica.rejoin = ""
+        replica.node = self._node(id, replica.incarnation)
+        self._start(id)
+
+    def _node(self, id: int, incarnation: int) -> Node:
+        disk = self.disks[id]
+        channel, engine_settings, node = self._settings
+        engine = Engine(0, {"s0": 0}, engine_settings)
+        if disk.header:
+            engine.load(disk.header, disk.agents.values())
+        for index in range(disk.saved + 1, disk.remembered.commit + 1):
+            entry = disk.entries[index]
+            if entry.kind == PAYLOAD:
+                self.recoveries += 1
+                for reaction in engine.apply(entry.index, entry.stamp_ns, entry.payload).trace:
+                    known = self.reactions.setdefault(reaction.position, reaction)
+                    if known != reaction:
+                        raise Violation(f"seed {self.seed}: recovered with {reaction}, before {known}")
+        self._logs[id] = log = disk.log()
+        return Node(
+            id,
+            self._ids,
+            server=0,
+            names={"s0": 0},
+            incarnation=incarnation,
+            cluster="simulated",
+            expected=len(self._ids),
+            channel_settings=channel,
+            settings=node,
+            log=log,
+            engine=engine,
+        )
+
+    def _act(self, replica: SimulatedReplica, out: Output) -> None:
+        if out.persist:
+            self._write(replica, _Write(out.persist, out.token, out.installed))
+            self._snapshot(replica)
+        super()._act(replica, out)
+
+    def _snapshot(self, replica: SimulatedReplica) -> None:
+        """Now and then the engine's state goes to the disk, too."""
+        engine, disk = replica.node.engine, self.disks[replica.id]
+        if engine.applied - disk.saved >= self._snapshot_entries and self.random.random() < 0.2:
+            capture = engine.capture()
+            capture.step()
+            trim = min(self._logs[replica.id].base.at, capture.index)
+            self._write(replica, _Write([Committed(capture.index)], 0, capture, trim))
+
+    def _write(self, replica: SimulatedReplica, write: _Write) -> None:
+        disk = self.disks[replica.id]
+        disk.waiting.append(write)
+        if len(disk.waiting) == 1:
+            self._sync_later(replica.id, replica.life)
+
+    def _sync_later(self, id: int, life: int) -> None:
+        self.at(self.random.uniform(*self._sync_s), lambda: self._synced(id, life))
+
+    def _synced(self, id: int, life: int) -> None:
+        replica, disk = self.replicas[id], self.disks[id]
+        if not replica.alive or replica.life != life or not disk.waiting:
+            return
+        # What came while the disk was busy waits for the next sync.
+        token = 0
+        for _ in range(self.random.randint(1, len(disk.waiting))):
+            write = disk.waiting.popleft()
+            disk.put(write)
+            token = write.token or token
+        disk.syncs += 1
+        if disk.waiting:
+            self._sync_later(id, life)
+        if token:
+            self._do(replica, replica.node.persisted, token)
