@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from quorate.demo.story import SAMPLE
+from quorate.server.config import load
+
 pytestmark = pytest.mark.processes
 
 LONG_S = 150.0
@@ -109,7 +112,10 @@ def test_ctrl_c_stops_every_process_and_cleans_up(tmp_path: Path) -> None:
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("quorate-demo")]
 
 
-def test_the_death_of_the_server_without_replicas_is_told_at_once(tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    load(SAMPLE).server("s1").durability != "memory", reason="the server comes back with its agents"
+)
+def test_the_death_of_a_server_that_keeps_nothing_is_told_at_once(tmp_path: Path) -> None:
     with demo(tmp_path, "--rows", "300000") as running:
         assert running.all_announced.wait(LONG_S)
         os.kill(running.pids["s1.0"], signal.SIGKILL)
