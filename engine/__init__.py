@@ -1,6 +1,6 @@
 """The deterministic engine: runs the agents of a server from the ordered log."""
 
-from .batch import BatchError, Item, NetAck, NetInput, Posts, Tick, decode_batch, encode_batch
+from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
 from .capture import Capture
 from .cell import Cell, Nondeterministic
 from .classes import load_class
@@ -24,6 +24,7 @@ __all__ = [
     "Item",
     "NetAck",
     "NetInput",
+    "NetPeer",
     "Nondeterministic",
     "Posts",
     "Reaction",

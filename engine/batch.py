@@ -6,7 +6,17 @@ import msgspec
 
 from ..agents import Note
 
-__all__ = ["BatchError", "Item", "NetAck", "NetInput", "Posts", "Tick", "decode_batch", "encode_batch"]
+__all__ = [
+    "BatchError",
+    "Item",
+    "NetAck",
+    "NetInput",
+    "NetPeer",
+    "Posts",
+    "Tick",
+    "decode_batch",
+    "encode_batch",
+]
 
 
 class BatchError(ValueError):
@@ -20,17 +30,19 @@ class Posts(msgspec.Struct, array_like=True, frozen=True, tag=0):
 
 
 class NetInput(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """Notifications from another server, numbered without gap from `first_seq`."""
+    """Notifications from another server, in the life of that birth, numbered without gap from `first_seq`."""
 
     server: int
+    birth: int
     first_seq: int
     notes: list[Note]
 
 
 class NetAck(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """Another server holds everything that this one sent it up to `upto`."""
+    """Another server, in the life of that birth, holds everything that this one sent it up to `upto`."""
 
     server: int
+    birth: int
     upto: int
 
 
@@ -38,7 +50,14 @@ class Tick(msgspec.Struct, array_like=True, frozen=True, tag=3):
     """Time has passed: fire the timers that are due."""
 
 
-Item = Posts | NetInput | NetAck | Tick
+class NetPeer(msgspec.Struct, array_like=True, frozen=True, tag=4):
+    """Another server was met in the life of that birth. Nothing is sent to a life before it is recorded."""
+
+    server: int
+    birth: int
+
+
+Item = Posts | NetInput | NetAck | Tick | NetPeer
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[list[Item]] = msgspec.msgpack.Decoder(list[Item])

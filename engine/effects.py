@@ -22,8 +22,10 @@ class Effects:
     """Notifications to what is not an agent; `request` tells whose."""
     network: dict[int, list[tuple[int, Note]]] = attrs.field(factory=dict[int, list[tuple[int, Note]]])
     """Server to the numbered notifications that it has to get."""
-    net_acks: dict[int, int] = attrs.field(factory=dict[int, int])
-    """Server to the number up to which its notifications are held here."""
+    net_acks: dict[int, tuple[int, int]] = attrs.field(factory=dict[int, tuple[int, int]])
+    """Server to its birth and the number up to which its notifications are held here."""
+    births: dict[int, int] = attrs.field(factory=dict[int, int])
+    """Servers met in a life that was not known: `Engine.pending` is numbered anew for them."""
     trace: list[Reaction] = attrs.field(factory=list[Reaction])
     reports: list[str] = attrs.field(factory=list[str])
     """Lines for the log."""

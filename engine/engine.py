@@ -4,9 +4,8 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -16,22 +15,20 @@ from ..agents import (
     AgentId,
     AgentSpec,
     Context,
-    ExceptionNotification,
     Note,
     Notification,
-    UnknownAgent,
-    encode,
     outside,
 )
 from ..agents import factory as factory_of
-from .batch import BatchError, Item, NetAck, NetInput, Posts, decode_batch
+from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .capture import Capture
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .classes import load_class
 from .directory import AgentState, Directory
 from .effects import Effects
 from .factory import Factory
-from .links import Link
+from .links import Link, Links
+from .routing import Mail, Routing
 from .settings import EngineSettings
 from .snapshot import Snapshot, encode_header, read_header, read_snapshot, write_snapshot
 from .timers import Timer, Timers
@@ -40,8 +37,6 @@ from .trace import Reaction, outputs_hash
 __all__ = ["Engine", "EngineStopped"]
 
 N = TypeVar("N", bound=Notification)
-
-_MAX_ADDRESSES: Final = 10_000
 
 
 class EngineStopped(RuntimeError):
@@ -62,33 +57,34 @@ class Engine:
         names: Mapping[str, int],
         settings: EngineSettings | None = None,
         load: Callable[[str], AgentSpec] = load_class,
+        routes: Mapping[int, int] | None = None,
     ) -> None:
         """Make the engine of `server`, with no agents.
 
-        `names` gives the ids of all servers by name. `load` finds an agent class by its name.
+        `names` gives the ids of all servers by name. `load` finds an agent class by its name. `routes` gives
+        for every server that can be reached the neighbour that leads there; without it all are neighbours.
         """
         self.server = server
         self.settings = settings or EngineSettings()
-        self._names = dict(names)
-        self._ids = frozenset(self._names.values()) | {server}
+        self._routing = Routing(server, names, routes)
         self._load = load
         self._outside = outside(server)
         self._factory_id = factory_of(server)
-        self._addresses: dict[str, tuple[int, AgentId | str]] = {}
-        self._local: deque[Note] = deque()
         self._clear()
 
     def _clear(self) -> None:
         self._directory = Directory()
         self._timers = Timers()
-        self._links: dict[int, Link] = {}
+        self._mail = Mail(self.server, self._routing, self.settings, self._dead_letter)
         self._factory = Factory(self.server, self._load, self.settings)
+        self.birth = 0
+        """The time of the first entry this server ever applied, 0 before. It names the life of this state: a
+        server that begins again with nothing has another one."""
         self.next_stamp = FIRST_FREE_STAMP
         self.position = 0
         self.applied = 0
         self.now_ns = 0
         self.dead_letters = 0
-        self.backlog = 0
         self._chain = b""
         self._capture: Capture | None = None
 
@@ -106,7 +102,7 @@ class Engine:
     def find(self, address: AgentId | str) -> Cell | None:
         """The agent at an id or name, in any of the forms of an address; None if it is not here."""
         try:
-            host, local = self._locate(address)
+            host, local = self._routing.locate(address)
         except ValueError:
             return None
         return self._directory.find(local) if host == self.server else None
@@ -116,19 +112,32 @@ class Engine:
         cell = self.find(address)
         return None if cell is None else cell.spec.save(cell.agent)
 
+    @property
+    def backlog(self) -> int:
+        """Notifications waiting for other servers."""
+        return self._mail.links.backlog
+
+    def resolve(self, server: str | int) -> int:
+        """A server's name or number to its id. Raises ValueError for an unknown one."""
+        return self._routing.resolve(server)
+
     def pending(self, server: int) -> tuple[int, list[Note]]:
         """What `server` has not acknowledged: the number of the first, and the notifications."""
-        link = self._links.get(server)
-        return (1, []) if link is None else (link.first_seq, list(link.waiting))
+        link = self._mail.links.look(server)
+        return link.first_seq, list(link.waiting)
 
-    def received(self, server: int) -> int:
-        """The number of the last notification taken from `server`."""
-        link = self._links.get(server)
-        return 0 if link is None else link.received
+    def received(self, server: int, birth: int) -> int:
+        """The number of the last notification taken from `server` in the life of that birth."""
+        link = self._mail.links.look(server)
+        return link.received if link.peer_birth == birth else 0
+
+    def peer_birth(self, server: int) -> int:
+        """The birth of `server` as far as it is known here; 0 before the two have met."""
+        return self._mail.links.look(server).peer_birth
 
     def peers(self) -> list[int]:
         """The servers with which notifications have been exchanged."""
-        return sorted(self._links)
+        return self._mail.links.servers()
 
     def digest(self) -> bytes:
         """16 bytes that are equal on all replicas that have applied the same entries.
@@ -138,13 +147,11 @@ class Engine:
         header = (
             self._directory.digest().to_bytes(16, "big"),
             self._chain,
+            self.birth,
             self.next_stamp,
             self.position,
             self.dead_letters,
-            sorted(
-                (link.server, link.received, link.first_seq, len(link.waiting))
-                for link in self._links.values()
-            ),
+            self._mail.links.facts(),
             [(timer.due_ns, timer.timer) for timer in self._timers.state()],
         )
         return hashlib.blake2b(msgspec.msgpack.encode(header), digest_size=16).digest()
@@ -172,13 +179,14 @@ class Engine:
     def _header(self) -> Snapshot:
         return Snapshot(
             server=self.server,
+            birth=self.birth,
             applied=self.applied,
             now_ns=self.now_ns,
             position=self.position,
             next_stamp=self.next_stamp,
             dead_letters=self.dead_letters,
             chain=self._chain,
-            links=[link.state() for link in self._links.values()],
+            links=self._mail.links.states(),
             timers=self._timers.state(),
             keys=self._factory.keys,
         )
@@ -209,14 +217,14 @@ class Engine:
         except Exception:
             self._clear()
             raise
+        self.birth = header.birth
         self.applied = header.applied
         self.now_ns = header.now_ns
         self.position = header.position
         self.next_stamp = header.next_stamp
         self.dead_letters = header.dead_letters
         self._chain = header.chain
-        self._links = {state.server: Link.load(state) for state in header.links}
-        self.backlog = sum(len(link.waiting) for link in self._links.values())
+        self._mail.links = Links(header.links)
         for timer in header.timers:
             self._timers.add(timer)
         self._factory.keys.update(header.keys)
@@ -233,6 +241,7 @@ class Engine:
         effects = Effects(index)
         self.applied = index
         self.now_ns = max(self.now_ns, now_ns)
+        self.birth = self.birth or max(1, self.now_ns)
         try:
             items = decode_batch(payload)
         except BatchError as error:
@@ -252,27 +261,40 @@ class Engine:
             for note in item.notes:
                 self._turn(note, effects)
         elif isinstance(item, NetInput):
-            link = self._link(item.server)
+            link = self._meet(item.server, item.birth, effects)
             for note in link.accept(item.first_seq, item.notes):
                 self._turn(note, effects)
-            effects.net_acks[item.server] = link.received
+            effects.net_acks[item.server] = (item.birth, link.received)
         elif isinstance(item, NetAck):
-            self.backlog -= self._link(item.server).acknowledge(item.upto)
+            self._mail.links.acknowledge(item.server, item.birth, item.upto)
+        elif isinstance(item, NetPeer):
+            self._meet(item.server, item.birth, effects)
         else:
             for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
                 self._turn(Note(timer.agent, timer.agent, timer.type, timer.payload), effects)
 
-    def _link(self, server: int) -> Link:
-        link = self._links.get(server)
-        if link is None:
-            link = self._links[server] = Link(server)
+    def _meet(self, server: int, birth: int, effects: Effects) -> Link:
+        """Another server was heard in the life of that birth."""
+        link = self._mail.links[server]
+        known = link.peer_birth
+        if link.meet(birth):
+            effects.births[server] = birth
+            # These have numbers of the former life; they are among what waits.
+            effects.network.pop(server, None)
+            if known:
+                self._report(
+                    effects,
+                    f"server {server} has begun a new life without its state: the {len(link.waiting)} "
+                    "notifications that wait for it go to the new life, and what the former one had "
+                    "acknowledged is lost with it",
+                )
         return link
 
     def _turn(self, note: Note, effects: Effects) -> None:
         """React to one external notification, and to what follows from it on this server."""
-        local = self._local
+        local = self._mail.local
         bound = self.position + self.settings.max_turn
-        self._route(note, effects)
+        self._mail.route(note, effects)
         while local:
             if self.position >= bound:
                 self._report(
@@ -286,73 +308,13 @@ class Engine:
                 return
             self._deliver(local.popleft(), effects)
 
-    def _locate(self, address: AgentId | str) -> tuple[int, AgentId | str]:
-        """The hosting server of an address, and the address without server."""
-        if isinstance(address, AgentId):
-            return address.host, address
-        found = self._addresses.get(address)
-        if found is None:
-            name, at, server = address.rpartition("@")
-            if address.startswith("#"):
-                identity = AgentId.parse(address)
-                found = (identity.host, identity)
-            elif at:
-                found = (self.resolve(server), name)
-            else:
-                found = (self.server, address)
-            if len(self._addresses) >= _MAX_ADDRESSES:
-                self._addresses.clear()
-            self._addresses[address] = found
-        return found
-
-    def resolve(self, server: str | int) -> int:
-        """A server's name or number to its id. Raises ValueError for an unknown one."""
-        if isinstance(server, str):
-            number = self._names.get(server)
-            if number is None and server.isascii() and server.isdigit():
-                number = int(server)
-        else:
-            number = server
-        if number is None or number not in self._ids:
-            raise ValueError(f"there is no server {server!r}; there are: {', '.join(sorted(self._names))}")
-        return number
-
-    def _route(self, note: Note, effects: Effects) -> None:
-        """Put a notification where it has to go."""
-        try:
-            host, local = self._locate(note.to)
-        except ValueError:
-            self._unknown(note, effects)
-            return
-        if host == self.server:
-            if local == self._outside:
-                effects.replies.append(note)
-            else:
-                self._local.append(note if local is note.to else msgspec.structs.replace(note, to=local))
-        elif host in self._ids:
-            link = self._link(host)
-            if len(link.waiting) >= self.settings.max_waiting:
-                self._refuse(
-                    note,
-                    "Backlog",
-                    f"{len(link.waiting)} notifications wait for server {host} already; try again later",
-                    effects,
-                )
-                return
-            if local is not note.to:
-                note = msgspec.structs.replace(note, to=local)
-            effects.network.setdefault(host, []).append((link.push(note), note))
-            self.backlog += 1
-        else:
-            self._unknown(note, effects)
-
     def _deliver(self, note: Note, effects: Effects) -> None:
         if note.to == self._factory_id:
             self._factory_turn(note, effects)
             return
         cell = self._directory.find(note.to)
         if cell is None:
-            self._unknown(note, effects)
+            self._mail.unknown(note, effects)
             return
         self.position += 1
         stamp = self.next_stamp
@@ -381,7 +343,7 @@ class Engine:
         outcome = context.outcome
         self.next_stamp = context.next_stamp
         for note in outcome.sends:
-            self._route(note, effects)
+            self._mail.route(note, effects)
         for topic, message in outcome.emitted:
             effects.emissions.append((topic, cell.identity, message))
         for timer, due_ns, type_name, payload in outcome.timers:
@@ -417,7 +379,7 @@ class Engine:
         if result.error:
             self._report(effects, f"factory: {result.error}")
         if result.answer is not None:
-            self._answer(note, self._factory_id, result.answer, effects)
+            self._mail.answer(note, self._factory_id, result.answer, effects)
 
     # Failures
 
@@ -428,24 +390,7 @@ class Engine:
         if note.type in FAILURES and isinstance(error, Unhandled):
             return  # agents need not react to reports of failures
         self._report(effects, f"{cell.identity} ({cell.spec.name}) failed on {note.type}: {kind}: {message}")
-        self._refuse(note, kind, message, effects, cell.identity)
-
-    def _refuse(
-        self, note: Note, error: str, message: str, effects: Effects, agent: AgentId | None = None
-    ) -> None:
-        if note.type in FAILURES:
-            self._dead_letter(note, error, effects)
-            return
-        refusing = agent or (note.to if isinstance(note.to, AgentId) else self._outside)
-        self._answer(note, refusing, ExceptionNotification(refusing, note.type, error, message), effects)
-
-    def _unknown(self, note: Note, effects: Effects) -> None:
-        self._dead_letter(note, "unknown agent", effects)
-        if note.type not in FAILURES:
-            self._answer(note, self._outside, UnknownAgent(str(note.to), note.type), effects)
-
-    def _answer(self, note: Note, sender: AgentId, answer: Notification, effects: Effects) -> None:
-        self._route(Note(note.sender, sender, answer.type_name, encode(answer), note.request), effects)
+        self._mail.refuse(note, kind, message, effects, cell.identity)
 
     def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
         self.dead_letters += 1

@@ -1,20 +1,21 @@
 """Numbered, persistent exchange of notifications with other servers."""
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 import msgspec
 
 from ..agents import Note
 
-__all__ = ["Link", "LinkState"]
+__all__ = ["Link", "LinkState", "Links"]
 
 
 class LinkState(msgspec.Struct, array_like=True, frozen=True):
     """A link, as a snapshot holds it."""
 
     server: int
+    peer_birth: int
     received: int
     first_seq: int
     waiting: list[Note]
@@ -22,13 +23,16 @@ class LinkState(msgspec.Struct, array_like=True, frozen=True):
 
 @attrs.define(eq=False)
 class Link:
-    """What this server has sent to, and received from, one other server.
+    """What this server has sent to, and received from, one other server in its present life.
 
     Both directions number notifications from 1 without gap, so that each is taken once and in order,
-    however often it is sent (HA Joram specification, 4.2).
+    however often it is sent (HA Joram specification, 4.2). The numbers are those of one life of either
+    server: one that comes back without its state begins a new life, with another birth, and at 1.
     """
 
     server: int
+    peer_birth: int = 0
+    """Which life of the other server this is about; 0: it was never met, so nothing was ever sent to it."""
     received: int = 0
     """The number of the last notification taken from the other server."""
     first_seq: int = 1
@@ -36,13 +40,30 @@ class Link:
     waiting: deque[Note] = attrs.field(factory=deque[Note])
     """Sent, not yet acknowledged."""
 
+    def meet(self, birth: int) -> bool:
+        """The other server lives the life of this birth. Returns True if that is not the one known so far.
+
+        Then what waits is numbered from 1. What an earlier life had acknowledged was lost with it.
+        """
+        if birth == self.peer_birth:
+            return False
+        self.peer_birth = birth
+        self.received = 0
+        self.first_seq = 1
+        return True
+
     def push(self, note: Note) -> int:
         """Add a notification to send. Returns its number."""
         self.waiting.append(note)
         return self.first_seq + len(self.waiting) - 1
 
-    def acknowledge(self, upto: int) -> int:
-        """Forget what the other server holds. Returns how many notifications that were."""
+    def acknowledge(self, birth: int, upto: int) -> int:
+        """Forget what the other server holds. Returns how many notifications that were.
+
+        Numbers of another life of the other server are passed over: they mean other notifications.
+        """
+        if birth != self.peer_birth:
+            return 0
         last = self.first_seq + len(self.waiting) - 1
         dropped = 0
         while self.first_seq <= min(upto, last):
@@ -61,9 +82,53 @@ class Link:
 
     def state(self) -> LinkState:
         """For a snapshot."""
-        return LinkState(self.server, self.received, self.first_seq, list(self.waiting))
+        return LinkState(self.server, self.peer_birth, self.received, self.first_seq, list(self.waiting))
 
     @classmethod
     def load(cls, state: LinkState) -> "Link":
         """From a snapshot."""
-        return cls(state.server, state.received, state.first_seq, deque(state.waiting))
+        return cls(state.server, state.peer_birth, state.received, state.first_seq, deque(state.waiting))
+
+
+class Links:
+    """The links of a server, by the other server's id."""
+
+    def __init__(self, states: Iterable[LinkState] = ()) -> None:
+        self._links = {state.server: Link.load(state) for state in states}
+        self.backlog = sum(len(link.waiting) for link in self._links.values())
+        """Notifications waiting on all links."""
+
+    def __getitem__(self, server: int) -> Link:
+        """The link to a server, a new one if there is none."""
+        link = self._links.get(server)
+        if link is None:
+            link = self._links[server] = Link(server)
+        return link
+
+    def look(self, server: int) -> Link:
+        """The link to a server, to be read only."""
+        return self._links.get(server) or Link(server)
+
+    def push(self, link: Link, note: Note) -> int:
+        """Add a notification to send. Returns its number."""
+        self.backlog += 1
+        return link.push(note)
+
+    def acknowledge(self, server: int, birth: int, upto: int) -> None:
+        """See `Link.acknowledge`."""
+        self.backlog -= self[server].acknowledge(birth, upto)
+
+    def servers(self) -> list[int]:
+        """The servers that there are links to."""
+        return sorted(self._links)
+
+    def states(self) -> list[LinkState]:
+        """For a snapshot."""
+        return [link.state() for link in self._links.values()]
+
+    def facts(self) -> list[tuple[int, ...]]:
+        """What must be the same on all replicas."""
+        return sorted(
+            (link.server, link.peer_birth, link.received, link.first_seq, len(link.waiting))
+            for link in self._links.values()
+        )

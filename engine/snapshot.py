@@ -25,6 +25,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
     version: int = _VERSION
     server: int
+    birth: int
     applied: int
     now_ns: int
     position: int

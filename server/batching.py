@@ -73,18 +73,18 @@ class BatchQueue:
             last = start + size >= len(notes)
             self._add_part(notes[start : start + size], [token] if last and token is not None else [])
 
-    def add_input(self, server: int, first_seq: int, notes: list[Note]) -> None:
-        """Add notifications of another server."""
-        self._add(NetInput(server, first_seq, notes), len(notes), _size(notes), [])
+    def add_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
+        """Add notifications of another server in a life of it."""
+        self._add(NetInput(server, birth, first_seq, notes), len(notes), _size(notes), [])
 
-    def add_ack(self, server: int, upto: int) -> None:
-        """Add an acknowledgement of another server; a later one takes the place of an earlier one."""
+    def add_ack(self, server: int, birth: int, upto: int) -> None:
+        """Add an acknowledgement of a life of another server; a later one takes the place of the earlier."""
         for waiting in self._queue:
             item = waiting.item
-            if isinstance(item, NetAck) and item.server == server:
-                waiting.item = NetAck(server, max(upto, item.upto))
+            if isinstance(item, NetAck) and item.server == server and item.birth == birth:
+                waiting.item = NetAck(server, birth, max(upto, item.upto))
                 return
-        self._add(NetAck(server, upto), 0, 16, [])
+        self._add(NetAck(server, birth, upto), 0, 16, [])
 
     def add(self, item: Item) -> None:
         """Add an item without notifications."""

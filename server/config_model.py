@@ -278,6 +278,18 @@ class Config:
                 "or a server that is in a domain of each."
             ) from None
 
+    def routes(self, source: str | int) -> dict[int, int]:
+        """What `next_hop` gives, for every other server that ``source`` can reach. Raises UnknownName."""
+        start = self.server(source)
+        found: dict[int, int] = {}
+        for server in self.servers:
+            try:
+                found[server.id] = self.next_hop(start.id, server.id)
+            except NoRoute:
+                continue
+        found.pop(start.id, None)
+        return found
+
     def link_domain(self, source: str | int, neighbour: str | int) -> str:
         """The domain in which two servers reach each other directly. Raises NoRoute if they share none."""
         start, end = self.server(source), self.server(neighbour)

@@ -12,8 +12,9 @@ from ..hachannel.link import Address
 from .config import Config, NoRoute, Replica, Server
 from .front import Shaking
 from .hello import NETWORK
-from .network import Incoming, Outgoing
+from .network import Incoming
 from .node import Node
+from .outgoing import Outgoing
 from .outside import Metrics, NotServing, Requests, Services
 from .replica_settings import ReplicaSettings
 
@@ -75,6 +76,7 @@ class MasterSide:
         self._posting: dict[int, Deferred[None]] = {}
         self._post_token = 0
         self._net_waiting: list[Callable[[], None]] = []
+        self._lives: dict[int, int] = {}
 
     # Life
 
@@ -92,6 +94,7 @@ class MasterSide:
             way.stop()
         self.incoming.close()
         self._net_waiting.clear()
+        self._lives.clear()
         self._requests.fail(reason)
         posting, self._posting = self._posting, {}
         for posted in posting.values():
@@ -105,12 +108,16 @@ class MasterSide:
             self._requests.answer(note)
         if effects.emissions:
             self.services.emit(effects)
+        for server, birth in effects.births.items():
+            way = self.outgoing.get(server)
+            if way is not None:
+                way.begin_life(birth, *self._host.node.engine.pending(server))
         for server, items in effects.network.items():
             way = self.outgoing.get(server)
             if way is not None:
                 way.queue(items)
-        for server, upto in effects.net_acks.items():
-            self.incoming.acknowledge(server, upto)
+        for server, (birth, upto) in effects.net_acks.items():
+            self.incoming.acknowledge(server, birth, upto)
 
     def committed(self, token: int) -> None:
         """What was posted under a token was committed."""
@@ -129,6 +136,7 @@ class MasterSide:
                 callback()
 
     def _start_networks(self) -> None:
+        engine = self._host.node.engine
         for other in self._config.servers:
             if other.id == self._server.id:
                 continue
@@ -142,36 +150,59 @@ class MasterSide:
                 [(place.host, place.port) for place in places],
                 self,
                 self.reactor,
-                lambda: Shaking(NETWORK, {"server": self._server.id}, self._settings.secret),
+                self._shaking,
                 self._host.log,
                 self._settings.link,
             )
             self.outgoing[other.id] = way
-            way.start(*self._host.node.engine.pending(other.id))
+            way.start(engine.peer_birth(other.id), *engine.pending(other.id))
+
+    def _shaking(self) -> Shaking:
+        fields = {"server": self._server.id, "birth": self.net_birth}
+        return Shaking(NETWORK, fields, self._settings.secret)
 
     def _broken(self, failure: Failure, what: str) -> None:
         self._host.log(f"{what} failed: {failure.getErrorMessage()}")
 
     # What the networks need
 
-    def net_input(self, server: int, first_seq: int, notes: list[Note]) -> None:
+    @property
+    def net_birth(self) -> int:
+        """Which life of this server this is; 0: it has not begun."""
+        return self._host.node.engine.birth
+
+    def net_heard(self, server: int, birth: int) -> None:
+        """Another server was heard in that life."""
+        if self._lives.get(server) != birth:
+            self._lives[server] = birth
+            self.incoming.keep_life(server, birth)
+            way = self.outgoing.get(server)
+            if way is not None:
+                way.keep_life(birth)
+
+    def net_peer(self, server: int, birth: int) -> None:
+        """Another server lives that life: record it."""
+        self._host.node.net_peer(server, birth)
+        self._host.flush_soon()
+
+    def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
         """Notifications of another server."""
-        self._host.node.net_input(server, first_seq, notes)
+        self._host.node.net_input(server, birth, first_seq, notes)
         self._host.flush_soon()
 
-    def net_acked(self, server: int, upto: int) -> None:
+    def net_acked(self, server: int, birth: int, upto: int) -> None:
         """Another server has what was sent up to a number."""
-        self._host.node.net_acked(server, upto)
+        self._host.node.net_acked(server, birth, upto)
         self._host.flush_soon()
 
-    def net_received(self, server: int) -> int:
-        """What is in our state of another server."""
-        return self._host.node.engine.received(server)
+    def net_received(self, server: int, birth: int) -> int:
+        """What is in our state of a life of another server."""
+        return self._host.node.engine.received(server, birth)
 
     def net_refusal(self) -> str | None:
         """Why no other server can be served here."""
         if self.active and self._host.node.serving:
-            return None
+            return None if self.net_birth else f"Server {self._server.name} is about to begin."
         return f"Replica {self._replica.id} of {self._server.name} is {self._host.node.role}, not the master."
 
     def net_master(self, server: int) -> Address | None:

@@ -14,6 +14,7 @@ from ..engine import (
     Engine,
     EngineSettings,
     EngineStopped,
+    NetPeer,
     Nondeterministic,
     SnapshotError,
     Tick,
@@ -190,15 +191,20 @@ class Node:
             self._queue.add_notes(notes, token)
         return self.serving
 
-    def net_input(self, server: int, first_seq: int, notes: list[Note]) -> None:
-        """Notifications of another server; ignored when not master. `flush` as after `post`."""
+    def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
+        """Notifications of a life of another server; ignored when not master. `flush` as after `post`."""
         if self.serving:
-            self._queue.add_input(server, first_seq, notes)
+            self._queue.add_input(server, birth, first_seq, notes)
 
-    def net_acked(self, server: int, upto: int) -> None:
-        """Another server has everything up to `upto`; ignored when not master. `flush` as after `post`."""
+    def net_acked(self, server: int, birth: int, upto: int) -> None:
+        """A life of another server has everything up to `upto`; ignored when not master. `flush` as above."""
         if self.serving:
-            self._queue.add_ack(server, upto)
+            self._queue.add_ack(server, birth, upto)
+
+    def net_peer(self, server: int, birth: int) -> None:
+        """Another server lives that life; ignored when not master. `flush` as after `post`."""
+        if self.serving:
+            self._queue.add(NetPeer(server, birth))
 
     def flush(self, now: float, wall_ns: int) -> None:
         """Submit what was posted if the channel takes it now; else it goes with a later batch."""
@@ -226,7 +232,9 @@ class Node:
             return False
         stamp_ns = self._time(now, wall_ns)
         timer_ns = self.engine.next_timer_ns
-        if timer_ns is not None and timer_ns <= stamp_ns and not self._tick_waits:
+        # Without a birth no other server can be met; the first entry gives one.
+        tick = not self.engine.birth or (timer_ns is not None and timer_ns <= stamp_ns)
+        if tick and not self._tick_waits:
             self._tick_waits = True
             queue.add(Tick())
         if not queue or (len(self._flight) >= self.settings.eager_entries and not queue.has_batch):

@@ -182,7 +182,8 @@ class Replica:
 
     def _new_driver(self) -> Driver:
         """A node for what the disk remembers, or for nothing. Raises StartError."""
-        engine = Engine(self.server.id, self.config.names, self.settings.engine)
+        routes = self.config.routes(self.server.id)
+        engine = Engine(self.server.id, self.config.names, self.settings.engine, routes=routes)
         log: DurableLog | None = None
         if self.durability is not None:
             recovery = self.durability.open(self._life, engine)

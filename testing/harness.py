@@ -40,12 +40,19 @@ class Harness:
     """
 
     def __init__(
-        self, server: int = 0, names: dict[str, int] | None = None, settings: EngineSettings | None = None
+        self,
+        server: int = 0,
+        names: dict[str, int] | None = None,
+        settings: EngineSettings | None = None,
+        routes: dict[int, int] | None = None,
     ) -> None:
-        """Make the server with that id. `names` gives the ids of all servers, this one included."""
+        """Make the server with that id. `names` gives the ids of all servers, this one included.
+
+        `routes` gives for every server that can be reached the neighbour that leads there.
+        """
         self.now_ns = 1_700_000_000_000_000_000
         self._classes: dict[str, AgentSpec] = {}
-        self.engine = Engine(server, names or {f"s{server}": server}, settings, self._load)
+        self.engine = Engine(server, names or {f"s{server}": server}, settings, self._load, routes)
         self.log: list[tuple[int, int, bytes]] = []
         """The entries so far: index, time stamp, payload."""
         self.reports: list[str] = []
@@ -114,7 +121,7 @@ class Harness:
 
     def acknowledge(self, server: int, upto: int) -> Effects:
         """Another server says that it holds everything up to that number."""
-        return self.apply(NetAck(server, upto))
+        return self.apply(NetAck(server, self.engine.peer_birth(server), upto))
 
     def agent(self, address: Address) -> Agent:
         """The agent itself, to look at. Raises LookupError if there is none."""

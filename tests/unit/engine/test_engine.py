@@ -421,9 +421,9 @@ def test_notifications_to_another_server_are_numbered_and_kept_until_acknowledge
 def test_what_arrives_twice_from_another_server_is_taken_once(harness: Harness) -> None:
     bob = AgentId(1, 1, 1025)
     notes = [Note("alice", bob, Deposit.type_name, encode(Deposit(n))) for n in (1, 10, 100)]
-    assert harness.apply(NetInput(1, 1, notes[:2])).net_acks == {1: 2}
-    assert harness.apply(NetInput(1, 1, notes)).net_acks == {1: 3}
-    assert harness.apply(NetInput(1, 5, notes)).net_acks == {1: 3}, "beyond a gap nothing is taken"
+    assert harness.apply(NetInput(1, 9, 1, notes[:2])).net_acks == {1: (9, 2)}
+    assert harness.apply(NetInput(1, 9, 1, notes)).net_acks == {1: (9, 3)}
+    assert harness.apply(NetInput(1, 9, 5, notes)).net_acks == {1: (9, 3)}, "beyond a gap nothing is taken"
     assert account(harness).balance == 111
     assert len(harness.engine.pending(1)[1]) == 3, "the answers wait for the other server"
 

@@ -6,10 +6,11 @@ import pytest
 from quorate.agents import AgentId, Note
 from quorate.engine.links import Link as EngineLink
 from quorate.hachannel.link import LinkSettings
-from quorate.server import network
+from quorate.server import outgoing
 from quorate.server.front import Front, Shaking
 from quorate.server.hello import NETWORK
-from quorate.server.network import Incoming, Outgoing
+from quorate.server.network import Incoming
+from quorate.server.outgoing import Outgoing
 from quorate.testing.memory_net import MemoryNet
 
 SENDER = AgentId(0, 0, 1025)
@@ -32,9 +33,12 @@ class Place:
         self.net_accepting = True
         self.waiting: list[Callable[[], None]] = []
         self.link = EngineLink(1 - server)
+        self.way: Outgoing | None = None
         self.got: list[bytes] = []
         self.acked: list[int] = []
         self.calls = 0
+        self.net_birth = 100 + server
+        self.heard: list[int] = []
         self.reactor = net.machine(name)
         self.incoming = Incoming(server, self, self.lines.append)
         front = Front(
@@ -46,16 +50,35 @@ class Place:
         )
         front.listen(100)
 
-    def net_input(self, server: int, first_seq: int, notes: list[Note]) -> None:
+    def net_heard(self, server: int, birth: int) -> None:
+        if self.heard[-1:] != [birth]:
+            self.heard.append(birth)
+            self.incoming.keep_life(server, birth)
+            if self.way is not None:
+                self.way.keep_life(birth)
+
+    def net_peer(self, server: int, birth: int) -> None:
+        self.net.clock.callLater(0.01, self.meet, birth)
+
+    def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
         self.calls += 1
+        self.net.clock.callLater(0.01, self.take, birth, first_seq, notes)
+
+    def meet(self, birth: int) -> None:
+        if self.link.meet(birth) and self.way is not None:
+            self.way.begin_life(birth, self.link.first_seq, list(self.link.waiting))
+
+    def take(self, birth: int, first_seq: int, notes: list[Note]) -> None:
+        self.meet(birth)
         self.got += [each.payload for each in self.link.accept(first_seq, notes)]
-        self.net.clock.callLater(0.01, lambda: self.incoming.acknowledge(server, self.link.received))
+        self.incoming.acknowledge(1 - self.server, birth, self.link.received)
 
-    def net_acked(self, server: int, upto: int) -> None:
+    def net_acked(self, server: int, birth: int, upto: int) -> None:
         self.acked.append(upto)
+        self.link.acknowledge(birth, upto)
 
-    def net_received(self, server: int) -> int:
-        return self.link.received
+    def net_received(self, server: int, birth: int) -> int:
+        return self.link.received if birth == self.link.peer_birth else 0
 
     def net_refusal(self) -> str | None:
         return None if self.master else "This replica is joining."
@@ -69,18 +92,25 @@ class Place:
     def when_net_accepting(self, callback: Callable[[], None]) -> None:
         self.waiting.append(callback)
 
-    def send_to(self, hosts: list[str], first_seq: int = 1, notes: tuple[Note, ...] = ()) -> Outgoing:
-        way = Outgoing(
+    def send_to(self, hosts: list[str], *notes: Note) -> Outgoing:
+        self.way = Outgoing(
             1 - self.server,
             [(host, 100) for host in hosts],
             self,
             self.reactor,
-            lambda: Shaking(NETWORK, {"server": self.server}, None),
+            lambda: Shaking(NETWORK, {"server": self.server, "birth": self.net_birth}, None),
             self.lines.append,
             LinkSettings(),
         )
-        way.start(first_seq, notes)
-        return way
+        for each in notes:
+            self.link.push(each)
+        self.way.start(self.link.peer_birth, self.link.first_seq, list(self.link.waiting))
+        return self.way
+
+    def send(self, *notes: Note) -> None:
+        """Send more."""
+        assert self.way is not None
+        self.way.queue([(self.link.push(each), each) for each in notes])
 
 
 @pytest.fixture
@@ -94,9 +124,9 @@ def numbers(count: int) -> list[bytes]:
 
 def test_what_waited_and_what_comes_later_arrives_in_order_once(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
-    way = sender.send_to(["b"], 1, [note(1), note(2)])
+    way = sender.send_to(["b"], note(1), note(2))
     net.until(lambda: len(receiver.got) == 2)
-    way.queue([(3, note(3)), (4, note(4))])
+    sender.send(note(3), note(4))
     net.until(lambda: sender.acked[-1:] == [4])
     assert receiver.got == numbers(4)
     assert way.waiting == 0
@@ -108,7 +138,7 @@ def test_a_broken_connection_is_made_again_and_nothing_is_lost_or_repeated(
     sender, receiver = place("a", 0), place("b", 1)
     way = sender.send_to(["b"])
     for number in range(1, 201):
-        way.queue([(number, note(number))])
+        sender.send(note(number))
         net.advance(0.005)
         if number % 50 == 0:
             net.wires[-1].break_off()
@@ -121,7 +151,7 @@ def test_the_master_is_found_by_trying_the_replicas_and_following_redirections(
 ) -> None:
     sender, slave, master = place("a", 0), place("b", 1), place("d", 1)
     slave.master, slave.master_at = False, ("d", 100)
-    way = sender.send_to(["b", "c", "d"], 1, [note(1)])
+    way = sender.send_to(["b", "c", "d"], note(1))
     net.until(lambda: way.waiting == 0, 0.5)
     assert master.got == numbers(1)
     assert slave.counts == []
@@ -130,7 +160,7 @@ def test_the_master_is_found_by_trying_the_replicas_and_following_redirections(
 def test_replicas_that_point_at_each_other_are_asked_with_pauses(net: MemoryNet, place: Any) -> None:
     sender, one, other = place("a", 0), place("b", 1), place("c", 1)
     one.master_at, other.master_at = ("c", 100), ("b", 100)
-    sender.send_to(["b", "c"], 1, [note(1)])
+    sender.send_to(["b", "c"], note(1))
     asked = 0
     real = one.net_master
 
@@ -152,7 +182,7 @@ def test_a_new_master_of_the_receiver_gets_what_the_old_one_did_not_commit(
     sender, old, new = place("a", 0), place("b", 1), place("c", 1)
     old.net_input = lambda *_: None
     new.master = False
-    way = sender.send_to(["b", "c"], 1, [note(1), note(2)])
+    way = sender.send_to(["b", "c"], note(1), note(2))
     net.until(lambda: way.connected)
     net.crash("b")
     new.master = True
@@ -162,8 +192,10 @@ def test_a_new_master_of_the_receiver_gets_what_the_old_one_did_not_commit(
 
 def test_the_receiver_tells_what_it_has_so_that_it_is_not_sent_again(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
+    sender.link.meet(receiver.net_birth)
+    receiver.link.meet(sender.net_birth)
     receiver.link.received = 2
-    sender.send_to(["b"], 1, [note(1), note(2), note(3)])
+    sender.send_to(["b"], note(1), note(2), note(3))
     net.until(lambda: sender.acked[-1:] == [3])
     assert sender.acked == [2, 3]
     assert receiver.got == [b"3"]
@@ -172,9 +204,9 @@ def test_the_receiver_tells_what_it_has_so_that_it_is_not_sent_again(net: Memory
 def test_a_receiver_that_is_full_stops_reading_and_goes_on_later(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
     receiver.net_accepting = False
-    way = sender.send_to(["b"], 1, [note(1)])
+    way = sender.send_to(["b"], note(1))
     net.until(lambda: receiver.waiting)
-    way.queue([(2, note(2))])
+    sender.send(note(2))
     net.advance(10, step_s=0.05)
     assert receiver.got == numbers(1)
     assert way.connected
@@ -191,10 +223,10 @@ def test_what_is_unacknowledged_is_bounded(net: MemoryNet, place: Any) -> None:
     net.until(lambda: way.connected)
     before = net.wires[-1].near.sent_bytes
     for number in range(1, 200):
-        way.queue([(number, note(number, 100_000))])
+        sender.send(note(number, 100_000))
     net.advance(1)
     sent = net.wires[-1].near.sent_bytes - before
-    assert sent < network.WINDOW_BYTES + 2 * network.BATCH_BYTES
+    assert sent < outgoing.WINDOW_BYTES + 2 * outgoing.BATCH_BYTES
 
 
 def test_a_server_that_is_not_in_the_configuration_is_turned_away(net: MemoryNet, place: Any) -> None:

@@ -172,7 +172,7 @@ def test_clients_wait_while_too_much_waits_for_another_server_and_other_servers_
         alone.post(poke(to="x@s1"))
     assert not alone.node.accepting
     assert alone.node.net_accepting
-    alone.node.net_acked(1, 3)
+    alone.node.net_acked(1, 0, 3)
     alone.node.flush(alone.now, alone.wall_ns)
     alone.work()
     assert alone.node.accepting
@@ -181,11 +181,11 @@ def test_clients_wait_while_too_much_waits_for_another_server_and_other_servers_
 def test_input_of_another_server_is_taken_once_and_acknowledged() -> None:
     alone = Alone(names={"s0": 0, "s1": 1})
     for first, count in ((1, 2), (1, 3), (9, 1)):
-        alone.node.net_input(1, first, [poke()] * count)
+        alone.node.net_input(1, 9, first, [poke()] * count)
     alone.node.flush(alone.now, alone.wall_ns)
     alone.work()
     assert len(alone.watch.times) == 3
-    assert alone.out.effects[-1].net_acks == {1: 3}
+    assert alone.out.effects[-1].net_acks == {1: (9, 3)}
 
 
 def test_a_node_that_leaves_serves_no_more() -> None:
@@ -222,5 +222,5 @@ def test_acknowledgements_of_a_server_become_one_item(count: int) -> None:
 
     queue = BatchQueue(BatchLimits())
     for upto in range(1, count + 1):
-        queue.add_ack(4, upto)
-    assert queue.take() == ([NetAck(4, count)], [])
+        queue.add_ack(4, 9, upto)
+    assert queue.take() == ([NetAck(4, 9, count)], [])

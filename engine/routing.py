@@ -1,0 +1,146 @@
+"""Where a notification goes: to an agent here, to the outside, to a neighbour, or back to its sender."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from ..agents import (
+    FAILURES,
+    AgentId,
+    ExceptionNotification,
+    Note,
+    Notification,
+    UnknownAgent,
+    encode,
+    outside,
+)
+from .effects import Effects
+from .links import Links
+from .settings import EngineSettings
+
+__all__ = ["Mail", "Routing"]
+
+_MAX_ADDRESSES: Final = 10_000
+
+
+class Routing:
+    """The servers of the configuration as one of them sees them."""
+
+    def __init__(self, server: int, names: Mapping[str, int], routes: Mapping[int, int] | None) -> None:
+        """See `Engine`."""
+        self._server = server
+        self._names = dict(names)
+        self._ids = frozenset(self._names.values()) | {server}
+        direct = {each: each for each in self._ids}
+        self._hops = direct if routes is None else {to: hop for to, hop in routes.items() if to in self._ids}
+        self._addresses: dict[str, tuple[int, AgentId | str]] = {}
+
+    def resolve(self, server: str | int) -> int:
+        """A server's name or number to its id. Raises ValueError for an unknown one."""
+        if isinstance(server, str):
+            number = self._names.get(server)
+            if number is None and server.isascii() and server.isdigit():
+                number = int(server)
+        else:
+            number = server
+        if number is None or number not in self._ids:
+            raise ValueError(f"there is no server {server!r}; there are: {', '.join(sorted(self._names))}")
+        return number
+
+    def locate(self, address: AgentId | str) -> tuple[int, AgentId | str]:
+        """The hosting server of an address, and the address without server. Raises ValueError."""
+        if isinstance(address, AgentId):
+            return address.host, address
+        found = self._addresses.get(address)
+        if found is None:
+            name, at, server = address.rpartition("@")
+            if address.startswith("#"):
+                identity = AgentId.parse(address)
+                found = (identity.host, identity)
+            elif at:
+                found = (self.resolve(server), name)
+            else:
+                found = (self._server, address)
+            if len(self._addresses) >= _MAX_ADDRESSES:
+                self._addresses.clear()
+            self._addresses[address] = found
+        return found
+
+    def next_hop(self, host: int) -> int | None:
+        """The neighbour that leads to a server; None if that is unknown or out of reach."""
+        return self._hops.get(host)
+
+
+class Mail:
+    """The queue of the local agents and the links to the neighbours, and who gets what.
+
+    `lost` is told of every notification that nobody gets, with the reason.
+    """
+
+    def __init__(
+        self,
+        server: int,
+        routing: Routing,
+        settings: EngineSettings,
+        lost: Callable[[Note, str, Effects], None],
+    ) -> None:
+        self.local: deque[Note] = deque()
+        """For agents of this server; addressed by id, or by name without server."""
+        self.links = Links()
+        self._server = server
+        self._routing = routing
+        self._settings = settings
+        self._lost = lost
+        self._outside = outside(server)
+
+    def route(self, note: Note, effects: Effects) -> None:
+        """Put a notification where it has to go."""
+        try:
+            host, local = self._routing.locate(note.to)
+        except ValueError:
+            self.unknown(note, effects)
+            return
+        if host != self._server:
+            self._hand_on(note, host, local, effects)
+        elif local == self._outside:
+            effects.replies.append(note)
+        else:
+            self.local.append(note if local is note.to else msgspec.structs.replace(note, to=local))
+
+    def _hand_on(self, note: Note, host: int, local: AgentId | str, effects: Effects) -> None:
+        hop = self._routing.next_hop(host)
+        if hop is None:
+            self.unknown(note, effects)
+            return
+        link = self.links[hop]
+        waiting = len(link.waiting)
+        if waiting >= self._settings.max_waiting:
+            reason = f"{waiting} notifications wait for server {hop} already; try again later"
+            self.refuse(note, "Backlog", reason, effects)
+            return
+        # A router must be told which server a name is on; the last link leads to that server itself.
+        if local is not note.to and (hop == host or isinstance(local, AgentId)):
+            note = msgspec.structs.replace(note, to=local)
+        effects.network.setdefault(hop, []).append((self.links.push(link, note), note))
+
+    def unknown(self, note: Note, effects: Effects) -> None:
+        """Nobody has that address: tell the sender."""
+        self._lost(note, "unknown agent", effects)
+        if note.type not in FAILURES:
+            self.answer(note, self._outside, UnknownAgent(str(note.to), note.type), effects)
+
+    def refuse(
+        self, note: Note, error: str, message: str, effects: Effects, agent: AgentId | None = None
+    ) -> None:
+        """The recipient cannot take it: tell the sender. `agent` is the recipient, if it is known."""
+        if note.type in FAILURES:
+            self._lost(note, error, effects)
+            return
+        refusing = agent or (note.to if isinstance(note.to, AgentId) else self._outside)
+        self.answer(note, refusing, ExceptionNotification(refusing, note.type, error, message), effects)
+
+    def answer(self, note: Note, sender: AgentId, answer: Notification, effects: Effects) -> None:
+        """Send an answer to who sent `note`."""
+        self.route(Note(note.sender, sender, answer.type_name, encode(answer), note.request), effects)
