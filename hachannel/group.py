@@ -1,0 +1,500 @@
+"""A group of processes that get the same messages in the same order, without agents or servers. Twisted.
+
+Every member makes a `Group` with the same name and addresses and calls `join`. Any member may `multicast`;
+what is confirmed survives as long as a majority of the members does. This edge drives a `Channel`.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, cast
+
+import msgspec
+from twisted.internet.base import ReactorBase
+from twisted.internet.defer import Deferred, fail, succeed
+from twisted.logger import Logger
+
+from .channel import Channel
+from .errors import ChannelError, ProtocolError
+from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, Told, ViewEvent
+from .group_listener import Dialer, Listener, ReactorWithListeners
+from .group_order import Order
+from .group_path import Path
+from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
+from .group_wire import CHUNK_BYTES, Hello, cut
+from .link import Address, CallPort, LinkSettings
+from .messages import Ack, Data, Message, decode_message, encode_message
+from .settings import Settings
+from .transport import ChannelTransport
+from .view import View
+
+__all__ = [
+    "Group",
+    "GroupError",
+    "GroupFailed",
+    "GroupHandler",
+    "GroupLimits",
+    "NotInGroup",
+    "QueueFull",
+    "Settings",
+    "ViewEvent",
+]
+
+SLICE_S = 0.02
+"""Delivering gives way to the sockets after this time, so that a busy member shows that it lives."""
+MAX_UNDELIVERED = 512
+"""Entries that may wait for the handler; above, nothing is read until there are fewer."""
+LEAVE_TIMEOUT_S = 3.0
+"""How long `leave` waits for the others before it goes without their knowledge."""
+
+_logger = Logger(namespace="quorate.group")
+
+
+def _to_twisted_log(line: str) -> None:
+    _logger.info("{line}", line=line)
+
+
+class Group:
+    """One member. Make it, `join`, `multicast`; at the end `leave`. Not used again after that."""
+
+    def __init__(
+        self,
+        name: str,
+        me: int,
+        addresses: Mapping[int, Address],
+        *,
+        handler: GroupHandler,
+        expected: int | None = None,
+        settings: Settings | None = None,
+        limits: GroupLimits | None = None,
+        reactor: Any = None,
+        log: Callable[[str], None] = _to_twisted_log,
+        incarnation: int | None = None,
+    ) -> None:
+        """A member that has not joined.
+
+        name: of the group; strangers are turned away by it. me: this member's id. addresses: (host, port) of
+        every member that may ever join, by id; the same on every member. expected: how many found the group
+        when nobody is in it yet (default all; more than half). reactor: Twisted's unless given. log: gets
+        lines. incarnation: a number that grows with every life of this member (default: from the clock).
+        Raises ValueError when these contradict each other.
+        """
+        if me not in addresses:
+            raise ValueError(f"member {me} has no address: give one address for every member")
+        if reactor is None:
+            from twisted.internet import reactor
+        self.me = me
+        self.view: ViewEvent | None = None
+        """The view that the handler was told last, None before the first."""
+        self.stopped: Deferred[None] = Deferred()
+        """Fires when this member has stopped; fails with GroupFailed when it cannot go on."""
+        self._settings = settings or Settings()
+        self._handler = handler
+        self._reactor: ReactorWithListeners = cast("ReactorWithListeners", reactor)
+        self._now: Callable[[], float] = (
+            time.monotonic if isinstance(reactor, ReactorBase) else self._reactor.seconds
+        )
+        self._log = log
+        self._incarnation = time.time_ns() // 1000 if incarnation is None else incarnation
+        ids = sorted(addresses)
+        limits = limits or GroupLimits()
+        cluster = blake2b(f"{name}\n{ids}\n{self._settings.mode}".encode(), digest_size=8).hexdigest()
+        self._channel = Channel(
+            me,
+            ids,
+            incarnation=self._incarnation,
+            cluster=cluster,
+            expected=len(ids) if expected is None else expected,
+            settings=self._settings,
+        )
+        # A pack with one message must fit in an entry.
+        longest = self._settings.max_payload_bytes - 64
+        self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
+        self._path = Path(self._channel, me, self._incarnation, self._order, limits)
+        self._address = addresses[me]
+        self._mine = Hello(me, self._incarnation, cluster, False)
+        link = LinkSettings()
+        self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
+        self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
+        self._events: deque[Event] = deque()
+        self._views_waiting = 0
+        self._applied = 0
+        self._state = "new"
+        self._joining: Deferred[None] | None = None
+        self._leaving: CallPort | None = None
+        self._driving = self._again = self._drive_due = False
+        self._timer: CallPort | None = None
+        self._timer_at = 0.0
+
+    # What can be asked
+
+    @property
+    def role(self) -> str:
+        """One of: new, joining, slave, master, changing, blocked, stopped."""
+        return self._channel.role if self._state == "running" else self._state
+
+    @property
+    def master(self) -> int | None:
+        """The member that orders the messages, None while there is none."""
+        return self._channel.master if self._state == "running" else None
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The members of the present view, master first, the youngest last."""
+        return self.view.members if self.view is not None else ()
+
+    @property
+    def accepting(self) -> bool:
+        """False while so much waits that the caller should wait for earlier messages."""
+        return self._state == "running" and self._order.accepting
+
+    @property
+    def position(self) -> int:
+        """Index of the last message delivered here."""
+        return self._order.position
+
+    # What can be done
+
+    def join(self) -> "Deferred[None]":
+        """Listen and join the others. Fires with the first view; fails with GroupError, once and in words."""
+        if self._state != "new":
+            return fail(GroupError("join is called once for each Group: make another one to join again"))
+        try:
+            self._listener.listen(*self._address)
+        except GroupError as error:
+            return fail(error)
+        self._state = "running"
+        self._joining = joining = Deferred[None]()
+        self._transport.start()
+        self._channel.start(self._now())
+        self._drive(arm=True)
+        return joining
+
+    def multicast(self, payload: bytes, *, all_members: bool = False) -> "Deferred[int]":
+        """Send a message to all members, this one included.
+
+        Fires with its index once it is committed and delivered here; until then it is sent again, to another
+        master if need be, and delivered once. Messages of one member are delivered in the order of the calls.
+        all_members: wait until every member holds it; in the mode ALL that is always so.
+        Fails with QueueFull, PayloadTooLarge, NotInGroup.
+        """
+        return self._put((payload,), all_members)
+
+    def multicast_many(self, payloads: Sequence[bytes], *, all_members: bool = False) -> "Deferred[int]":
+        """Send messages that follow each other directly or nearly so; fires with the index of the last."""
+        if not payloads:
+            return fail(ValueError("multicast_many needs at least one message"))
+        return self._put(payloads, all_members)
+
+    def leave(self) -> "Deferred[None]":
+        """Stop in order: the others go on at once. Messages not committed yet fail with NotInGroup."""
+        done: Deferred[None] = Deferred()
+        if self._state == "new":
+            self._finish(None)
+        if self._state == "stopped":
+            return succeed(None)
+
+        def tell(result: Any) -> Any:
+            done.callback(None)
+            return result
+
+        self.stopped.addBoth(tell)
+        if self._leaving is None:
+            self._leaving = self._reactor.callLater(LEAVE_TIMEOUT_S, self._finish, None)
+            self._channel.leave(self._now())
+            self._drive(arm=True)
+        return done
+
+    # In
+
+    def _put(self, payloads: Sequence[bytes], all_members: bool) -> "Deferred[int]":
+        if self._state != "running" or self._leaving is not None:
+            return fail(NotInGroup(f"member {self.me} is not in the group: join first, leave last"))
+        if all_members and self._settings.mode != "ALL":
+            return fail(GroupError("in the mode MAJORITY nobody knows what all members hold: use ALL"))
+        done: Deferred[int] = Deferred()
+        try:
+            self._order.put(payloads, done)
+        except ChannelError as error:
+            return fail(error)
+        if self._driving:
+            self._again = True
+        elif self._path.room and not self._drive_due:
+            if self._path.idle and not self._events:
+                # Nothing is on its way, so waiting for company would only cost time.
+                self._submit(self._now())
+                self._collect()
+                if self._events:
+                    self._drive_soon()
+            else:
+                self._drive_soon()
+        return done
+
+    def _submit(self, now: float) -> bool:
+        """Put packs on their way as far as they may go; say whether the channel has something to send."""
+        order, path = self._order, self._path
+        if self._views_waiting:
+            return False
+        went = path.pump(now)
+        while order and path.room:
+            path.send(now, order.pack())
+            went = True
+        return went
+
+    # The channel
+
+    def _drive_soon(self) -> None:
+        if not self._drive_due:
+            self._drive_due = True
+            self._reactor.callLater(0, self._drive_now)
+
+    def _drive_now(self) -> None:
+        self._drive_due = False
+        if self._state == "running":
+            self._drive()
+
+    def _collect(self) -> bool:
+        """Take what the channel has to say and send its messages; say whether it was a quiet normal step."""
+        out = self._channel.take()
+        if out.messages:
+            self._send(out.messages)
+        for line in out.notes:
+            self._log(line)
+        if out.events:
+            self._events += out.events
+            if out.notes:
+                self._views_waiting += sum([isinstance(event, ViewEvent) for event in out.events])
+                if self._views_waiting:
+                    self._path.suspend()
+        return not out.notes
+
+    def _drive(self, *, arm: bool = False) -> None:
+        """Submit, send and deliver until there is nothing more to do, or for a time slice."""
+        if self._driving:
+            self._again = True
+            return
+        self._driving = True
+        until = self._now() + SLICE_S
+        events = self._events
+        try:
+            while self._state == "running":
+                self._again = False
+                arm |= not self._collect()
+                if self._submit(self._now()):
+                    continue
+                if not events:
+                    if not self._again:
+                        break
+                elif not self._deliver_until(until):
+                    self._drive_soon()
+                    break
+        finally:
+            self._driving = False
+            if self._state == "running" and (arm or self._timer is None):
+                self._arm()
+
+    def _deliver_until(self, until: float) -> bool:
+        """Act on the events; False when time is up first."""
+        events = self._events
+        while events and self._state == "running":
+            event = events.popleft()
+            if isinstance(event, Deliver):
+                self._on_deliver(event)
+            else:
+                self._on_event(event)
+            if events and self._now() > until and len(events) < MAX_UNDELIVERED:
+                return False
+        return True
+
+    def _send(self, messages: list[tuple[int, Message]]) -> None:
+        send = self._transport.send
+        if len(messages) == 1:
+            send(messages[0][0], [encode_message(messages[0][1])])
+            return
+        encoded: dict[int, bytes] = {}
+        by_peer: dict[int, list[bytes]] = {}
+        for peer, message in messages:
+            body = encoded.get(id(message))
+            if body is None:
+                body = encoded[id(message)] = encode_message(message)
+            by_peer.setdefault(peer, []).append(body)
+        for peer, bodies in by_peer.items():
+            send(peer, bodies)
+
+    def _arm(self) -> None:
+        """Have the channel's deadline kept. A call that comes too early is left: it looks again."""
+        deadline = self._channel.deadline
+        if deadline is None:
+            return
+        timer = self._timer
+        if timer is not None and timer.active():
+            if self._timer_at <= deadline:
+                return
+            timer.cancel()
+        self._timer_at = deadline
+        self._timer = self._reactor.callLater(max(0.0, deadline - self._now()), self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now = self._now()
+        deadline = self._channel.deadline
+        if deadline is not None and deadline <= now:
+            self._channel.tick(now)
+            self._path.tick(now)
+            self._drive(arm=True)
+        else:
+            self._arm()
+
+    # What the channel says
+
+    def _on_deliver(self, event: Deliver) -> None:
+        self._applied = event.index
+        try:
+            delivery = self._order.deliver(event.payload)
+        except ProtocolError as error:
+            self._log(f"entry {event.index} was left out: {error}")
+            return
+        if delivery is None:
+            return
+        index, origin, payloads = delivery
+        delivered = self._handler.delivered
+        for payload in payloads:
+            try:
+                delivered(index, origin, payload)
+            except Exception as error:
+                self._blame("delivered", error)
+            index += 1
+        if origin == self.me:
+            self._confirm()
+
+    def _confirm(self) -> None:
+        self._path.delivered(self._now())
+        for done, index in self._order.ripe():
+            if not done.called:
+                done.callback(index)
+
+    def _on_event(self, event: Event) -> None:
+        if isinstance(event, Told):
+            try:
+                self._path.told(event.peer, event.data)
+            except ProtocolError as error:
+                self._transport.drop(event.peer, f"it sent garbage: {error}")
+        elif isinstance(event, ViewEvent):
+            self._on_view(event)
+        elif isinstance(event, ProvideSnapshot):
+            self._provide(event.token)
+        elif isinstance(event, InstallSnapshot):
+            self._install(event)
+        elif isinstance(event, Stopped):
+            self._finish(None)
+
+    def _on_view(self, event: ViewEvent) -> None:
+        self._views_waiting -= 1
+        self.view = event
+        if not self._views_waiting:
+            self._path.begin(self._now(), event.master)
+        try:
+            self._handler.view_changed(event)
+        except Exception as error:
+            self._blame("view_changed", error)
+        joining, self._joining = self._joining, None
+        if joining is not None and not joining.called:
+            joining.callback(None)
+
+    def _provide(self, token: int) -> None:
+        try:
+            state = self._handler.provide_state()
+            parts = [state] if isinstance(state, bytes) else list(state)
+            chunks = [chunk for part in parts for chunk in (cut(part) if len(part) > CHUNK_BYTES else [part])]
+        except Exception as error:
+            # The member that joins asks again.
+            self._blame("provide_state", error)
+            return
+        self._channel.snapshot_ready(self._now(), token, self._applied, [self._order.head(), *chunks])
+
+    def _install(self, event: InstallSnapshot) -> None:
+        try:
+            self._order.restore(event.chunks[0])
+            self._handler.receive_state(event.chunks[1:])
+        except Exception as error:
+            self._finish(GroupFailed(f"the state of the other members cannot be used here: {error!r}"))
+            return
+        self._applied = event.index
+        self._channel.snapshot_installed(self._now(), event.index)
+        # Some of this member's messages may be part of the state.
+        self._confirm()
+
+    def _blame(self, method: str, error: Exception) -> None:
+        self._log(f"defect: {method} of the handler raised {error!r} after message {self._order.position}")
+
+    # The end
+
+    def _finish(self, error: GroupError | None) -> None:
+        if self._state == "stopped":
+            return
+        self._state = "stopped"
+        for call in (self._timer, self._leaving):
+            if call is not None and call.active():
+                call.cancel()
+        self._events.clear()
+        self._transport.stop()
+        for done in self._order.drop():
+            if not done.called:
+                done.errback(NotInGroup("this member stopped before it saw the message committed"))
+        joining, self._joining = self._joining, None
+        if joining is not None and not joining.called:
+            joining.errback(error or NotInGroup("this member left before there was a view"))
+        self._listener.stop().addBoth(lambda _: self._say_stopped(error))
+
+    def _say_stopped(self, error: GroupError | None) -> None:
+        if error is None:
+            self.stopped.callback(None)
+        else:
+            self._log(str(error))
+            self.stopped.errback(error)
+
+    # What the transport reports
+
+    def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
+        """Frames of a peer."""
+        now = self._now()
+        receive = self._channel.receive
+        quiet = True
+        try:
+            for body in bodies:
+                message = decode_message(body)
+                quiet = quiet and isinstance(message, (Data, Ack))
+                receive(now, peer, message)
+        except ProtocolError as error:
+            self._log(f"member {peer} sent garbage: {error}")
+            self._transport.drop(peer, "it sent garbage")
+            quiet = False
+        # The normal case moves no deadline to an earlier time, and the timer looks again anyway.
+        self._drive(arm=not quiet)
+
+    def peer_up(self, peer: int, incarnation: int) -> None:
+        """A connection to a peer."""
+        now = self._now()
+        self._channel.connected(now, peer, incarnation)
+        self._path.connected(now, peer)
+        self._drive(arm=True)
+
+    def peer_down(self, peer: int, reason: str) -> None:
+        """No connection to a peer any more."""
+        del reason
+        self._channel.disconnected(self._now(), peer)
+        self._drive(arm=True)
+
+    def peer_unreachable(self, peer: int, reason: str) -> None:
+        """A peer without connection cannot be reached."""
+        self.peer_down(peer, reason)
+
+    def _handshake(self, peer: int, calls: bool) -> Dialer:
+        del peer
+        return Dialer(msgspec.structs.replace(self._mine, calls=calls))
+
+    @property
+    def channel_view(self) -> View | None:
+        """The view as the channel has it, which may be ahead of the handler's: for diagnosis."""
+        return self._channel.view

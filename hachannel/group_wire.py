@@ -1,0 +1,154 @@
+"""The bytes of a group: packs, the head of a snapshot, and the hello of a connection. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias, TypeVar
+
+import msgspec
+
+from .errors import ProtocolError
+
+__all__ = [
+    "MAX_HELLO_BYTES",
+    "Forwarded",
+    "Head",
+    "Hello",
+    "Pack",
+    "SeenRow",
+    "cut",
+    "decode_forwarded",
+    "decode_head",
+    "decode_pack",
+    "encode_forwarded",
+    "encode_head",
+    "encode_hello",
+    "encode_pack",
+    "encode_refusal",
+    "parse_hello",
+]
+
+MAGIC: Final = "quorate"
+VERSION: Final = 1
+PURPOSE: Final = "group"
+REFUSED: Final = "refused"
+MAX_HELLO_BYTES = 4096
+CHUNK_BYTES = 1024 * 1024
+"""Parts of a snapshot are at most so long."""
+
+_T = TypeVar("_T")
+
+Pack: TypeAlias = tuple[int, int, int, list[bytes]]
+"""The payload of an entry: origin, its incarnation, number of the first message there, the messages."""
+
+SeenRow: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
+"""Of one origin: replica, incarnation, last message, (last message, index) of its latest packs."""
+
+
+class Head(msgspec.Struct, array_like=True, frozen=True):
+    """The first chunk of a snapshot: what the group itself must know."""
+
+    version: int
+    position: int
+    seen: list[SeenRow]
+
+
+class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A pack on its way to the master."""
+
+    incarnation: int
+    first: int
+    last: int
+    body: bytes
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """The first frame of either side of a connection."""
+
+    replica: int
+    incarnation: int
+    cluster: str
+    calls: bool
+    """The connection only asks the other side to dial."""
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """As the transport wants them."""
+        return msgspec.structs.asdict(self)
+
+
+_encoder = msgspec.msgpack.Encoder()
+_pack: msgspec.msgpack.Decoder[Pack] = msgspec.msgpack.Decoder(Pack)
+_head: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
+_forwarded: msgspec.msgpack.Decoder[Forwarded] = msgspec.msgpack.Decoder(Forwarded)
+_hello: msgspec.msgpack.Decoder[tuple[str, int, str, dict[str, Any]]] = msgspec.msgpack.Decoder(
+    tuple[str, int, str, dict[str, Any]]
+)
+
+
+def _decode(decoder: "msgspec.msgpack.Decoder[_T]", data: bytes, what: str) -> _T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"not {what}: {error}") from None
+
+
+def encode_pack(pack: Pack) -> bytes:
+    """The payload of an entry. The bytes of the messages are copied unchanged."""
+    return _encoder.encode(pack)
+
+
+def decode_pack(data: bytes) -> Pack:
+    """The messages of an entry. Raises ProtocolError."""
+    return _decode(_pack, data, "a pack of messages")
+
+
+def encode_forwarded(forwarded: Forwarded) -> bytes:
+    """The bytes of a pack for the master."""
+    return _encoder.encode(forwarded)
+
+
+def decode_forwarded(data: bytes) -> Forwarded:
+    """A pack for the master. Raises ProtocolError."""
+    return _decode(_forwarded, data, "a forwarded pack")
+
+
+def encode_head(position: int, seen: Sequence[SeenRow]) -> bytes:
+    """The first chunk of a snapshot."""
+    return _encoder.encode(Head(VERSION, position, list(seen)))
+
+
+def decode_head(data: bytes) -> Head:
+    """The first chunk of a snapshot. Raises ProtocolError, also for another version."""
+    head = _decode(_head, data, "the state of a group")
+    if head.version != VERSION:
+        raise ProtocolError(f"the state of a group is of version {head.version}, not {VERSION}")
+    return head
+
+
+def cut(data: bytes) -> list[bytes]:
+    """Chunks of at most CHUNK_BYTES."""
+    return [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+
+
+def encode_hello(hello: Hello) -> bytes:
+    """The first frame of a side."""
+    return _encoder.encode([MAGIC, VERSION, PURPOSE, hello])
+
+
+def encode_refusal(reason: str) -> bytes:
+    """The frame that tells the other side why it is not let in."""
+    return _encoder.encode([MAGIC, VERSION, REFUSED, {"reason": reason}])
+
+
+def parse_hello(frame: bytes) -> Hello:
+    """Read the first frame of the other side. Raises ProtocolError, also with the reason of a refusal."""
+    if len(frame) > MAX_HELLO_BYTES:
+        raise ProtocolError(f"the first frame has {len(frame)} bytes, a hello has at most {MAX_HELLO_BYTES}")
+    magic, version, purpose, fields = _decode(_hello, frame, "the hello of a group")
+    if magic != MAGIC or version != VERSION or purpose not in (PURPOSE, REFUSED):
+        raise ProtocolError("the other side is no member of a group of this version")
+    if purpose == REFUSED:
+        raise ProtocolError(f"refused: {str(fields.get('reason'))[:500]}")
+    try:
+        return msgspec.convert(fields, Hello)
+    except msgspec.ValidationError as error:
+        raise ProtocolError(f"not the hello of a group: {error}") from None

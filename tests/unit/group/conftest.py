@@ -1,0 +1,78 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorate.hachannel.events import ViewEvent
+from quorate.hachannel.group import Group
+from quorate.testing.memory_net import MemoryNet
+
+
+class Member:
+    """A member whose state is the list of everything delivered."""
+
+    def __init__(self, net: MemoryNet, me: int, size: int, **options: Any) -> None:
+        self.log: list[tuple[int, int, bytes]] = []
+        self.views: list[ViewEvent] = []
+        self.lines: list[str] = []
+        self.results: list[Any] = []
+        self.received = 0
+        addresses = {id: (f"m{id}", 100) for id in range(size)}
+        options.setdefault("incarnation", 1)
+        self.group = Group(
+            "test",
+            me,
+            addresses,
+            handler=self,
+            reactor=net.machine(f"m{me}"),
+            log=self.lines.append,
+            **options,
+        )
+        self.joined: list[Any] = []
+
+    def join(self) -> "Member":
+        self.group.join().addBoth(self.joined.append)
+        return self
+
+    def send(self, *payloads: bytes) -> None:
+        for payload in payloads:
+            self.group.multicast(payload).addBoth(self.results.append)
+
+    def delivered(self, index: int, origin: int, payload: bytes) -> None:
+        self.log.append((index, origin, payload))
+
+    def view_changed(self, view: ViewEvent) -> None:
+        self.views.append(view)
+
+    def provide_state(self) -> list[bytes]:
+        return [b"%d %d %s" % row for row in self.log]
+
+    def receive_state(self, chunks: list[bytes]) -> None:
+        self.received += 1
+        self.log = []
+        for chunk in chunks:
+            index, origin, payload = chunk.split(b" ", 2)
+            self.log.append((int(index), int(origin), payload))
+
+
+@pytest.fixture
+def net() -> MemoryNet:
+    return MemoryNet()
+
+
+@pytest.fixture
+def make(net: MemoryNet) -> Callable[..., Member]:
+    """Make a member that has not joined: its id, the number of members, options of Group."""
+
+    def build(me: int, size: int = 3, **options: Any) -> Member:
+        return Member(net, me, size, **options)
+
+    return build
+
+
+@pytest.fixture
+def three(net: MemoryNet, make: Callable[..., Member]) -> list[Member]:
+    """Three members in one view."""
+    members = [make(me).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    return members
