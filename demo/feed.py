@@ -20,7 +20,7 @@ MAX_PROBES = 20_000
 LOST_AFTER_S = 30.0
 """Without any acknowledgement for so long the cluster is given up."""
 ONE_AT_A_TIME = (
-    "A cluster of three survives one death at a time: let a replica come back before you kill another."
+    "A cluster needs most of its replicas: let one that was killed come back before you kill another."
 )
 KILL_WITHIN_S = 5.0
 """The feed waits so long for the kill; if it comes later, more flights have been sent."""

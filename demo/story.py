@@ -138,7 +138,7 @@ def _serve(
         screen.say(f"Ports of the sample are taken, so others are used: {ports}")
     cluster.wait_ready()
     ids = deploy(cluster.config, flights)
-    screen.say(f"{len(ids)} agents deployed. Kill processes of s0 yourself, one at a time:")
+    screen.say(f"{len(ids)} agents deployed. Kill processes yourself, if you like:")
     for line in cluster.processes:
         screen.say(f"  {line}")
     timeline = Timeline()

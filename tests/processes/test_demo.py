@@ -112,16 +112,19 @@ def test_ctrl_c_stops_every_process_and_cleans_up(tmp_path: Path) -> None:
     assert not [path.name for path in tmp_path.iterdir() if path.name.startswith("quorate-demo")]
 
 
+@pytest.mark.spark
 @pytest.mark.skipif(
-    load(SAMPLE).server("s1").durability != "memory", reason="the server comes back with its agents"
+    load(SAMPLE).server("s1").durability == "memory", reason="the server would come back without its agents"
 )
-def test_the_death_of_a_server_that_keeps_nothing_is_told_at_once(tmp_path: Path) -> None:
-    with demo(tmp_path, "--rows", "300000") as running:
+def test_servers_killed_by_hand_come_back_with_their_agents(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    with demo(tmp_path, "--rows", "20000") as running:
         assert running.all_announced.wait(LONG_S)
-        os.kill(running.pids["s1.0"], signal.SIGKILL)
-        status, _, err = running.wait()
+        for name in ("s1.0", "s0.1", "s0.2"):
+            os.kill(running.pids[name], signal.SIGKILL)
+        status, out, err = running.wait()
 
-    assert status == 1, err
-    assert "s1 has died" in err
-    assert "Traceback" not in err
+    assert status == 0, err
+    result = json.loads(out.splitlines()[-1])
+    assert (result["lost"], result["duplicated"], result["totals_equal"]) == (0, 0, True)
     assert not [name for name, pid in running.pids.items() if alive(pid)]
