@@ -25,14 +25,18 @@ class MemoryNet:
     def __init__(self, delay_s: float = 0.001) -> None:
         self.clock = Clock()
         self.delay_s = delay_s
+        self.latency_s: Callable[[], float] = lambda: self.delay_s
+        """How long bytes take on a connection; asked for each new one."""
+        self.reactors: dict[str, MemoryReactor] = {}
         self.listeners: dict[tuple[str, int], Any] = {}
         self.cuts: set[frozenset[str]] = set()
         """Pairs of machines between which nothing gets through, and nobody is told."""
         self.wires: list[_Wire] = []
 
     def machine(self, name: str) -> "MemoryReactor":
-        """Return the reactor of a machine."""
-        return MemoryReactor(self, name)
+        """Return the reactor of a machine; a new one for a machine that was stopped."""
+        reactor = self.reactors[name] = MemoryReactor(self, name)
+        return reactor
 
     def advance(self, seconds: float, step_s: float = 0.005) -> None:
         """Let time pass, in small steps, so that everything is called close to its time."""
@@ -57,13 +61,20 @@ class MemoryNet:
             if wire.lost_bytes:
                 wire.break_off()
 
-    def crash(self, name: str) -> None:
-        """Stop a machine: its listeners go and its connections break."""
+    def crash(self, name: str, notice_s: float = 0.0) -> None:
+        """Stop a machine: its listeners go, its connections break, nothing runs there any more.
+
+        The others learn of it after `notice_s`, and before that what was under way to them still arrives.
+        """
+        if name in self.reactors:
+            self.reactors[name].stopped = True
         for place in [place for place in self.listeners if place[0] == name]:
             del self.listeners[place]
         for wire in list(self.wires):
-            if name in (wire.near.name, wire.far.name):
-                wire.break_off()
+            for end, other in ((wire.near, wire.far), (wire.far, wire.near)):
+                if end.name == name and not end.over:
+                    end.over = True
+                    self.clock.callLater(notice_s, other.end, ConnectionLost("broken off"))
 
     def is_cut(self, one: str, other: str) -> bool:
         """Say whether two machines are cut from each other."""
@@ -89,6 +100,7 @@ class MemoryReactor:
     def __init__(self, net: MemoryNet, name: str) -> None:
         self.net = net
         self.name = name
+        self.stopped = False
         self._next_port = 50000
 
     def seconds(self) -> float:
@@ -97,7 +109,11 @@ class MemoryReactor:
 
     def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> Any:  # noqa: N802
         """Call a function later."""
-        return self.net.clock.callLater(delay, function, *args)
+        return self.net.clock.callLater(delay, self._call, function, args)
+
+    def _call(self, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+        if not self.stopped:
+            function(*args)
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> _Port:  # noqa: N802
         """Listen on a port of this machine."""
@@ -118,6 +134,8 @@ class MemoryReactor:
 
     def _connect(self, host: str, port: int, factory: Any, timeout: float) -> None:
         net = self.net
+        if self.stopped:
+            return
         if net.is_cut(self.name, host):
             error: Exception = TimeoutError("no answer")
             net.clock.callLater(timeout, factory.clientConnectionFailed, None, _failure(error))
@@ -153,6 +171,7 @@ class _Wire:
         self.near = near
         self.far = far
         self.lost_bytes = False
+        self.delay_s = net.latency_s()
         near.join(self, far)
         far.join(self, near)
 
@@ -189,7 +208,7 @@ class _End:
         if self._wire.net.is_cut(self.name, self._other.name):
             self._wire.lost_bytes = True
             return
-        self._wire.net.clock.callLater(self._wire.net.delay_s, self._other.arrive, data)
+        self._wire.net.clock.callLater(self._wire.delay_s, self._other.arrive, data)
 
     def arrive(self, data: bytes) -> None:
         if self.over:
@@ -203,7 +222,7 @@ class _End:
         if not self._closing:
             self._closing = True
             clock = self._wire.net.clock
-            clock.callLater(self._wire.net.delay_s, self._other.end, ConnectionDone())
+            clock.callLater(self._wire.delay_s, self._other.end, ConnectionDone())
             clock.callLater(0, self.end, ConnectionDone())
 
     def abortConnection(self) -> None:  # noqa: N802
@@ -211,7 +230,7 @@ class _End:
             self._closing = True
             clock = self._wire.net.clock
             if not self._wire.net.is_cut(self.name, self._other.name):
-                clock.callLater(self._wire.net.delay_s, self._other.end, ConnectionLost("reset"))
+                clock.callLater(self._wire.delay_s, self._other.end, ConnectionLost("reset"))
             clock.callLater(0, self.end, ConnectionLost("aborted"))
 
     def end(self, error: Exception) -> None:
