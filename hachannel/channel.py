@@ -236,11 +236,10 @@ class Channel:
 
         Raises NotMaster, WindowFull, PayloadTooLarge.
         """
-        index = self._replication.submit(now, stamp_ns, payload)
-        if not self.state.peers.links and index % TRIM_STEP == 0:
+        if not self.state.peers.links and self.last % TRIM_STEP == 0:
             # A cluster of one has no heartbeats to do it.
             self._replication.bound(None)
-        return index
+        return self._replication.submit(now, stamp_ns, payload)
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send an application message to a replica: unordered, lost when there is no connection."""
@@ -308,8 +307,9 @@ class Channel:
             self._election.tick(now)
             self._donor.tick(now)
             self._learner.tick(now)
-            if self._learner.may_boot(now) and self._election.idle:
-                self._election.propose(now, "start-up", boot=True)
+            election = self._election
+            if election.idle and self._learner.may_boot(now, election.since, election.failures):
+                election.propose(now, "start-up", boot=True)
             state.attention = True
         rounds = 0
         while state.attention and rounds < MAX_ROUNDS and not state.stopped:

@@ -322,7 +322,7 @@ class Election:
             if promise.accepted is not None or promise.last != NO_TAG:
                 self.fail(now, f"replica {voter.replica} belongs to a cluster already")
                 return
-        seen = [link.voter for link in state.peers if link.join is not None and link.connected]
+        seen = [link.voter for link in state.peers if link.connected and link.join and link.join.empty]
         late = now - attempt.since >= state.settings.view_change_s / 2
         if len(attempt.promises) < state.expected or (
             not late and any(voter is not None and voter not in attempt.promises for voter in seen)

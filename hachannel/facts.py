@@ -50,6 +50,7 @@ class Facts:
             state.serving,
             state.member,
             state.leading and not state.leaving,
+            state.known_active or (view is not None and not view.boot),
             self._gate.exit,
             state.commit,
             state.log.last.at,
@@ -69,8 +70,9 @@ class Facts:
             state.saw(message.promised)
             state.saw(message.view)
             state.attention = True
-        if message.active:
+        if message.active or message.view != NO_VIEW:
             link.join = None
+        if message.active:
             view = state.accepted
             state.supersede(message.view)
             if view is not None and message.view == view.number:

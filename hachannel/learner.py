@@ -13,6 +13,8 @@ from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .state import State
 from .view import NO_TAG, NO_VIEW, Tag, Voter
 
+MAX_BACKOFF = 10
+"""Repeated failures stretch the pause between attempts up to this many retry intervals."""
 MAX_CHUNKS = 1 << 20
 """A snapshot in more chunks than this is not believed."""
 
@@ -50,14 +52,17 @@ class Learner:
             not state.guest and state.accepted is None and state.log.last == NO_TAG and state.newer == NO_VIEW
         )
 
-    def may_boot(self, now: float) -> bool:
-        """Whether enough empty replicas see each other and it is this one's turn to propose."""
+    def may_boot(self, now: float, since: float, failures: int) -> bool:
+        """Whether enough empty replicas see each other and it is this one's turn to propose.
+
+        since, failures: the last progress of a proposal heard of, and how many of its own came to nothing.
+        """
         state = self._state
         if not self.empty or state.leaving:
             return False
         found = {state.me.replica}
         for link in state.peers:
-            if link.heartbeat is not None and link.heartbeat.view != NO_VIEW:
+            if link.heartbeat is not None and link.heartbeat.founded:
                 return False
             if link.connected and not link.suspected and link.join is not None and link.join.empty:
                 found.add(link.replica)
@@ -69,7 +74,8 @@ class Learner:
         settings = state.settings
         rank = [replica for replica in state.order if replica in found].index(state.me.replica)
         wait = 0.0 if len(found) == len(state.order) else settings.boot_wait_s
-        return now >= self._complete_since + wait + rank * settings.view_change_s
+        wait += rank * settings.view_change_s + min(failures, MAX_BACKOFF) * settings.retry_s
+        return now >= max(self._complete_since, since) + wait
 
     # Joining
 

@@ -60,6 +60,8 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """The sender is a member of `view`."""
     master: bool
     """The sender is the master of `view` and has not promised another one."""
+    founded: bool
+    """The sender knows that the cluster exists: some view was active."""
     exit: bool
     """The sender does not follow the master of `view`: it suspects it, or has promised another view."""
     commit: int

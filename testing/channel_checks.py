@@ -4,8 +4,8 @@ They look inside the channels. The names follow section 5 of the protocol: I1 on
 I2 views chain through intersecting quorums; I3 no acknowledgement below a promise; I4 equal tags, equal
 prefixes; I5, I6 what was delivered anywhere is in every later active log; I7, I8 one delivery sequence, each
 payload once; I9 nothing invented; I10, I13 committed means held by k members; I11 one master that can commit;
-I12 the barrier; I14 view events; I15 snapshots; I16 delivered means committed; I17 no truncation below commit;
-I18 bounded memory.
+I12 the barrier; I14 view events; I15 snapshots; I16 delivered means committed; I17 no truncation below
+commit; I18 bounded memory.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,8 @@ from collections.abc import Callable
 import attrs
 
 from ..hachannel import Deliver, Event, InstallSnapshot, Output, View, ViewEvent, ViewNumber, Voter
-from ..hachannel.messages import Ack, Entry, Prepare
+from ..hachannel.choice import reconfigured
+from ..hachannel.messages import RECONFIG, Ack, Entry, Prepare, decode_reconfig
 from ..hachannel.view import NO_TAG, NO_VIEW, Tag, present
 from .channel_world import Host, Observer, Violation, World, link
 
@@ -47,6 +48,7 @@ class Checks(Observer):
         self.latest: View | None = None
         self.entries: dict[Tag, tuple[Tag, bytes, int]] = {}
         """Before, payload and stamp of every entry ever appended."""
+        self.reconfigs: dict[Tag, bytes] = {}
         self.held: dict[Tag, set[Voter]] = {}
         self.committed: dict[int, Tag] = {}
         self.top = 0
@@ -158,6 +160,8 @@ class Checks(Observer):
 
     def _same_entry(self, host: Host, tag: Tag, before: Tag, entry: Entry) -> None:
         content = (before, entry.payload, entry.stamp_ns)
+        if entry.kind == RECONFIG:
+            self.reconfigs[tag] = entry.payload
         known = self.entries.setdefault(tag, content)
         if known != content:
             self.fail("I4", host, f"entry {tag} is {content} and {known}")
@@ -264,6 +268,14 @@ class Checks(Observer):
         if host.app.index != max(delivered):
             self.fail("I14", host, f"view {event.view} of {event.index} after entry {host.app.index}")
 
+    def _reconfigured(self, before: View, view: View) -> tuple[Voter, ...] | None:
+        """What the one RECONFIG appended in the view before makes of its configuration."""
+        for index in range(before.start + 1, view.start + 1):
+            payload = self.reconfigs.get(Tag(before.number, index))
+            if payload is not None:
+                return reconfigured(before.config, decode_reconfig(payload))
+        return None
+
     def _new_active_view(self, host: Host, view: View) -> None:
         before = self.latest
         have = self.accepted[view.number]
@@ -288,7 +300,7 @@ class Checks(Observer):
         else:
             if present(have, before.config) <= len(before.config) - before.quorum:
                 self.fail("I2", host, f"too few voters of {before} know {view}: {have}")
-            if len(set(before.config) ^ set(view.config)) > 1:
+            if view.config != before.config and view.config != self._reconfigured(before, view):
                 self.fail("I2", host, f"configuration jumps from {before.config} to {view.config}")
         if view.start < self.top:
             self.fail("I5", host, f"view {view} starts below the committed {self.top}")

@@ -16,7 +16,7 @@ from .channel_world import Host, World
 class Faults:
     """Draws faults from the world's random numbers."""
 
-    def __init__(self, world: World, checks: Checks, rate: float) -> None:
+    def __init__(self, world: World, checks: Checks, rate: float, kind: str = "all") -> None:
         self._world = world
         self._checks = checks
         self._rate = rate
@@ -32,6 +32,10 @@ class Faults:
             (6, self.break_connection),
             (1, self.leave),
         ]
+        if kind == "split":
+            self._menu += [(15, self.partition), (10, self.isolate), (5, self.crash_master)]
+        elif kind == "crash":
+            self._menu += [(20, self.crash), (10, self.crash_master), (10, self.break_connection)]
 
     def begin(self) -> None:
         """Schedule the first fault."""

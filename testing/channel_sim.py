@@ -56,9 +56,48 @@ class Failed(Exception):
         return f"{self.reason}\nrerun: python -m quorate.testing.channel_sim --seeds {self.seed} --trace"
 
 
-def draw(seed: int) -> tuple[Shape, float]:
-    """The cluster of a seed, and how many faults a second it suffers."""
+def draw(seed: int) -> tuple[Shape, float, str]:
+    """The cluster of a seed, how many faults a second it suffers, and of which kind.
+
+    Every fourth seed is a wide cluster where joins are slow, so that views are smaller than configurations;
+    every other fourth one has slow messages and many crashes, which hit view changes half-way.
+    """
     random = Random(f"shape {seed}")
+    if seed % 4 == 1:
+        return _wide(random), random.choice([3.0, 6.0]), "split"
+    shape = _ordinary(random)
+    if seed % 4 == 3:
+        weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.2, slow_s=0.2)
+        settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
+        return attrs.evolve(shape, weather=weather, settings=settings), 8.0, "crash"
+    return shape, random.choice([0.5, 2.0, 5.0]), "all"
+
+
+def _wide(random: Random) -> Shape:
+    settings = Settings(
+        mode=random.choice(["MAJORITY", "MAJORITY", "ALL"]),
+        suspect_s=0.3,
+        verify_s=0.03,
+        retry_s=0.05,
+        rank_delay_s=0.02,
+        view_change_s=0.3,
+        leave_s=0.5,
+        window=random.choice([4, 64]),
+        keep=0,
+        max_log=1000,
+    )
+    replicas = random.choice([3, 5, 5, 5])
+    weather = Weather(delay_s=0.005, slow_chance=0.05, slow_s=0.1, notice_s=0.01)
+    return Shape(
+        replicas=replicas,
+        expected=replicas,
+        settings=settings,
+        weather=weather,
+        snapshot_s=random.choice([0.5, 3.0]),
+    )
+
+
+def _ordinary(random: Random) -> Shape:
     replicas = random.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 5])
     expected = replicas
     if replicas > 2 and random.random() < 0.25:
@@ -88,7 +127,7 @@ def draw(seed: int) -> tuple[Shape, float]:
         notice_s=random.choice([0.002, 0.1, 0.5]),
         reconnect_s=random.choice([0.01, 0.1]),
     )
-    shape = Shape(
+    return Shape(
         replicas=replicas,
         expected=expected,
         settings=settings,
@@ -97,7 +136,6 @@ def draw(seed: int) -> tuple[Shape, float]:
         snapshot_s=random.choice([0.0, 0.05, 0.5]),
         codec=random.random() < 0.1,
     )
-    return shape, random.choice([0.5, 2.0, 5.0])
 
 
 class Load:
@@ -142,12 +180,12 @@ def run(
     live: bool = True,
 ) -> Result:
     """One simulation. Raises Failed."""
-    drawn, fault_rate = draw(seed)
+    drawn, fault_rate, kind = draw(seed)
     checks = Checks()
     world = World(seed, shape if shape is not None else drawn, checks, channel)
     world.echo, world.verbose = echo, verbose
     checks.world = world
-    faults = Faults(world, checks, fault_rate)
+    faults = Faults(world, checks, fault_rate, kind)
     load = Load(world, checks, world.random.choice([5.0, 30.0]))
     try:
         for host in world.hosts:
