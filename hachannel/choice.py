@@ -32,8 +32,8 @@ class Choice:
 def quorum_of(view: View, active: bool) -> int:
     """How many voters of a view's configuration a view that replaces it must meet.
 
-    A majority. Competing first views share no configuration, so while the first view is not known to be
-    active it takes more than half of all configured replicas, which any two attempts have in common.
+    A majority. Competing first views share no configuration; while the first view is not known to be active
+    it takes so many that any set of replicas that is large enough to found a cluster includes one of them.
     """
     return view.quorum if active else max(view.quorum, view.boot)
 
@@ -85,6 +85,15 @@ def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
         ):
             best = voter
     return best
+
+
+def never_active(view: View, promises: Mapping[Voter, Promise]) -> bool:
+    """Whether a view was never active nor ever will be: a member promised more without accepting it."""
+    for member in view.members:
+        promise = promises.get(member)
+        if promise is not None and (promise.accepted is None or promise.accepted.number < view.number):
+            return True
+    return False
 
 
 def reconfigured(config: Iterable[Voter], change: Reconfig | None) -> tuple[Voter, ...]:

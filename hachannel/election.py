@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import attrs
 
-from .choice import Choice, choose, reconfigured
+from .choice import Choice, choose, never_active, reconfigured
 from .donor import Donor
 from .installation import Installation, Installing
 from .messages import (
@@ -318,18 +318,27 @@ class Election:
     def _evaluate_boot(self, now: float, attempt: Preparing) -> None:
         """The first view: enough empty replicas, and everybody who is seen empty, have promised."""
         state = self._state
-        for voter, promise in attempt.promises.items():
-            if promise.accepted is not None or promise.last != NO_TAG:
+        promises = {
+            voter: promise
+            for voter, promise in attempt.promises.items()
+            if voter == state.me or state.peers.link(voter) is not None
+        }
+        for voter, promise in promises.items():
+            view = promise.accepted
+            unfounded = view is None or (
+                view.boot > 0 and not promise.active and never_active(view, promises)
+            )
+            if not unfounded or promise.last != NO_TAG:
                 self.fail(now, f"replica {voter.replica} belongs to a cluster already")
                 return
         seen = [link.voter for link in state.peers if link.connected and link.join and link.join.empty]
         late = now - attempt.since >= state.settings.view_change_s / 2
-        if len(attempt.promises) < state.expected or (
-            not late and any(voter is not None and voter not in attempt.promises for voter in seen)
+        if len(promises) < state.expected or (
+            not late and any(voter is not None and voter not in promises for voter in seen)
         ):
             return
         order = {replica: position for position, replica in enumerate(state.order)}
-        others = sorted(attempt.promises.keys() - {state.me}, key=lambda voter: order[voter.replica])
+        others = sorted(promises.keys() - {state.me}, key=lambda voter: order[voter.replica])
         members = (state.me, *others)
         view = View(
             attempt.number,
@@ -337,7 +346,7 @@ class Election:
             members,
             required(state.settings.mode, members),
             0,
-            len(state.order) // 2 + 1,
+            len(state.order) - state.expected + 1,
             attempt.reason,
         )
         self._start(now, view, None, False, dict.fromkeys(others, 0))

@@ -70,7 +70,7 @@ class Facts:
             state.saw(message.promised)
             state.saw(message.view)
             state.attention = True
-        if message.active or message.view != NO_VIEW:
+        if message.founded:
             link.join = None
         if message.active:
             view = state.accepted

@@ -46,11 +46,14 @@ class Learner:
 
     @property
     def empty(self) -> bool:
-        """This replica holds nothing, accepted nothing, has heard of no cluster and was never in one."""
+        """This replica holds nothing, has heard of no cluster and was never in one.
+
+        It may have accepted a first view that is not known to be active.
+        """
         state = self._state
-        return (
-            not state.guest and state.accepted is None and state.log.last == NO_TAG and state.newer == NO_VIEW
-        )
+        view = state.accepted
+        unfounded = view is None or (view.boot > 0 and not state.known_active)
+        return not state.guest and unfounded and state.log.last == NO_TAG and state.newer == NO_VIEW
 
     def may_boot(self, now: float, since: float, failures: int) -> bool:
         """Whether enough empty replicas see each other and it is this one's turn to propose.
@@ -82,7 +85,7 @@ class Learner:
     def tick(self, now: float) -> None:
         """Announce this replica while it is outside."""
         state = self._state
-        if state.member or state.leaving or now < self._next_join:
+        if (state.member and not self.empty) or state.leaving or now < self._next_join:
             return
         self._next_join = now + state.settings.retry_s * (1 if self.learning is None else 3)
         state.broadcast(self.join())

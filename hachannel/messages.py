@@ -167,7 +167,7 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
 
     cluster: str
     empty: bool
-    """It holds nothing and has accepted nothing: it may found a cluster."""
+    """It holds nothing and knows of no cluster: it may found one."""
     commit: Tag
     """Its committed prefix ends here."""
     token: int

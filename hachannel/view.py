@@ -58,7 +58,7 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     """Length of the log the view starts from; the view event is delivered at this index."""
     boot: int = 0
     """While the first view of the cluster is not known to be active: how many voters must take part in
-    replacing it (more than half of all configured replicas). 0 for every later view."""
+    replacing it, so that they meet everybody who could found another cluster. 0 for every later view."""
     reason: str = ""
     """Why the view was proposed, for people."""
 

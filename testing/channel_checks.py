@@ -293,7 +293,8 @@ class Checks(Observer):
         if present(have, view.config) < view.quorum:
             self.fail("I2", host, f"too few voters of {view} know it: {have}")
         if before is None or view.boot:
-            if len(self.world.hosts) // 2 + 1 > len(have):
+            shape = self.world.shape
+            if len(have) < max(shape.replicas - shape.expected + 1, view.quorum):
                 self.fail("I12", host, f"first view {view} known to {have} only")
             if self.top or view.start:
                 self.fail("I12", host, f"first view {view} after {self.top} commits")
