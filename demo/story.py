@@ -151,7 +151,7 @@ def _serve(
         totals = {name: _totals(feeding, name) for name in flights.origins}
         totals |= {name: _totals(feeding, f"{name}@{CARRIER_SERVER}") for name in flights.carriers}
         seconds = time.monotonic() - start_s
-        spark = pool.submit(spark_session, "quorate demo")
+        spark = pool.submit(spark_session, "quorate demo", brief=True)
         if not cluster.all_back():
             screen.say("Not every replica is back; see the logs of the servers.", "red")
         totals[PULSE] = _totals(probing, PULSE)

@@ -46,12 +46,13 @@ appender.file.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 
 
 def spark_session(
-    name: str = "quorate replay", *, cores: int | None = None, memory: str = "1g"
+    name: str = "quorate replay", *, cores: int | None = None, memory: str = "1g", brief: bool = False
 ) -> "SparkSession":
     """Return a quiet local Spark session; a session that is already active is returned as it is.
 
     It is a context manager: leaving the ``with`` block stops Spark. It needs no network, and listens on the
     loopback interface only. ``cores`` is how many it uses (default: all), ``memory`` the size of its heap.
+    ``brief`` is for work of about a minute: Java compiles quickly then, and not as well.
     Raises SparkMissing or JavaNotFound (both ReplayError) with a sentence that says what to install.
     """
     spark_type, running = spark_api()
@@ -67,7 +68,7 @@ def spark_session(
     threads = cores or available_cores()
     builder: Any = spark_type.builder
     builder = builder.master(f"local[{threads}]").appName(name)
-    for key, value in settings(place, log, threads, memory).items():
+    for key, value in settings(place, log, threads, memory, brief).items():
         builder = builder.config(key, value)
     with changed_environment(environment):
         try:
@@ -94,17 +95,18 @@ def spark_api() -> tuple[Any, bool]:
     return sql.SparkSession, core.SparkContext._gateway is not None
 
 
-def settings(place: Path, log: Path, threads: int, memory: str) -> dict[str, str]:
+def settings(place: Path, log: Path, threads: int, memory: str, brief: bool) -> dict[str, str]:
     """Return the configuration of a local session whose files live in ``place``."""
     log4j = place / "log4j2.properties"
     log4j.write_text(LOG4J.format(log=log), encoding="utf-8")
+    options = f'"-Dlog4j2.configurationFile=file:{log4j}" -XX:+UseParallelGC "-Djava.io.tmpdir={place}"'
+    if brief:
+        options += " -XX:TieredStopAtLevel=1"
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": (
-            f'"-Dlog4j2.configurationFile=file:{log4j}" -XX:+UseParallelGC "-Djava.io.tmpdir={place}"'
-        ),
+        "spark.driver.extraJavaOptions": options,
         "spark.local.dir": str(place),
         "spark.sql.warehouse.dir": str(place / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
