@@ -133,13 +133,15 @@ class Journal:
         identity: Identity,
         incarnation: int,
         *,
+        existing: bool = False,
         guest: bool = False,
         schema: Sequence[str] = (),
         connect: Callable[..., sqlite3.Connection] = sqlite3.connect,
     ) -> "Journal":
         """Open the journal at `path`, or make one for `incarnation` if there is none.
 
-        `guest` marks a new one: see `Recovered.guest`. `schema` makes the application's tables with it.
+        With `existing` there was one: a missing or empty file is damaged then. `guest` marks a new one, see
+        `Recovered.guest`; `schema` makes the application's tables in it.
         Raises Foreign, Damaged, and JournalError when it cannot be read or written.
         """
         try:
@@ -152,11 +154,15 @@ class Journal:
                 f"The journal {path} is damaged: its write-ahead log is spoiled after frame {report.valid}, "
                 f"with {report.lost} confirmed transactions behind that."
             )
+        if fresh and existing:
+            raise _gone(path)
         connection: sqlite3.Connection | None = None
         try:
             connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
             _configure(connection)
-            journal = cls._load(path, connection, _Meta(FORMAT, identity, incarnation), guest, schema)
+            journal = cls._load(
+                path, connection, _Meta(FORMAT, identity, incarnation), existing, guest, schema
+            )
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except BaseException as error:
             if connection is not None:
@@ -168,10 +174,18 @@ class Journal:
 
     @classmethod
     def _load(
-        cls, path: Path, connection: sqlite3.Connection, own: _Meta, guest: bool, schema: Sequence[str]
+        cls,
+        path: Path,
+        connection: sqlite3.Connection,
+        own: _Meta,
+        existing: bool,
+        guest: bool,
+        schema: Sequence[str],
     ) -> "Journal":
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not tables:
+            if existing:
+                raise _gone(path)
             remembered = Remembered(guest=guest)
             _create(connection, own, remembered, schema)
             return cls(path, connection, own.incarnation, remembered, [])
@@ -265,6 +279,10 @@ class Journal:
         upto = min(base, first + TRIM_ROWS)
         execute("DELETE FROM entries WHERE idx <= ?", (upto,))
         return int(upto)
+
+
+def _gone(path: Path) -> Damaged:
+    return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
 
 
 def _entry_sum(view: bytes, entry: Entry) -> bytes:

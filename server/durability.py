@@ -140,9 +140,10 @@ class Durability:
 
     def _open(self, life: int, engine: Engine, lines: list[str]) -> Recovery:
         made = self._directory / MADE_FILE
-        if made.exists() and not self._guest and not (self.path.exists() and self.path.stat().st_size):
-            raise Damaged(f"The journal {self.path} is missing or empty, and there was one.")
-        journal = Journal.open(self.path, self._identity, life, guest=self._guest, schema=SCHEMA)
+        existing = made.exists() and not self._guest
+        journal = Journal.open(
+            self.path, self._identity, life, existing=existing, guest=self._guest, schema=SCHEMA
+        )
         store = StateStore(self.path)
         try:
             if not made.exists():
@@ -246,7 +247,8 @@ class Durability:
         assert self._engine is not None
         self._entries = self._bytes = 0
         self._capture = self._engine.capture()
-        self._slice(self._capture)
+        # Later: the reactions up to here are on their way to the trace.
+        self._reactor.callLater(0, self._slice, self._capture)
 
     def _slice(self, capture: Capture) -> None:
         """Encode some of the agents; then have the trace and the state written."""
@@ -273,21 +275,25 @@ class Durability:
 
     def close(self, *, save: bool) -> "Deferred[None]":
         """Write what waits, and the state if `save`; fires when that is done. Never fails."""
-        disk, engine, log = self._disk, self._engine, self._log
-        self._disk = None
-        capture, self._capture = self._capture, None
-        if disk is None or engine is None or log is None:
+        disk, self._disk = self._disk, None
+        if disk is None:
             return succeed(None)
         if save:
-            captures = [] if capture is None else [capture]
-            for each in captures:
-                each.step()
-            captures.append(engine.capture())
-            captures[-1].step()
-            for each in captures:
-                disk.save(each, min(log.base.at, each.index), _nothing)
+            self._save_all(disk)
+        self._capture = None
         done: Deferred[None] = deferToThread(disk.close)
         return done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
+
+    def _save_all(self, disk: Disk) -> None:
+        """Queue the state as it is now, after what was captured before."""
+        assert self._engine is not None
+        assert self._log is not None
+        if self._capture is not None:
+            self._capture.step()
+            disk.save(self._capture, 0, _nothing)
+        capture = self._engine.capture()
+        capture.step()
+        disk.save(capture, min(self._log.base.at, capture.index), _nothing)
 
     def renew(self, life: int) -> "Deferred[None]":
         """Close, and put aside a journal whose state is not that of the others; `open` makes a new one.

@@ -1,0 +1,380 @@
+"""The journal: what it remembers, and that it never gives out what is not as it was written."""
+
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.journal import Damaged, Foreign, Identity, Journal, JournalError, WriteFailed
+from quorate.hachannel.journal_wal import inspect_wal
+from quorate.hachannel.log import (
+    Accepted,
+    Activated,
+    Appended,
+    Committed,
+    LogRecord,
+    Promised,
+    Reset,
+    Truncated,
+)
+from quorate.hachannel.messages import RECONFIG, Entry
+from quorate.hachannel.view import NO_VIEW, Tag, View, ViewNumber, Voter
+
+ME = Identity("cluster", "s0", 0)
+VIEW = ViewNumber(3, 0, 7)
+Copy = Callable[[Path], Path]
+
+
+def entry(index: int, size: int = 90, view: ViewNumber = VIEW) -> Entry:
+    return Entry(view, index, 1000 + index, (b"payload %d " % index * size)[:size])
+
+
+def view(number: ViewNumber = VIEW) -> View:
+    voters = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
+    return View(number, voters, voters, 3, 5, 2, "start-up")
+
+
+def reopened(path: Path) -> tuple[Remembered, list[Entry]]:
+    journal = Journal.open(path, ME, 99)
+    found = journal.remembered, list(journal.recovered)
+    assert journal.incarnation == 7
+    journal.close()
+    return found
+
+
+def crashed(journal: Journal, copy: Copy) -> tuple[Remembered, list[Entry]]:
+    """What a copy made now comes back with."""
+    return reopened(copy(journal.path))
+
+
+def test_what_is_written_is_there_after_a_crash(journal: Journal, copy: Copy) -> None:
+    assert journal.remembered == Remembered()
+    journal.write([Promised(VIEW), Accepted(view()), Activated(VIEW)])
+    journal.write([Appended((entry(1), entry(2))), Committed(1), Appended((entry(3, 300_000),))])
+    remembered, entries = crashed(journal, copy)
+    assert remembered == Remembered(VIEW, view(), True, 1, Tag(NO_VIEW, 0), 3)
+    assert entries == [entry(1), entry(2), entry(3, 300_000)]
+    journal.close()
+    assert reopened(journal.path) == (remembered, entries)
+
+
+def test_a_view_accepted_later_is_not_known_to_be_active(journal: Journal, copy: Copy) -> None:
+    later = view(ViewNumber(4, 1, 8))
+    journal.write([Accepted(view()), Activated(VIEW), Accepted(later), Activated(VIEW)])
+    remembered, _ = crashed(journal, copy)
+    assert (remembered.accepted, remembered.active, remembered.promised) == (later, False, later.number)
+
+
+def test_entries_that_never_were_give_way_to_others(journal: Journal, copy: Copy) -> None:
+    other = ViewNumber(4, 1, 8)
+    journal.write([Appended(tuple(entry(index) for index in range(1, 6))), Committed(2)])
+    journal.write([Truncated(3), Appended((entry(4, view=other),))])
+    remembered, entries = crashed(journal, copy)
+    assert remembered.last == 4
+    assert entries == [entry(1), entry(2), entry(3), entry(4, view=other)]
+
+
+def test_a_reset_forgets_all_entries(journal: Journal, copy: Copy) -> None:
+    journal.write([Appended(tuple(entry(index) for index in range(1, 6)))])
+    journal.write([Reset(Tag(VIEW, 40)), Appended((entry(41),))])
+    remembered, entries = crashed(journal, copy)
+    assert (remembered.base, remembered.commit, remembered.last) == (Tag(VIEW, 40), 40, 41)
+    assert entries == [entry(41)]
+
+
+def test_trimmed_entries_go_bit_by_bit(journal: Journal, copy: Copy) -> None:
+    journal.write([Appended(tuple(entry(index, 10) for index in range(1, 1001))), Committed(990)])
+    journal.write([], trim=900)
+    for _ in range(2):
+        journal.write([Committed(990)])
+        remembered, entries = crashed(journal, copy)
+        assert remembered.base == Tag(VIEW, 900)
+        assert [each.index for each in entries] == list(range(901, 1001))
+    for _ in range(3):
+        journal.write([Committed(990)])
+    assert journal.connection.execute("SELECT count(*) FROM entries").fetchone() == (100,)
+    journal.write([], trim=400)
+    assert journal.remembered.base.at == 900
+
+
+def test_a_durable_log_begins_with_what_the_journal_has(journal: Journal) -> None:
+    change = Entry(VIEW, 3, 0, b"change", RECONFIG)
+    journal.write([Accepted(view()), Activated(VIEW), Appended((entry(1), entry(2), change)), Committed(2)])
+    journal.write([], trim=1)
+    journal.close()
+    again = Journal.open(journal.path, ME, 8)
+    log = DurableLog(again.remembered, again.recovered)
+    assert log.durable
+    assert (log.base, log.last, len(log)) == (Tag(VIEW, 1), Tag(VIEW, 3), 2)
+    assert log.reconfig(2) == change
+    recovered = log.recovered()
+    assert (recovered.promised, recovered.accepted, recovered.active) == (VIEW, view(), True)
+    assert (recovered.commit, recovered.applied, recovered.guest) == (2, 2, False)
+
+
+def test_a_new_journal_remembers_that_its_replica_is_a_guest(tmp_path: Path) -> None:
+    Journal.open(tmp_path / "journal.db", ME, 7, guest=True).close()
+    again = Journal.open(tmp_path / "journal.db", ME, 8)
+    assert DurableLog(again.remembered).recovered().guest
+
+
+# Whose journal it is
+
+
+@pytest.mark.parametrize(
+    "other", [Identity("x", "s0", 0), Identity("cluster", "s1", 0), Identity("cluster", "s0", 1)]
+)
+def test_the_journal_of_somebody_else_is_refused(journal: Journal, other: Identity) -> None:
+    journal.close()
+    with pytest.raises(Foreign, match=r"belongs to replica 0 of s0 .*choose another"):
+        Journal.open(journal.path, other, 8)
+
+
+def test_a_newer_format_is_refused(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal.close()
+    monkeypatch.setattr("quorate.hachannel.journal.FORMAT", 0)
+    with pytest.raises(Foreign, match="has format 1, this program reads 0; upgrade it"):
+        Journal.open(journal.path, ME, 8)
+
+
+def test_another_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE recipes (name TEXT)")
+    connection.close()
+    with pytest.raises(Foreign, match="no journal of a replica"):
+        Journal.open(path, ME, 8)
+
+
+def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "journal.db").write_bytes(b"not at all a database " * 100)
+    with pytest.raises(Damaged, match="not a database"):
+        Journal.open(tmp_path / "journal.db", ME, 8)
+
+
+def test_a_journal_in_use_is_refused(journal: Journal) -> None:
+    journal.write([Committed(0)])
+    with pytest.raises(JournalError, match="in use by another process"):
+        Journal.open(journal.path, ME, 8)
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(JournalError, match="cannot be used: unable to open"):
+        Journal.open(tmp_path / "missing" / "journal.db", ME, 8)
+
+
+# Torn and spoiled files
+
+
+def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Remembered, int]]:
+    """Write some; returns what was confirmed by the time the write-ahead log had each of its sizes."""
+    rng = random.Random(5)
+    journal.connection.execute("PRAGMA wal_autocheckpoint = 0")
+    wal = journal.path.with_name("journal.db-wal")
+    confirmed = [(wal.stat().st_size if wal.exists() else 0, journal.remembered, 0)]
+    last = 0
+    for number in range(rounds):
+        records: list[LogRecord] = [Promised(ViewNumber(number + 1, 0, 7))]
+        for _ in range(rng.randint(1, 3)):
+            last += 1
+            records.append(Appended((entry(last, rng.choice([40, 3000, 9000])),)))
+        records.append(Committed(last - 1))
+        journal.write(records)
+        confirmed.append((wal.stat().st_size, journal.remembered, last))
+    return confirmed
+
+
+def test_a_torn_tail_is_cut_and_what_was_confirmed_is_kept(journal: Journal, copy: Copy) -> None:
+    confirmed = filled(journal, copy)
+    wal = journal.path.with_name("journal.db-wal")
+    data = wal.read_bytes()
+    rng = random.Random(1)
+    sizes = {size + delta for size, _, _ in confirmed for delta in (-1, 0, 1, 24)}
+    sizes |= {rng.randrange(len(data)) for _ in range(60)}
+    for size in sorted(size for size in sizes if 0 <= size <= len(data)):
+        place = copy(journal.path)
+        place.with_name("journal.db-wal").write_bytes(data[:size])
+        remembered, entries = reopened(place)
+        _, expected, last = max((item for item in confirmed if item[0] <= size), key=lambda item: item[0])
+        assert remembered == expected
+        assert entries == [entry(index, len(entries[index - 1].payload)) for index in range(1, last + 1)]
+
+
+def test_pages_missing_within_the_last_write_cut_that_write_only(journal: Journal, copy: Copy) -> None:
+    confirmed = filled(journal, copy)
+    data = journal.path.with_name("journal.db-wal").read_bytes()
+    before, expected, _ = confirmed[-2]
+    for start in range(before, len(data), 4120):
+        place = copy(journal.path)
+        torn = data[:start] + bytes(4120) + data[start + 4120 :]
+        place.with_name("journal.db-wal").write_bytes(torn)
+        assert reopened(place)[0] == expected
+
+
+def test_a_spoiled_byte_among_confirmed_writes_is_found(journal: Journal, copy: Copy) -> None:
+    confirmed = filled(journal, copy)
+    data = bytearray(journal.path.with_name("journal.db-wal").read_bytes())
+    end = confirmed[-2][0]
+    rng = random.Random(2)
+    for position in [0, 9, 17, 25, 33, *(rng.randrange(end) for _ in range(150))]:
+        place = copy(journal.path)
+        spoiled = bytearray(data)
+        spoiled[position] ^= 1 << rng.randrange(8)
+        place.with_name("journal.db-wal").write_bytes(spoiled)
+        for _ in range(2):  # a refused journal stays refused
+            with pytest.raises(Damaged, match="spoiled after frame"):
+                Journal.open(place, ME, 8)
+
+
+def test_a_spoiled_byte_of_the_file_is_never_served(journal: Journal, copy: Copy) -> None:
+    filled(journal, copy, 30)
+    kept = journal.remembered
+    journal.close()
+    data = journal.path.read_bytes()
+    _, whole = crashed(journal, copy)
+    rng = random.Random(3)
+    refused = 0
+    for position in [*range(0, 100), *(rng.randrange(len(data)) for _ in range(250))]:
+        place = copy(journal.path)
+        spoiled = bytearray(data)
+        spoiled[position] ^= 1 << rng.randrange(8)
+        place.write_bytes(spoiled)
+        try:
+            assert reopened(place) == (kept, whole), position
+        except (Damaged, Foreign):
+            refused += 1
+    assert refused > 200
+
+
+def test_a_shortened_file_is_never_served(journal: Journal, copy: Copy) -> None:
+    filled(journal, copy, 30)
+    journal.close()
+    data = journal.path.read_bytes()
+    for size in [0, 1, 50, 512, 1024, 4096, *range(8192, len(data), 8192), len(data) - 1]:
+        place = copy(journal.path)
+        place.write_bytes(data[:size])
+        with pytest.raises(Damaged):
+            Journal.open(place, ME, 8, existing=True)
+
+
+def test_a_missing_journal_is_a_loss_only_where_there_was_one(tmp_path: Path) -> None:
+    with pytest.raises(Damaged, match="is missing or empty, and there was one"):
+        Journal.open(tmp_path / "journal.db", ME, 8, existing=True)
+    assert Journal.open(tmp_path / "journal.db", ME, 8).incarnation == 8
+
+
+@pytest.mark.parametrize(
+    ("change", "flaw"),
+    [
+        ("UPDATE entries SET payload = x'00' WHERE idx = 7", "entry 7 is not what was written"),
+        ("UPDATE entries SET stamp = 'x' WHERE idx = 7", "entry 7 is not what was written"),
+        ("UPDATE entries SET view = NULL WHERE idx = 2", "entry 2 is not what was written"),
+        ("DELETE FROM entries WHERE idx = 5", "entry 5 is missing"),
+        ("DELETE FROM entries WHERE idx > 8", "entry 9 is missing"),
+        ("DELETE FROM entries", "entry 1 is missing"),
+        ("UPDATE entries SET idx = 11 WHERE idx = 10", "entry 10 is missing"),
+        ("DELETE FROM remembered", "its row of remembered is missing or spoiled"),
+        ("UPDATE remembered SET body = x'90'", "its row of remembered"),
+        ("UPDATE meta SET checksum = NULL", "its row of meta"),
+        ("DROP TABLE entries", "no such table: entries"),
+    ],
+)  # fmt: skip
+def test_the_place_of_the_damage_is_named(journal: Journal, change: str, flaw: str) -> None:
+    journal.write([Appended(tuple(entry(index) for index in range(1, 11))), Committed(4)])
+    journal.connection.execute(change)
+    journal.close()
+    with pytest.raises(Damaged, match=flaw):
+        Journal.open(journal.path, ME, 8)
+
+
+def test_a_log_of_sqlite_of_which_nothing_is_lost() -> None:
+    report = inspect_wal(Path("/nonexistent"), 4096)
+    assert (report.valid, report.lost) == (0, 0)
+
+
+# A disk that refuses
+
+
+class Refusing(sqlite3.Connection):
+    """Fails like SQLite does, at the statement number `at`."""
+
+    count = 0
+    at = 10**9
+
+    def execute(self, sql: str, *args: Any) -> sqlite3.Cursor:
+        self.count += 1
+        if self.count >= self.at:
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().execute(sql, *args)
+
+
+def test_a_write_that_fails_is_one_sentence_and_nothing_of_it_is_there(tmp_path: Path, copy: Copy) -> None:
+    for at in range(1, 6):
+        place = tmp_path / str(at)
+        place.mkdir()
+        connections: list[Refusing] = []
+
+        def connect(*args: Any, made: list[Refusing] = connections, **options: Any) -> sqlite3.Connection:
+            made.append(sqlite3.connect(*args, factory=Refusing, **options))
+            return made[0]
+
+        journal = Journal.open(place / "journal.db", ME, 7, connect=connect)
+        journal.write([Appended((entry(1),)), Committed(1)])
+        connections[0].at = connections[0].count + at
+        records = [Appended((entry(2),)), Truncated(1), Appended((entry(2),)), Committed(2)]
+        if at == 5:
+            journal.write(records[:1])
+            continue
+        with pytest.raises(WriteFailed, match=r"cannot be written: disk I/O error\.$"):
+            journal.write(records)
+        assert crashed(journal, copy)[0].last == 1
+
+
+def test_a_full_disk_is_named(journal: Journal, copy: Copy) -> None:
+    journal.write([Appended((entry(1),)), Committed(1)])
+    journal.connection.execute("PRAGMA max_page_count = 30")
+    with pytest.raises(WriteFailed, match=r"no space is left on the disk\.$"):
+        journal.write([Appended((entry(2, 1_000_000),))])
+    assert crashed(journal, copy)[0].last == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_any_records_are_remembered_as_by_a_log_in_memory(seed: int, journal: Journal, copy: Copy) -> None:
+    rng = random.Random(seed)
+    log = DurableLog(Remembered())
+    counter, commit = 3, 0
+    for _ in range(60):
+        records: list[LogRecord] = []
+        for _ in range(rng.randint(1, 4)):
+            kind = rng.random()
+            if kind < 0.7:
+                new = Entry(
+                    ViewNumber(counter, 0, 7), log.last.at + 1, rng.randint(0, 2**62), rng.randbytes(50)
+                )
+                log.append(new)
+                records.append(Appended((new,)))
+            elif kind < 0.8 and log.last.at > commit:
+                index = rng.randint(commit, log.last.at)
+                log.truncate(index)
+                records.append(Truncated(index))
+            elif kind < 0.9:
+                commit = rng.randint(commit, log.last.at)
+                records.append(Committed(commit))
+            elif kind < 0.95:
+                counter += 1
+                records.append(Promised(ViewNumber(counter, 1, 8)))
+            else:
+                commit = log.last.at + rng.randint(1, 9)
+                log.reset(Tag(ViewNumber(counter, 0, 7), commit))
+                records.append(Reset(log.base))
+        trim = rng.randint(log.base.at, commit) if rng.random() < 0.1 else 0
+        journal.write(records, trim=trim)
+        if trim:
+            log.trim(trim)
+    remembered, entries = crashed(journal, copy)
+    assert (remembered.commit, remembered.base, remembered.last) == (commit, log.base, log.last.at)
+    assert entries == [log.get(index) for index in range(log.base.at + 1, log.last.at + 1)]

@@ -1,0 +1,117 @@
+"""A channel that starts again with what its journal remembers."""
+
+import attrs
+
+from quorate.hachannel import Channel, Output, ViewEvent
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.log import Appended, Truncated
+from quorate.hachannel.messages import Entry, Heartbeat, Prepare, Promise, Refuse
+from quorate.hachannel.view import NO_VIEW, View, ViewNumber, Voter
+
+VOTERS = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
+VIEW = View(ViewNumber(3, 0, 7), VOTERS, VOTERS, 3, 0, 2, "start-up")
+
+
+@attrs.define
+class Disk:
+    """Writes at once, in memory."""
+
+    remembered: Remembered = attrs.field(factory=Remembered)
+    entries: list[Entry] = attrs.field(factory=list[Entry])
+
+    def write(self, out: Output) -> None:
+        for record in out.persist:
+            self.remembered.apply(record)
+            if isinstance(record, Appended):
+                self.entries += record.entries
+            elif isinstance(record, Truncated):
+                del self.entries[record.index :]
+
+    def start(self, me: int, members: tuple[int, ...] = (0, 1, 2), incarnation: int = 7) -> Channel:
+        log = DurableLog(self.remembered, self.entries)
+        channel = Channel(me, members, incarnation=incarnation, cluster="c", expected=len(members), log=log)
+        channel.start(0.0)
+        return channel
+
+
+def run(channel: Channel, disk: Disk) -> Output:
+    """Take and persist until nothing follows; returns all of it."""
+    everything = Output()
+    while out := channel.take():
+        disk.write(out)
+        everything.messages += out.messages
+        everything.events += out.events
+        if out.token:
+            channel.persisted(0.0, out.token)
+    return everything
+
+
+def test_a_restarted_voter_keeps_its_promise() -> None:
+    disk = Disk(Remembered(VIEW.number, VIEW, True))
+    channel = disk.start(1, incarnation=8)
+    channel.connected(0.0, 2, 9)
+    run(channel, disk)
+    high = ViewNumber(9, 2, 9)
+    channel.receive(0.0, 2, Prepare(high, "test"))
+    out = channel.take()
+    assert not any(isinstance(message, Promise) for _, message in out.messages)
+    disk.write(out)
+    channel.persisted(0.0, out.token)
+    promises = [message for _, message in run(channel, disk).messages if isinstance(message, Promise)]
+    assert [promise.number for promise in promises] == [high]
+
+    again = disk.start(1, incarnation=8)
+    again.connected(0.0, 0, 7)
+    low = ViewNumber(8, 0, 7)
+    again.receive(0.0, 0, Prepare(low, "test"))
+    answers = [message for peer, message in run(again, disk).messages if peer == 0]
+    assert Refuse(low, high) in answers
+    assert not any(isinstance(answer, Promise) for answer in answers)
+
+
+def test_a_restarted_proposer_uses_a_number_it_never_used() -> None:
+    disk = Disk(Remembered(ViewNumber(6, 1, 8), VIEW, True))
+    channel = disk.start(1, incarnation=8)
+    now = 0.0
+    for peer, incarnation in ((0, 7), (2, 9)):
+        channel.connected(now, peer, incarnation)
+        low = VIEW.number
+        channel.receive(now, peer, Heartbeat(low, low, False, True, False, True, 0, 0, 0, 0, 0))
+    numbers: set[ViewNumber] = set()
+    for _ in range(60):
+        now += 0.1
+        channel.tick(now)
+        numbers |= {m.number for _, m in run(channel, disk).messages if isinstance(m, Prepare)}
+    assert numbers
+    assert min(numbers) > ViewNumber(6, 1, 8)
+    assert disk.remembered.promised == max(numbers)
+
+
+def test_a_plain_server_is_founded_once_and_goes_on_from_its_log() -> None:
+    disk = Disk()
+    channel = disk.start(0, (0,))
+    events = run(channel, disk).events
+    assert [event.first_time for event in events if isinstance(event, ViewEvent)] == [True]
+    for payload in (b"one", b"two"):
+        channel.submit(0.0, 1, payload)
+    run(channel, disk)
+    channel.submit(0.0, 1, b"three")
+    disk.write(channel.take())  # on the disk, and the process ends before it knows
+    assert (disk.remembered.commit, disk.remembered.last) == (2, 3)
+
+    again = disk.start(0, (0,))
+    assert (again.commit, again.applied) == (2, 2)
+    events = run(again, disk).events
+    assert [getattr(event, "payload", None) for event in events[:-1]] == [b"three"]
+    view = events[-1]
+    assert isinstance(view, ViewEvent)
+    assert not view.first_time
+    assert view.index == 3
+
+
+def test_a_guest_is_not_counted_as_empty() -> None:
+    disk = Disk(Remembered(guest=True))
+    channel = disk.start(0, (0,))
+    assert run(channel, disk).events == []
+    assert channel.role == "joining"
+    assert disk.remembered.promised == NO_VIEW

@@ -1,0 +1,331 @@
+"""The thread that writes, and the engine's state in the file, under disks that are slow, full or spoiled."""
+
+import queue
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+
+from quorate import Agent, Context, Delete, Notification, reacts
+from quorate.agents import factory
+from quorate.engine import Capture, Engine
+from quorate.hachannel.journal import Damaged, Identity, Journal
+from quorate.hachannel.log import Appended, Committed, Promised, Reset
+from quorate.hachannel.messages import Entry
+from quorate.hachannel.view import Tag, ViewNumber
+from quorate.server.disk import Disk
+from quorate.server.storage import SCHEMA, StateStore
+from quorate.testing.harness import Harness
+
+BOUND_S = 30.0
+ME = Identity("cluster", "s0", 0)
+VIEW = ViewNumber(1, 0, 7)
+
+
+@attrs.frozen
+class Add(Notification):
+    number: int
+
+
+@attrs.define
+class Sum(Agent):
+    total: int = 0
+
+    @reacts
+    def add(self, ctx: Context, note: Add) -> None:
+        self.total += note.number
+        ctx.timer(1000.0, Add(1))
+
+
+def entry(index: int, size: int = 10) -> Entry:
+    return Entry(VIEW, index, 0, bytes(size))
+
+
+class Held(Journal):
+    """Writes only when it may."""
+
+    gate: threading.Semaphore
+    begun: threading.Semaphore
+
+    def write(self, *args: Any, **options: Any) -> None:
+        self.begun.release()
+        assert self.gate.acquire(timeout=BOUND_S)
+        super().write(*args, **options)
+
+
+class Rig:
+    """A disk and the reactor thread that uses it: the test's own."""
+
+    def __init__(self, path: Path) -> None:
+        opened = Journal.open(path, ME, 7, schema=SCHEMA)
+        self.journal = Held(path, opened.connection, 7, opened.remembered, [])
+        self.journal.gate = threading.Semaphore(0)
+        self.journal.begun = threading.Semaphore(0)
+        self.store = StateStore(path)
+        self.calls: queue.Queue[tuple[Callable[..., None], tuple[Any, ...]]] = queue.Queue()
+        self.durable: list[int] = []
+        self.failed: list[str] = []
+        self.disk = Disk(
+            self.journal,
+            self.store,
+            lambda call, *args: self.calls.put((call, args)),
+            self.durable.append,
+            self.failed.append,
+        )
+
+    def turn(self) -> None:
+        """Run what the disk wants to be run in the reactor."""
+        call, args = self.calls.get(timeout=BOUND_S)
+        call(*args)
+
+    def let(self, writes: int = 1) -> None:
+        for _ in range(writes):
+            self.journal.gate.release()
+
+    def wait_begun(self) -> None:
+        assert self.journal.begun.acquire(timeout=BOUND_S)
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path / "journal.db")
+    yield rig
+    rig.let(1000)
+    rig.disk.close()
+
+
+def load(path: Path) -> Engine:
+    """What a start finds."""
+    journal = Journal.open(path, ME, 8)
+    engine = Engine(0, {"s0": 0}, load=_load)
+    stored = StateStore(path).read(journal.connection)
+    if stored is not None:
+        engine.load(stored.header, stored.agents)
+    journal.close()
+    return engine
+
+
+def _load(name: str) -> Any:
+    harness = Harness()
+    harness.know(Sum)
+    return harness._load(name)
+
+
+def captured(harness: Harness) -> Capture:
+    capture = harness.engine.capture()
+    capture.step()
+    return capture
+
+
+# The thread
+
+
+def test_what_waits_during_a_sync_is_written_together_and_confirmed_once(rig: Rig) -> None:
+    assert not rig.disk.write([Promised(VIEW)], 1)
+    rig.wait_begun()
+    for token in range(2, 12):
+        assert not rig.disk.write([Appended((entry(token - 1),))], token)
+    rig.let(2)
+    rig.turn()
+    rig.turn()
+    assert rig.durable == [1, 11]
+    assert rig.disk.writes == 2
+    assert rig.journal.remembered.last == 10
+
+
+def test_nothing_is_confirmed_before_it_is_synced(rig: Rig) -> None:
+    rig.disk.write([Appended((entry(1),))], 1)
+    rig.wait_begun()
+    assert rig.calls.empty()
+    rig.let()
+    rig.turn()
+    assert rig.durable == [1]
+
+
+def test_a_commit_index_alone_waits_for_nothing_and_is_written_with_the_next_records(rig: Rig) -> None:
+    assert rig.disk.write([Committed(0)], 1)
+    rig.disk.write([Appended((entry(1), entry(2)))], 2)
+    rig.wait_begun()
+    assert not rig.disk.write([Committed(2)], 3)
+    rig.let()
+    while rig.durable[-1:] != [3]:
+        rig.turn()
+    assert rig.journal.remembered.commit in (0, 2)
+    rig.disk.write([Appended((entry(3),))], 4)
+    rig.let()
+    while rig.durable[-1:] != [4]:
+        rig.turn()
+    assert rig.journal.remembered.commit == 2
+    assert rig.durable == sorted(rig.durable)
+
+
+def test_a_commit_index_is_written_at_the_end(rig: Rig, tmp_path: Path) -> None:
+    rig.let(10)
+    rig.disk.write([Appended((entry(1),))], 1)
+    rig.turn()
+    rig.disk.write([Committed(1)], 2)
+    rig.disk.close()
+    assert Journal.open(tmp_path / "journal.db", ME, 8).remembered.commit == 1
+
+
+def test_closing_writes_what_waits(rig: Rig, tmp_path: Path) -> None:
+    for index in range(1, 6):
+        rig.disk.write([Appended((entry(index),))], index)
+    rig.let(10)
+    rig.disk.close()
+    assert Journal.open(tmp_path / "journal.db", ME, 8).remembered.last == 5
+    assert not rig.disk.write([Appended((entry(6),))], 6)
+
+
+def test_a_disk_that_refuses_confirms_nothing_from_then_on(rig: Rig, tmp_path: Path) -> None:
+    rig.let(10)
+    rig.disk.write([Appended((entry(1),))], 1)
+    rig.turn()
+    rig.journal.connection.execute("PRAGMA max_page_count = 20")
+    rig.disk.write([Appended((entry(2, 1_000_000),))], 2)
+    rig.turn()
+    assert not rig.disk.write([Appended((entry(3),))], 3)
+    assert not rig.disk.write([Committed(1)], 4)
+    rig.disk.close()
+    assert rig.calls.empty()
+    assert rig.durable == [1]
+    assert rig.failed == [
+        f"The journal {tmp_path / 'journal.db'} cannot be written: no space is left on the disk."
+    ]
+
+
+def test_a_defect_while_writing_is_no_silence(rig: Rig) -> None:
+    rig.let(10)
+    rig.disk.write([Appended((Entry(VIEW, 1, 2**80, b""),))], 1)
+    rig.turn()
+    assert "argument out of range" in rig.failed[0]
+    assert rig.durable == []
+
+
+def test_the_queue_is_bounded_by_waiting(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate.server.disk.MAX_WAITING_BYTES", 10_000)
+    rig.disk.write([Promised(VIEW)], 1)
+    rig.wait_begun()
+    rig.disk.write([Appended((entry(1, 9000),))], 2)
+    third = threading.Thread(target=rig.disk.write, args=([Appended((entry(2, 9000),))], 3))
+    third.start()
+    third.join(0.05)
+    assert third.is_alive()
+    rig.let(10)
+    third.join(BOUND_S)
+    assert not third.is_alive()
+    while rig.durable[-1:] != [3]:
+        rig.turn()
+
+
+def test_an_installed_state_and_the_reset_of_the_log_are_one_write(rig: Rig, tmp_path: Path) -> None:
+    harness = Harness()
+    harness.know(Sum)
+    harness.deploy(Sum, name="sum")
+    harness.send("sum", Add(4))
+    harness.engine.restore(harness.engine.snapshot())
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 4)))], 1)
+    rig.wait_begun()
+    index = harness.engine.applied
+    rig.disk.write([Reset(Tag(VIEW, index))], 2, captured(harness))
+    rig.disk.write([Appended((entry(index + 1),))], 3)
+    rig.let(3)
+    rig.disk.close()
+    assert rig.disk.writes == 3
+    assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
+
+
+def test_a_saved_state_lets_entries_go(rig: Rig, tmp_path: Path) -> None:
+    harness = Harness()
+    harness.know(Sum)
+    for number in range(9):
+        harness.deploy(Sum, name=f"sum{number}")
+    rig.let(10)
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 12)))], 1)
+    done: list[int] = []
+    rig.disk.save(captured(harness), 5, lambda: done.append(1))
+    while not done:
+        rig.turn()
+    rig.disk.close()
+    journal = Journal.open(tmp_path / "journal.db", ME, 8)
+    assert journal.remembered.base == Tag(VIEW, 5)
+    assert journal.remembered.commit == 9
+    journal.close()
+    assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
+
+
+# The state in the file
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> tuple[Path, Harness]:
+    """A state saved in three steps: agents are added, changed and deleted between them."""
+    path = tmp_path / "journal.db"
+    harness = Harness()
+    journal, store = Journal.open(path, ME, 7, schema=SCHEMA), StateStore(path)
+    journal.write([Appended(tuple(entry(index) for index in range(1, 101)))])
+    ids = [harness.deploy(Sum, name=f"sum{number}" if number % 2 else None) for number in range(20)]
+    for step in range(3):
+        capture = captured(harness)
+        journal.write([], also=lambda connection, capture=capture: store.save(connection, capture))
+        if step < 2:
+            harness.send(ids[3], Add(1))
+            harness.send(ids[8 + step], Add(5))
+            harness.send(factory(0), Delete(str(ids[step])))
+            harness.deploy(Sum, name=f"late{step}")
+    journal.close()
+    return path, harness
+
+
+def test_the_state_is_what_was_saved_last(saved: tuple[Path, Harness]) -> None:
+    path, harness = saved
+    assert load(path).digest() == harness.engine.digest()
+
+
+@pytest.mark.parametrize(
+    ("change", "flaw"),
+    [
+        ("UPDATE agents SET state = x'81' WHERE id = '#0.0.1030'", "agent #0.0.1030 is not what was written"),
+        ("UPDATE agents SET name = 'x' WHERE id = '#0.0.1031'", "agent #0.0.1031 is not"),
+        ("UPDATE agents SET name = NULL WHERE id = '#0.0.1028'", "agent #0.0.1028 is not"),
+        ("UPDATE agents SET cls = NULL WHERE id = '#0.0.1028'", "agent #0.0.1028 is not"),
+        ("UPDATE agents SET reactions = 'x' WHERE id = '#0.0.1028'", "agent #0.0.1028 is not"),
+        ("UPDATE agents SET id = 'x' WHERE id = '#0.0.1028'", "agent x is not"),
+        ("DELETE FROM agents WHERE id = '#0.0.1030'", "it holds 19 agents, and not the 20"),
+        ("DELETE FROM state", "the row of the engine's state is missing"),
+        ("UPDATE state SET idx = idx + 1", "the row of the engine's state is spoiled"),
+        ("UPDATE state SET header = x'80'", "the row of the engine's state is spoiled"),
+        ("UPDATE state SET total = NULL", "the row of the engine's state is spoiled"),
+    ],
+)
+def test_a_state_that_is_not_what_was_saved_is_never_served(
+    saved: tuple[Path, Harness], change: str, flaw: str
+) -> None:
+    path, _ = saved
+    with sqlite3.connect(path) as connection:
+        assert connection.execute(change).rowcount == 1
+    connection.close()
+    with pytest.raises(Damaged, match=flaw):
+        load(path)
+
+
+def test_an_agent_of_an_older_save_is_noticed(tmp_path: Path, saved: tuple[Path, Harness]) -> None:
+    path, harness = saved
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT * FROM agents WHERE id = '#0.0.1028'").fetchall()
+    connection.close()
+    journal, store = Journal.open(path, ME, 8), StateStore(path)
+    store.read(journal.connection)
+    harness.send("sum3", Add(9))
+    capture = captured(harness)
+    journal.write([], also=lambda connection: store.save(connection, capture))
+    journal.close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?)", rows[0])
+    connection.close()
+    with pytest.raises(Damaged, match="and not the 20 that were written"):
+        load(path)
