@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 from twisted.internet.base import ReactorBase
@@ -18,16 +18,17 @@ from twisted.logger import Logger
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, Told, ViewEvent
+from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
 from .group_path import Path
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import CHUNK_BYTES, Hello, cut
 from .link import Address, CallPort, LinkSettings
-from .messages import Ack, Data, Message, decode_message, encode_message
+from .messages import Ack, Data, decode_message
+from .prompt import PromptReactor
 from .settings import Settings
 from .transport import ChannelTransport
-from .view import View
 
 __all__ = [
     "Group",
@@ -91,7 +92,7 @@ class Group:
         """Fires when this member has stopped; fails with GroupFailed when it cannot go on."""
         self._settings = settings or Settings()
         self._handler = handler
-        self._reactor: ReactorWithListeners = cast("ReactorWithListeners", reactor)
+        self._reactor: ReactorWithListeners = PromptReactor(reactor)
         self._now: Callable[[], float] = (
             time.monotonic if isinstance(reactor, ReactorBase) else self._reactor.seconds
         )
@@ -123,9 +124,8 @@ class Group:
         self._state = "new"
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
-        self._driving = self._again = self._drive_due = False
-        self._timer: CallPort | None = None
-        self._timer_at = 0.0
+        self._driving = self._again = self._stirred = self._drive_due = False
+        self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
 
     # What can be asked
 
@@ -258,7 +258,7 @@ class Group:
         """Take what the channel has to say and send its messages; say whether it was a quiet normal step."""
         out = self._channel.take()
         if out.messages:
-            self._send(out.messages)
+            send_messages(self._transport, out.messages)
         for line in out.notes:
             self._log(line)
         if out.events:
@@ -272,27 +272,26 @@ class Group:
     def _drive(self, *, arm: bool = False) -> None:
         """Submit, send and deliver until there is nothing more to do, or for a time slice."""
         if self._driving:
-            self._again = True
+            self._stirred = True
             return
-        self._driving = True
-        until = self._now() + SLICE_S
+        self._driving = self._again = self._stirred = True
+        now = self._now()
         events = self._events
         try:
-            while self._state == "running":
+            while (self._again or self._stirred) and self._state == "running":
+                if self._stirred:
+                    self._stirred = False
+                    arm |= not self._collect()
                 self._again = False
-                arm |= not self._collect()
-                if self._submit(self._now()):
-                    continue
-                if not events:
-                    if not self._again:
-                        break
-                elif not self._deliver_until(until):
+                if self._submit(now):
+                    arm |= not self._collect()
+                if events and not self._deliver_until(now + SLICE_S):
                     self._drive_soon()
                     break
         finally:
             self._driving = False
-            if self._state == "running" and (arm or self._timer is None):
-                self._arm()
+            if self._state == "running" and (arm or not self._alarm.set_up):
+                self._alarm.arm()
 
     def _deliver_until(self, until: float) -> bool:
         """Act on the events; False when time is up first."""
@@ -307,44 +306,11 @@ class Group:
                 return False
         return True
 
-    def _send(self, messages: list[tuple[int, Message]]) -> None:
-        send = self._transport.send
-        if len(messages) == 1:
-            send(messages[0][0], [encode_message(messages[0][1])])
-            return
-        encoded: dict[int, bytes] = {}
-        by_peer: dict[int, list[bytes]] = {}
-        for peer, message in messages:
-            body = encoded.get(id(message))
-            if body is None:
-                body = encoded[id(message)] = encode_message(message)
-            by_peer.setdefault(peer, []).append(body)
-        for peer, bodies in by_peer.items():
-            send(peer, bodies)
-
-    def _arm(self) -> None:
-        """Have the channel's deadline kept. A call that comes too early is left: it looks again."""
-        deadline = self._channel.deadline
-        if deadline is None:
-            return
-        timer = self._timer
-        if timer is not None and timer.active():
-            if self._timer_at <= deadline:
-                return
-            timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._reactor.callLater(max(0.0, deadline - self._now()), self._tick)
-
     def _tick(self) -> None:
-        self._timer = None
         now = self._now()
-        deadline = self._channel.deadline
-        if deadline is not None and deadline <= now:
-            self._channel.tick(now)
-            self._path.tick(now)
-            self._drive(arm=True)
-        else:
-            self._arm()
+        self._channel.tick(now)
+        self._path.tick(now)
+        self._drive(arm=True)
 
     # What the channel says
 
@@ -373,8 +339,12 @@ class Group:
         for done, index in self._order.ripe():
             if not done.called:
                 done.callback(index)
+        if self._order:
+            # There is room for it now.
+            self._again = True
 
     def _on_event(self, event: Event) -> None:
+        self._stirred = True
         if isinstance(event, Told):
             try:
                 self._path.told(event.peer, event.data)
@@ -434,9 +404,9 @@ class Group:
         if self._state == "stopped":
             return
         self._state = "stopped"
-        for call in (self._timer, self._leaving):
-            if call is not None and call.active():
-                call.cancel()
+        self._alarm.stop()
+        if self._leaving is not None and self._leaving.active():
+            self._leaving.cancel()
         self._events.clear()
         self._transport.stop()
         for done in self._order.drop():
@@ -493,8 +463,3 @@ class Group:
     def _handshake(self, peer: int, calls: bool) -> Dialer:
         del peer
         return Dialer(msgspec.structs.replace(self._mine, calls=calls))
-
-    @property
-    def channel_view(self) -> View | None:
-        """The view as the channel has it, which may be ahead of the handler's: for diagnosis."""
-        return self._channel.view
