@@ -41,6 +41,9 @@ HOMES = {
     "twisted": (
         "hachannel/transport.py",
         "hachannel/link.py",
+        "hachannel/group.py",
+        "hachannel/group_listener.py",
+        "hachannel/prompt.py",
         "server/",
         "services/",
         "client/twisted.py",
@@ -72,6 +75,8 @@ IMPURE_ALLOWED = {
     "agents/context.py": {"random"},  # random.Random, seeded by the position of the reaction
     "hachannel/transport.py": IMPURE,
     "hachannel/link.py": IMPURE,
+    "hachannel/group.py": IMPURE,
+    "hachannel/prompt.py": IMPURE,
 }
 
 
