@@ -99,6 +99,7 @@ def test_routes_take_the_shortest_way_and_every_hop_is_nearer(good: Good) -> Non
     )
     assert [c.next_hop(1, target) for target in range(1, 6)] == [1, 2, 2, 2, 5]
     assert [c.next_hop(4, target) for target in range(1, 6)] == [3, 3, 3, 4, 3]
+    assert c.routes(1) == {2: 2, 3: 2, 4: 2, 5: 5}
     at, way = 1, []
     while at != 4:
         at = c.next_hop(at, 4)
@@ -156,17 +157,35 @@ def test_the_expected_replicas_come_from_an_attribute_or_a_property(
     assert good(text.replace("<config>", f"<config>{common}")).server(0).expected == expected
 
 
+@pytest.mark.parametrize(
+    ("element", "durability"),
+    [
+        ("server", "disk"),
+        ('server durability="disk"', "disk"),
+        ('server durability="memory"', "memory"),
+        ("transient", "memory"),
+    ],
+)
+def test_what_a_server_knows_is_kept_on_disk_unless_it_is_told_not_to(
+    good: Good, element: str, durability: str
+) -> None:
+    name = element.partition(" ")[0]
+    network = '<network domain="A" port="1"/>'
+    c = good(f'<config><domain name="A"/><{element} id="0" hostname="b">{network}</{name}></config>')
+    assert c.server(0).durability == durability
+    assert not c.notes
+
+
 def test_old_elements_are_accepted_with_a_note(good: Good) -> None:
     c = good(
         '<config name="old"><domain name="A" network="x.SpecialNetwork"/>'
         '<transient id="1" hostname="a" server="0"><jvmArgs value="-Xmx1g"/>'
         '<network domain="A" port="1"/></transient>'
-        '<server id="0" hostname="b" durability="disk"><network domain="A" port="1"/></server></config>'
+        '<server id="0" hostname="b"><network domain="A" port="1"/></server></config>'
     )
     assert c.server(1).transient
-    assert c.server(0).durability == "disk"
     notes = " ".join(note.message for note in c.notes)
-    for word in ("jvmArgs is ignored", "keeps agents in memory", "SpecialNetwork", "the attribute server"):
+    for word in ("jvmArgs is ignored", "SpecialNetwork", "the attribute server"):
         assert word in notes
 
 
