@@ -1,5 +1,6 @@
 """What only a master does: networks to other servers, services, and the requests of administrators."""
 
+import random
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -62,7 +63,9 @@ class MasterSide:
         settings: ReplicaSettings,
         host: MasterHost,
         incarnation: int,
+        jitter: random.Random | None = None,
     ) -> None:
+        """`jitter` spreads the attempts to connect; a test gives its own to repeat a run."""
         self.outgoing: dict[int, Outgoing] = {}
         self.incoming = Incoming(server.id, self, host.log, settings.link)
         self.services = Services(config, server, replica, self)
@@ -77,6 +80,7 @@ class MasterSide:
         self._post_token = 0
         self._net_waiting: list[Callable[[], None]] = []
         self._lives: dict[int, int] = {}
+        self._jitter = jitter
 
     # Life
 
@@ -153,6 +157,7 @@ class MasterSide:
                 self._shaking,
                 self._host.log,
                 self._settings.link,
+                self._jitter,
             )
             self.outgoing[other.id] = way
             way.start(engine.peer_birth(other.id), *engine.pending(other.id))

@@ -84,9 +84,8 @@ class Outgoing:
 
     def begin_life(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
         """The replicated state knows another life of the other server now, and what waits is for that one."""
-        if birth != self._known:
-            self._load(birth, first_seq, notes)
-            self._pump()
+        self._load(birth, first_seq, notes)
+        self._pump()
 
     def keep_life(self, birth: int) -> None:
         """Give up a connection to another life of the other server, and an attempt that may come to one."""

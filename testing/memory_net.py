@@ -64,7 +64,7 @@ class MemoryNet:
     def crash(self, name: str, notice_s: float = 0.0) -> None:
         """Stop a machine: its listeners go, its connections break, nothing runs there any more.
 
-        The others learn of it after `notice_s`, and before that what was under way to them still arrives.
+        The others learn of it after `notice_s`, behind what was under way to them.
         """
         if name in self.reactors:
             self.reactors[name].stopped = True
@@ -74,7 +74,7 @@ class MemoryNet:
             for end, other in ((wire.near, wire.far), (wire.far, wire.near)):
                 if end.name == name and not end.over:
                     end.over = True
-                    self.clock.callLater(notice_s, other.end, ConnectionLost("broken off"))
+                    self.clock.callLater(notice_s + wire.delay_s, other.end, ConnectionLost("broken off"))
 
     def is_cut(self, one: str, other: str) -> bool:
         """Say whether two machines are cut from each other."""

@@ -37,6 +37,7 @@ class Place:
         self.got: list[bytes] = []
         self.acked: list[int] = []
         self.calls = 0
+        self.commit_s = 0.01
         self.net_birth = 100 + server
         self.heard: list[int] = []
         self.reactor = net.machine(name)
@@ -58,15 +59,22 @@ class Place:
                 self.way.keep_life(birth)
 
     def net_peer(self, server: int, birth: int) -> None:
-        self.net.clock.callLater(0.01, self.meet, birth)
+        self.net.clock.callLater(self.commit_s, self.meet, birth)
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
         self.calls += 1
-        self.net.clock.callLater(0.01, self.take, birth, first_seq, notes)
+        self.net.clock.callLater(self.commit_s, self.take, birth, first_seq, notes)
 
     def meet(self, birth: int) -> None:
         if self.link.meet(birth) and self.way is not None:
             self.way.begin_life(birth, self.link.first_seq, list(self.link.waiting))
+
+    def reborn(self, birth: int) -> "Place":
+        """The same server at the same place, without its state."""
+        self.net.crash(self.reactor.name, notice_s=10)
+        new = Place(self.net, self.reactor.name, self.server)
+        new.net_birth = birth
+        return new
 
     def take(self, birth: int, first_seq: int, notes: list[Note]) -> None:
         self.meet(birth)
@@ -81,7 +89,7 @@ class Place:
         return self.link.received if birth == self.link.peer_birth else 0
 
     def net_refusal(self) -> str | None:
-        return None if self.master else "This replica is joining."
+        return None if self.master and self.net_birth else "This replica is joining."
 
     def net_master(self, server: int) -> tuple[str, int] | None:
         return self.master_at
@@ -246,3 +254,113 @@ def test_a_stopped_way_leaves_no_timer_and_no_connection(net: MemoryNet, place: 
     assert receiver.incoming.connected == []
     assert net.wires == []
     assert net.clock.getDelayedCalls() == []
+
+
+def test_a_server_that_is_not_born_yet_neither_calls_nor_is_called(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    sender.net_birth = receiver.net_birth = 0
+    way = sender.send_to(["b"], note(1))
+    net.advance(2)
+    assert net.wires == []
+    sender.net_birth = 5
+    net.advance(2)
+    assert not way.connected
+    assert receiver.counts == []
+    receiver.net_birth = 6
+    net.until(lambda: receiver.got == numbers(1))
+    assert sender.heard == [6]
+
+
+def test_the_life_of_the_other_server_is_recorded_before_anything_is_sent(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    sender.commit_s = 5
+    way = sender.send_to(["b"], note(1))
+    net.until(lambda: way.connected)
+    sender.send(note(2))
+    net.advance(2)
+    assert receiver.calls == 0
+    net.until(lambda: receiver.got == numbers(2))
+
+
+def test_a_receiver_that_has_lost_its_state_gets_what_it_had_not_acknowledged_and_what_is_new(
+    net: MemoryNet, place: Any
+) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    sender.send_to(["b"], note(1), note(2))
+    net.until(lambda: sender.acked[-1:] == [2])
+    receiver.commit_s = 1000
+    sender.send(note(3))
+    net.advance(0.1)
+    new = receiver.reborn(201)
+    sender.send(note(4))
+    net.until(lambda: sender.acked == [2, 2])
+    assert new.got == [b"3", b"4"]
+    sender.send(note(5))
+    net.until(lambda: new.got == [b"3", b"4", b"5"])
+
+
+def test_a_sender_that_has_lost_its_state_is_heard_again(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    sender.send_to(["b"], note(1), note(2))
+    net.until(lambda: sender.acked[-1:] == [2])
+    new = sender.reborn(200)
+    new.send_to(["b"], note(10))
+    net.until(lambda: new.acked == [1])
+    assert receiver.got == [b"1", b"2", b"10"]
+
+
+def test_an_acknowledgement_for_an_earlier_life_is_not_sent_to_the_next(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    receiver.commit_s = 1
+    sender.send_to(["b"], note(1), note(2))
+    net.until(lambda: receiver.calls == 1)
+    net.advance(0.5)
+    new = sender.reborn(200)
+    new.send_to(["b"], note(10), note(11))
+    net.until(lambda: receiver.calls == 2)
+    net.until(lambda: receiver.got == numbers(2))
+    net.advance(0.1)
+    assert new.acked == []
+    net.until(lambda: new.acked == [2])
+
+
+def test_an_answer_of_an_earlier_life_that_comes_late_is_not_believed(net: MemoryNet, place: Any) -> None:
+    sender, old = place("a", 0), place("b", 1)
+    net.latency_s = lambda: 1.0
+    sender.send_to(["b"], note(1))
+    net.advance(1.5)
+    net.latency_s = lambda: 0.001
+    new = old.reborn(201)
+    new.send_to(["a"], note(7))
+    net.until(lambda: sender.got == [b"7"], 0.4)
+    net.until(lambda: new.got == numbers(1))
+    assert sender.heard == [201]
+
+
+def test_what_an_earlier_life_has_sent_is_not_taken_after_the_next_was_heard(
+    net: MemoryNet, place: Any
+) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    receiver.net_accepting = False
+    sender.send_to(["b"], note(1))
+    net.until(lambda: receiver.waiting)
+    sender.send(note(2))
+    net.advance(0.1)
+    new = sender.reborn(200)
+    receiver.send_to(["a"], note(9))
+    net.until(lambda: new.got == [b"9"])
+    receiver.net_accepting = True
+    receiver.waiting.pop()()
+    net.advance(0.5)
+    assert receiver.got == numbers(1)
+    assert receiver.heard == [100, 200]
+
+
+def test_a_server_that_was_given_an_older_state_is_told_so(net: MemoryNet, place: Any) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    sender.link.meet(receiver.net_birth)
+    receiver.link.meet(sender.net_birth)
+    receiver.link.received = 5
+    sender.send_to(["b"], note(1))
+    net.advance(0.5)
+    assert any("was given an older state" in line for line in sender.lines)

@@ -113,6 +113,16 @@ def test_a_plain_server_is_master_at_once_and_for_the_first_time() -> None:
     assert alone.node.serving
 
 
+def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
+    node = Node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
+    node.start(50.0, WALL)
+    assert node.engine.birth == 0
+    while node.take() and node.work(50.0, WALL):
+        pass
+    assert node.engine.birth == WALL
+    assert node.engine.applied == node.channel.last
+
+
 def test_what_is_posted_is_applied_and_its_token_and_reply_come_back() -> None:
     alone = Alone()
     alone.post(poke(request=5), token=3)
