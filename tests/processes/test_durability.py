@@ -1,5 +1,6 @@
 """Real processes and disks: SIGKILL for all that hold the state, under load: nothing acknowledged is lost."""
 
+import contextlib
 import json
 import re
 import signal
@@ -17,6 +18,7 @@ import pytest
 
 from quorate.agents import Notification
 from quorate.client import connect
+from quorate.client.errors import RequestTimeout
 from quorate.server.config import load
 from quorate.server.supervisor import Supervisor
 
@@ -24,6 +26,7 @@ pytestmark = pytest.mark.processes
 
 BOUND_S = 60.0
 ROUNDS = 3
+PART = 800
 LEDGER = """
 import attrs
 
@@ -161,15 +164,15 @@ def make_site(tmp_path: Path) -> Iterator[MakeSite]:
 def feed_through_kills(site: Site, rounds: int) -> None:
     """Send numbers; kill all replicas again and again; all numbers must be there, once and in order."""
     sent = threading.Semaphore(0)
-    total = 1500 * rounds
+    total = PART * rounds
 
     def feed() -> None:
         with connect(site.config.client_urls("s0"), user="root", password="root") as client:
             for number in range(total):
                 client.send_nowait("ledger", Entry(number))
-                if number % 1500 == 700:
+                if number % PART == PART // 2:
                     sent.release()
-                elif number % 1500 == 1400:
+                elif number % PART == PART - 50:
                     # Nobody runs ahead of the servers: each round has its kill under load.
                     client.flush(BOUND_S)
             client.flush(BOUND_S)
@@ -205,7 +208,7 @@ def test_a_plain_server_killed_again_and_again_under_load_loses_and_repeats_noth
     assert len(rows) == len(set(rows)), "one life recorded a position twice"
     positions = sorted({position for _, position in rows})
     assert positions == list(range(1, len(positions) + 1)), "the trace has a hole"
-    assert len(positions) > 1500 * ROUNDS
+    assert len(positions) > PART * ROUNDS
 
 
 def test_a_cluster_killed_as_a_whole_under_load_loses_and_repeats_nothing(make_site: MakeSite) -> None:
@@ -246,6 +249,36 @@ def test_a_plain_server_with_a_damaged_journal_ends_with_status_1(make_site: Mak
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1
     assert "is damaged: entry 1 is not what was written. Restore" in done.stderr
+
+
+def test_a_disk_that_refuses_ends_the_replica_and_loses_nothing_acknowledged(make_site: MakeSite) -> None:
+    site = make_site(1)
+    site.deploy()
+    site.kill(0)
+    # Files may not grow beyond a megabyte: what the disk says then is as good as no space.
+    start = [sys.executable, "-m", "quorate", "start", str(site.xml), "--server", "s0"]
+    limited = subprocess.Popen(
+        ["sh", "-c", 'ulimit -f 2048; exec "$@"', "sh", *start, "--data", str(site.place / "data")],
+        cwd=site.place,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert limited.stderr is not None
+    number = 0
+    with connect(site.config.client_urls("s0"), user="root", password="root") as client:
+        while limited.poll() is None:
+            client.send_nowait("ledger", Entry(number))
+            with contextlib.suppress(RequestTimeout):
+                client.flush(0.5)
+            number += 1
+        said = limited.stderr.read()
+        assert limited.returncode == 1
+        assert said.count("\n") == 1
+        assert "journal.db cannot be written: " in said
+        site.supervisor.start_replica("s0", 0)
+        client.flush(BOUND_S)
+        numbers = client.request("ledger", Ask(), reply=Sum, timeout=BOUND_S).numbers
+    assert numbers == list(range(number))
 
 
 def damage(directory: Path) -> None:

@@ -295,6 +295,31 @@ def test_what_is_put_aside_is_bounded(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.glob("aside-*.db")) == ["aside-18.db", "aside-19.db"]
 
 
+def test_a_replica_in_another_state_than_the_others_begins_anew(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.server.durability.deferToThread", lambda call: succeed(call()))
+    again = Life(place, 8, clustered=True)
+    done: list[object] = []
+    again.durability.renew(20).addCallback(done.append)
+    assert done == [None]
+    assert (place / "aside-20.db").exists()
+    engine = Engine(0, {"s0": 0}, load=load)
+    recovery = again.durability.open(20, engine)
+    assert (recovery.incarnation, recovery.log.recovered().guest, engine.applied) == (20, True, 0)
+    again.end()
+
+
+def test_a_replica_that_ends_before_it_began_anew_is_a_guest_all_the_same(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.server.durability.deferToThread", lambda call: succeed(call()))
+    Life(place, 8, clustered=True).durability.renew(20)
+    again = Life(place, 21, clustered=True)
+    assert (again.recovery.incarnation, again.recovery.log.recovered().guest) == (21, True)
+    again.end()
+
+
 def test_a_class_that_cannot_be_loaded_is_no_damage(place: Path) -> None:
     Life(place, 8).end(save=True)
     host = Host()

@@ -1,0 +1,126 @@
+"""What the journal costs on top of the disk: its synced writes beside plain appends of the same bytes.
+
+Both take turns, write by write, on the same disk in the same run, so that whatever else the machine does
+meets both. The second table is the way of a server: entries come one by one, and those that wait are written
+together.
+
+    .venv/bin/python benchmarks/journal.py [--seconds 3] [--directory DIR]
+"""
+
+import argparse
+import os
+import queue
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from quorate.hachannel.journal import Identity, Journal
+from quorate.hachannel.log import Appended, Committed, LogRecord
+from quorate.hachannel.messages import Entry
+from quorate.hachannel.view import ViewNumber
+from quorate.server.disk import Disk
+from quorate.server.storage import SCHEMA, StateStore
+
+VIEW = ViewNumber(1, 0, 1)
+ME = Identity("benchmark", "s0", 0)
+KEPT = 2048
+"""Entries kept; older ones are trimmed, as after a snapshot."""
+
+
+class Raw:
+    """A file that is appended to and synced."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+
+    def write(self, data: bytes) -> None:
+        """Append and sync."""
+        os.write(self._file, data)
+        os.fsync(self._file)
+
+    def close(self) -> None:
+        """Close."""
+        os.close(self._file)
+
+
+def entries(first: int, count: int, payload: bytes) -> tuple[Entry, ...]:
+    """Entries as a master makes them."""
+    return tuple(Entry(VIEW, first + number, 0, payload) for number in range(count))
+
+
+def side_by_side(place: Path, size: int, count: int, seconds: float) -> tuple[float, float]:
+    """Writes per second of `count` entries of `size` bytes: of the plain file, and of the journal."""
+    raw, journal = Raw(place / "raw"), Journal.open(place / "journal.db", ME, 1)
+    payload = os.urandom(size)
+    spent = [0.0, 0.0]
+    writes = last = 0
+    while sum(spent) < seconds:
+        records: list[LogRecord] = [Appended(entries(last + 1, count, payload)), Committed(last)]
+        last += count
+        # The order changes: neither always follows the other.
+        for which in (writes % 2, 1 - writes % 2):
+            began = time.perf_counter()
+            if which:
+                journal.write(records, trim=max(0, last - KEPT))
+            else:
+                raw.write(payload * count)
+            spent[which] += time.perf_counter() - began
+        writes += 1
+    raw.close()
+    journal.close()
+    return writes / spent[0], writes / spent[1]
+
+
+def grouped(place: Path, size: int, window: int, seconds: float) -> tuple[float, float]:
+    """Entries made durable per second, one record at a time with `window` waiting; and syncs per second."""
+    journal = Journal.open(place / "journal.db", ME, 1, schema=SCHEMA)
+    calls: queue.SimpleQueue[tuple[Callable[..., None], Sequence[Any]]] = queue.SimpleQueue()
+    durable = [0]
+
+    def confirmed(token: int) -> None:
+        durable[0] = token
+
+    def failed(sentence: str) -> None:
+        raise SystemExit(sentence)
+
+    disk = Disk(journal, StateStore(place), lambda call, *args: calls.put((call, args)), confirmed, failed)
+    payload = os.urandom(size)
+    last = 0
+    began = time.perf_counter()
+    while time.perf_counter() - began < seconds:
+        while last - durable[0] < window:
+            last += 1
+            disk.write([Appended(entries(last, 1, payload))], last)
+        call, args = calls.get()
+        call(*args)
+    took = time.perf_counter() - began
+    result = durable[0] / took, disk.writes / took
+    disk.close()
+    return result
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=3.0, help="for each line")
+    parser.add_argument("--directory", type=Path, help="on the disk to measure; default: the temporary one")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.directory) as directory:
+        print("synced writes/s          plain file   journal   ratio")
+        for size, count in ((200, 1), (4096, 1), (16 * 1024, 8), (128 * 1024, 1), (128 * 1024, 8)):
+            place = Path(directory) / f"{size}-{count}"
+            place.mkdir()
+            raw, journal = side_by_side(place, size, count, options.seconds)
+            print(f"{count} x {size:>7,} B          {raw:9,.0f} {journal:9,.0f}   {journal / raw:5.2f}")
+        print("\none by one               entries/s   syncs/s   entries per sync")
+        for size, window in ((200, 1), (200, 64), (16 * 1024, 64), (128 * 1024, 64)):
+            place = Path(directory) / f"group-{size}-{window}"
+            place.mkdir()
+            rate, syncs = grouped(place, size, window, options.seconds)
+            print(f"{size:>7,} B, {window:>3} waiting   {rate:9,.0f} {syncs:9,.0f}   {rate / syncs:9.1f}")
+
+
+if __name__ == "__main__":
+    main()
