@@ -46,6 +46,8 @@ SLICE_S = 0.02
 """Delivering gives way to the sockets after this time, so that a busy member shows that it lives."""
 MAX_UNDELIVERED = 512
 """Entries that may wait for the handler; above, nothing is read until there are fewer."""
+PROVIDE_AGAIN_S = 1.0
+"""Pause after a failure of `provide_state`."""
 LEAVE_TIMEOUT_S = 3.0
 """How long `leave` waits for the others before it goes without their knowledge."""
 
@@ -378,10 +380,16 @@ class Group:
             parts = [state] if isinstance(state, bytes) else list(state)
             chunks = [chunk for part in parts for chunk in (cut(part) if len(part) > CHUNK_BYTES else [part])]
         except Exception as error:
-            # The member that joins asks again.
+            # The member that joins waits for it, and nobody else can give it.
             self._blame("provide_state", error)
+            self._reactor.callLater(PROVIDE_AGAIN_S, self._provide_again, token)
             return
         self._channel.snapshot_ready(self._now(), token, self._applied, [self._order.head(), *chunks])
+
+    def _provide_again(self, token: int) -> None:
+        if self._state == "running":
+            self._provide(token)
+            self._drive(arm=True)
 
     def _install(self, event: InstallSnapshot) -> None:
         try:

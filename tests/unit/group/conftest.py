@@ -12,6 +12,9 @@ class Member:
     """A member whose state is the list of everything delivered."""
 
     def __init__(self, net: MemoryNet, me: int, size: int, **options: Any) -> None:
+        self.net = net
+        self.me = me
+        self.size = size
         self.log: list[tuple[int, int, bytes]] = []
         self.views: list[ViewEvent] = []
         self.lines: list[str] = []
@@ -29,6 +32,15 @@ class Member:
             **options,
         )
         self.joined: list[Any] = []
+
+    def kill(self) -> None:
+        """The process dies: nobody hears of it again, and its connections break."""
+        for other in range(self.size):
+            if other != self.me:
+                self.net.cut(f"m{self.me}", f"m{other}")
+        self.net.crash(f"m{self.me}")
+        self.group.stopped.addErrback(lambda failure: None)
+        self.group._finish(None)
 
     def join(self) -> "Member":
         self.group.join().addBoth(self.joined.append)
@@ -68,6 +80,17 @@ def make(net: MemoryNet) -> Callable[..., Member]:
         return Member(net, me, size, **options)
 
     return build
+
+
+@pytest.fixture
+def again(net: MemoryNet, make: Callable[..., Member]) -> Callable[..., Member]:
+    """Start a killed member again, as another incarnation."""
+
+    def start(me: int, size: int = 3, **options: Any) -> Member:
+        net.cuts = {pair for pair in net.cuts if f"m{me}" not in pair}
+        return make(me, size, incarnation=2, **options).join()
+
+    return start
 
 
 @pytest.fixture

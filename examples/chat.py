@@ -1,0 +1,79 @@
+"""A chat in which everybody reads the same lines in the same order.
+
+Run it in up to three terminals, with a name in each; who comes later receives the last lines::
+
+    python -m examples.chat 0 ann
+    python -m examples.chat 1 bob
+    python -m examples.chat 2 cid
+"""
+
+import sys
+from collections import deque
+from typing import Any, cast
+
+import msgspec
+from twisted.internet.stdio import StandardIO
+from twisted.internet.task import react
+from twisted.protocols.basic import LineOnlyReceiver
+
+from quorate.hachannel.group import Group, GroupError, ViewEvent
+
+PORTS = (7310, 7311, 7312)
+
+
+class Chat(LineOnlyReceiver):
+    """The member's state is the last lines; its input is this terminal."""
+
+    delimiter = b"\n"
+
+    def __init__(self, me: int, name: str, ports: tuple[int, ...]) -> None:
+        self.name = name
+        self.lines: deque[str] = deque(maxlen=20)
+        addresses = {member: ("localhost", port) for member, port in enumerate(ports)}
+        self.group = Group("chat", me, addresses, handler=self, expected=2, log=lambda _: None)
+
+    def delivered(self, index: int, origin: int, payload: bytes) -> None:
+        """A line; it has the same number everywhere."""
+        del origin
+        self.lines.append(f"{index:>4} {payload.decode(errors='replace')}")
+        print(self.lines[-1], flush=True)
+
+    def view_changed(self, view: ViewEvent) -> None:
+        """Somebody came or went."""
+        print(f"     ({len(view.members)} here)", flush=True)
+
+    def provide_state(self) -> bytes:
+        """For a member that joins."""
+        return msgspec.msgpack.encode(list(self.lines))
+
+    def receive_state(self, chunks: list[bytes]) -> None:
+        """From the others."""
+        self.lines.clear()
+        self.lines.extend(msgspec.msgpack.decode(b"".join(chunks), type=list[str]))
+        print("\n".join(self.lines), flush=True)
+
+    def lineReceived(self, line: bytes) -> None:  # noqa: N802
+        """A line was typed."""
+        said = f"{self.name}: {line.decode(errors='replace')}".encode()
+        self.group.multicast(said).addErrback(print)
+
+    def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
+        """Ctrl-D."""
+        del reason
+        self.group.leave()
+
+
+async def main(_reactor: object) -> None:
+    """Join, then send what is typed until there is no more."""
+    me, name, *ports = sys.argv[1:]
+    chat = Chat(int(me), name, tuple(map(int, ports)) or PORTS)
+    try:
+        await chat.group.join()
+    except GroupError as error:
+        sys.exit(str(error))
+    cast("Any", StandardIO)(chat)
+    await chat.group.stopped
+
+
+if __name__ == "__main__":
+    react(main)

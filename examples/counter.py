@@ -1,0 +1,77 @@
+"""A counter that three processes keep together.
+
+Run it in three terminals; each line that is a number is added, in every one of them. Stop one and start it
+again: it receives the sum. Stop the one that is master: the others go on::
+
+    python -m examples.counter 0
+    python -m examples.counter 1
+    python -m examples.counter 2
+"""
+
+import sys
+from typing import Any, cast
+
+from twisted.internet.stdio import StandardIO
+from twisted.internet.task import react
+from twisted.protocols.basic import LineOnlyReceiver
+
+from quorate.hachannel.group import Group, GroupError, ViewEvent
+
+PORTS = (7300, 7301, 7302)
+
+
+class Counter(LineOnlyReceiver):
+    """The member's state is one number; its input is this terminal."""
+
+    delimiter = b"\n"
+
+    def __init__(self, me: int, ports: tuple[int, ...]) -> None:
+        self.sum = 0
+        addresses = {member: ("localhost", port) for member, port in enumerate(ports)}
+        # Two found the group; the third may come at any time.
+        self.group = Group("counter", me, addresses, handler=self, expected=2, log=lambda _: None)
+
+    def delivered(self, index: int, origin: int, payload: bytes) -> None:
+        """Every member adds the same numbers in the same order."""
+        self.sum += int(payload)
+        print(f"{index}: member {origin} adds {int(payload)}, the sum is {self.sum}", flush=True)
+
+    def view_changed(self, view: ViewEvent) -> None:
+        """Tell who is there."""
+        print(f"members {view.members}, master {view.master}, the sum is {self.sum}", flush=True)
+
+    def provide_state(self) -> bytes:
+        """For a member that joins."""
+        return str(self.sum).encode()
+
+    def receive_state(self, chunks: list[bytes]) -> None:
+        """From the others."""
+        self.sum = int(b"".join(chunks))
+
+    def lineReceived(self, line: bytes) -> None:  # noqa: N802
+        """A number was typed."""
+        try:
+            self.group.multicast(str(int(line)).encode()).addErrback(print)
+        except ValueError:
+            print("type a number, or Ctrl-D to leave")
+
+    def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
+        """Ctrl-D."""
+        del reason
+        self.group.leave()
+
+
+async def main(_reactor: object) -> None:
+    """Join, then add what is typed until there is no more."""
+    me, *ports = (int(argument) for argument in sys.argv[1:])
+    counter = Counter(me, tuple(ports) or PORTS)
+    try:
+        await counter.group.join()
+    except GroupError as error:
+        sys.exit(str(error))
+    cast("Any", StandardIO)(counter)
+    await counter.group.stopped
+
+
+if __name__ == "__main__":
+    react(main)

@@ -1,0 +1,210 @@
+from typing import Any
+
+import pytest
+from twisted.internet.main import CONNECTION_LOST
+
+from quorate.hachannel.errors import ProtocolError
+from quorate.hachannel.group_order import Order
+from quorate.hachannel.group_types import GroupLimits, QueueFull
+from quorate.hachannel.group_wire import (
+    Forwarded,
+    Hello,
+    cut,
+    decode_forwarded,
+    decode_head,
+    decode_pack,
+    encode_forwarded,
+    encode_hello,
+    encode_pack,
+    encode_refusal,
+    parse_hello,
+)
+from quorate.hachannel.prompt import PromptReactor
+
+
+def order(me: int = 1, incarnation: int = 5, **limits: int) -> Order[str]:
+    return Order(me, incarnation, GroupLimits(**limits), 100)
+
+
+def test_a_pack_counts_once_and_a_gap_does_not_count() -> None:
+    mine = order()
+    mine.put([b"a", b"b"], "ab")
+    first = mine.pack()
+    mine.put([b"c"], "c")
+    second = mine.pack()
+    assert (first.first, first.last, second.first, second.last) == (1, 2, 3, 3)
+    assert mine.deliver(second.body) is None
+    assert mine.deliver(first.body) == (1, 1, [b"a", b"b"])
+    assert list(mine.ripe()) == [("ab", 2)]
+    assert mine.deliver(first.body) is None
+    assert mine.deliver(second.body) == (3, 1, [b"c"])
+    assert list(mine.ripe()) == [("c", 3)]
+    assert mine.confirmed() == 3
+
+
+def test_another_life_of_a_member_counts_from_one() -> None:
+    mine = order()
+    assert mine.deliver(encode_pack((2, 7, 1, [b"x"]))) == (1, 2, [b"x"])
+    assert mine.deliver(encode_pack((2, 8, 2, [b"y"]))) is None
+    assert mine.deliver(encode_pack((2, 8, 1, [b"z"]))) == (2, 2, [b"z"])
+    assert mine.deliver(encode_pack((2, 7, 2, [b"old"]))) is None
+    assert mine.seen(2) == (8, 1)
+
+
+def test_tickets_are_handed_back_with_the_index_of_their_last_message() -> None:
+    mine = order(pack_messages=3)
+    for number in range(5):
+        mine.put([b"%d" % number], str(number))
+    assert mine.deliver(encode_pack((2, 7, 1, [b"other"] * 10))) is not None
+    assert list(mine.ripe()) == []
+    while mine:
+        mine.deliver(mine.pack().body)
+    assert list(mine.ripe()) == [("0", 11), ("1", 12), ("2", 13), ("3", 14), ("4", 15)]
+
+
+def test_packs_keep_their_limits_but_never_are_empty() -> None:
+    mine = order(pack_bytes=10, pack_messages=4)
+    mine.put([b"x" * 50, b"y" * 5, b"z" * 5, b"", b"", b"", b""], "all")
+    sizes = []
+    while mine:
+        sizes.append([len(payload) for payload in decode_pack(mine.pack().body)[3]])
+    assert sizes == [[50], [5, 5, 0, 0], [0, 0]]
+    assert mine.accepting
+
+
+def test_the_queue_is_bounded_by_count_and_by_bytes() -> None:
+    mine = order(queue_messages=3, queue_bytes=20)
+    mine.put([b"a", b"b"], "ab")
+    with pytest.raises(QueueFull):
+        mine.put([b"c", b"d"], "cd")
+    with pytest.raises(QueueFull):
+        mine.put([b"x" * 19], "x")
+    assert mine.drop() == ["ab"]
+    assert not mine
+
+
+def test_a_snapshot_carries_positions_and_recent_indices() -> None:
+    mine, donor = order(), order(me=0)
+    mine.put([b"a"], "a")
+    mine.put([b"b"], "b")
+    pack = mine.pack()
+    donor.deliver(encode_pack((0, 1, 1, [b"first"])))
+    donor.deliver(pack.body)
+    donor.deliver(encode_pack((0, 1, 2, [b"last"])))
+    mine.restore(donor.head())
+    assert mine.position == 4
+    assert list(mine.ripe()) == [("a", 2), ("b", 3)]
+    assert mine.deliver(pack.body) is None
+
+
+def test_what_is_not_ours_is_refused_in_words() -> None:
+    with pytest.raises(ProtocolError, match="not a pack of messages"):
+        decode_pack(b"nonsense")
+    with pytest.raises(ProtocolError, match="not a forwarded pack"):
+        decode_forwarded(b"\xc0")
+    with pytest.raises(ProtocolError, match="version 9"):
+        decode_head(b"\x93\x09\x00\x90")
+    forwarded = Forwarded(1, 2, 3, b"body")
+    assert decode_forwarded(encode_forwarded(forwarded)) == forwarded
+
+
+@pytest.mark.parametrize(
+    ("frame", "says"),
+    [
+        (b"", "not the hello"),
+        (b"x" * 5000, "5000 bytes"),
+        (b"\x94\xa7quorate\x02\xa5group\x80", "no member of a group"),
+        (b"\x94\xa7quorate\x01\xa5group\x80", "not the hello"),
+        (encode_refusal("go away"), "refused: go away"),
+    ],
+)
+def test_a_hello_that_is_none_is_refused_in_words(frame: bytes, says: str) -> None:
+    with pytest.raises(ProtocolError, match=says):
+        parse_hello(frame)
+
+
+def test_a_hello_comes_through() -> None:
+    hello = Hello(1, 2, "abc", True)
+    assert parse_hello(encode_hello(hello)) == hello
+    assert cut(b"") == []
+
+
+class Tcp:
+    """A TCP connection as Twisted makes it, as far as a prompt write needs one."""
+
+    def __init__(self, takes: Any) -> None:
+        self.reactor = self
+        self.takes = takes
+        self.connected, self.disconnecting = True, False
+        self.sent: list[bytes] = []
+        self.waiting: list[bytes] = []
+
+    def writeSomeData(self, data: bytes) -> Any:
+        if isinstance(self.takes, int):
+            self.sent.append(data[: self.takes])
+            return min(self.takes, len(data))
+        return self.takes
+
+    def write(self, data: bytes) -> None:
+        self.waiting.append(data)
+
+    def getWriters(self) -> list[Any]:
+        return [self] if self.waiting else []
+
+
+def prompt(tcp: Tcp) -> Any:
+    """The transport that a protocol gets for a connection."""
+
+    class Reactor:
+        seconds = callLater = None
+
+        def connectTCP(self, host: str, port: int, factory: Any, timeout: float) -> None:
+            self.protocol = factory.buildProtocol(None)
+            self.protocol.makeConnection(tcp)
+
+    class Protocol:
+        def makeConnection(self, transport: Any) -> None:
+            self.transport = transport
+
+    class Factory:
+        noisy = False
+
+        def buildProtocol(self, addr: Any) -> Protocol:
+            return Protocol()
+
+    reactor = Reactor()
+    PromptReactor(reactor).connectTCP("h", 1, Factory())
+    return reactor.protocol.transport
+
+
+def test_a_prompt_write_goes_out_at_once() -> None:
+    tcp = Tcp(100)
+    prompt(tcp).write(b"abc")
+    assert (tcp.sent, tcp.waiting) == ([b"abc"], [])
+
+
+def test_nothing_overtakes_what_the_socket_did_not_take() -> None:
+    tcp = Tcp(2)
+    transport = prompt(tcp)
+    transport.write(b"abc")
+    transport.write(b"def")
+    assert (tcp.sent, tcp.waiting) == ([b"ab"], [b"c", b"def"])
+    tcp.waiting.clear()
+    tcp.takes = 100
+    transport.write(b"ghi")
+    assert (tcp.sent, tcp.waiting) == ([b"ab", b"ghi"], [])
+
+
+def test_a_broken_connection_is_left_to_the_reactor() -> None:
+    tcp = Tcp(CONNECTION_LOST)
+    prompt(tcp).write(b"abc")
+    assert tcp.waiting == [b"abc"]
+    tcp = Tcp(100)
+    tcp.disconnecting = True
+    prompt(tcp).write(b"abc")
+    assert (tcp.sent, tcp.waiting) == ([], [])
+
+
+def test_a_transport_without_a_socket_stays_as_it_is() -> None:
+    bare: Any = object()
+    assert prompt(bare) is bare
