@@ -160,6 +160,11 @@ class Channel:
         return self.state.applied
 
     @property
+    def proposing(self) -> bool:
+        """Whether a view change proposed by this replica is under way."""
+        return not self._election.idle
+
+    @property
     def can_submit(self) -> bool:
         """Whether `submit` would take a payload now, and there is somebody to commit it."""
         state = self.state
@@ -331,6 +336,9 @@ class Channel:
             self._donor.on_view(now)
             self._learner.done()
             self._next_heartbeat = now
+            for link in state.peers:
+                # It was said of an older view, and is said again if it still holds.
+                link.exit = False
         self._gate.consider(now)
         state.blocked = self._facts.is_blocked()
         outside = view is not None and not state.member and state.newer >= view.number

@@ -14,6 +14,8 @@ from .replication import Replication
 from .state import State
 from .view import View, Voter, present
 
+HEARTBEATS = 2
+"""When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
 MAX_BACKOFF = 10
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
 
@@ -30,6 +32,8 @@ class Gate:
         """This replica does not follow a master."""
         self.wake: float | None = None
         """When this replica wants to propose."""
+        self._hopeless = float("-inf")
+        """When too few could be reached, last."""
         self._opened: float | None = None
         """Since when there is nobody to wait for."""
         self._opened_for = 0.0
@@ -43,14 +47,28 @@ class Gate:
             and present(alive, view.members) >= len(view.members) - view.k + 1
         )
 
-    def follows(self) -> bool:
-        """Whether this replica hears a master it has no reason to leave."""
+    def _promising(self, now: float, view: View, but: Collection[Voter] = ()) -> bool:
+        """Whether a proposal can succeed, and others had a moment to be heard since it became possible."""
+        if not self.possible(view, but):
+            self._hopeless = now
+            return False
+        start = self._hopeless + HEARTBEATS * self._state.settings.heartbeat_s
+        if now < start:
+            self.wake = start
+            return False
+        return True
+
+    def follows(self, now: float) -> bool:
+        """Whether this replica hears a master, or a proposer, it has no reason to leave."""
         state = self._state
         if state.serving and state.accepted is not None:
             master = state.accepted.members[0]
             return not state.leaving if master == state.me else not state.peers.departs(master)
         if state.member:
-            return False
+            awaited = Voter(state.promised.replica, state.promised.incarnation)
+            patience = 2 * state.settings.view_change_s
+            gone = awaited != state.me and state.peers.departs(awaited)
+            return not (state.leaving or gone) and now < self._election.since + patience
         return any(
             link.connected
             and not (link.suspected or link.leaving)
@@ -76,7 +94,7 @@ class Gate:
         state = self._state
         self.wake = None
         view = state.accepted
-        exits = not self.follows()
+        exits = not self.follows(now)
         if exits and not self.exit and view is not None and state.serving:
             state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
         self.exit = exits
@@ -114,7 +132,7 @@ class Gate:
             reason = f"view {state.promised} was not installed in time"
             self._opened = None
             start = since + settings.view_change_s
-        if not self.possible(view):
+        if not self._promising(now, view):
             return
         if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):
             # It is about to say where it stands: perhaps they go on in a view this replica recovers into.
@@ -152,7 +170,7 @@ class Gate:
             reasons.append("the configuration changes")
         if not reasons and self._donor.step(now):
             reasons.append("a replica joins")
-        if reasons and self.possible(view, deaf):
+        if reasons and self._promising(now, view, deaf):
             self._election.propose(now, "; ".join(reasons), () if laggard is None else (laggard,))
 
     def reconfiguring(self, view: View) -> bool:

@@ -7,7 +7,7 @@ majority of every view that may be active survives; this injector never crashes 
 from collections.abc import Callable
 
 from ..hachannel.choice import quorum_of, reconfigured
-from ..hachannel.messages import decode_reconfig
+from ..hachannel.messages import Join, decode_reconfig
 from ..hachannel.view import View, Voter, present
 from .channel_checks import Checks
 from .channel_world import Host, World
@@ -25,6 +25,7 @@ class Faults:
         self._menu: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash),
             (2, self.crash_master),
+            (1, self.crash_proposer),
             (3, self.pause),
             (4, self.partition),
             (2, self.one_way),
@@ -34,8 +35,10 @@ class Faults:
         ]
         if kind == "split":
             self._menu += [(15, self.partition), (10, self.isolate), (5, self.crash_master)]
+            self._menu += [(15, self.mute_joins)]
         elif kind == "crash":
             self._menu += [(20, self.crash), (10, self.crash_master), (10, self.break_connection)]
+            self._menu += [(20, self.crash_proposer), (5, self.mute_joins)]
 
     def begin(self) -> None:
         """Schedule the first fault."""
@@ -136,6 +139,12 @@ class Faults:
         if host is not None:
             self._crash(host)
 
+    def crash_proposer(self) -> None:
+        """SIGKILL a replica in the middle of the view change it proposes."""
+        hosts = [host for host in self._world.hosts if host.running and host.channel.proposing]
+        if hosts:
+            self._crash(self._world.random.choice(hosts))
+
     def leave(self) -> None:
         """Stop one replica in order; it starts again later."""
         host = self._someone()
@@ -216,10 +225,22 @@ class Faults:
         self._count("break")
         self._world.say(self._world.net.break_one())
 
+    def mute_joins(self) -> None:
+        """Nobody joins for a while, so that views stay small."""
+        self._count("mute")
+        net = self._world.net
+        net.muted = Join
+
+        def unmute() -> None:
+            net.muted = None
+
+        self._world.at(self._world.now + self._world.random.random() * 4.0, unmute)
+
     def heal(self) -> None:
         """No more faults: everything runs and is connected."""
         world = self._world
         self.healing = True
+        world.net.muted = None
         world.say("heal")
         for direction in sorted(world.net.cut):
             world.net.mend(direction)

@@ -76,6 +76,8 @@ class Net:
         self.weather = weather
         self.cut: set[tuple[int, int]] = set()
         """Directions (from, to) where nothing arrives."""
+        self.muted: type[Message] | None = None
+        """Messages of this type get lost. For those that are repeated anyway."""
         self._hosts: dict[int, Endpoint] = {}
         self._connections: dict[tuple[int, int], Connection] = {}
         self._dialing: set[tuple[int, int]] = set()
@@ -171,6 +173,8 @@ class Net:
         if connection is None or connection.ends[host] is not endpoint or not connection.open[host]:
             return
         self.sent += 1
+        if type(message) is self.muted:
+            return
         if (host, peer) in self.cut or peer in connection.stalled:
             connection.stalled.setdefault(peer, []).append(message)
             return

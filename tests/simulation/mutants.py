@@ -387,16 +387,6 @@ def gate_closed():
         yield
 
 
-@mutant
-def lost_tail_not_repaired():
-    """A slave does not ask for what it misses (a fault of liveness)."""
-    with (
-        patched(replication.Replication, "_ask", lambda *_: None),
-        patched(replication.Replication, "reconnected", lambda *_: None),
-    ):
-        yield
-
-
 def hunt(name: str, seeds: range) -> tuple[int, str] | None:
     """The first seed that catches a mutant, and how; None when none does."""
     for seed in seeds:

@@ -1,0 +1,129 @@
+"""Channels whose messages are handed over one by one, for tests that write a sequence down."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..hachannel import Channel, Deliver, Event, Log, LogRecord, Message, Settings, ViewEvent
+
+
+class Hand:
+    """A few channels, connected to each other, and what is on its way between them."""
+
+    def __init__(
+        self,
+        replicas: int = 3,
+        settings: Settings | None = None,
+        logs: Sequence[Log | None] | None = None,
+    ) -> None:
+        self.now = 100.0
+        self.settings = Settings() if settings is None else settings
+        self.wires: dict[tuple[int, int], deque[Message]] = {}
+        self.events: dict[int, list[Event]] = {}
+        self.notes: dict[int, list[str]] = {}
+        self.records: dict[int, list[LogRecord]] = {}
+        self.tokens: dict[int, int] = {}
+        self.channels: dict[int, Channel] = {}
+        for replica in range(replicas):
+            self.start(replica, replicas, replica + 1, None if logs is None else logs[replica])
+        for one in range(replicas):
+            for other in range(one + 1, replicas):
+                self.connect(one, other)
+
+    def start(self, replica: int, replicas: int, incarnation: int, log: Log | None = None) -> None:
+        """Start a process."""
+        self.events[replica], self.notes[replica], self.records[replica] = [], [], []
+        self.tokens[replica] = 0
+        self.channels[replica] = Channel(
+            replica,
+            range(replicas),
+            incarnation=incarnation,
+            cluster="c",
+            expected=replicas,
+            settings=self.settings,
+            log=log,
+        )
+        self.channels[replica].start(self.now)
+        self.flush(replica)
+
+    def connect(self, one: int, other: int) -> None:
+        """Connect two processes; what was on its way is lost."""
+        for here, there in ((one, other), (other, one)):
+            self.wires[here, there] = deque()
+        for here, there in ((one, other), (other, one)):
+            incarnation = self.channels[there].state.me.incarnation
+            self.channels[here].connected(self.now, there, incarnation)
+            self.flush(here)
+
+    def flush(self, replica: int) -> None:
+        """Put what a channel sends on the wires."""
+        output = self.channels[replica].take()
+        self.records[replica] += output.persist
+        self.tokens[replica] = max(self.tokens[replica], output.token)
+        self.events[replica] += output.events
+        self.notes[replica] += output.notes
+        for peer, message in output.messages:
+            self.wires.setdefault((replica, peer), deque()).append(message)
+
+    def act(self, replica: int, call: Callable[[Channel], Any]) -> Any:
+        """Do something to a channel."""
+        result = call(self.channels[replica])
+        self.flush(replica)
+        return result
+
+    def tick(self, seconds: float, *replicas: int) -> None:
+        """Time passes, for all or for some."""
+        self.now += seconds
+        for replica in replicas or self.channels:
+            self.act(replica, lambda channel: channel.tick(self.now))
+
+    def waiting(self, here: int, there: int, kind: type[Any] | None = None) -> list[Any]:
+        """What is on its way, of one type or any."""
+        return [
+            message
+            for message in self.wires.get((here, there), ())
+            if kind is None or isinstance(message, kind)
+        ]
+
+    def give(self, here: int, there: int, message: Message) -> None:
+        """Deliver a message that need not be on its way."""
+        self.act(there, lambda channel: channel.receive(self.now, here, message))
+
+    def deliver(self, here: int, there: int, count: int | None = None) -> None:
+        """Deliver what is on its way from one to another, or the first few."""
+        wire = self.wires[here, there]
+        for _ in range(len(wire) if count is None else count):
+            self.give(here, there, wire.popleft())
+
+    def lose(self, here: int, there: int) -> list[Message]:
+        """Lose what is on its way; returns it."""
+        lost = list(self.wires[here, there])
+        self.wires[here, there].clear()
+        return lost
+
+    def settle(self, *replicas: int) -> None:
+        """Deliver everything between all, or some, until nothing is on its way."""
+        among = set(replicas or self.channels)
+        while True:
+            pairs = [pair for pair, wire in self.wires.items() if wire and set(pair) <= among]
+            if not pairs:
+                return
+            for here, there in pairs:
+                self.deliver(here, there)
+
+    def form(self) -> Channel:
+        """Let the first view be founded; returns the master's channel."""
+        for _ in range(100):
+            self.settle()
+            if all(channel.role in ("master", "slave") for channel in self.channels.values()):
+                return self.channels[0]
+            self.tick(0.01)
+        raise AssertionError([channel.role for channel in self.channels.values()])
+
+    def payloads(self, replica: int) -> list[bytes]:
+        """What a replica delivered."""
+        return [event.payload for event in self.events[replica] if isinstance(event, Deliver)]
+
+    def views(self, replica: int) -> list[ViewEvent]:
+        """The view events of a replica."""
+        return [event for event in self.events[replica] if isinstance(event, ViewEvent)]

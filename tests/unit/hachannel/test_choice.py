@@ -1,0 +1,109 @@
+"""What promises allow to conclude."""
+
+from quorate.hachannel import View, ViewNumber, Voter
+from quorate.hachannel.choice import activated, choose, never_active, quorum_of, reconfigured
+from quorate.hachannel.messages import Promise, Reconfig
+from quorate.hachannel.view import NO_TAG, Tag, majority, present, required
+
+A, B, C, D, E = (Voter(replica, 1) for replica in range(5))
+NUMBER = ViewNumber(9, 0, 1)
+
+
+def view(counter, config, members, k=None, boot=0):
+    return View(
+        ViewNumber(counter, 0, 1), tuple(config), tuple(members), len(members) if k is None else k, 0, boot
+    )
+
+
+def promise(accepted, last, *, active=True, leaving=False):
+    return Promise(NUMBER, accepted, active, Tag(ViewNumber(1, 0, 1), last) if last else NO_TAG, 0, leaving)
+
+
+def test_a_majority_and_k():
+    assert [majority([A] * n) for n in range(1, 6)] == [1, 2, 2, 3, 3]
+    assert required("ALL", [A, B, C]) == 3
+    assert required("MAJORITY", [A, B, C]) == 2
+    assert required("MAJORITY", [A, B]) == 2
+    assert present([A, A, B, E], [A, B, C]) == 2
+
+
+def test_the_longest_log_of_the_members_is_adopted():
+    one = view(1, [A, B, C], [A, B, C])
+    choice = choose({B: promise(one, 3), C: promise(one, 5)}, B)
+    assert (choice.holder, choice.last.at, choice.members) == (C, 5, (B, C))
+
+
+def test_the_proposers_own_log_is_preferred_when_it_is_as_long():
+    one = view(1, [A, B, C], [A, B, C])
+    assert choose({B: promise(one, 5), C: promise(one, 5)}, C).holder == C
+    assert choose({B: promise(one, 5), C: promise(one, 5)}, A).holder == B
+
+
+def test_the_log_of_a_voter_that_only_recorded_the_view_is_excluded():
+    two = view(2, [A, B, C], [A, B])
+    choice = choose({B: promise(two, 3), C: promise(two, 50)}, B)
+    assert (choice.holder, choice.members) == (B, (B,))
+
+
+def test_the_log_of_a_member_that_accepted_less_is_excluded():
+    one, two = view(1, [A, B, C], [A, B, C]), view(2, [A, B, C], [B, C])
+    choice = choose({A: promise(one, 50), B: promise(two, 3), C: promise(one, 40)}, B)
+    assert (choice.source, choice.holder, choice.members) == (two, B, (B, C))
+
+
+def test_too_few_voters_or_members_allow_no_choice():
+    one = view(1, [A, B, C, D, E], [A, B, C, D, E], 3)
+    assert "voters" in choose({A: promise(one, 3), B: promise(one, 3)}, A)
+    small = view(2, [A, B, C, D, E], [A, B, C], 2)
+    assert "1 of 2 members" in choose({C: promise(small, 3), D: promise(small, 3), E: promise(small, 3)}, C)
+    assert not isinstance(choose({B: promise(small, 3), C: promise(small, 3), E: promise(small, 3)}, C), str)
+
+
+def test_another_life_of_a_voter_does_not_count():
+    one = view(1, [A, B, C], [A, B, C])
+    assert "1 of 2 voters" in choose({A: promise(one, 3), Voter(1, 2): promise(None, 0)}, A)
+
+
+def test_nobody_with_a_view_allows_no_choice():
+    assert "nobody" in choose({A: promise(None, 0)}, A)
+
+
+def test_who_leaves_votes_but_is_no_member():
+    one = view(1, [A, B, C], [A, B, C])
+    choice = choose({A: promise(one, 5, leaving=True), B: promise(one, 3)}, B)
+    assert (choice.holder, choice.members) == (A, (B,))
+
+
+def test_a_first_view_not_known_to_be_active_needs_who_could_found_another():
+    first = view(1, [A, B, C], [A, B, C], boot=3)
+    assert quorum_of(first, False) == 3
+    assert quorum_of(first, True) == 2
+    two = {A: promise(first, 0, active=False), B: promise(first, 0, active=False)}
+    assert "2 of 3" in choose(two, A)
+    two[B] = promise(first, 0, active=True)
+    assert choose(two, A).active
+
+
+def test_a_first_view_that_a_member_passed_over_was_never_active():
+    first = view(1, [A, B, C], [A, B, C], boot=1)
+    assert not never_active(first, {A: promise(first, 0), B: promise(first, 0), D: promise(None, 0)})
+    assert never_active(first, {A: promise(first, 0), B: promise(None, 0)})
+
+
+def test_a_view_is_active_when_all_members_and_both_majorities_know_it():
+    before = view(1, [A, B, C, D, E], [A, B, C, D, E])
+    after = view(2, [A, B, C, D, E], [A, B])
+    assert not activated({A, C, D}, before, True, after)
+    assert not activated({A, B}, before, True, after)
+    assert activated({A, B, E}, before, True, after)
+    grown = view(2, [A, B, C, D, E], [A])
+    assert not activated({A, B}, view(1, [A, B, C], [A]), True, grown)
+    assert activated({A, B, E}, view(1, [A, B, C], [A]), True, grown)
+    assert not activated({A, D, E}, view(1, [A, B, C], [A]), True, grown)
+
+
+def test_one_voter_comes_or_goes():
+    assert reconfigured([C, A], None) == (A, C)
+    assert reconfigured([A, B], Reconfig(True, *C)) == (A, B, C)
+    assert reconfigured([A, B, C], Reconfig(False, *B)) == (A, C)
+    assert reconfigured([A, B], Reconfig(False, *C)) == (A, B)

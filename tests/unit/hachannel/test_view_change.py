@@ -1,0 +1,334 @@
+"""Preparing, choosing, installing and joining, message by message."""
+
+import pytest
+
+from quorate.hachannel import Channel, Settings, View, ViewNumber, Voter
+from quorate.hachannel.messages import (
+    Accept,
+    Ack,
+    Activate,
+    CaughtUp,
+    Data,
+    Entry,
+    Exit,
+    Fetch,
+    NewView,
+    Prepare,
+    Promise,
+    Record,
+    Recorded,
+    Refuse,
+    Suffix,
+)
+from quorate.hachannel.view import NO_TAG, Tag
+from quorate.testing.channel_hand import Hand
+
+VOTERS = tuple(Voter(replica, replica + 1) for replica in range(5))
+N1 = ViewNumber(1, 0, 1)
+
+
+def number(counter: int, replica: int) -> ViewNumber:
+    return ViewNumber(counter, replica, replica + 1)
+
+
+def entries(*views: ViewNumber, first: int = 1) -> tuple[Entry, ...]:
+    return tuple(
+        Entry(view, index, 0, b"%d.%d" % (view.counter, index)) for index, view in enumerate(views, first)
+    )
+
+
+@pytest.fixture
+def hand():
+    hand = Hand()
+    hand.form()
+    return hand
+
+
+def submit(hand, *payloads):
+    for payload in payloads:
+        hand.act(0, lambda channel, payload=payload: channel.submit(hand.now, 0, payload))
+
+
+def silence(hand, replica):
+    """A replica is gone: the connections with it break, and stay so."""
+    for other in hand.channels:
+        if other != replica:
+            hand.act(other, lambda channel: channel.disconnected(hand.now, replica))
+            hand.wires[replica, other].clear()
+            hand.wires[other, replica].clear()
+    del hand.channels[replica]
+    hand.tick(0.07)
+
+
+def test_the_first_view_has_everybody_and_is_announced_alike(hand):
+    for replica in range(3):
+        [event] = hand.views(replica)
+        assert (event.index, event.master, event.members, event.first_time) == (0, 0, (0, 1, 2), True)
+    assert hand.channels[0].view.k == 3
+    assert hand.channels[0].view.config == VOTERS[:3]
+
+
+def test_the_gate_needs_a_majority_that_suspects_the_master(hand):
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0))
+    hand.tick(0.07, 1)
+    assert [exit.view for exit in hand.waiting(1, 2, Exit)] == [N1]
+    assert hand.waiting(1, 2, Prepare) == []
+    hand.deliver(1, 2)
+    assert hand.waiting(2, 1, Prepare) == []
+    hand.act(2, lambda channel: channel.disconnected(hand.now, 0))
+    hand.tick(0.07, 2)
+    hand.deliver(2, 1)
+    assert [message.number for message in hand.waiting(1, 2, Prepare)] == [number(2, 1)]
+
+
+def test_a_dead_master_is_replaced_and_its_unfinished_entries_become_everybodys(hand):
+    submit(hand, b"one", b"two")
+    hand.deliver(0, 2)
+    silence(hand, 0)
+    hand.settle()
+    assert hand.channels[1].role == "master"
+    assert hand.payloads(1) == hand.payloads(2) == [b"one", b"two"]
+    for replica in (1, 2):
+        event = hand.views(replica)[-1]
+        assert (event.index, event.members, event.first_time) == (2, (1, 2), False)
+        assert event.reason == "master 0 is suspected"
+
+
+def test_the_proposer_fetches_the_longest_log_in_parts():
+    hand = Hand(settings=Settings(part_bytes=40))
+    hand.form()
+    submit(hand, *(b"%d" % count for count in range(5)))
+    hand.deliver(0, 2)
+    silence(hand, 0)
+    fetched = []
+    while any(hand.wires[pair] for pair in ((1, 2), (2, 1))):
+        fetched += hand.waiting(1, 2, Fetch)
+        hand.deliver(1, 2)
+        hand.deliver(2, 1)
+    assert [message.index for message in fetched] == [0, 1, 2, 3, 4]
+    assert hand.payloads(1) == [b"%d" % count for count in range(5)]
+
+
+def test_a_suffix_that_does_not_end_as_promised_changes_nothing(hand):
+    submit(hand, b"one", b"two")
+    hand.deliver(0, 2)
+    silence(hand, 0)
+    hand.deliver(2, 1)
+    hand.deliver(1, 2)
+    hand.deliver(2, 1)
+    [fetch] = hand.waiting(1, 2, Fetch)
+    hand.give(2, 1, Suffix(fetch.number, 0, entries(number(9, 2), number(9, 2))))
+    assert hand.channels[1].last == 0
+    assert hand.channels[1].view.number == N1
+
+
+def test_a_voter_answers_only_higher_proposals_and_tells_the_others_what_it_promised(hand):
+    hand.give(2, 1, Prepare(number(5, 2), "test"))
+    [promise] = hand.waiting(1, 2, Promise)
+    assert promise.accepted.number == N1
+    assert promise.active
+    hand.give(0, 1, Prepare(number(4, 0), "test"))
+    assert hand.waiting(1, 0, Refuse) == [Refuse(number(4, 0), number(5, 2))]
+    view = View(number(4, 0), VOTERS[:3], VOTERS[:2], 2, 0)
+    hand.lose(1, 0)
+    hand.give(0, 1, NewView(view, NO_TAG, 0, (), True))
+    hand.give(0, 1, Record(View(number(4, 0), VOTERS[:3], VOTERS[:1], 1, 0)))
+    assert hand.waiting(1, 0, Refuse) == [Refuse(number(4, 0), number(5, 2))] * 2
+    assert hand.waiting(1, 0, Accept) == hand.waiting(1, 0, Recorded) == []
+
+
+def test_a_proposal_in_the_name_of_another_is_ignored(hand):
+    hand.give(2, 1, Prepare(number(5, 0), "test"))
+    hand.give(2, 1, Prepare(ViewNumber(5, 2, 99), "test"))
+    assert hand.waiting(1, 2, Promise) == []
+
+
+def test_a_late_activation_is_ignored(hand):
+    view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
+    hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
+    assert hand.waiting(1, 2, Accept) == [Accept(number(4, 2))]
+    hand.give(0, 1, Prepare(number(5, 0), "test"))
+    hand.give(2, 1, Activate(number(4, 2)))
+    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0))
+    assert hand.channels[1].role != "slave"
+    assert len(hand.views(1)) == 1
+    assert hand.channels[1].last == 0
+
+
+def test_data_of_an_accepted_view_says_that_it_is_active(hand):
+    view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
+    hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
+    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0))
+    assert hand.views(1)[-1].view == number(4, 2)
+    assert hand.channels[1].last == 1
+
+
+def test_a_view_is_accepted_again_when_the_answer_was_lost(hand):
+    view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
+    for _ in range(2):
+        hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
+    assert hand.waiting(1, 2, Accept) == [Accept(number(4, 2))] * 2
+
+
+def test_a_voter_outside_the_members_records(hand):
+    view = View(number(4, 2), VOTERS[:3], (VOTERS[2],), 1, 0)
+    hand.give(2, 1, Record(view))
+    hand.give(2, 1, Record(view))
+    assert hand.waiting(1, 2, Recorded) == [Recorded(number(4, 2))] * 2
+    assert hand.channels[1].role == "joining"
+
+
+# The logs of figure 7 of the Raft paper: terms are views here.
+LEADER = (1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("name", "terms"),
+    [
+        ("a", (1, 1, 1, 4, 4, 5, 5, 6, 6)),
+        ("b", (1, 1, 1, 4)),
+        ("c", (1, 1, 1, 4, 4, 5, 5, 6, 6, 6, 6)),
+        ("d", (1, 1, 1, 4, 4, 5, 5, 6, 6, 6, 7, 7)),
+        ("e", (1, 1, 1, 4, 4, 4, 4)),
+        ("f", (1, 1, 1, 2, 2, 2, 3, 3, 3, 3, 3)),
+    ],
+)
+def test_every_divergent_log_becomes_the_log_of_the_view(hand, name, terms):
+    channel = hand.channels[1]
+    for entry in entries(*(number(term, 0) for term in terms)):
+        channel.state.log.append(entry)
+    log = entries(*(number(term, 0) for term in LEADER))
+    view = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, len(log))
+    hand.give(2, 1, NewView(view, NO_TAG, 0, log[:3], False))
+    hand.give(2, 1, NewView(view, NO_TAG, 3, log[3:], True))
+    assert hand.waiting(1, 2, Accept) == [Accept(view.number)]
+    assert [channel.state.log.get(index).view.counter for index in range(1, channel.last + 1)] == list(LEADER)
+    hand.give(2, 1, Activate(view.number))
+    assert len(hand.payloads(1)) == len(LEADER)
+
+
+def test_parts_of_a_log_that_do_not_fit_together_are_not_accepted(hand):
+    log = entries(N1, N1, N1, N1)
+    view = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 4)
+    for messages in (
+        [NewView(view, NO_TAG, 2, log[2:], True)],
+        [NewView(view, NO_TAG, 0, log[:1], False), NewView(view, NO_TAG, 2, log[2:], True)],
+        [NewView(view, NO_TAG, 0, log[:3], True)],
+        [NewView(view, NO_TAG, 0, log[1:] + log[:1], True)],
+        [NewView(view, Tag(N1, 1), 0, log[1:], True)],
+        [NewView(view, NO_TAG, 0, (log[0], log[2], log[2], log[3]), True)],
+    ):
+        for message in messages:
+            hand.give(2, 1, message)
+        assert hand.waiting(1, 2, Accept) == []
+        assert hand.channels[1].last == 0
+
+
+def test_nothing_committed_is_ever_cut(hand):
+    submit(hand, b"one", b"two")
+    hand.settle()
+    hand.tick(0.05)
+    hand.settle()
+    assert hand.channels[1].commit == 2
+    short = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 1)
+    hand.give(2, 1, NewView(short, NO_TAG, 0, entries(N1), True))
+    other = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 2)
+    hand.give(2, 1, NewView(other, NO_TAG, 0, entries(number(7, 0), number(7, 0)), True))
+    assert hand.waiting(1, 2, Accept) == []
+    assert hand.payloads(1) == [b"one", b"two"]
+    assert hand.channels[1].last == 2
+
+
+def test_what_a_learner_has_counts_for_nothing(hand):
+    silence(hand, 2)
+    hand.settle(0, 1)
+    hand.start(2, 3, 33)
+    hand.connect(0, 2)
+    hand.connect(1, 2)
+    before = hand.channels[0].commit
+    submit(hand, b"one")
+    hand.give(2, 0, Ack(hand.channels[0].view.number, 1))
+    session = hand.channels[0]._donor.session
+    hand.give(2, 0, CaughtUp(session.token if session else 1 << 20, 1, 1, False))
+    assert hand.channels[0].commit == before
+
+
+def test_a_restarted_replica_takes_the_place_of_its_dead_life_one_change_per_view(hand):
+    submit(hand, b"one")
+    hand.settle()
+    silence(hand, 2)
+    hand.settle(0, 1)
+    hand.start(2, 3, 33)
+    hand.connect(0, 2)
+    hand.connect(1, 2)
+    for _ in range(10):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].view.config == (VOTERS[0], VOTERS[1], Voter(2, 33))
+    assert hand.channels[0].members == (0, 1, 2)
+    assert hand.payloads(2) == [b"one"]
+    assert hand.views(2)[-1] == hand.views(0)[-1]
+    assert [len(event.members) for event in hand.views(0)] == [3, 2, 2, 3]
+
+
+def test_a_vote_of_another_life_does_not_count(hand):
+    submit(hand, b"one")
+    silence(hand, 1)
+    hand.start(1, 3, 99)
+    hand.connect(1, 2)
+    silence(hand, 0)
+    for _ in range(60):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[2].role == "blocked"
+    assert hand.channels[1].role == "joining"
+    assert len(hand.views(2)) == 1
+
+
+def test_a_proposal_number_is_never_used_twice(hand):
+    seen = set()
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0))
+    hand.act(2, lambda channel: channel.disconnected(hand.now, 0))
+    for _ in range(100):
+        hand.tick(0.07, 1, 2)
+        for message in hand.waiting(1, 2, Prepare):
+            if message.number not in seen:
+                seen.add(message.number)
+        hand.lose(1, 2)
+        for message in hand.lose(2, 1):
+            if isinstance(message, Exit) or type(message).__name__ == "Heartbeat":
+                hand.give(2, 1, message)
+    counters = [message.counter for message in sorted(seen)]
+    assert len(counters) > 2
+    assert counters == sorted(set(counters))
+
+
+def test_a_leaver_stops_only_when_the_others_go_on_without_it(hand):
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    assert hand.channels[0].role != "stopped"
+    assert not hand.channels[0].can_submit
+    hand.settle()
+    assert hand.channels[1].role == "master"
+    hand.tick(0.05)
+    hand.settle()
+    assert hand.channels[0].role == "stopped"
+    assert type(hand.events[0][-1]).__name__ == "Stopped"
+    assert hand.channels[0].deadline is None
+
+
+def test_a_leaver_that_nobody_answers_stops_after_its_time(hand):
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    for _ in range(25):
+        hand.tick(0.05, 0)
+    assert hand.channels[0].role == "stopped"
+
+
+def test_a_configuration_that_contradicts_itself_is_refused():
+    with pytest.raises(ValueError, match="more than half"):
+        Channel(0, [0, 1, 2, 3], incarnation=1, cluster="c", expected=2)
+    with pytest.raises(ValueError, match="distinct"):
+        Channel(7, [0, 1, 2], incarnation=1, cluster="c", expected=3)
+    with pytest.raises(ValueError, match="max_log"):
+        Settings(max_log=10)
+    with pytest.raises(ValueError, match="suspect_s"):
+        Settings(suspect_s=0.1)
