@@ -30,7 +30,7 @@ from quorate.server.outside import Metrics
 from quorate.server.replica_settings import ReplicaSettings
 from quorate.testing.memory_net import MemoryNet
 
-SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "20")))
+SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "12")))
 EPOCH_NS = 1_700_000_000_000_000_000
 LATENCIES_S = (0.001, 0.001, 0.3, 2.0)
 """How long bytes take, by connection."""
