@@ -21,7 +21,7 @@ from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, T
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
-from .group_path import Path
+from .group_path import NUDGE, Path
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import CHUNK_BYTES, Hello, cut
 from .link import Address, CallPort, LinkSettings
@@ -318,6 +318,8 @@ class Group:
 
     def _on_deliver(self, event: Deliver) -> None:
         self._applied = event.index
+        if event.payload == NUDGE:
+            return
         try:
             delivery = self._order.deliver(event.payload)
         except ProtocolError as error:
