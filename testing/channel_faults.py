@@ -35,7 +35,7 @@ class Faults:
         ]
         if kind == "split":
             self._menu += [(15, self.partition), (10, self.isolate), (5, self.crash_master)]
-            self._menu += [(15, self.mute_joins)]
+            self._menu += [(15, self.mute_joins), (10, self.crash_proposer)]
         elif kind == "crash":
             self._menu += [(20, self.crash), (10, self.crash_master), (10, self.break_connection)]
             self._menu += [(20, self.crash_proposer), (5, self.mute_joins)]

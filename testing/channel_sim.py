@@ -87,7 +87,7 @@ def _wide(random: Random) -> Shape:
         max_log=1000,
     )
     replicas = random.choice([3, 5, 5, 5])
-    weather = Weather(delay_s=0.005, slow_chance=0.05, slow_s=0.1, notice_s=0.01)
+    weather = Weather(delay_s=random.choice([0.005, 0.05]), slow_chance=0.05, slow_s=0.1, notice_s=0.01)
     return Shape(
         replicas=replicas,
         expected=replicas,
