@@ -1,0 +1,105 @@
+"""With a durable log, nothing is told before what it rests on is on disk."""
+
+import pytest
+
+from quorate.hachannel import MemoryLog, ViewNumber
+from quorate.hachannel.log import Accepted, Appended, Committed, Promised
+from quorate.hachannel.messages import Accept, Ack, Data, NewView, Prepare, Promise
+from quorate.testing.channel_hand import Hand
+
+N1 = ViewNumber(1, 0, 1)
+
+
+class SlowDisk(MemoryLog):
+    """A log that is durable only when the test says so."""
+
+    durable = True
+
+
+def sync(hand, *replicas):
+    for replica in replicas or hand.channels:
+        token = hand.tokens[replica]
+        hand.act(replica, lambda channel, token=token: channel.persisted(hand.now, token))
+
+
+@pytest.fixture
+def hand():
+    hand = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
+    for _ in range(40):
+        hand.settle()
+        sync(hand)
+        hand.tick(0.01)
+    hand.settle()
+    sync(hand)
+    for records in hand.records.values():
+        records.clear()
+    return hand
+
+
+def test_the_first_view_is_founded_only_with_the_disks(hand):
+    assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
+    idle = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
+    for _ in range(40):
+        idle.settle()
+        idle.tick(0.01)
+    assert [channel.role for channel in idle.channels.values()] == ["joining"] * 3
+    assert any(isinstance(record, Promised) for record in idle.records[0])
+
+
+def test_a_slave_acknowledges_what_is_on_its_disk(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    assert len(hand.waiting(0, 1, Data)) == 1
+    hand.deliver(0, 1)
+    assert hand.waiting(1, 0, Ack) == []
+    assert isinstance(hand.records[1][0], Appended)
+    sync(hand, 1)
+    assert hand.waiting(1, 0, Ack) == [Ack(N1, 1)]
+
+
+def test_the_master_counts_itself_once_its_disk_has_the_entry(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    for replica in (1, 2):
+        hand.deliver(0, replica)
+        sync(hand, replica)
+        hand.deliver(replica, 0)
+    assert hand.payloads(0) == []
+    sync(hand, 0)
+    assert hand.payloads(0) == [b"one"]
+    assert Committed(1) in hand.records[0]
+
+
+def test_a_promise_and_an_acceptance_wait_for_the_disk(hand):
+    number = ViewNumber(7, 2, 3)
+    hand.give(2, 1, Prepare(number, "test"))
+    assert hand.waiting(1, 2, Promise) == []
+    assert Promised(number) in hand.records[1]
+    sync(hand, 1)
+    [promise] = hand.waiting(1, 2, Promise)
+    view = promise.accepted
+    new = type(view)(number, view.config, (view.members[2], view.members[1]), 2, 0)
+    hand.give(2, 1, NewView(new, hand.channels[1].state.log.base, 0, (), True))
+    assert hand.waiting(1, 2, Accept) == []
+    assert Accepted(new) in hand.records[1]
+    sync(hand, 1)
+    assert hand.waiting(1, 2, Accept) == [Accept(number)]
+
+
+def test_a_proposal_leaves_once_its_number_can_no_longer_be_forgotten(hand):
+    for replica in (1, 2):
+        hand.act(replica, lambda channel: channel.disconnected(hand.now, 0))
+    hand.tick(0.07, 1, 2)
+    hand.settle(1, 2)
+    assert hand.waiting(1, 2, Prepare) == []
+    assert isinstance(hand.records[1][-1], Promised)
+    sync(hand, 1)
+    assert len(hand.waiting(1, 2, Prepare)) == 1
+
+
+def test_a_late_confirmation_of_an_early_token_lets_go_of_nothing_later(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    hand.deliver(0, 1)
+    early = hand.tokens[1]
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"two"))
+    hand.deliver(0, 1)
+    hand.act(1, lambda channel: channel.persisted(hand.now, early))
+    assert hand.waiting(1, 0, Ack) == [Ack(N1, 1)]
