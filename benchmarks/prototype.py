@@ -16,7 +16,7 @@ from load import arguments, die_with_parent, free_ports, install_reactor, other_
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import ClientFactory, Factory
 
-PACK = 256
+PACK = 1024
 IN_FLIGHT = 4
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[int, list[bytes]]).decode

@@ -66,7 +66,7 @@ class GroupHandler(Protocol):
 class GroupLimits:
     """How messages are gathered, and what may wait. Sizes in bytes."""
 
-    pack_messages: int = 256
+    pack_messages: int = 1024
     """Messages in one entry of the channel."""
     pack_bytes: int = 256 * 1024
     """Payload bytes in one entry; a larger message goes alone."""
