@@ -148,6 +148,10 @@ class Load:
         self._count = 0
         self.stopped = False
 
+    def slow_down(self) -> None:
+        """So that the slowest transfer of the worst network keeps up."""
+        self._rate = min(self._rate, 2.0)
+
     def begin(self) -> None:
         """Schedule the first submission."""
         self._world.at(self._world.now + 0.1, self._next)
@@ -194,6 +198,7 @@ def run(
         world.at(world.random.choice([0.0, 1.0]), faults.begin)
         world.run(FAULTS_S)
         faults.heal()
+        load.slow_down()
         start = world.now
         healed_s = heal(world, load) - start if live else 0.0
     except Violation as violation:

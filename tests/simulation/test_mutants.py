@@ -14,6 +14,7 @@ QUICK = {
     "delivered_before_commit": "I13",
     "gate_closed": "L1",
     "learner_counted": "I13",
+    "members_overlap_removed": "I5",
     "number_reused": "I3",
     "old_views_acknowledged": "I3",
     "one_ack_short": "I13",
@@ -33,6 +34,11 @@ def test_a_removed_rule_is_noticed_soon(mutants, name):
     caught = mutants.hunt(name, range(60))
     assert caught is not None
     assert caught[1].startswith(QUICK[name])
+
+
+def test_the_written_scenarios_hold_without_a_mutant(mutants):
+    for scenario in mutants.DIRECTED.values():
+        scenario()
 
 
 @pytest.mark.skipif("QUORATE_MUTANTS" not in os.environ, reason="long: set QUORATE_MUTANTS=1")
