@@ -128,6 +128,10 @@ class AgentSpec:
         values = {name: getattr(agent, name) for name in self.attributes}
         return encoder.encode(without_sets(values) if self.has_sets else values)
 
+    def check(self, state: bytes) -> None:
+        """Raise ValueError if `load` would refuse it: a value is not of its attribute's type."""
+        decoder(self.struct).decode(state)
+
     def load(self, state: bytes) -> Agent:
         """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
         values = decoder(self.struct).decode(state)

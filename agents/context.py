@@ -13,10 +13,14 @@ from .envelope import Note, ReplyTo
 from .ids import Address, AgentId, factory
 from .notification import Notification, encode
 
-__all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
+__all__ = ["MAX_NOTIFICATION_BYTES", "MAX_REQUEST", "Context", "Outcome"]
 
 MAX_NOTIFICATION_BYTES: Final = 8 * 1024 * 1024
 """A larger notification is refused when it is sent."""
+
+MAX_REQUEST: Final = (1 << 63) - 1
+"""Numbers of requests go up to it."""
+_MAX_DELAY_S: Final = 1e9
 
 _NO_STATE: Final[Mapping[str, Any]] = {}
 
@@ -139,6 +143,8 @@ class Context:
                 f"{type} has {len(payload)} bytes, more than {MAX_NOTIFICATION_BYTES}: send it in parts"
             )
         if isinstance(to, ReplyTo):
+            if not 0 <= to.request <= MAX_REQUEST:
+                raise ValueError(f"{to.request} is not the number of a request")
             request = to.request
             to = to.agent
         elif to == self.sender and not request:
@@ -180,8 +186,8 @@ class Context:
 
         Timers are part of the replicated state: they survive the master. Returns a number for `cancel`.
         """
-        if delay_s < 0:
-            raise ValueError(f"a delay of {delay_s} s is in the past; give 0 or more")
+        if not 0 <= delay_s <= _MAX_DELAY_S:
+            raise ValueError(f"a timer cannot wait {delay_s} s; give 0 to {_MAX_DELAY_S:g}")
         timers = self.outcome.timers
         if len(timers) >= 1024:
             raise ValueError("a reaction may set 1024 timers; set fewer")

@@ -5,14 +5,14 @@ to the client what the proxy emits under the topic ``client``. Only what the ser
 counts as coming from the client; everything else that reaches the proxy is a notification *for* the client.
 """
 
-from typing import Final
+from typing import Annotated, Final
 
 import attrs
 import msgspec
 
 from .agent import Agent, reacts
 from .builtin import ExceptionNotification, UnknownAgent
-from .context import Context
+from .context import MAX_REQUEST, Context
 from .envelope import Opaque
 from .ids import FIRST_FREE_STAMP, AgentId, connection_manager, outside
 from .notification import Notification, encode
@@ -58,7 +58,7 @@ class ClientNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     to: AgentId | str
     type: str
     payload: bytes
-    request: int = 0
+    request: Annotated[int, msgspec.Meta(ge=0, le=MAX_REQUEST)] = 0
     """The client's number for this request; 0 if it is none."""
 
 

@@ -2,7 +2,7 @@
 
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
 from .capture import Capture
-from .cell import Cell, Nondeterministic
+from .cell import Cell, Nondeterministic, Unstorable
 from .classes import load_class
 from .directory import AgentState
 from .effects import Effects
@@ -31,6 +31,7 @@ __all__ = [
     "Rerun",
     "SnapshotError",
     "Tick",
+    "Unstorable",
     "decode_batch",
     "encode_batch",
     "load_class",

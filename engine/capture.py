@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from ..agents import AgentId
-from .cell import Cell
+from .cell import Cell, Unstorable
 from .directory import AgentState
 
 __all__ = ["Capture"]
@@ -36,6 +36,8 @@ class Capture:
         """Agents that are no more."""
         self.size_bytes = len(header)
         """Bytes of the header and of the agents encoded so far."""
+        self.failed = ""
+        """Why the capture came to nothing: an agent cannot be encoded. It must not be stored then."""
         self._find = find
         self._pending: dict[AgentId, None] = {}
         for identity in pending:
@@ -61,8 +63,13 @@ class Capture:
     def before(self, cell: Cell) -> None:
         """The agent is about to change or to go: encode it now if that was still to be done."""
         if cell.identity in self._pending:
+            try:
+                state = agent_state(cell)
+            except Unstorable as error:
+                self.failed = f"agent {cell.identity} cannot be saved: {error}"
+                self._pending.clear()
+                return
             del self._pending[cell.identity]
-            state = agent_state(cell)
             self.size_bytes += len(state.state)
             self.agents.append(state)
 

@@ -1,18 +1,21 @@
 """One agent in the engine: running a reaction, and undoing one that failed."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 import msgspec
 
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
+from .trace import outputs_hash
 
-__all__ = ["Cell", "Nondeterministic", "Resolve", "Unfit", "Unhandled"]
+__all__ = ["Cell", "Nondeterministic", "Reacted", "Resolve", "Unfit", "Unhandled", "Unstorable"]
 
 Resolve = Callable[[str | int], int]
 """A server's name or id to its id. Raises ValueError, with a sentence, for an unknown one."""
 
+_SMALL: Final = 2048
+"""Bytes of a state that is saved after every reaction."""
 _LOG_FLOOR: Final = 8 * 1024
 """Bytes of reactions remembered before the state is saved again, for small states."""
 
@@ -23,6 +26,10 @@ class Unhandled(Exception):
 
 class Unfit(ValueError):
     """The payload does not fit the type that it is said to have."""
+
+
+class Unstorable(ValueError):
+    """A reaction left a state that cannot be stored, or not be read back."""
 
 
 class Nondeterministic(RuntimeError):
@@ -39,13 +46,21 @@ class _Ran:
     stamp: int
 
 
+class Reacted(NamedTuple):
+    """What a reaction asked for, and the hash of it."""
+
+    context: Context
+    outputs: bytes
+
+
 @attrs.define(eq=False)
 class Cell:
     """An agent and what it takes to undo a failed reaction.
 
-    To undo without copying the state before every reaction, the cell keeps an older saved state and the
+    A small state is saved after every reaction. Of a large one the cell keeps an older saved state and the
     reactions since: undoing loads the one and runs the others again. The state is saved anew when these
     reactions have outgrown it, so the cost of saving, spread over reactions, does not grow with the state.
+    Saving shows whether the state can be stored; if it cannot, the reaction is undone.
     """
 
     identity: AgentId
@@ -62,25 +77,29 @@ class Cell:
         """The agent whose saved state is `state`. Raises ValueError if it does not fit the class."""
         return cls(identity, name, spec, spec.load(state), saved=state)
 
-    def react(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> Context:
-        """Run one reaction and return the context with what it asked for.
+    def react(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> "Reacted":
+        """Run one reaction and return what it asked for.
 
         Whatever it raises, the agent is afterwards as it was before. Raises `Unhandled` if no method takes
-        the notification, `Unfit` if its payload cannot be decoded, and anything that the agent's code raises.
+        the notification, `Unfit` if its payload cannot be decoded, `Unstorable` if the reaction left a state
+        that cannot be stored, and anything that the agent's code raises.
         """
         try:
             context = self._run(note, now_ns, position, stamp, resolve)
+            outputs = outputs_hash(context)
+            size = self._since_bytes + len(note.payload) + 200
+            if len(self._saved) <= _SMALL or size > max(_LOG_FLOOR, len(self._saved)):
+                self._save()
+            else:
+                self._since.append(_Ran(note, now_ns, position, stamp))
+                self._since_bytes = size
         except (Unhandled, Unfit):
             raise
         except (Exception, SystemExit):
             self._undo(resolve)
             raise
         self.reactions += 1
-        self._since.append(_Ran(note, now_ns, position, stamp))
-        self._since_bytes += len(note.payload) + 200
-        if self._since_bytes > _LOG_FLOOR and self._since_bytes > len(self._saved):
-            self._save()
-        return context
+        return Reacted(context, outputs)
 
     def _run(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> Context:
         handler = self.spec.handlers.get(note.type)
@@ -118,14 +137,18 @@ class Cell:
                 f"failed when run again ({type(error).__name__}: {error}); reactions may depend only on "
                 "state, notification and context"
             ) from error
-        self._save()
 
     def _save(self) -> None:
-        self._saved = self.spec.save(self.agent)
+        try:
+            saved = self.spec.save(self.agent)
+            self.spec.check(saved)
+        except Exception as error:
+            raise Unstorable(f"the state of {self.spec.name} can no longer be stored: {error}") from error
+        self._saved = saved
         self._since = []
         self._since_bytes = 0
 
     def state(self) -> bytes:
-        """The whole state, saved; also where an undo now starts from."""
+        """The whole state, saved; also where an undo now starts from. Raises `Unstorable`."""
         self._save()
         return self._saved

@@ -32,7 +32,7 @@ from .routing import Mail, Routing
 from .settings import EngineSettings
 from .snapshot import Snapshot, encode_header, read_header, read_snapshot, write_snapshot
 from .timers import Timer, Timers
-from .trace import Reaction, outputs_hash
+from .trace import Reaction
 
 __all__ = ["Engine", "EngineStopped"]
 
@@ -321,7 +321,7 @@ class Engine:
         if self._capture is not None:
             self._capture.before(cell)
         try:
-            context = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
+            context, outputs = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
         except (Unhandled, Unfit) as error:
             self._failed(cell, note, error, effects)
         except Nondeterministic:
@@ -335,7 +335,7 @@ class Engine:
         else:
             self._directory.touch(cell)
             sends = len(context.outcome.sends) if context.asked else 0
-            self._trace(effects, cell, note, sends=sends, outputs=outputs_hash(context), stamp=stamp)
+            self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp)
             if context.asked:
                 self._carry_out(cell, context, effects)
 

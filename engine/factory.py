@@ -72,7 +72,7 @@ class Factory:
             spec = self._load(ask.class_name)
             state = spec.save(spec.build(ask.state))
             cell = Cell.load(identity, ask.name, spec, state)
-        except (AgentError, ValueError) as error:
+        except (AgentError, ValueError, TypeError, OverflowError, RecursionError) as error:
             return FactoryResult(stamp, answer=CreateFailed(ask.class_name, str(error)), error=str(error))
         if ask.key:
             self.keys[ask.key] = identity

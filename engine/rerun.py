@@ -5,7 +5,6 @@ from collections.abc import Callable
 from ..agents import AgentId, AgentSpec, Note
 from .cell import Cell
 from .classes import load_class
-from .trace import outputs_hash
 
 __all__ = ["Rerun"]
 
@@ -41,9 +40,9 @@ class Rerun:
         Raises what the reaction raises; the agent is then as before, as it was in the engine.
         """
         note = Note(self._cell.identity, sender, type, payload, request)
-        context = self._cell.react(note, now_ns, position, stamp, self._resolve)
+        context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
         self.deleted = context.asked and context.outcome.deleted
-        return outputs_hash(context)
+        return outputs
 
     def state(self) -> bytes:
         """The state now, as a MessagePack map."""

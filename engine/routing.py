@@ -23,6 +23,8 @@ from .settings import EngineSettings
 __all__ = ["Mail", "Routing"]
 
 _MAX_ADDRESSES: Final = 10_000
+_MAX_ADDRESS: Final = 600
+"""Characters: a name, a server, and what joins them."""
 
 
 class Routing:
@@ -55,6 +57,8 @@ class Routing:
             return address.host, address
         found = self._addresses.get(address)
         if found is None:
+            if len(address) > _MAX_ADDRESS:
+                raise ValueError(f"an address has at most {_MAX_ADDRESS} characters, not {len(address)}")
             name, at, server = address.rpartition("@")
             if address.startswith("#"):
                 identity = AgentId.parse(address)

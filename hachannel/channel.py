@@ -202,9 +202,9 @@ class Channel:
         if link is None or state.stopped:
             return
         voter = Voter(peer, incarnation)
-        if link.voter != voter:
-            link.forget()
-            link.voter = voter
+        # Also of the same voter: it may have been restarted from its disk.
+        link.forget()
+        link.voter = voter
         link.connected = True
         link.heard = now
         state.send(peer, self._facts.heartbeat())

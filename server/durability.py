@@ -104,6 +104,8 @@ class Durability:
         self._log: DurableLog | None = None
         self._guest = False
         self._capture: Capture | None = None
+        self._unsaved = False
+        """A state could not be encoded: no more are saved."""
         self._entries = self._bytes = 0
         """Recorded since the last snapshot began."""
         self.saved = 0
@@ -237,8 +239,13 @@ class Durability:
             self._capture = None
             self._entries = self._bytes = 0
             self.saved = installed.index
-        elif self._capture is None and (
-            self._entries >= self._settings.snapshot_entries or self._bytes >= self._settings.snapshot_bytes
+        elif (
+            self._capture is None
+            and not self._unsaved
+            and (
+                self._entries >= self._settings.snapshot_entries
+                or self._bytes >= self._settings.snapshot_bytes
+            )
         ):
             self._begin_snapshot()
         return self._disk.write(records, token, installed)
@@ -257,8 +264,19 @@ class Durability:
         if not capture.step(SLICE_AGENTS):
             self._reactor.callLater(0, self._slice, capture)
             return
+        if capture.failed:
+            self._give_up(capture)
+            return
         # What is in the state is not applied again after a crash: its reactions must be in the trace by then.
         self._host.trace_flushed().addBoth(lambda _: self._save(capture))
+
+    def _give_up(self, capture: Capture) -> None:
+        """Save no more states; the next life starts from the last saved one and the entries since."""
+        self._capture = None
+        self._unsaved = True
+        self._host.log(
+            f"{capture.failed}; the state is not saved any more, the journal keeps all entries instead"
+        )
 
     def _save(self, capture: Capture) -> None:
         if self._capture is capture and self._disk is not None and self._log is not None:
@@ -288,11 +306,19 @@ class Durability:
         """Queue the state as it is now, after what was captured before."""
         assert self._engine is not None
         assert self._log is not None
+        if self._unsaved:
+            return
         if self._capture is not None:
             self._capture.step()
+            if self._capture.failed:
+                self._give_up(self._capture)
+                return
             disk.save(self._capture, 0, _nothing)
         capture = self._engine.capture()
         capture.step()
+        if capture.failed:
+            self._give_up(capture)
+            return
         disk.save(capture, min(self._log.base.at, capture.index), _nothing)
 
     def renew(self, life: int) -> "Deferred[None]":

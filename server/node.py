@@ -18,6 +18,7 @@ from ..engine import (
     Nondeterministic,
     SnapshotError,
     Tick,
+    Unstorable,
     encode_batch,
 )
 from ..hachannel import (
@@ -282,11 +283,19 @@ class Node:
         elif isinstance(event, Told):
             self._on_told(event)
         elif isinstance(event, ProvideSnapshot):
-            self.channel.snapshot_ready(now, event.token, self.engine.applied, self.engine.snapshot())
+            self._provide(now, event)
         elif isinstance(event, InstallSnapshot):
             self._install(now, event)
         else:
             self._end(event.reason)
+
+    def _provide(self, now: float, event: ProvideSnapshot) -> None:
+        try:
+            chunks = self.engine.snapshot()
+        except Unstorable as error:
+            self._out.lines.append(f"a replica that joins cannot get the state: {error}")
+            return
+        self.channel.snapshot_ready(now, event.token, self.engine.applied, chunks)
 
     def _deliver(self, now: float, event: Deliver) -> None:
         if event.stamp_ns > self._stamp_ns:
@@ -386,7 +395,7 @@ class Node:
             return
         try:
             digest = self.engine.digest()
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
             # A state that cannot be encoded, on all replicas alike: they go on without being compared.
             self._out.lines.append(f"the states after entry {index} are not compared: {error}")
             return

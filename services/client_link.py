@@ -223,7 +223,8 @@ class ClientLink(TwistedProtocol):
                     )
                 inputs.append(body)
             case Ping():
-                self._tcp.write(encode_frame(Pong(frame.token)))
+                if self._writable:  # one that does not read its answers gets no more of them
+                    self._tcp.write(encode_frame(Pong(frame.token)))
                 self._heard(frame, inputs)
             case Close():
                 self._frame = self._after_close

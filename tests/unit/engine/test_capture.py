@@ -175,3 +175,27 @@ def test_stored_captures_are_the_state_at_their_entries(seed: int) -> None:
             assert engine.digest() == digests[capture.index]
             assert engine.snapshot()[0] == capture.header
             capture = None
+
+
+@attrs.define
+class Heavy(Sum):
+    """Too large to be saved after every reaction."""
+
+    ballast: str = "x" * 4000
+
+
+def test_a_state_that_cannot_be_encoded_fails_the_capture_and_not_the_engine() -> None:
+    harness = Harness()
+    harness.deploy(Heavy, name="heavy")
+    harness.deploy(Sum, name="sum")
+    for _ in range(3):
+        harness.send("heavy", Add(2**63))
+    capture = harness.engine.capture()
+    harness.send("heavy", Add(1))
+    harness.send("sum", Add(1))
+    assert capture.step()
+    assert "heavy" not in capture.failed
+    assert "can no longer be stored" in capture.failed
+    total = harness.agent("sum")
+    assert isinstance(total, Sum)
+    assert total.total == 1

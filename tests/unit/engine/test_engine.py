@@ -189,12 +189,106 @@ def test_a_reaction_that_raises_leaves_no_trace_in_the_state(harness: Harness) -
     assert harness.send("alice", Deposit(1)) == [Balance(6)]
 
 
-def test_undoing_works_at_every_point_between_two_saves(harness: Harness) -> None:
+@pytest.mark.parametrize("length", [0, 1, 3000, 100_000])
+def test_undoing_works_at_every_point_between_two_saves(length: int) -> None:
+    harness = Harness()
+    harness.deploy(Account, name="alice", history=[1] * length)
     for number in range(200):
         harness.send("alice", Deposit(1))
         harness.send("alice", Deposit(-1))
         assert account(harness).balance == number + 1
-        assert account(harness).history == [1] * (number + 1)
+        assert account(harness).history == [1] * (length + number + 1)
+
+
+@attrs.define
+class Careless(Agent):
+    """Leaves states that cannot be stored."""
+
+    total: int = 0
+    text: str = ""
+    ballast: str = ""
+
+    @reacts
+    def add(self, ctx: Context, note: Deposit) -> None:
+        self.total += note.amount
+
+    @reacts
+    def spoil(self, ctx: Context, note: Go) -> None:
+        self.text = note.n  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("ballast", [0, 4000])
+def test_a_state_that_cannot_be_stored_is_undone_with_its_reaction(ballast: int) -> None:
+    harness = Harness()
+    harness.deploy(Careless, name="careless", ballast="x" * ballast)
+    harness.send("careless", Deposit(2**63))
+    answers = [harness.send("careless", Deposit(2**63)) for _ in range(200)]
+    careless = harness.agent("careless")
+    assert isinstance(careless, Careless)
+    if ballast:
+        assert any(answers), "seen at the latest when the state is saved"
+    else:
+        assert all(isinstance(found, ExceptionNotification) for (found,) in answers)
+        assert careless.total == 2**63
+        assert harness.engine.snapshot()
+    (answer,) = harness.send("careless", Go(n=5)) or [None]
+    if not ballast:
+        assert isinstance(answer, ExceptionNotification)
+        assert "can no longer be stored" in answer.message
+        careless = harness.agent("careless")
+        assert isinstance(careless, Careless)
+        assert careless.text == ""
+
+
+@attrs.define
+class Reckless(Agent):
+    """Asks for what cannot be encoded."""
+
+    asked: int = 0
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        self.asked += 1
+        if note.n == 1:
+            ctx.timer(1e12, Reach())
+        elif note.n == 2:
+            ctx.send(ReplyTo(ctx.agent, 2**64), Reach())
+        elif note.n == 3:
+            ctx.cancel(2**70)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_a_reaction_that_asks_for_the_impossible_is_undone_and_the_entry_goes_on(n: int) -> None:
+    harness = Harness()
+    harness.deploy(Reckless, name="reckless")
+    harness.deploy(Account, name="alice")
+    effects = harness.post(harness.note("reckless", Go(n=n)), harness.note("alice", Deposit(1)))
+    failure, balance = harness.decoded(effects.replies)
+    assert isinstance(failure, ExceptionNotification)
+    assert balance == Balance(1)
+    reckless = harness.agent("reckless")
+    assert isinstance(reckless, Reckless)
+    assert reckless.asked == 0
+
+
+def test_an_agent_whose_defaults_cannot_be_stored_is_refused() -> None:
+    @attrs.define
+    class Huge(Agent):
+        number: int = 2**70
+
+        @reacts
+        def go(self, ctx: Context, note: Go) -> None: ...
+
+    with pytest.raises(AgentError, match="serialize"):
+        Harness().deploy(Huge)
+
+
+def test_an_address_of_any_length_does_not_stay_in_memory() -> None:
+    harness = Harness()
+    name = "x" * 100_000
+    assert harness.send(name, Go()) == [UnknownAgent(name, Go.type_name)]
+    assert harness.send(name + "@s0", Go()) == [UnknownAgent(name + "@s0", Go.type_name)]
+    assert not harness.engine.find(name)
 
 
 def test_the_state_is_saved_rarely_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +309,8 @@ def test_an_agent_that_cannot_be_restored_is_reported_as_nondeterministic() -> N
 
     @attrs.define
     class Cheat(Agent):
+        ballast: str = "large states are not saved after every reaction" * 100
+
         @reacts
         def go(self, ctx: Context, note: Go) -> None:
             outside_state.append(1)
