@@ -13,7 +13,7 @@ from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .state import State
 from .view import NO_TAG, NO_VIEW, Tag, Voter
 
-MAX_BACKOFF = 10
+MAX_BACKOFF = 50
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
 MAX_CHUNKS = 1 << 20
 """A snapshot in more chunks than this is not believed."""
@@ -77,7 +77,7 @@ class Learner:
         settings = state.settings
         rank = [replica for replica in state.order if replica in found].index(state.me.replica)
         wait = 0.0 if len(found) == len(state.order) else settings.boot_wait_s
-        wait += rank * settings.view_change_s + min(failures, MAX_BACKOFF) * settings.retry_s
+        wait += rank * settings.view_change_s + min(failures**2, MAX_BACKOFF) * settings.retry_s
         return now >= max(self._complete_since, since) + wait
 
     # Joining

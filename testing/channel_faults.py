@@ -21,6 +21,7 @@ class Faults:
         self._checks = checks
         self._rate = rate
         self.healing = False
+        self._founders_lost = False
         self.counts: dict[str, int] = {}
         self._menu: list[tuple[int, Callable[[], None]]] = [
             (5, self.crash),
@@ -72,6 +73,11 @@ class Faults:
             holding = sum(host.state.accepted is not None for host in living.values())
             if holding <= shape.replicas - shape.expected:
                 return False
+        if self._checks.latest is None and any(host.state.counter for host in living.values()):
+            # The first view is being founded, by replicas of which some may not know it yet.
+            if self._founders_lost:
+                return False
+            self._founders_lost = True
         views: dict[object, tuple[View, bool]] = {}
         if self._checks.latest is not None:
             views[self._checks.latest.number] = (self._checks.latest, True)
