@@ -18,6 +18,7 @@ __all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
+_PLAIN: Final = (int, float, str, bytes, bool, tuple, type(None))
 _MARK: Final = "__quorate_reacts__"
 
 
@@ -177,9 +178,12 @@ def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:
 def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct], bool]:
     for base in cls.__mro__[:-1]:
         for key, value in vars(base).items():
-            if type(value) in (list, dict, set) and not key.startswith("__"):
+            if key.startswith("__"):
+                continue
+            constant = key.isupper() or key.startswith("_") or key in inspect.get_annotations(base)
+            if type(value) in (list, dict, set) or (type(value) in _PLAIN and not constant):
                 raise AgentError(
-                    f"{name}: {key} has no type; write `{key}: {type(value).__name__}[...] = ...`"
+                    f"{name}: {key} has no type; annotate it, or write {key.upper()} if it never changes"
                 )
     hints = hints_of(cls)
     names = tuple(field.name for field in _attributes(cls))

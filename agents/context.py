@@ -147,6 +147,8 @@ class Context:
                 raise ValueError(f"{to.request} is not the number of a request")
             request = to.request
             to = to.agent
+        elif not isinstance(to, (AgentId, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{to!r} is not an address; give an AgentId, a name or ctx.reply_to")
         elif to == self.sender and not request:
             request = self.request
         elif isinstance(to, str) and "@" in to:

@@ -27,9 +27,14 @@ GATHER_BYTES = 64 * 1024
 
 
 def destination(to: AgentId | ReplyTo | str, request: int = 0) -> tuple[AgentId | str, int]:
-    """The address and request number to send to: those of the request if `to` is a `ReplyTo`."""
+    """The address and request number to send to: those of the request if `to` is a `ReplyTo`.
+
+    Raises TypeError if it is no address.
+    """
     if isinstance(to, ReplyTo):
         return to.agent, to.request
+    if not isinstance(to, (AgentId, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"{to!r} is not an address; give an AgentId or a name")
     return to, request
 
 

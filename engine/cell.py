@@ -95,7 +95,9 @@ class Cell:
                 self._since_bytes = size
         except (Unhandled, Unfit):
             raise
-        except (Exception, SystemExit):
+        except (
+            BaseException
+        ):  # also SystemExit and KeyboardInterrupt: an agent's code ends nothing but itself
             self._undo(resolve)
             raise
         self.reactions += 1
@@ -131,7 +133,7 @@ class Cell:
         try:
             for ran in self._since:
                 self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
-        except Exception as error:
+        except BaseException as error:
             raise Nondeterministic(
                 f"{self.identity} ({self.spec.name}) cannot be restored: a reaction that succeeded before "
                 f"failed when run again ({type(error).__name__}: {error}); reactions may depend only on "

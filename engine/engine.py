@@ -326,11 +326,11 @@ class Engine:
             self._failed(cell, note, error, effects)
         except Nondeterministic:
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             self._failed(cell, note, error, effects)
             if self.settings.stop_on_exception:
                 raise EngineStopped(
-                    f"{cell.identity} ({cell.spec.name}) raised {type(error).__name__}: {error}"
+                    f"{cell.identity} ({cell.spec.name}) raised {type(error).__name__}: {_words(error)}"
                 ) from error
         else:
             self._directory.touch(cell)
@@ -385,7 +385,7 @@ class Engine:
 
     def _failed(self, cell: Cell, note: Note, error: BaseException, effects: Effects) -> None:
         kind = type(error).__name__
-        message = str(error)[:1000]
+        message = _words(error)
         self._trace(effects, cell, note, error=f"{kind}: {message}"[:1000], stamp=self.next_stamp)
         if note.type in FAILURES and isinstance(error, Unhandled):
             return  # agents need not react to reports of failures
@@ -442,3 +442,11 @@ class Engine:
                 state,
             )
         )
+
+
+def _words(error: BaseException) -> str:
+    """What an exception says; its own code may fail at that."""
+    try:
+        return str(error)[:1000]
+    except Exception:
+        return "its message cannot be shown"

@@ -86,6 +86,10 @@ class Replica:
         self._expected = server.expected if expected is None else expected
         self._log: ReplicaLog | None = None
         self._trace: Any = None
+        self._trace_life = 0
+        """Tells the files of this trace from those of earlier ones; within one, no reaction is missing."""
+        self._traced = 0
+        """Position of the last reaction given to the trace."""
         self._fronts: list[Front] = []
         self._transport: ChannelTransport | None = None
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
@@ -287,6 +291,7 @@ class Replica:
     def _open_trace(self) -> None:
         if not self.settings.trace:
             return
+        self._trace_life = max(self._trace_life + 1, self._life)
         try:
             from .tracing import TraceWriter
 
@@ -295,15 +300,25 @@ class Replica:
                 self.server.name,
                 self.server.id,
                 self.replica.id,
-                self._life,
+                self._trace_life,
                 roll_s=self.settings.trace_roll_s,
             )
         except ImportError as error:
             self._trace = None
             self.log(f"no trace is written: {error}; install quorate[replay] for one")
+        self._traced = 0
         replayed, self._replayed = self._replayed, []
+        if replayed:
+            self._write_trace(replayed)
+
+    def _write_trace(self, reactions: list[Reaction]) -> None:
+        """Write reactions; where some are missing, the state came from another replica: a new life begins."""
+        if self._traced and reactions[0].position != self._traced + 1:
+            self._close_trace()
+            self._open_trace()
+        self._traced = reactions[-1].position
         if self._trace is not None:
-            self._trace.write(replayed)
+            self._trace.write(reactions)
 
     def trace_flushed(self) -> "Deferred[Any]":
         """Fires when the reactions so far are in the files of the trace, or cannot be."""
@@ -335,8 +350,8 @@ class Replica:
             except Exception as error:  # the outputs of other entries are to leave all the same
                 self.metrics.count("service_errors")
                 self.log(f"defect: the outputs of entry {effects.index} did not all leave: {error!r}")
-        if out.trace and self._trace is not None:
-            self._trace.write(out.trace)
+        if out.trace:
+            self._write_trace(out.trace)
         for line in out.lines:
             self.log(line)
         for token in out.committed:

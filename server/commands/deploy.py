@@ -96,6 +96,6 @@ def state_of(class_name: str, state: str) -> bytes:
         spec.build(encoded)
     except AgentError as error:
         raise Sentence(f"{error}.") from None
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
         raise Sentence(f"{class_name} cannot have the state {state}: {error}.") from None
     return encoded

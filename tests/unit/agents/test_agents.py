@@ -1,6 +1,6 @@
 import enum
 from datetime import date, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import msgspec
@@ -197,6 +197,26 @@ def test_an_attribute_without_type_is_refused() -> None:
         def deposit(self, ctx: Context, note: Deposit) -> None: ...
 
     assert "items has no type" in refused(Holder)
+
+
+def test_a_number_without_type_is_refused_unless_it_is_a_constant() -> None:
+    @attrs.define
+    class Counter(Agent):
+        count = 0
+
+        @reacts
+        def deposit(self, ctx: Context, note: Deposit) -> None: ...
+
+    @attrs.define
+    class Limited(Agent):
+        LIMIT = 5
+        factor: ClassVar[int] = 3
+
+        @reacts
+        def deposit(self, ctx: Context, note: Deposit) -> None: ...
+
+    assert "count has no type" in refused(Counter)
+    assert agent_spec(Limited).attributes == ()
 
 
 def test_two_reactions_to_one_type_are_refused() -> None:

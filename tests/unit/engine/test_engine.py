@@ -240,6 +240,11 @@ def test_a_state_that_cannot_be_stored_is_undone_with_its_reaction(ballast: int)
         assert careless.text == ""
 
 
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
 @attrs.define
 class Reckless(Agent):
     """Asks for what cannot be encoded."""
@@ -255,9 +260,15 @@ class Reckless(Agent):
             ctx.send(ReplyTo(ctx.agent, 2**64), Reach())
         elif note.n == 3:
             ctx.cancel(2**70)
+        elif note.n == 4:
+            ctx.send(None, Reach())  # type: ignore[arg-type]
+        elif note.n == 5:
+            raise Mute
+        elif note.n == 6:
+            raise KeyboardInterrupt
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 6])
 def test_a_reaction_that_asks_for_the_impossible_is_undone_and_the_entry_goes_on(n: int) -> None:
     harness = Harness()
     harness.deploy(Reckless, name="reckless")
