@@ -72,10 +72,24 @@ def command(
         console().print(_table(statuses))
         for server_asked, replicas in statuses:
             for replica in replicas:
-                if replica.refused:
+                for problem in problems(replica):
                     name = f"{server_asked.name}.{replica.endpoint.replica}"
-                    click.echo(f"quorate: {name}: {replica.reason}", err=True)
+                    click.echo(f"quorate: {name}: {problem}", err=True)
     ctx.exit(0 if all(has_master(replicas) for _, replicas in statuses) else 1)
+
+
+def problems(replica: ReplicaStatus) -> list[str]:
+    """What the table does not show."""
+    if replica.refused:
+        return [replica.reason]
+    values = replica.status or {}
+    found = [
+        f"the service {service} could not start; its log says why. Mend that, and restart the replica"
+        for service in values.get("services_failed") or ()
+    ]
+    if values.get("trace_problem"):
+        found.append(f"trace: {values['trace_problem']}")
+    return found
 
 
 def has_master(replicas: list[ReplicaStatus]) -> bool:
