@@ -28,7 +28,7 @@ me, total, *ports = map(int, sys.argv[1:])
 
 class Handler:
     def delivered(self, index, origin, payload):
-        print(index, origin, payload.decode())
+        print(index, origin, payload.decode(), flush=payload == b"end")
 
     def view_changed(self, view):
         print("view", *view.members, flush=True)
