@@ -32,7 +32,8 @@ __all__ = ["Connection", "connect"]
 N = TypeVar("N", bound=Notification)
 T = TypeVar("T")
 
-_Command = tuple[AgentId | str, str, bytes, int, "Future[None] | None"]
+_Answer = tuple["Future[Notification]", ReplyTypes]
+_Command = tuple[AgentId | str, str, bytes, int, "Future[None] | None", _Answer | None]
 
 
 class Connection:
@@ -160,9 +161,8 @@ class Connection:
         with self._room:
             self._requests += 1
             number = self._requests
-        self._call(lambda: self._desk.expect_reply(number, answer, reply_types(reply)), answer)
         try:
-            self._submit(to, notification, number, None, until)
+            self._submit(to, notification, number, None, until, (answer, reply_types(reply)))
             return self._wait(answer, until, f"{to} has not answered")
         except BaseException:
             self._call(lambda: self._desk.forget(number), None)
@@ -222,6 +222,7 @@ class Connection:
         request: int,
         done: "Future[None] | None",
         until: float | None,
+        answer: _Answer | None = None,
     ) -> None:
         payload = encode(notification)
         type_name = notification.type_name
@@ -234,7 +235,7 @@ class Connection:
                 raise self._desk.reason()
             self._submitted += 1
             self._submitted_bytes += note_size(address, type_name, payload)
-            self._commands.append((address, type_name, payload, request, done))
+            self._commands.append((address, type_name, payload, request, done, answer))
             if self._woken:
                 return
             self._woken = True
@@ -331,14 +332,19 @@ class Connection:
             self._woken = False
         commands = self._commands
         while commands:
-            to, type_name, payload, request, done = commands.popleft()
+            to, type_name, payload, request, done, answer = commands.popleft()
+            if answer is not None:
+                # Here, not in a turn of its own: the answer may be read in the turn that sends the request.
+                self._desk.expect_reply(request, *answer)
             try:
                 seq = self._session.send(to, type_name, payload, request)
             except QuorateClientError as error:
                 if done is not None:
                     done.set_exception(error)
-                elif request:
+                if answer is not None:
                     self._desk.forget(request)
+                    if not answer[0].done():
+                        answer[0].set_exception(error)
                 continue
             if done is not None:
                 self._desk.expect_ack(seq, done)
