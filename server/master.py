@@ -44,6 +44,10 @@ class MasterHost(Protocol):
         """Write a line to the log."""
         ...
 
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        ...
+
     def flush_soon(self) -> None:
         """Submit what was posted to the node, soon."""
         ...
@@ -261,6 +265,10 @@ class MasterSide:
     def log(self, line: str) -> None:
         """Write a line to the log."""
         self._host.log(line)
+
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        self._host.tell(line)
 
     def post_notes(self, notes: list[Note]) -> None:
         """Put notifications into the next batch; dropped when not master."""

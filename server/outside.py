@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 
 from ..agents import AgentId, Note
 from ..engine import Effects
+from ..hachannel.link import CallPort
 from ..services.base import EmissionCallback, ReactorPort, Service
 from .config import Config, Replica, Server, ServiceSpec
 
@@ -19,6 +20,9 @@ MAX_REQUESTS = 65536
 MAX_METRICS = 1000
 INIT_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
+RETRY_FIRST_S = 1.0
+RETRY_LAST_S = 30.0
+"""Pauses between the attempts to start a service that could not start: doubled from the first to the last."""
 
 S = TypeVar("S", bound=Service)
 
@@ -120,6 +124,10 @@ class OutsideHost(Protocol):
         """Write a line to the log."""
         ...
 
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        ...
+
 
 class _Context:
     """The server as one service sees it: a `ServiceContext`."""
@@ -171,47 +179,52 @@ class _Context:
         return self._host.request_note(note, timeout_s)
 
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
-        self._services.subscribe(topic, callback)
+        self._services.subscribe(self, topic, callback)
 
 
 class Services:
     """The services of a replica: started in the order of the XML, stopped in the opposite order.
 
-    A service that cannot start is logged and counted (``services_failed``); the others go on: a server whose
-    metrics page cannot listen still serves its clients. Starts and stops never overlap.
+    A service that cannot start is told and counted (``services_failed``), and tried again while this replica
+    is master; the others go on: a server whose metrics page cannot listen still serves its clients.
+    Starts and stops never overlap.
     """
 
     def __init__(self, config: Config, server: Server, replica: Replica, host: OutsideHost) -> None:
         self.place = (config, server, replica)
-        self.failed: list[str] = []
-        """Classes of the services that could not start this time."""
+        self.failed: dict[str, str] = {}
+        """Why services could not start so far, by their class."""
         self._host = host
         self._specs = replica.services
-        self._running: list[tuple[ServiceSpec, Service]] = []
+        self._running: dict[int, tuple[_Context, Service]] = {}
+        """By their place in the XML."""
         self._wish = 0
         """Counts the wishes to start or stop: a start that is no longer the last wish goes no further."""
         self._turns = DeferredLock()
-        self._topics: dict[str, list[EmissionCallback]] = {}
+        self._retry: CallPort | None = None
+        self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
         self._waiting: list[Callable[[], None]] = []
 
     def start(self, first_time: bool) -> "Deferred[None]":
-        """Start all of them; fires when done."""
+        """Start all of them; fires when each has been tried once."""
         self._wish += 1
-        wish = self._wish
-        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, wish)))
+        self.failed = {}
+        return self._in_turn(first_time, self._wish, RETRY_FIRST_S)
 
     def stop(self) -> "Deferred[None]":
         """Stop all of them; fires when done, and never fails."""
         self._wish += 1
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
         return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
 
-    def subscribe(self, topic: str, callback: EmissionCallback) -> None:
+    def subscribe(self, context: _Context, topic: str, callback: EmissionCallback) -> None:
         """Of a context."""
-        self._topics.setdefault(topic, []).append(callback)
+        self._topics.setdefault(topic, []).append((context, callback))
 
     def sibling(self, service: type[S]) -> S | None:
         """Of a context."""
-        return next((running for _, running in self._running if isinstance(running, service)), None)
+        return next((each for _, each in self._running.values() if isinstance(each, service)), None)
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
         """Of a context."""
@@ -230,7 +243,7 @@ class Services:
     def emit(self, effects: Effects) -> None:
         """Hand out the emissions of a committed entry."""
         for topic, agent, message in effects.emissions:
-            for callback in self._topics.get(topic, ()):
+            for _, callback in self._topics.get(topic, ()):
                 self._guard(f"a subscriber of {topic}", callback, agent, message)
 
     def _guard(self, what: str, callback: Callable[..., None], *args: AgentId | msgspec.Struct) -> None:
@@ -241,33 +254,54 @@ class Services:
             self._host.metrics.count("service_errors")
             self._host.log(f"{what} failed: {type(error).__name__}: {error}")
 
-    async def _start(self, first_time: bool, wish: int) -> None:
-        self.failed = []
-        for spec in self._specs:
+    def _in_turn(self, first_time: bool, wish: int, pause_s: float) -> "Deferred[None]":
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, wish, pause_s)))
+
+    async def _start(self, first_time: bool, wish: int, pause_s: float) -> None:
+        """Try to start what does not run; after the pause again what still does not."""
+        for place, spec in enumerate(self._specs):
             if wish != self._wish:
                 return
-            try:
-                service = load_service(spec.class_name)()
-            except Exception as error:
-                self._has_failed(spec, error)
-                continue
-            # Before init: what starts later may ask for it, and what fails half-way must be stopped.
-            self._running.append((spec, service))
-            try:
-                context = _Context(self, self._host, spec)
-                done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
-                await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
-            except Exception as error:
-                self._has_failed(spec, error)
-                self._running.remove((spec, service))
-                await self._stop_one(spec, service)
+            if place not in self._running:
+                await self._start_one(place, spec, first_time)
+        if wish == self._wish and len(self._running) < len(self._specs):
+            later = min(2 * pause_s, RETRY_LAST_S)
+            self._retry = self._host.reactor.callLater(pause_s, self._again, first_time, wish, later)
+
+    def _again(self, first_time: bool, wish: int, pause_s: float) -> None:
+        self._in_turn(first_time, wish, pause_s).addErrback(
+            lambda failure: self._host.log(f"starting the services failed: {failure.getErrorMessage()}")
+        )
+
+    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool) -> None:
+        try:
+            service = load_service(spec.class_name)()
+        except Exception as error:
+            self._has_failed(spec, error)
+            return
+        context = _Context(self, self._host, spec)
+        # Before init: what starts later may ask for it, and what fails half-way must be stopped.
+        self._running[place] = (context, service)
+        try:
+            done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
+            await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
+        except Exception as error:
+            self._has_failed(spec, error)
+            del self._running[place]
+            for subscribers in self._topics.values():
+                subscribers[:] = [each for each in subscribers if each[0] is not context]
+            await self._stop_one(spec, service)
+        else:
+            if self.failed.pop(spec.class_name, None) is not None:
+                self._host.tell(f"service {spec.short_name} has started now")
 
     async def _stop(self) -> None:
+        self.failed = {}
         self._topics.clear()
         self._waiting.clear()
-        running, self._running = self._running, []
-        for spec, service in reversed(running):
-            await self._stop_one(spec, service)
+        running, self._running = self._running, {}
+        for place in sorted(running, reverse=True):
+            await self._stop_one(self._specs[place], running[place][1])
 
     async def _stop_one(self, spec: ServiceSpec, service: Service) -> None:
         try:
@@ -277,9 +311,16 @@ class Services:
             self._host.log(f"{spec.short_name} did not stop in order: {type(error).__name__}: {error}")
 
     def _has_failed(self, spec: ServiceSpec, error: Exception) -> None:
-        self.failed.append(spec.class_name)
-        self._host.metrics.count("services_failed")
-        self._host.log(f"service {spec.short_name} cannot start: {error or type(error).__name__}")
+        reason = str(error) or type(error).__name__
+        before = self.failed.get(spec.class_name)
+        if before is None:
+            self._host.metrics.count("services_failed")
+        if before != reason:
+            self.failed[spec.class_name] = reason
+            self._host.tell(
+                f"service {spec.short_name} cannot start: {reason}; "
+                "it is tried again while this replica is master"
+            )
 
 
 def load_service(class_name: str) -> type[Service]:

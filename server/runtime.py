@@ -75,8 +75,8 @@ class Replica:
         self.metrics = Metrics()
         self.stopped: Deferred[None] = Deferred()
         """Fires when the replica has stopped, whoever asked; fails with ReplicaFailed if it cannot go on."""
-        self.on_ready: Callable[[], None] | None = None
-        """Called when the replica is master or slave for the first time."""
+        self.on_tell: Callable[[str], None] | None = None
+        """Gets the lines that whoever has started the replica should read."""
         self.incarnation = incarnation
         """The voter this replica is: the same one as before its last stop if its journal came through."""
         self._life = incarnation
@@ -93,7 +93,7 @@ class Replica:
         self._fronts: list[Front] = []
         self._transport: ChannelTransport | None = None
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
-        self._stopping = self._ready = False
+        self._stopping = False
         self._left: Deferred[None] | None = None
         self._rejoins = 0
         self._replayed: list[Reaction] = []
@@ -366,10 +366,6 @@ class Replica:
     def acted(self) -> None:
         """The node wants nothing more for now."""
         self.master.call_waiting()
-        if not self._ready and self.node.role in ("master", "slave"):
-            self._ready = True
-            if self.on_ready is not None:
-                self.on_ready()
 
     def persisted(self, token: int) -> None:
         """The records up to this token are durable."""
@@ -454,6 +450,12 @@ class Replica:
         """Write a line to the log."""
         if self._log is not None:
             self._log.line(line)
+
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        self.log(line)
+        if self.on_tell is not None:
+            self.on_tell(line)
 
     # What administration needs
 

@@ -38,10 +38,13 @@ MAX_LINE_CHARS = 2000
 LIFELINE = "QUORATE_LIFELINE"
 """Environment variable with the descriptor whose end of file says that the supervisor has ended."""
 
-Kind = Literal["skipped", "started", "ready", "role", "said", "died", "stopped", "restarting", "gave up"]
+Kind = Literal[
+    "skipped", "started", "ready", "role", "settled", "said", "died", "stopped", "restarting", "gave up"
+]
 Key = tuple[str, int]
 
 _READY = re.compile(r"\S+ (?P<role>master|slave), (?:no )?network.*")
+_WAITING = re.compile(r"(?:joining|changing|blocked): .*")
 
 
 class SupervisorError(Exception):
@@ -77,6 +80,8 @@ class _Child:
     started_s: float = 0.0
     failures: int = 0
     to_stop: bool = False
+    waiting: bool = False
+    """It has said what it waits for since it last said its role."""
     pending: bool = False
 
     @property
@@ -264,6 +269,7 @@ class Supervisor:
             if self._stopping.is_set():
                 raise SupervisorError("The supervisor is stopping.")
             child.role = ""
+            child.waiting = False
             child.started_s = time.monotonic()
             try:
                 process = subprocess.Popen(
@@ -308,9 +314,12 @@ class Supervisor:
             text = line.rstrip()[:MAX_LINE_CHARS]
             match = _READY.fullmatch(text)
             if match is None:
+                text = text.removeprefix(f"{child.server}.{child.replica} ")
+                child.waiting = child.waiting or _WAITING.fullmatch(text) is not None
                 self._say(self._event(child, "said", text))
                 continue
             with self._changed:
+                waited, child.waiting = child.waiting, False
                 before, child.role = child.role, match["role"]
                 child.failures = 0
                 self._changed.notify_all()
@@ -318,6 +327,8 @@ class Supervisor:
                 self._say(self._event(child, "ready", f"ready, {text.partition(' ')[2]}"))
             elif before != child.role:
                 self._say(self._event(child, "role", f"{before} -> {child.role}"))
+            elif waited:
+                self._say(self._event(child, "settled", f"{child.role} again"))
 
     def _read_errors(self, child: _Child, stream: IO[str]) -> None:
         for line in stream:

@@ -139,7 +139,7 @@ class TcpProxyService(Service):
             )
         except CannotListenError as error:
             raise ServiceError(
-                f"port {self.settings.port} of TcpProxyService cannot be listened on ({error.socketError}); "
+                f"port {self.settings.port} of {ctx.host} cannot be listened on ({error.socketError}); "
                 "stop the program that uses it or change the port in the configuration"
             ) from None
 

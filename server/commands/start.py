@@ -24,6 +24,8 @@ ROLE_PERIOD_S = 0.1
 LEAVE_TIMEOUT_S = 0.8 * STOP_TIMEOUT_S
 """An orderly stop that takes longer is given up, shortly before a supervisor would use SIGKILL."""
 READY_ROLES = frozenset({"slave", "master"})
+PATIENCE_S = 1.0
+"""What keeps a replica from being slave or master is printed when it has lasted so long."""
 
 
 @click.command(
@@ -42,8 +44,8 @@ READY_ROLES = frozenset({"slave", "master"})
 def command(config: Path, server: str, replica: int | None, data: Path | None, expected: int | None) -> None:
     """Run one replica until it is stopped.
 
-    Prints one line when it is ready and one whenever its role changes. The agents' modules are looked for in
-    the current directory and in PYTHONPATH.
+    Prints one line when it is ready, one whenever its role changes, and one when something keeps it waiting.
+    The agents' modules are looked for in the current directory and in PYTHONPATH.
     """
     _hold_lifeline()
     import_from_here()
@@ -123,17 +125,27 @@ class Running(Protocol):
 class Foreground:
     """Runs a replica with the reactor: they start and stop together.
 
-    `role` tells what the replica is at the moment; `say` gets that when it is new and worth telling.
+    `role` tells what the replica is at the moment, `waits_for` what keeps it from being master or slave
+    ("": nothing). `say` gets what is new and worth telling: ``master``, ``slave``, or another role with the
+    reason, ``blocked: ...``.
     """
 
     def __init__(
-        self, reactor: Any, replica: Running, role: Callable[[], str], say: Callable[[str], None]
+        self,
+        reactor: Any,
+        replica: Running,
+        role: Callable[[], str],
+        waits_for: Callable[[], str],
+        say: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._replica = replica
         self._role_now = role
+        self._waits_for = waits_for
         self._say = say
-        self._role = ""
+        self._said = ""
+        self._waiting = ""
+        self._waiting_since = 0.0
         self._stopping = False
         self.problem = ""
         """Why it could not start or go on; "" after an orderly end."""
@@ -163,13 +175,18 @@ class Foreground:
         self._look()
 
     def _look(self) -> None:
-        """Tell the role when it has changed, and look again later."""
+        """Tell the role when it has changed, or what keeps the replica waiting, and look again later."""
         if self._stopping:
             return
-        role = self._role_now()
-        if role != self._role and role in READY_ROLES:
-            self._role = role
-            self._say(role)
+        now = self._reactor.seconds()
+        role, waiting = self._role_now(), self._waits_for()
+        text = role if role in READY_ROLES else f"{role}: {waiting}" if waiting else ""
+        if text != self._waiting:
+            self._waiting, self._waiting_since = text, now
+        settled = role in READY_ROLES or now - self._waiting_since >= PATIENCE_S
+        if text and text != self._said and settled:
+            self._said = text
+            self._say(text)
         self._reactor.callLater(ROLE_PERIOD_S, self._look)
 
     def _ended(self, _result: object) -> None:
@@ -199,6 +216,7 @@ def _run(
     # Defects go to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     from ..runtime import Replica, StartError
+    from ..situation import situation
 
     declared = config.replica(server.name, replica)
     try:
@@ -216,11 +234,17 @@ def _run(
     where = (
         ", ".join(f"network {network.host}:{network.port}" for network in declared.networks) or "no network"
     )
+
+    def tell(line: str) -> None:
+        click.echo(f"{server.name}.{replica} {line}")
+
+    running.on_tell = tell
     foreground = Foreground(
         reactor,
         running,
         lambda: running.node.role,
-        lambda role: click.echo(f"{server.name}.{replica} {role}, {where}"),
+        lambda: situation(running.node.channel),
+        lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
     )
     foreground.run()
     if foreground.problem:

@@ -83,10 +83,8 @@ def problems(replica: ReplicaStatus) -> list[str]:
     if replica.refused:
         return [replica.reason]
     values = replica.status or {}
-    found = [
-        f"the service {service} could not start; its log says why. Mend that, and restart the replica"
-        for service in values.get("services_failed") or ()
-    ]
+    failed: dict[str, str] = values.get("services_failed") or {}
+    found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
     if values.get("trace_problem"):
         found.append(f"trace: {values['trace_problem']}")
     return found

@@ -13,7 +13,14 @@ from rich.text import Text
 from ..admin_cli import config_argument, console, import_from_here, read_config, sentences
 from ..supervisor import Event, Supervisor
 
-_COLOURS = {"ready": "green", "role": "bold", "died": "bold red", "gave up": "bold red", "said": "dim"}
+_COLOURS = {
+    "ready": "green",
+    "role": "bold",
+    "settled": "green",
+    "died": "bold red",
+    "gave up": "bold red",
+    "said": "dim",
+}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_S = 0.5
 

@@ -202,6 +202,30 @@ def test_what_keeps_a_replica_from_starting_is_one_sentence(run: Run, begin: Beg
     assert first.end() == 0
 
 
+def test_a_service_that_cannot_start_is_told_and_started_later(begin: Begin, place: Path) -> None:
+    path = place / "a3servers.xml"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        services = (
+            '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
+            f'<service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" args="{port}"/>'
+        )
+        path.write_text(path.read_text().replace("</server></config>", f"{services}</server></config>"))
+        up = begin("up", "--server", "s1")
+        (line,) = up.until("cannot start")
+        assert line.startswith(
+            f"s1.0 service TcpProxyService cannot start: port {port} of localhost cannot be listened on ("
+        )
+        assert line.endswith("it is tried again while this replica is master")
+    up.until("s1.0 service TcpProxyService has started now")
+
+
+def test_a_replica_that_waits_for_the_others_says_so(begin: Begin) -> None:
+    start = begin("start", "--server", "s0", "--replica", "1")
+    (line,) = start.until("waits for the others")
+    assert line.endswith(": 1 of 3 expected are here, this replica hears none; start replicas 0, 2")
+
+
 def test_ctrl_c_stops_all_that_up_has_started(run: Run, begin: Begin) -> None:
     up = begin("up", "--server", "s1")
     up.until("s1.0 ready, master")

@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from quorate.server.commands.start import LEAVE_TIMEOUT_S, ROLE_PERIOD_S, Foreground
+from quorate.server.commands.start import LEAVE_TIMEOUT_S, PATIENCE_S, ROLE_PERIOD_S, Foreground
 
 
 class FakeReactor(Clock):
@@ -43,6 +43,7 @@ class FakeReactor(Clock):
 class FakeReplica:
     def __init__(self) -> None:
         self.role = "joining"
+        self.waits_for = ""
         self.stopped: Deferred[None] = Deferred()
         self.starting: Any = None
         self.stopping: Any = None
@@ -61,7 +62,8 @@ class FakeReplica:
 @pytest.fixture
 def scene() -> tuple[FakeReactor, FakeReplica, list[str], Foreground]:
     reactor, replica, lines = FakeReactor(), FakeReplica(), list[str]()
-    return reactor, replica, lines, Foreground(reactor, replica, lambda: replica.role, lines.append)
+    foreground = Foreground(reactor, replica, lambda: replica.role, lambda: replica.waits_for, lines.append)
+    return reactor, replica, lines, foreground
 
 
 Scene = tuple[FakeReactor, FakeReplica, list[str], Foreground]
@@ -74,6 +76,30 @@ def test_a_line_is_printed_when_ready_and_when_the_role_changes(scene: Scene) ->
     for replica.role in ("blocked", "slave", "slave", "blocked", "slave", "master"):
         reactor.advance(ROLE_PERIOD_S)
     assert lines == ["slave", "master"]
+
+
+def test_what_keeps_a_replica_waiting_is_printed_once_it_has_lasted(scene: Scene) -> None:
+    reactor, replica, lines, foreground = scene
+    replica.waits_for = "start replica 1"
+    foreground.run()
+    reactor.pump([ROLE_PERIOD_S] * int(PATIENCE_S / ROLE_PERIOD_S))
+    assert lines == []
+    reactor.pump([ROLE_PERIOD_S] * 50)
+    assert lines == ["joining: start replica 1"]
+    replica.waits_for = "start replica 2"
+    reactor.pump([ROLE_PERIOD_S] * 50)
+    replica.role, replica.waits_for = "slave", ""
+    reactor.advance(ROLE_PERIOD_S)
+    replica.role, replica.waits_for = "changing", "a moment"
+    reactor.advance(ROLE_PERIOD_S)
+    replica.role, replica.waits_for = "slave", ""
+    reactor.advance(ROLE_PERIOD_S)
+    assert lines == ["joining: start replica 1", "joining: start replica 2", "slave"]
+    replica.role, replica.waits_for = "blocked", "start replica 2"
+    reactor.pump([ROLE_PERIOD_S] * 50)
+    replica.role, replica.waits_for = "slave", ""
+    reactor.advance(ROLE_PERIOD_S)
+    assert lines[3:] == ["blocked: start replica 2", "slave"]
 
 
 def test_a_signal_stops_the_replica_first(scene: Scene) -> None:

@@ -45,6 +45,10 @@ role = "master" if number == "1" else "slave"
 def say(role):
     print(name + "." + number + " " + role + ", network localhost:1", flush=True)
 signal.signal(signal.SIGUSR1, lambda *_: say("master"))
+def blocked(*_):
+    print(name + "." + number + " blocked: start replica 1", flush=True)
+    say("slave")
+signal.signal(signal.SIGUSR2, blocked)
 print("hello from", os.environ.get("COLOUR"), flush=True)
 say(role)
 try:
@@ -143,6 +147,16 @@ def test_a_change_of_role_is_an_event(watched: Make) -> None:
         supervisor.wait_ready(BOUND_S)
         supervisor.kill("s0", 0, signal.SIGUSR1)
         assert made.until("role", 0).text == "slave -> master"
+
+
+def test_a_replica_that_waits_for_others_is_heard_and_its_role_is_said_again(watched: Make) -> None:
+    made = watched()
+    with made.supervisor as supervisor:
+        supervisor.wait_ready(BOUND_S)
+        supervisor.kill("s0", 0, signal.SIGUSR2)
+        assert made.until("settled", 0).text == "slave again"
+        assert made.until("said", 0, count=2).text == "blocked: start replica 1"
+        assert supervisor.role("s0", 0) == "slave"
 
 
 def test_a_killed_replica_is_restarted_when_that_is_asked(

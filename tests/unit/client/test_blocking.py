@@ -81,9 +81,7 @@ def test_threads_share_a_connection(connection, model, deposit):
         assert mine == list(range(1000 * k, 1000 * k + 200))
 
 
-def test_who_waits_for_an_answer_is_known_when_the_request_leaves(
-    connection, deposit, balance, monkeypatch
-):
+def test_who_waits_for_an_answer_is_known_when_the_request_leaves(connection, deposit, balance, monkeypatch):
     # An answer can be read in the very turn of the loop that sent the request, before any other turn.
     later = []
     monkeypatch.setattr(connection, "_call", lambda function, _: later.append(function))

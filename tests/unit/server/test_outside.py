@@ -2,17 +2,24 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from twisted.internet.defer import Deferred
 from twisted.internet.task import Clock
 
 from quorate.agents import Note, outside
+from quorate.engine import Effects
 from quorate.server.config import Config, Replica, Server, ServiceSpec
 from quorate.server.outside import Metrics, NotServing, Requests, Services
 from quorate.services.base import Service, ServiceContext, ServiceError
 
 happened: list[str] = []
+taken: list[str] = []
 gates: dict[str, "Deferred[None]"] = {}
+
+
+class Nothing(msgspec.Struct):
+    pass
 
 
 class Recording(Service):
@@ -33,6 +40,16 @@ class Broken(Recording):
         raise ServiceError("port 1 is taken")
 
 
+class Taken(Recording):
+    """Cannot start while `taken` says so."""
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:
+        super().init(ctx, args, first_time)
+        ctx.subscribe("topic", lambda _agent, _message: happened.append(f"heard {args}"))
+        if taken:
+            raise ServiceError(taken[0])
+
+
 class Host:
     def __init__(self) -> None:
         self.accepting = True
@@ -40,6 +57,8 @@ class Host:
         self.reactor: Any = Clock()
         self.lines: list[str] = []
         self.log = self.lines.append
+        self.told: list[str] = []
+        self.tell = self.told.append
 
     def post_notes(self, notes: list[Note]) -> None:
         pass
@@ -59,6 +78,7 @@ def services(host: Host, *specs: tuple[str, str]) -> Services:
 def forget() -> None:
     happened.clear()
     gates.clear()
+    taken.clear()
 
 
 def test_services_start_in_order_and_stop_in_the_opposite_order() -> None:
@@ -84,7 +104,56 @@ def test_a_service_that_cannot_start_is_logged_and_the_others_run() -> None:
     assert happened == ["init a True", "stop a", "init c True"]
     assert [name.rpartition(":")[2] for name in running.failed] == ["Broken", "Missing"]
     assert host.metrics.counters == {"services_failed": 2}
-    assert any("service Broken cannot start: port 1 is taken" in line for line in host.lines)
+    again = "; it is tried again while this replica is master"
+    assert host.told[0] == f"service Broken cannot start: port 1 is taken{again}"
+
+
+def test_a_service_that_cannot_start_is_tried_again_ever_more_rarely() -> None:
+    host = Host()
+    taken.append("port 1 is taken")
+    running = services(host, ("Recording", "a"), ("Taken", "b"), ("Recording", "c"))
+    running.start(True)
+    happened.clear()
+    attempts: list[float] = []
+    for second in range(1, 120):
+        host.reactor.advance(1)
+        if happened:
+            assert happened == ["init b True", "stop b"]
+            attempts.append(second)
+            happened.clear()
+    assert attempts == [1, 3, 7, 15, 31, 61, 91]
+    assert len(host.told) == 1
+    taken[0] = "port 1 is forbidden"
+    host.reactor.advance(30)
+    assert host.told[1].startswith("service Taken cannot start: port 1 is forbidden;")
+    taken.clear()
+    host.reactor.advance(30)
+    assert host.told[2:] == ["service Taken has started now"]
+    assert (running.failed, host.metrics.counters) == ({}, {"services_failed": 1})
+    assert host.reactor.getDelayedCalls() == []
+
+
+def test_a_service_that_started_late_is_heard_once_and_stops_in_its_place() -> None:
+    host = Host()
+    taken.append("port 1 is taken")
+    running = services(host, ("Taken", "a"), ("Recording", "b"))
+    running.start(True)
+    taken.clear()
+    host.reactor.advance(1)
+    happened.clear()
+    running.emit(Effects(1, emissions=[("topic", outside(0), Nothing())]))
+    running.stop()
+    assert happened == ["heard a", "stop b", "stop a"]
+
+
+def test_a_replica_that_is_master_no_longer_tries_no_service_again() -> None:
+    host = Host()
+    running = services(host, ("Broken", "a"))
+    running.start(True)
+    running.stop()
+    happened.clear()
+    host.reactor.advance(100)
+    assert (happened, running.failed) == ([], {})
 
 
 def test_a_service_that_takes_too_long_to_start_is_given_up() -> None:

@@ -413,7 +413,7 @@ def test_a_replica_that_is_no_longer_master_sends_its_clients_away(bench):
 def test_a_taken_port_is_told_in_one_sentence(bench):
     service = TcpProxyService()
     bench.ctx.reactor.taken = True
-    with pytest.raises(ServiceError, match="port 2560 of TcpProxyService cannot be listened on"):
+    with pytest.raises(ServiceError, match="port 2560 of localhost cannot be listened on"):
         service.init(bench.ctx, "2560", True)
 
 
