@@ -18,6 +18,7 @@ from .messages import (
     CaughtUp,
     Chunk,
     ChunkAck,
+    Commit,
     Data,
     Exit,
     Fetch,
@@ -288,10 +289,14 @@ class Channel:
             self._leave_by = now + state.settings.leave_s
         self._step(now)
 
-    def take(self) -> Output:
-        """What the inputs since the last call produced."""
+    def take(self, *, more: bool = False) -> Output:
+        """What the inputs since the last call produced.
+
+        more: the caller submits something before it waits for an input. What is committed travels with that
+        then, instead of in a message of its own.
+        """
         if not self.state.stopped:
-            self._replication.flush()
+            self._replication.flush(more)
         return self.state.take()
 
     # One step
@@ -355,6 +360,8 @@ class Channel:
                 self._on_data(now, voter, message)
             case Ack():
                 self._replication.on_ack(now, voter, message)
+            case Commit():
+                self._replication.on_commit(now, voter, message)
             case Heartbeat():
                 self._facts.on_heartbeat(now, link, voter, message)
             case Tell():

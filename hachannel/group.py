@@ -21,7 +21,7 @@ from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, T
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
-from .group_path import NUDGE, Path
+from .group_path import Path
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import CHUNK_BYTES, Hello, cut
 from .link import Address, CallPort, LinkSettings
@@ -256,9 +256,12 @@ class Group:
         if self._state == "running":
             self._drive()
 
-    def _collect(self) -> bool:
-        """Take what the channel has to say and send its messages; say whether it was a quiet normal step."""
-        out = self._channel.take()
+    def _collect(self, *, more: bool = False) -> bool:
+        """Take what the channel has to say and send its messages; say whether it was a quiet normal step.
+
+        more: perhaps a pack is submitted soon.
+        """
+        out = self._channel.take(more=more)
         if out.messages:
             send_messages(self._transport, out.messages)
         for line in out.notes:
@@ -283,13 +286,14 @@ class Group:
             while (self._again or self._stirred) and self._state == "running":
                 if self._stirred:
                     self._stirred = False
-                    arm |= not self._collect()
+                    arm |= not self._collect(more=True)
                 self._again = False
                 if self._submit(now):
-                    arm |= not self._collect()
+                    arm |= not self._collect(more=True)
                 if events and not self._deliver_until(now + SLICE_S):
                     self._drive_soon()
                     break
+            arm |= not self._collect()
         finally:
             self._driving = False
             if self._state == "running" and (arm or not self._alarm.set_up):
@@ -318,8 +322,6 @@ class Group:
 
     def _on_deliver(self, event: Deliver) -> None:
         self._applied = event.index
-        if event.payload == NUDGE:
-            return
         try:
             delivery = self._order.deliver(event.payload)
         except ProtocolError as error:

@@ -14,10 +14,8 @@ from .group_order import Order, Packed
 from .group_types import GroupLimits
 from .group_wire import Forwarded, decode_forwarded, encode_forwarded
 
-__all__ = ["NUDGE", "Path"]
+__all__ = ["Path"]
 
-NUDGE = b""
-"""An entry without messages."""
 RETRY_S = 1.0
 """How long a member waits for the master before it sends its packs again."""
 
@@ -39,8 +37,6 @@ class Path:
         self._admitted: dict[int, tuple[int, int]] = {}
         """On the master: incarnation and last message taken of each other member in this view."""
         self._foreign: deque[tuple[int, bytes]] = deque()
-        self._awaited = False
-        """A pack of another member was submitted, and nothing was after all were committed."""
 
     @property
     def idle(self) -> bool:
@@ -79,16 +75,9 @@ class Path:
         while (self._foreign or self._given < len(self._packs)) and channel.can_submit:
             if self._foreign:
                 channel.submit(now, 0, self._foreign.popleft()[1])
-                self._awaited = True
             else:
                 channel.submit(now, 0, self._packs[self._given].body)
                 self._given += 1
-            submitted = True
-        if self._awaited and channel.commit == channel.last and channel.can_submit:
-            # A member waits to hear that its pack is committed. The channel would tell it with the next entry
-            # or heartbeat: this is the next entry.
-            self._awaited = False
-            channel.submit(now, 0, NUDGE)
             submitted = True
         return submitted
 
@@ -105,7 +94,6 @@ class Path:
         self._master = master
         self._admitted.clear()
         self._foreign.clear()
-        self._awaited = False
         self._again(now)
 
     def suspend(self) -> None:

@@ -222,6 +222,14 @@ class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):
     data: bytes
 
 
+class Commit(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=23):
+    """Master to slaves, when no Data follows at once: what is committed, and where the log ends."""
+
+    view: ViewNumber
+    commit: int
+    last: int
+
+
 class Reconfig(msgspec.Struct, array_like=True, frozen=True):
     """The payload of an entry of kind RECONFIG: one voter comes or goes with the next view."""
 
@@ -253,6 +261,7 @@ Message: TypeAlias = (
     | CatchUp
     | CaughtUp
     | Tell
+    | Commit
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -7,7 +7,18 @@ view does.
 import attrs
 
 from .errors import NotMaster, PayloadTooLarge, WindowFull
-from .messages import PAYLOAD, RECONFIG, Ack, Data, Entry, Heartbeat, Reconfig, Repair, encode_reconfig
+from .messages import (
+    PAYLOAD,
+    RECONFIG,
+    Ack,
+    Commit,
+    Data,
+    Entry,
+    Heartbeat,
+    Reconfig,
+    Repair,
+    encode_reconfig,
+)
 from .settings import TRIM_STEP
 from .state import State
 from .view import View, Voter
@@ -38,6 +49,8 @@ class Replication:
         self._synced = 0
         """The master's own log is durable up to here."""
         self._in_flight_bytes = 0
+        self._told = 0
+        """The commit index that every slave was sent."""
         self._trim = 0
         self._ack_due = False
         self._repair_at = 0.0
@@ -53,7 +66,7 @@ class Replication:
         self._ack_due = False
         self._repair_pause_s = 0.0
         self._in_flight_bytes = 0
-        self._synced = view.start
+        self._synced = self._told = view.start
         self._trim = 0
         self._slaves = {
             voter: Progress(voter, view.start, view.start, 0, now)
@@ -100,12 +113,16 @@ class Replication:
         if self._slaves:
             data = Data(entry, state.commit, self._trim)
             window = state.settings.window
+            told = state.commit
             for slave in self._slaves.values():
                 if slave.match == index - 1:
                     slave.moved = now
                 if slave.sent == index - 1 and index - slave.match <= window:
                     slave.sent = index
                     state.send(slave.voter.replica, data)
+                else:
+                    told = self._told
+            self._told = told
         if log.durable:
             state.record_entry(entry)
             state.vow(state.me.replica, Ack(number, index))
@@ -234,15 +251,39 @@ class Replication:
         if message.trim > log.base.at:
             self.trim(message.trim)
 
-    def flush(self) -> None:
-        """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it."""
+    def on_commit(self, now: float, voter: Voter, message: Commit) -> None:
+        """Nothing follows for now: deliver, or ask for the end of the log if it was lost."""
+        state = self._state
+        view = state.accepted
+        if not state.serving or view is None or message.view != view.number or voter != view.members[0]:
+            return
+        if message.last > state.log.last.at:
+            self._ask(now)
+        state.commit_to(min(message.commit, state.log.last.at))
+
+    def flush(self, more: bool) -> None:
+        """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
+
+        The master tells at once what is committed, unless `more` is about to be submitted or entries are in
+        flight: then the next Data, or the acknowledgement of the last entry, is the occasion.
+        """
+        state = self._state
+        if self._told < state.commit == state.log.last.at and state.leading and not more:
+            self._tell_commit()
         if not self._ack_due:
             return
         self._ack_due = False
-        state = self._state
         view = state.accepted
         if view is not None and self.may_ack(view):
             state.vow(view.members[0].replica, Ack(view.number, state.log.last.at))
+
+    def _tell_commit(self) -> None:
+        state = self._state
+        assert state.accepted is not None
+        self._told = state.commit
+        message = Commit(state.accepted.number, state.commit, state.log.last.at)
+        for slave in self._slaves.values():
+            state.send(slave.voter.replica, message)
 
     def may_ack(self, view: View) -> bool:
         """Whether this replica may still acknowledge entries of its view."""

@@ -260,7 +260,7 @@ class Node:
     def _run(self, now: float, wall_ns: int) -> None:
         out = self._out
         while not self._ended:
-            output = self.channel.take()
+            output = self.channel.take(more=bool(self._queue))
             if output.persist:
                 out.persist += output.persist
                 out.token = output.token

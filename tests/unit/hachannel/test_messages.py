@@ -37,6 +37,7 @@ EXAMPLES = [
     m.CatchUp(5, N, Tag(N, 7), (ENTRY,), 6),
     m.CaughtUp(5, 8, 6, False),
     m.Tell(b"data"),
+    m.Commit(N, 7, 8),
 ]
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from quorate.hachannel import NotMaster, PayloadTooLarge, Settings, ViewNumber, WindowFull
-from quorate.hachannel.messages import Ack, Data, Heartbeat, Prepare, Repair, Tell
+from quorate.hachannel.messages import Ack, Commit, Data, Heartbeat, Prepare, Repair, Tell
 from quorate.testing.channel_hand import Hand
 
 N1 = ViewNumber(1, 0, 1)
@@ -45,19 +45,85 @@ def test_a_majority_suffices_in_mode_majority():
 
 def test_the_commit_index_travels_with_the_next_entry(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
-    hand.settle()
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"two"))
+    acknowledged(hand)
+    hand.channels[0].submit(hand.now, 0, b"two")
+    hand.flush(0)
+    assert hand.waiting(0, 1, Commit) == []
     hand.deliver(0, 1)
     assert hand.payloads(1) == [b"one"]
 
 
-def test_the_commit_index_travels_alone_when_idle(hand):
+def acknowledged(hand):
+    """Both slaves have what was sent to them and the master has heard so, but said nothing yet."""
+    for slave in (1, 2):
+        hand.deliver(0, slave)
+        for message in hand.lose(slave, 0):
+            hand.channels[0].receive(hand.now, slave, message)
+
+
+def test_the_commit_index_travels_alone_at_once_when_idle(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
-    hand.settle()
-    assert hand.payloads(1) == []
-    hand.tick(0.05, 0)
+    acknowledged(hand)
+    hand.flush(0)
+    assert hand.waiting(0, 1, Commit) == hand.waiting(0, 2, Commit) == [Commit(N1, 1, 1)]
     hand.settle()
     assert hand.payloads(1) == hand.payloads(2) == [b"one"]
+
+
+def test_the_commit_index_waits_for_what_the_caller_submits_at_once(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    acknowledged(hand)
+    output = hand.channels[0].take(more=True)
+    assert [event.payload for event in output.events] == [b"one"]
+    assert output.messages == []
+    hand.flush(0)
+    assert hand.waiting(0, 1, Commit) == [Commit(N1, 1, 1)]
+
+
+def test_the_commit_index_waits_for_entries_in_flight(hand):
+    for payload in (b"one", b"two"):
+        hand.act(0, lambda channel, payload=payload: channel.submit(hand.now, 0, payload))
+    for slave in (1, 2):
+        hand.give(slave, 0, Ack(N1, 1))
+    assert hand.payloads(0) == [b"one"]
+    assert hand.waiting(0, 1, Commit) == []
+    hand.settle()
+    assert hand.payloads(1) == [b"one", b"two"]
+
+
+def test_many_entries_in_flight_cost_one_message_about_the_commit_index(hand):
+    for _ in range(50):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    told = 0
+    for _ in range(50):
+        hand.deliver(0, 1, 1)
+        hand.deliver(0, 2, 1)
+        hand.deliver(1, 0)
+        hand.deliver(2, 0)
+        told += len(hand.waiting(0, 1, Commit))
+    assert told <= 2
+    hand.settle()
+    assert len(hand.payloads(1)) == 50
+
+
+def test_the_commit_index_told_alone_tells_of_a_lost_tail(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    hand.settle()
+    hand.give(0, 1, Commit(N1, 1, 2))
+    assert hand.waiting(1, 0, Repair) == [Repair(N1, 1)]
+    hand.give(2, 1, Commit(N1, 5, 5))
+    hand.give(0, 1, Commit(ViewNumber(9, 0, 1), 5, 5))
+    assert hand.channels[1].commit == 1
+
+
+def test_a_commit_index_that_was_lost_comes_with_the_heartbeat(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    acknowledged(hand)
+    hand.flush(0)
+    hand.lose(0, 1)
+    hand.tick(0.05, 0)
+    hand.settle()
+    assert hand.payloads(1) == [b"one"]
 
 
 def test_several_entries_are_in_flight_and_one_acknowledgement_covers_them(hand):
