@@ -2,15 +2,7 @@
 
 import asyncio
 import functools
-import json
-import os
-import signal
-import socket
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -26,9 +18,12 @@ from quorate.client import (
     connect,
 )
 
+from .conftest import MakeSite
+from .replicas import Part, Site
+from .running import BOUND_S
+
 pytestmark = pytest.mark.processes
 
-BOUND_S = 60.0
 BANK = """
 import attrs
 
@@ -83,98 +78,29 @@ for _cls in (Deposit, Balance, Other):
     _cls.type_name = f"bank:{_cls.__name__}"
 
 
-class Cluster:
-    """Three replicas, each a process."""
-
-    def __init__(self, place: Path):
-        probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(6)]
-        ports = [probe.getsockname()[1] for probe in probes]
-        for probe in probes:
-            probe.close()
-        self.url = "quorate://" + ",".join(f"localhost:{port}" for port in ports[3:])
-        replicas = "".join(
-            f'<server id="{n}" hostname="localhost"><network domain="D1" port="{ports[n]}"/>'
-            '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
-            '<service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" '
-            f'args="{ports[3 + n]}"/></server>'
-            for n in range(3)
-        )
-        (place / "a3servers.xml").write_text(
-            '<config><property name="trace" value="false"/><domain name="D1"/>'
-            f'<cluster id="0" name="s0">{replicas}</cluster></config>'
-        )
-        (place / "bank.py").write_text(BANK)
-        self.place = place
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        for replica in range(3):
-            self.start(replica)
-
-    def start(self, replica: int) -> None:
-        command = ["start", "a3servers.xml", "--server", "s0", "--replica", str(replica)]
-        self.processes[replica] = subprocess.Popen(
-            [sys.executable, "-m", "quorate", *command], cwd=self.place, stdout=subprocess.PIPE
-        )
-
-    def until_ready(self, replica: int) -> None:
-        """Wait until a replica that was started has joined: it says so in its first line."""
-        stdout = self.processes[replica].stdout
-        assert stdout is not None
-        stop = threading.Timer(BOUND_S, self.processes[replica].kill)
-        stop.start()
-        assert b" network " in stdout.readline()
-        stop.cancel()
-
-    def run(self, *args: str) -> str:
-        done = subprocess.run(
-            [sys.executable, "-m", "quorate", *args],
-            cwd=self.place,
-            capture_output=True,
-            text=True,
-            timeout=BOUND_S,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    def kill_master(self) -> int:
-        (server,) = json.loads(self.run("status", "a3servers.xml", "--json"))["servers"]
-        (master,) = (r["replica"] for r in server["replicas"] if r["role"] == "master")
-        os.kill(self.processes[master].pid, signal.SIGKILL)
-        self.processes[master].wait(BOUND_S)
-        return int(master)
-
-
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path)
-    try:
-        for replica in range(3):
-            cluster.until_ready(replica)
-        cluster.run("deploy", "a3servers.xml", "--server", "s0", "bank:Account", "--name", "alice")
-        yield cluster
-    finally:
-        for process in cluster.processes.values():
-            process.kill()
-            process.wait(BOUND_S)
-            if process.stdout is not None:
-                process.stdout.close()
+def cluster(make_site: MakeSite) -> Site:
+    site = make_site(Part("s0", 3), modules={"bank": BANK})
+    site.deploy("bank:Account", name="alice")
+    return site
 
 
 class Killer(threading.Thread):
     """Kills the master when told, and keeps what went wrong."""
 
-    def __init__(self, cluster: Cluster):
+    def __init__(self, cluster: Site):
         super().__init__()
         self.cluster = cluster
         self.master = -1
 
     def run(self) -> None:
-        self.master = self.cluster.kill_master()
+        self.master = self.cluster.master()
+        self.cluster.kill(self.master)
 
 
-def test_clients_live_through_the_death_of_two_masters(cluster: Cluster) -> None:
+def test_clients_live_through_the_death_of_two_masters(cluster: Site) -> None:
     sent = 0
-    with connect(cluster.url, user="root", password="root", timeout=BOUND_S) as connection:
+    with connect(cluster.url(), user="root", password="root", timeout=BOUND_S) as connection:
         for _ in range(2):
             before = connection.reconnections
             killer = Killer(cluster)
@@ -188,10 +114,10 @@ def test_clients_live_through_the_death_of_two_masters(cluster: Cluster) -> None
             sent += 1
             assert balance.deposits == sent
             cluster.start(killer.master)
-            cluster.until_ready(killer.master)
+            cluster.supervisor.wait_ready(BOUND_S)
 
     async def many() -> list[Any]:
-        async with aconnect(cluster.url, user="root", password="root", timeout=BOUND_S) as connection:
+        async with aconnect(cluster.url(), user="root", password="root", timeout=BOUND_S) as connection:
             killer = Killer(cluster)
             killer.start()
             replies: list[Any] = []
@@ -205,10 +131,10 @@ def test_clients_live_through_the_death_of_two_masters(cluster: Cluster) -> None
     assert [reply.deposits for reply in replies] == list(range(sent + 1, sent + 1 + len(replies)))
 
 
-def test_failures_are_told_by_the_errors(cluster: Cluster) -> None:
+def test_failures_are_told_by_the_errors(cluster: Site) -> None:
     with pytest.raises(AuthenticationError):
-        connect(cluster.url, user="root", password="guess", timeout=BOUND_S)
-    with connect(cluster.url, user="root", password="root", timeout=BOUND_S) as connection:
+        connect(cluster.url(), user="root", password="guess", timeout=BOUND_S)
+    with connect(cluster.url(), user="root", password="root", timeout=BOUND_S) as connection:
         with pytest.raises(ReactionError, match="no debts"):
             connection.request("alice", Deposit(-1))
         with pytest.raises(UnhandledTypeError, match="does not react to bank:Other"):

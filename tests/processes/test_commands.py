@@ -2,22 +2,23 @@
 
 import json
 import os
-import queue
+import select
 import shlex
 import signal
 import socket
 import subprocess
 import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from .conftest import Start
+from .running import BOUND_S, Running, free_ports
+
 pytestmark = pytest.mark.processes
 
-BOUND_S = 60.0
 BANK = """
 import attrs
 
@@ -45,50 +46,10 @@ class Account(Agent):
 """
 
 
-class Command:
-    """A command that goes on; its lines are waited for, never slept for."""
-
-    def __init__(self, *args: str, cwd: Path) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "quorate", *args],
-            cwd=cwd,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        )
-        self.seen: list[str] = []
-        self._lines: queue.Queue[str | None] = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
-
-    def until(self, *texts: str) -> list[str]:
-        """Wait until each text was part of a line that came since the last call; return those lines."""
-        found: dict[str, str] = {}
-        while len(found) < len(texts):
-            line = self._lines.get(timeout=BOUND_S)
-            assert line is not None, "\n".join(["the command ended:", *self.seen])
-            self.seen.append(line)
-            found |= {text: line for text in texts if text in line and text not in found}
-        return [found[text] for text in texts]
-
-    def end(self) -> int:
-        """Wait for the end."""
-        return self.process.wait(BOUND_S)
-
-
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
     """A directory with a cluster s0 of three, a plain server s1, and the module of the agents."""
-    probes = [socket.create_server(("127.0.0.1", 0)) for _ in range(4)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
+    ports = free_ports(4)
 
     def network(port: int) -> str:
         return f'<network domain="D1" port="{port}"/>'
@@ -125,22 +86,17 @@ def run(place: Path) -> Callable[..., "subprocess.CompletedProcess[str]"]:
 
 
 @pytest.fixture
-def begin(place: Path) -> Iterator[Callable[..., Command]]:
+def begin(place: Path, start: Start) -> Callable[..., Running]:
     """Begin a command that goes on; it is killed at the end of the test."""
-    begun: list[Command] = []
 
-    def begin(command: str, *args: str) -> Command:
-        begun.append(Command(command, "a3servers.xml", *args, cwd=place))
-        return begun[-1]
+    def begin(command: str, *args: str) -> Running:
+        return start("-m", "quorate", command, "a3servers.xml", *args, cwd=place)
 
-    yield begin
-    for each in begun:
-        each.process.kill()
-        each.process.wait(BOUND_S)
+    return begin
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-Begin = Callable[..., Command]
+Begin = Callable[..., Running]
 
 
 def status_of(run: Run, server: str) -> dict[int, dict[str, Any]]:
@@ -151,7 +107,7 @@ def status_of(run: Run, server: str) -> dict[int, dict[str, Any]]:
 
 def test_the_life_of_a_cluster(run: Run, begin: Begin, place: Path) -> None:
     up = begin("up")
-    up.until("s0.0 ready, ", "s0.1 ready, ", "s0.2 ready, ", "s1.0 ready, master")
+    up.until_all("s0.0 ready, ", "s0.1 ready, ", "s0.2 ready, ", "s1.0 ready, master")
 
     shown = run("status")
     assert shown.returncode == 0, shown.stdout
@@ -168,7 +124,7 @@ def test_the_life_of_a_cluster(run: Run, begin: Begin, place: Path) -> None:
     before = status_of(run, "s0")
     (master,) = (number for number, replica in before.items() if replica["role"] == "master")
     os.kill(before[master]["pid"], signal.SIGKILL)
-    (died, _) = up.until(f"s0.{master} killed by SIGKILL", "slave -> master")
+    (died, _) = up.until_all(f"s0.{master} killed by SIGKILL", "slave -> master")
     assert run("send", *deposit).stdout == 'bank:Balance {"amount":13}\n'
     assert status_of(run, "s0")[master]["role"] == "down"
 
@@ -183,9 +139,9 @@ def test_the_life_of_a_cluster(run: Run, begin: Begin, place: Path) -> None:
     stopped = run("stop")
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
     assert len(stopped.stdout.splitlines()) == 4
-    assert back.end() == 0
+    assert back.ended() == 0
     # One of its replicas was killed and brought back by another command.
-    assert up.end() == 1
+    assert up.ended() == 1
     assert run("status").returncode == 1
 
 
@@ -199,7 +155,7 @@ def test_what_keeps_a_replica_from_starting_is_one_sentence(run: Run, begin: Beg
     assert (taken.returncode, taken.stderr.count("\n")) == (1, 1)
     assert "Port " in taken.stderr
     first.process.terminate()
-    assert first.end() == 0
+    assert first.ended() == 0
 
 
 def test_a_service_that_cannot_start_is_told_and_started_later(begin: Begin, place: Path) -> None:
@@ -212,7 +168,7 @@ def test_a_service_that_cannot_start_is_told_and_started_later(begin: Begin, pla
         )
         path.write_text(path.read_text().replace("</server></config>", f"{services}</server></config>"))
         up = begin("up", "--server", "s1")
-        (line,) = up.until("cannot start")
+        line = up.until("cannot start")
         assert line.startswith(
             f"s1.0 service TcpProxyService cannot start: port {port} of localhost cannot be listened on ("
         )
@@ -222,7 +178,7 @@ def test_a_service_that_cannot_start_is_told_and_started_later(begin: Begin, pla
 
 def test_a_replica_that_waits_for_the_others_says_so(begin: Begin) -> None:
     start = begin("start", "--server", "s0", "--replica", "1")
-    (line,) = start.until("waits for the others")
+    line = start.until("waits for the others")
     assert line.endswith(": 1 of 3 expected are here, this replica hears none; start replicas 0, 2")
 
 
@@ -231,7 +187,7 @@ def test_ctrl_c_stops_all_that_up_has_started(run: Run, begin: Begin) -> None:
     up.until("s1.0 ready, master")
     pid = status_of(run, "s1")[0]["pid"]
     up.process.send_signal(signal.SIGINT)
-    assert up.end() == 0
+    assert up.ended() == 0
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
 
@@ -241,8 +197,6 @@ def test_replicas_end_with_an_up_that_is_killed(run: Run, begin: Begin) -> None:
     up.until("s1.0 ready, master")
     descriptor = os.pidfd_open(status_of(run, "s1")[0]["pid"])
     up.process.kill()
-    import select
-
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     assert poll.poll(BOUND_S * 1000)

@@ -1,0 +1,292 @@
+"""Servers of real processes for tests: their configuration, their agents, and what they say of themselves."""
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+import msgspec
+
+from quorate.agents import Notification
+from quorate.client import Connection
+from quorate.server import admin_wire as wire
+from quorate.server.admin_client import AdminError, ServerAdmin, gather
+from quorate.server.config import load
+from quorate.server.supervisor import Supervisor
+
+from .running import BOUND_S, free_ports
+
+LEDGER = """
+import attrs
+
+from quorate import Agent, Context, Notification, reacts
+
+
+@attrs.frozen
+class Entry(Notification):
+    number: int
+
+
+@attrs.frozen
+class Ask(Notification):
+    pass
+
+
+@attrs.frozen
+class Sum(Notification):
+    numbers: list[int]
+
+
+@attrs.define
+class Ledger(Agent):
+    numbers: list[int] = attrs.field(factory=list)
+
+    @reacts
+    def entry(self, ctx: Context, note: Entry) -> None:
+        self.numbers.append(note.number)
+
+    @reacts
+    def ask(self, ctx: Context, note: Ask) -> None:
+        ctx.send(ctx.sender, Sum(self.numbers))
+
+
+@attrs.define
+class Forwarder(Agent):
+    to: str = "ledger@s1"
+
+    @reacts
+    def entry(self, ctx: Context, note: Entry) -> None:
+        ctx.send(self.to, note)
+"""
+"""The module `ledger` on the servers: an agent that records what it gets, and one that sends it on."""
+
+
+@attrs.frozen
+class Entry(Notification):
+    """A number for a ledger."""
+
+    number: int
+
+
+@attrs.frozen
+class Ask(Notification):
+    """What has come so far?"""
+
+
+@attrs.frozen
+class Sum(Notification):
+    """Its answer."""
+
+    numbers: list[int]
+
+
+for _cls in (Entry, Ask, Sum):
+    _cls.type_name = f"ledger:{_cls.__name__}"
+
+
+@attrs.frozen
+class Part:
+    """A server of the configuration: a cluster when it has more than one replica."""
+
+    name: str
+    replicas: int = 1
+    networks: tuple[str, ...] = ("D1",)
+    clients: bool = True
+    attributes: str = ""
+    """More of them, for the element of the server or cluster."""
+
+    def element(self, id: int, hosts: Sequence[str], ports: Iterable[int]) -> str:
+        """Write the element; takes as many ports as it needs."""
+        own = f'name="{self.name}" {self.attributes}'
+        take = iter(ports)
+        replicas = [
+            f'<server id="{number if self.replicas > 1 else id}" '
+            f'{own if self.replicas == 1 else ""} hostname="{hosts[number]}">'
+            + "".join(f'<network domain="{domain}" port="{next(take)}"/>' for domain in self.networks)
+            + (self._services(next(take)) if self.clients else "")
+            + "</server>"
+            for number in range(self.replicas)
+        ]
+        inside = "".join(replicas)
+        if self.replicas == 1:
+            return inside
+        return f'<cluster id="{id}" {own}>{inside}</cluster>'
+
+    def _services(self, port: int) -> str:
+        return (
+            '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
+            f'<service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" args="{port}"/>'
+        )
+
+
+def write_config(
+    path: Path,
+    parts: Sequence[Part],
+    *,
+    properties: dict[str, object],
+    hosts: Sequence[str],
+    ports: Iterable[int],
+) -> None:
+    """Write a configuration; every server's replica n is on the n-th host."""
+    domains = sorted({domain for part in parts for domain in part.networks})
+    take = iter(ports)
+    path.write_text(
+        "<config>"
+        + "".join(f'<property name="{name}" value="{value}"/>' for name, value in properties.items())
+        + "".join(f'<domain name="{domain}"/>' for domain in domains)
+        + "".join(part.element(id, hosts, take) for id, part in enumerate(parts))
+        + "</config>"
+    )
+
+
+class Site:
+    """Servers of this machine, each replica a process. The first one is the one that is asked by default."""
+
+    def __init__(
+        self, place: Path, *parts: Part, modules: dict[str, str] | None = None, **properties: object
+    ):
+        """Prepare them in a directory. Properties of the configuration; no trace unless it is one of them."""
+        self.place = place
+        self.name = parts[0].name
+        self.replicas = range(parts[0].replicas)
+        self.xml = place / "a3servers.xml"
+        write_config(
+            self.xml,
+            parts,
+            properties={"trace": "false", **properties},
+            hosts=["localhost"] * max(part.replicas for part in parts),
+            ports=free_ports(8 * len(parts)),
+        )
+        for name, source in {"ledger": LEDGER, **(modules or {})}.items():
+            (place / f"{name}.py").write_text(source)
+        self.config = load(self.xml)
+        self.supervisor = Supervisor(self.xml, place / "data", env={"PYTHONPATH": str(place)})
+
+    def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
+        """Run a command of `quorate` to its end."""
+        return subprocess.run(
+            [sys.executable, "-m", "quorate", *command],
+            cwd=self.place,
+            capture_output=True,
+            text=True,
+            timeout=BOUND_S,
+            check=False,
+        )
+
+    def deploy(self, cls: str, server: str = "", name: str = "") -> None:
+        """Create an agent, for example "ledger:Ledger"; it gets the class's name in small letters."""
+        agent = name or cls.partition(":")[2].lower()
+        done = self.run("deploy", str(self.xml), "--server", server or self.name, cls, "--name", agent)
+        assert done.returncode == 0, done.stderr
+
+    def url(self, server: str = "") -> str:
+        """Where clients connect."""
+        return self.config.client_urls(server or self.name)
+
+    def directory(self, replica: int = 0, server: str = "") -> Path:
+        """The data of a replica."""
+        return self.place / "data" / (server or self.name) / str(replica)
+
+    def log(self, replica: int = 0, server: str = "") -> str:
+        """What a replica has logged, this life and earlier ones."""
+        return "".join(path.read_text() for path in sorted(self.directory(replica, server).glob("*log*")))
+
+    # Killing
+
+    def kill(self, *replicas: int, signal_number: int = signal.SIGKILL) -> None:
+        """Kill replicas at the same time, and wait until they are gone."""
+        for replica in replicas:
+            self.supervisor.kill(self.name, replica, signal_number)
+        pause = threading.Event()
+        for replica in replicas:
+            while self.supervisor.pid(self.name, replica) is not None:
+                pause.wait(0.005)
+
+    def freeze(self, replica: int) -> None:
+        """Stop a process where it stands."""
+        self.supervisor.kill(self.name, replica, signal.SIGSTOP)
+
+    def thaw(self, replica: int) -> None:
+        """Let it go on."""
+        self.supervisor.kill(self.name, replica, signal.SIGCONT)
+
+    def start(self, *replicas: int) -> None:
+        """Start replicas that do not run."""
+        for replica in replicas:
+            self.supervisor.start_replica(self.name, replica)
+
+    # Asking
+
+    def admin(self, server: str = "") -> ServerAdmin:
+        """Calls to a server."""
+        return ServerAdmin(self.config, self.config.server(server or self.name))
+
+    def statuses(self, server: str = "") -> list[dict[str, Any]]:
+        """What the replicas that answer say."""
+        ((_, replicas),) = gather([self.admin(server)])
+        return [replica.status for replica in replicas if replica.status is not None]
+
+    def until(self, condition: Callable[[list[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
+        """Ask for statuses until they fulfil the condition."""
+        pause = threading.Event()
+        for _ in range(int(BOUND_S / 0.1)):
+            statuses = self.statuses()
+            if condition(statuses):
+                return statuses
+            pause.wait(0.1)
+        raise AssertionError(f"it did not happen: {self.statuses()}")
+
+    def master(self) -> int:
+        """The one master, as soon as there is one."""
+        (master,) = [status["replica"] for status in self.until(one_master) if status["role"] == "master"]
+        return int(master)
+
+    def slaves(self) -> list[int]:
+        """The others that run."""
+        master = self.master()
+        return [id for id in self.replicas if id != master and self.supervisor.pid(self.name, id) is not None]
+
+    def whole(self) -> None:
+        """Wait until all replicas are in one view, with equal states at equal positions."""
+        count = len(self.replicas)
+        self.until(lambda statuses: len(statuses) == count and agreed(statuses))
+
+    def ledger(self, replica: int, agent: str = "ledger") -> list[int]:
+        """What a ledger recorded, according to one replica."""
+        call = wire.Inspect(agent, anywhere=True)
+        try:
+            found = self.admin().ask(replica, call, wire.AgentState)
+        except AdminError as error:
+            raise AssertionError(f"replica {replica} does not show {agent}: {error}") from error
+        return [int(number) for number in msgspec.msgpack.decode(found.state)["numbers"]]
+
+    def ledgers(self, *replicas: int) -> dict[str, list[int]]:
+        """What each replica recorded, by its name: for `sequences.check`."""
+        return {f"{self.name}.{replica}": self.ledger(replica) for replica in replicas or self.replicas}
+
+    def incarnations(self, replica: int) -> set[str]:
+        """The lives of a replica as a voter."""
+        return set(re.findall(r"starts, incarnation (\d+)", self.log(replica)))
+
+
+def one_master(statuses: list[dict[str, Any]]) -> bool:
+    """Whether there is exactly one."""
+    return [status["role"] for status in statuses].count("master") == 1
+
+
+def agreed(statuses: list[dict[str, Any]]) -> bool:
+    """Whether all that answer are in one view, with equal states at equal positions."""
+    return (
+        sorted(status["role"] for status in statuses) == ["master"] + ["slave"] * (len(statuses) - 1)
+        and len({(status["view"], status["applied"], status["digest"]) for status in statuses}) == 1
+    )
+
+
+def ask_ledger(client: Connection, agent: str = "ledger") -> list[int]:
+    """What a ledger recorded, according to the master."""
+    return client.request(agent, Ask(), reply=Sum, timeout=BOUND_S).numbers
