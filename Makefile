@@ -1,6 +1,6 @@
 # Every target sets up .venv by itself. PYTHON=... chooses the interpreter it is made with.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test check fmt clean
+.PHONY: help venv demo test mutants check fmt clean
 
 BIN := .venv/bin
 READY := .venv/.ready
@@ -18,6 +18,9 @@ demo: $(READY)  ## the whole story on real data; DEMO_ARGS="--rows 10000"
 
 test: $(READY)  ## all tests; TEST_ARGS="-k names -x"
 	@$(BIN)/python -m pytest $(TEST_ARGS)
+
+mutants: $(READY)  ## break the channel on purpose, rule by rule: who notices? MUTANTS_ARGS="--area gate"
+	@$(BIN)/python -m quorate.testing.mutation tests/simulation/mutants_*.py $(MUTANTS_ARGS)
 
 check: $(READY)  ## ruff, mypy and pyright
 	$(BIN)/ruff check .

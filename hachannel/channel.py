@@ -8,6 +8,7 @@ from .errors import ChannelError
 from .events import Output, Told
 from .facts import Facts
 from .gate import Gate
+from .installation import Installing
 from .learner import Learner
 from .log import Log, MemoryLog
 from .messages import (
@@ -164,6 +165,11 @@ class Channel:
     def proposing(self) -> bool:
         """Whether a view change proposed by this replica is under way."""
         return not self._election.idle
+
+    @property
+    def installing(self) -> Installing | None:
+        """The view that this replica proposes, once its log and members are chosen and until it is active."""
+        return self._election.installation.current
 
     @property
     def can_submit(self) -> bool:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from ..hachannel.choice import quorum_of, reconfigured
 from ..hachannel.messages import Join, decode_reconfig
 from ..hachannel.view import View, Voter, present
-from .channel_checks import Checks
 from .channel_world import Host, World
+from .checks import Checks
 
 
 class Faults:

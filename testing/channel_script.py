@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from ..hachannel import Deliver, Event, Settings, ViewEvent
-from .channel_checks import Checks
 from .channel_faults import Faults
 from .channel_net import Weather
 from .channel_world import Host, Shape, World
+from .checks import Checks
 
 
 class Script(Checks):

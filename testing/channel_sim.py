@@ -18,10 +18,10 @@ from random import Random
 import attrs
 
 from ..hachannel import Channel, Settings
-from .channel_checks import Checks
 from .channel_faults import Faults
 from .channel_net import Weather
 from .channel_world import Shape, Violation, World
+from .checks import Checks
 
 FAULTS_S = 6.0
 """Virtual seconds with faults."""
@@ -46,10 +46,11 @@ class Result:
 class Failed(Exception):
     """A run violated an invariant. Carries the trace."""
 
-    def __init__(self, seed: int, reason: str, lines: Sequence[str]) -> None:
-        super().__init__(reason)
+    def __init__(self, seed: int, violation: Violation, lines: Sequence[str]) -> None:
+        super().__init__(str(violation))
         self.seed = seed
-        self.reason = reason
+        self.reason = str(violation)
+        self.invariant = violation.invariant
         self.lines = lines
 
     def __str__(self) -> str:
@@ -202,7 +203,7 @@ def run(
         start = world.now
         healed_s = heal(world, load) - start if live else 0.0
     except Violation as violation:
-        raise Failed(seed, str(violation), list(world.lines)) from None
+        raise Failed(seed, violation, list(world.lines)) from None
     return Result(
         seed,
         world.steps,

@@ -32,7 +32,12 @@ TRACE_LINES = 400
 
 
 class Violation(AssertionError):
-    """An invariant does not hold."""
+    """An invariant does not hold: which one, and at which virtual second."""
+
+    def __init__(self, text: str, *, invariant: str = "", at: float = 0.0) -> None:
+        super().__init__(text)
+        self.invariant = invariant or text.partition(":")[0]
+        self.at = at
 
 
 class App:

@@ -1,0 +1,115 @@
+"""The list of checkers, and what calls them."""
+
+from collections.abc import Callable, Iterable
+from typing import ClassVar, TypeVar
+
+from ...hachannel import Event, Output, View, ViewEvent
+from ..channel_world import Host, Observer, Violation
+from .history import History, Process, Step
+
+
+class Checker:
+    """One invariant. A subclass overrides what it needs to see, and calls `fail`.
+
+    `past` holds what was observed before. State that only one checker needs belongs to that checker.
+    """
+
+    name: ClassVar[str]
+    """As in the table of invariants: I4."""
+    rule: ClassVar[str]
+    """The invariant in one sentence."""
+
+    def __init__(self, past: History) -> None:
+        self.past = past
+
+    def started(self, host: Host, process: Process) -> None:
+        """A process has just begun."""
+
+    def accepting(self, host: Host, process: Process, view: View) -> None:
+        """A process accepts or records a view. The history has it already."""
+
+    def activated(self, step: Step, view: View, event: ViewEvent) -> None:
+        """A process announces a view for the first time; `past.latest` is the active one before."""
+
+    def stepped(self, step: Step) -> None:
+        """A process made a step; nothing of its output has left it."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """An application has handled an event."""
+
+    def fail(self, host: Host, text: str) -> None:
+        """The invariant does not hold. Raises Violation."""
+        raise Violation(f"{self.name}: replica {host}: {text}", invariant=self.name, at=self.past.world.now)
+
+
+CHECKERS: dict[str, list[type[Checker]]] = {}
+"""All checkers by the name of their invariant; some have several."""
+
+AnyChecker = TypeVar("AnyChecker", bound=type[Checker])
+
+
+def checker(name: str, rule: str) -> Callable[[AnyChecker], AnyChecker]:
+    """Put a class on the list."""
+
+    def put(cls: AnyChecker) -> AnyChecker:
+        cls.name, cls.rule = name, rule
+        CHECKERS.setdefault(name, []).append(cls)
+        return cls
+
+    return put
+
+
+class Checks(History, Observer):
+    """The history of one run, and the checkers that look at it after every step."""
+
+    def __init__(self, only: Iterable[str] | None = None) -> None:
+        """only: the names of the invariants to check; all by default. Raises KeyError."""
+        super().__init__()
+        names = CHECKERS if only is None else list(only)
+        self.checkers = [cls(self) for name in names for cls in CHECKERS[name]]
+
+        def overriding(name: str) -> list[Checker]:
+            return [each for each in self.checkers if getattr(type(each), name) is not getattr(Checker, name)]
+
+        self._on_started = overriding("started")
+        self._on_accepting = overriding("accepting")
+        self._on_activated = overriding("activated")
+        self._on_stepped = overriding("stepped")
+        self._on_delivered = overriding("delivered")
+
+    # Called by the world
+
+    def started(self, host: Host) -> None:
+        """A process has just begun."""
+        process = self.begin(host)
+        accept = host.state.accept
+
+        def accepting(view: View) -> None:
+            accept(view)
+            self.accept(host, view)
+            for each in self._on_accepting:
+                each.accepting(host, process, view)
+            process.view = view.number
+
+        # One step may accept several views; only the last one would be seen afterwards.
+        object.__setattr__(host.state, "accept", accepting)
+        for each in self._on_started:
+            each.started(host, process)
+
+    def stepped(self, host: Host, output: Output) -> None:
+        """Check everything that a step of one process can have changed."""
+        step = self.observe(host, output)
+        for view, event in step.views:
+            if self.activate(event):
+                for each in self._on_activated:
+                    each.activated(step, view, event)
+                self.rise(view)
+        for each in self._on_stepped:
+            each.stepped(step)
+        self.settle(step)
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """Check what an application has seen."""
+        self.deliver(event)
+        for each in self._on_delivered:
+            each.delivered(host, event)

@@ -1,0 +1,64 @@
+"""I10, I13, I16: what is committed is held by those who must hold it, and only that gets out."""
+
+from ...hachannel import Deliver, Event, View
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import Process, Step, count
+
+
+@checker("I13", "Nothing is committed without a quorum: k members of an active view hold it.")
+class HeldByQuorum(Checker):
+    """k follows from the mode and the number of members, and is not taken from the view."""
+
+    def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
+        """The k of a view is that of its mode."""
+        needed = self._needed(host, view)
+        if view.k != needed:
+            self.fail(host, f"{view} needs {view.k} members, should need {needed}")
+
+    def stepped(self, step: Step) -> None:
+        """What nobody committed before has its holders in a view this replica serves in."""
+        past, host, state = self.past, step.host, step.host.state
+        views = step.process.was_active
+        for index in range(max(step.process.commit, past.top) + 1, state.commit + 1):
+            tag = state.log.tag(index)
+            holders = past.held.get(tag, set())
+            if not any(count(holders, view.members) >= self._needed(host, view) for view in views):
+                self.fail(host, f"commits {tag}, held by {sorted(holders)}, active {views}")
+
+    @staticmethod
+    def _needed(host: Host, view: View) -> int:
+        members = len(view.members)
+        return members if host.state.settings.mode == "ALL" else members // 2 + 1
+
+
+@checker("I10", "What is acknowledged in the mode ALL is held by all members of the view.")
+class HeldByAll(Checker):
+    """See the rule."""
+
+    def stepped(self, step: Step) -> None:
+        """What nobody committed before is held by each member."""
+        past, host, state = self.past, step.host, step.host.state
+        if state.settings.mode != "ALL":
+            return
+        for index in range(max(step.process.commit, past.top) + 1, state.commit + 1):
+            tag = state.log.tag(index)
+            holders = past.held.get(tag, set())
+            if not any(holders.issuperset(view.members) for view in step.process.was_active):
+                self.fail(host, f"commits {tag}, held by {sorted(holders)} only")
+
+
+@checker("I16", "Only what is committed leaves the channel.")
+class OutsideOnlyCommitted(Checker):
+    """See the rule."""
+
+    def stepped(self, step: Step) -> None:
+        """What is handed out is committed."""
+        state = step.host.state
+        if state.applied > state.commit:
+            self.fail(step.host, f"applied {state.applied}, committed {state.commit}")
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """What is handed out was committed by somebody who could."""
+        if isinstance(event, Deliver) and event.index not in self.past.committed:
+            self.fail(host, f"delivers {event.index}, which nobody committed")

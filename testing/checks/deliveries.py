@@ -1,0 +1,54 @@
+"""I7, I8, I9, I15: what applications see."""
+
+from ...hachannel import Deliver, Event, InstallSnapshot
+from ..channel_world import Host
+from .base import Checker, checker
+
+
+@checker("I7", "Each payload is delivered once.")
+class OnceEach(Checker):
+    """Payloads of a simulation are unique."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """At one index only."""
+        if isinstance(event, Deliver):
+            index = self.past.delivered_once.setdefault(event.payload, event.index)
+            if index != event.index:
+                self.fail(host, f"delivers {event.payload!r} at {event.index}, and at {index}")
+
+
+@checker("I8", "There is one sequence of deliveries.")
+class OneSequence(Checker):
+    """Compared by a hash chain over index, stamp and payload of everything delivered."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """The chain of this replica is that of whoever came here first."""
+        if isinstance(event, Deliver) and self.past.chains.get(event.index) != host.app.chain:
+            self.fail(host, f"its sequence differs at {event.index}")
+
+
+@checker("I9", "Nothing is invented.")
+class NothingInvented(Checker):
+    """See the rule."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """It was submitted."""
+        if isinstance(event, Deliver) and event.payload not in self.past.submitted:
+            self.fail(host, f"delivers {event.payload!r} at {event.index}, which nobody submitted")
+
+
+@checker("I15", "The state that a joiner receives is that of the sequence at the index it is said to have.")
+class TrueSnapshots(Checker):
+    """See the rule."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """The application has replaced its state."""
+        if isinstance(event, InstallSnapshot):
+            self.past.counts["snapshots"] += 1
+            app = host.app
+            if app.index > event.index or self.past.chains.get(app.index) != app.chain:
+                self.fail(host, f"installs a snapshot of {event.index} that ends at {app.index}")
+                return
+            between = range(app.index + 1, event.index + 1)
+            if any(index in self.past.chains for index in between):
+                self.fail(host, f"installs a snapshot of {event.index} that lacks what follows {app.index}")

@@ -1,0 +1,205 @@
+"""What a simulation has observed so far: views, entries, who holds what, what was committed and delivered.
+
+Checkers read it. It has arithmetic of its own (majorities, changes of the configuration), so that a fault in
+that of the channel is not shared.
+"""
+
+from collections.abc import Collection, Iterable
+
+import attrs
+
+from ...hachannel import Deliver, Event, Output, View, ViewEvent, ViewNumber, Voter
+from ...hachannel.messages import RECONFIG, Entry, Message, Promise, decode_reconfig
+from ...hachannel.view import NO_TAG, NO_VIEW, Tag
+from ..channel_world import Host, World, link
+
+
+@attrs.define(eq=False)
+class Process:
+    """What is remembered of one process."""
+
+    life: int = 0
+    """Counts the processes of a run."""
+    commit: int = 0
+    base: Tag = NO_TAG
+    tags: dict[int, Tag] = attrs.field(factory=dict[int, Tag])
+    checked: int = 0
+    view: ViewNumber = NO_VIEW
+    """The last view it accepted."""
+    promised: ViewNumber = NO_VIEW
+    announced: ViewNumber = NO_VIEW
+    """The last view its application was told of."""
+    was_active: list[View] = attrs.field(factory=list[View])
+    """The views it served in during the current step."""
+
+
+@attrs.define(eq=False)
+class Step:
+    """What one step of one process did. The history does not contain its commits yet."""
+
+    host: Host
+    output: Output
+    process: Process
+    """As it was before the step, but for `was_active`."""
+    added: list[tuple[Tag, Tag, Entry]] = attrs.field(factory=list[tuple[Tag, Tag, Entry]])
+    """(tag, tag of the entry before, entry) of what is new in its log."""
+    views: list[tuple[View, ViewEvent]] = attrs.field(factory=list[tuple[View, ViewEvent]])
+    """The views that it announces."""
+
+    @property
+    def messages(self) -> Iterable[tuple[int, Message]]:
+        """(replica, message) of what it sends."""
+        return self.output.messages
+
+
+class History:
+    """The facts of one run, shared by all checkers."""
+
+    world: World
+
+    def __init__(self) -> None:
+        self.processes: dict[Voter, Process] = {}
+        self.views: dict[ViewNumber, View] = {}
+        """Every view that anybody accepted, as the first one did."""
+        self.sources: dict[ViewNumber, View | None] = {}
+        """The view that each one replaces, as its proposer chose; None for a first view."""
+        self.accepted: dict[ViewNumber, set[Voter]] = {}
+        """Who has ever accepted or recorded a view."""
+        self.promises: dict[ViewNumber, dict[Voter, Promise]] = {}
+        """Who promised a view, and said what."""
+        self.active: dict[ViewNumber, tuple[int, int, tuple[int, ...], bool]] = {}
+        """What the view event of an active view said."""
+        self.latest: View | None = None
+        """The highest active view."""
+        self.entries: dict[Tag, tuple[Tag, bytes, int]] = {}
+        """Before, payload and stamp of every entry ever appended."""
+        self.reconfigs: dict[Tag, bytes] = {}
+        self.held: dict[Tag, set[Voter]] = {}
+        """Who has ever held an entry; with a disk, on it."""
+        self.committed: dict[int, Tag] = {}
+        self.top = 0
+        """The highest index committed anywhere."""
+        self.chains: dict[int, bytes] = {0: b""}
+        """The chain of the application after each index delivered anywhere."""
+        self.last_delivered = 0
+        self.submitted: set[bytes] = set()
+        self.delivered_once: dict[bytes, int] = {}
+        """The index at which each payload was delivered."""
+        self._lives = 0
+        self.counts = {"views": 0, "snapshots": 0, "delivered": 0, "commits": 0}
+
+    # What happens, as it happens
+
+    def begin(self, host: Host) -> Process:
+        """A new process."""
+        self._lives += 1
+        process = self.processes[host.state.me] = Process(self._lives)
+        return process
+
+    def accept(self, host: Host, view: View) -> None:
+        """A process accepts or records a view."""
+        number = view.number
+        self.views.setdefault(number, view)
+        self.accepted.setdefault(number, set()).add(host.state.me)
+        if host.state.me == (number.replica, number.incarnation) and number not in self.sources:
+            installing = host.channel.installing
+            if installing is not None and installing.view.number == number:
+                self.sources[number] = installing.source
+
+    def observe(self, host: Host, output: Output) -> Step:
+        """A step of a process: find out what is new."""
+        process = self.processes[host.state.me]
+        step = Step(host, output, process)
+        for event in output.events:
+            if isinstance(event, ViewEvent):
+                view = self.views[event.view]
+                process.was_active.append(view)
+                step.views.append((view, event))
+        for _, message in output.messages:
+            if isinstance(message, Promise):
+                self.promises.setdefault(message.number, {}).setdefault(host.state.me, message)
+        self._scan(step)
+        return step
+
+    def _scan(self, step: Step) -> None:
+        """Find the entries that are new in a log."""
+        process, log = step.process, step.host.state.log
+        index = min(process.checked, log.last.at)
+        while index > log.base.at and process.tags.get(index) != log.tag(index):
+            index -= 1
+        if process.base != log.base and log.base.at > process.checked:
+            index = log.base.at
+        me = step.host.state.me
+        for position in range(max(index, log.base.at) + 1, log.last.at + 1):
+            entry = log.get(position)
+            tag = Tag(entry.view, position)
+            step.added.append((tag, log.tag(position - 1), entry))
+            process.tags[position] = tag
+            self.held.setdefault(tag, set()).add(me)
+            if entry.kind == RECONFIG:
+                self.reconfigs[tag] = entry.payload
+        process.checked = log.last.at
+        process.base = log.base
+
+    def settle(self, step: Step) -> None:
+        """The step was checked: it becomes a part of the past."""
+        process, state = step.process, step.host.state
+        process.was_active = process.was_active[-1:]
+        if step.views:
+            process.announced = step.views[-1][1].view
+        process.promised = max(process.promised, state.promised)
+        for index in range(max(process.commit, self.top) + 1, state.commit + 1):
+            self.committed[index] = state.log.tag(index)
+            self.counts["commits"] += 1
+        self.top = max(self.top, state.commit)
+        process.commit = state.commit
+
+    def activate(self, event: ViewEvent) -> bool:
+        """A view is announced; returns whether that is news."""
+        number = event.view
+        if number in self.active:
+            return False
+        self.active[number] = (event.index, event.master, event.members, event.first_time)
+        self.counts["views"] += 1
+        return True
+
+    def rise(self, view: View) -> None:
+        """An active view was checked."""
+        if self.latest is None or view.number > self.latest.number:
+            self.latest = view
+
+    def deliver(self, event: Event) -> None:
+        """The application has handled an event."""
+        if isinstance(event, Deliver):
+            self.counts["delivered"] += 1
+            if event.index > self.last_delivered:
+                before = self.chains[self.last_delivered]
+                self.chains[event.index] = link(before, event.index, event.stamp_ns, event.payload)
+                self.last_delivered = event.index
+
+    # Arithmetic of its own
+
+    def change_of(self, source: View, start: int) -> tuple[Voter, ...] | None:
+        """What the one RECONFIG that was appended in `source`, up to `start`, makes of its configuration."""
+        for index in range(source.start + 1, start + 1):
+            payload = self.reconfigs.get(Tag(source.number, index))
+            if payload is not None:
+                change = decode_reconfig(payload)
+                voters = set(source.config)
+                voter = Voter(change.replica, change.incarnation)
+                if change.add:
+                    voters.add(voter)
+                else:
+                    voters.discard(voter)
+                return tuple(sorted(voters))
+        return None
+
+
+def count(some: Iterable[Voter], among: Collection[Voter]) -> int:
+    """How many distinct voters of `among` are in `some`."""
+    return sum(voter in among for voter in set(some))
+
+
+def majority(config: Collection[Voter]) -> int:
+    """More than half."""
+    return len(config) // 2 + 1

@@ -1,0 +1,114 @@
+"""I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
+
+from ...hachannel import Deliver, Event, View, ViewEvent
+from ...hachannel.view import Tag
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import History, Step
+
+
+@checker("I4", "Equal tags, equal prefixes; and what is committed at an index is so forever, everywhere.")
+class EqualPrefixes(Checker):
+    """The log matching property, checked by induction: equal entries have equal predecessors."""
+
+    def stepped(self, step: Step) -> None:
+        """New entries are those that others have under the same tag, and commits agree."""
+        past, host, state = self.past, step.host, step.host.state
+        for tag, before, entry in step.added:
+            content = (before, entry.payload, entry.stamp_ns)
+            known = past.entries.setdefault(tag, content)
+            if known != content:
+                self.fail(host, f"entry {tag} is {content} and {known}")
+        log = state.log
+        for index in range(max(step.process.commit, log.base.at) + 1, state.commit + 1):
+            tag = log.tag(index)
+            if past.committed.get(index, tag) != tag:
+                self.fail(host, f"committed {tag}, others {past.committed[index]}")
+
+
+@checker("I5", "What is acknowledged is in the log of every later active view.")
+class AcknowledgedSurvives(Checker):
+    """Acknowledged: committed somewhere."""
+
+    def activated(self, step: Step, view: View, event: ViewEvent) -> None:  # noqa: ARG002
+        """Compare the log of a new view with what was committed."""
+        past, host = self.past, step.host
+        log = host.state.log
+        for index in range(log.base.at + 1, min(view.start, past.top) + 1):
+            if past.committed.get(index, log.tag(index)) != log.tag(index):
+                self.fail(host, f"view {view} lost {past.committed[index]}")
+        late = past.latest is not None and past.latest.number > view.number
+        if view.start < past.top and not late:
+            self.fail(host, f"view {view} starts below the committed {past.top}")
+
+
+@checker("I6", "What was delivered anywhere, even just before a crash, is delivered by all later.")
+class DeliveredSurvives(Checker):
+    """Delivered entries are compared by what was delivered, not by what logs said then."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._delivered: dict[int, bytes] = {}
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """The same payload at an index for everybody."""
+        if isinstance(event, Deliver):
+            known = self._delivered.setdefault(event.index, event.payload)
+            if known != event.payload:
+                self.fail(host, f"delivers {event.payload!r} at {event.index}, others delivered {known!r}")
+
+    def activated(self, step: Step, view: View, event: ViewEvent) -> None:  # noqa: ARG002
+        """The log of a new view contains it."""
+        host, log = step.host, step.host.state.log
+        past = self.past
+        if past.latest is not None and past.latest.number > view.number:
+            return
+        if view.start < past.last_delivered:
+            self.fail(host, f"view {view} starts below {past.last_delivered}, which was delivered")
+        for index in range(log.base.at + 1, min(view.start, past.last_delivered) + 1):
+            payload = self._delivered.get(index)
+            if payload is not None and log.get(index).payload != payload:
+                self.fail(host, f"view {view} has another entry {index} than the {payload!r} delivered")
+
+
+@checker("I17", "Nothing at or below the commit index is truncated.")
+class NoTruncationBelowCommit(Checker):
+    """See the rule."""
+
+    def stepped(self, step: Step) -> None:
+        """The commit index does not fall, and the log reaches it."""
+        state, process = step.host.state, step.process
+        if state.commit < process.commit or state.log.last.at < state.commit:
+            text = f"commit {process.commit} -> {state.commit}, log ends at {state.log.last.at}"
+            self.fail(step.host, text)
+        index = process.commit
+        if index > state.log.base.at and index in self.past.committed:
+            tag: Tag = state.log.tag(index)
+            if tag != self.past.committed[index]:
+                self.fail(step.host, f"the committed entry {index} is {tag} now")
+
+
+@checker("I18", "Nothing is trimmed that a member has not applied; the log in memory stays short.")
+class BoundedMemory(Checker):
+    """See the rule."""
+
+    def stepped(self, step: Step) -> None:
+        """The bounds of one log, and the master's trimming against all members."""
+        host, state = step.host, step.host.state
+        log, settings = state.log, state.settings
+        if log.base.at > state.applied:
+            self.fail(host, f"trimmed {log.base.at}, applied {state.applied}")
+        if len(log) > settings.max_log + settings.window + 64:
+            self.fail(host, f"{len(log)} entries in memory")
+        view = state.accepted
+        if not state.leading or view is None:
+            return
+        for other in self.past.world.hosts:
+            if (
+                other.running
+                and other.state.me in view.members
+                and other.state.accepted is not None
+                and other.state.accepted.number == view.number
+                and other.state.applied < log.base.at
+            ):
+                self.fail(host, f"trimmed {log.base.at}, {other} applied {other.state.applied}")

@@ -1,0 +1,173 @@
+"""Breaking the channel on purpose, to see that a simulation notices.
+
+A mutant is a context manager that removes or weakens one rule while it is entered::
+
+    @mutant("one acknowledgement less commits an entry", caught=("I13",))
+    def one_ack_short():
+        with patched(Replication, "held", weaker):
+            yield
+
+A simulation that does not catch a mutant does not test its rule.
+"""
+
+import argparse
+import contextlib
+import importlib.util
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from .channel_sim import Failed, run
+from .channel_world import Violation
+
+__all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "load", "mutant", "patched"]
+
+SEEDS = 2000
+"""Within so many seeds a mutant must be caught, unless it says otherwise."""
+
+
+@attrs.frozen(kw_only=True)
+class Mutant:
+    """One way to break the channel."""
+
+    name: str
+    rule: str
+    """What it does to which rule, in one sentence."""
+    area: str
+    """The file it is in: mutants_gate.py -> gate."""
+    apply: Callable[[], contextlib.AbstractContextManager[None]]
+    caught: tuple[str, ...] = ()
+    """The invariants that may notice it; empty: any."""
+    seeds: int = SEEDS
+    """It must be caught within so many seeds."""
+    first: int = 0
+    """The first seed tried: where it is known to be caught soon."""
+    scenario: Callable[[], None] | None = None
+    """A written scenario that catches it where random runs seldom get; it holds without the mutant."""
+    run: Callable[[int], object] = run
+    """One simulation; raises Failed."""
+    quick: bool = False
+    """It is caught so soon that the suite tries it always."""
+
+
+@attrs.frozen
+class Catch:
+    """How a mutant was caught."""
+
+    invariant: str
+    """Its name; "scenario" when the written scenario failed by itself, "error" when the code raised."""
+    where: str
+    """`seed 17`, or the name of the scenario."""
+    reason: str
+
+
+MUTANTS: dict[str, Mutant] = {}
+"""All mutants of the files loaded so far, by name."""
+
+
+def mutant(rule: str, **options: Any) -> Callable[[Callable[[], Iterator[None]]], Callable[[], Any]]:
+    """Register a generator that breaks the rule, yields, and mends it. Options: fields of `Mutant`."""
+
+    def register(function: Callable[[], Iterator[None]]) -> Callable[[], Any]:
+        name = function.__name__
+        if name in MUTANTS:
+            raise ValueError(f"there are two mutants named {name}: rename one")
+        apply = contextlib.contextmanager(function)
+        area = function.__module__.rpartition("mutants_")[2]
+        MUTANTS[name] = Mutant(name=name, rule=rule, area=area, apply=apply, **options)
+        return apply
+
+    return register
+
+
+@contextlib.contextmanager
+def patched(target: Any, name: str, value: Any) -> Iterator[None]:
+    """Replace an attribute for a while."""
+    original = getattr(target, name)
+    setattr(target, name, value)
+    try:
+        yield
+    finally:
+        setattr(target, name, original)
+
+
+def load(paths: Sequence[Path]) -> None:
+    """Import files of mutants, once each; their names begin with `mutants_`."""
+    for path in paths:
+        if path.stem in sys.modules:
+            continue
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+
+
+def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
+    """Try to catch a mutant, within its own number of seeds or fewer; None when it escapes."""
+    if prey.scenario is not None:
+        with prey.apply():
+            try:
+                prey.scenario()
+            except Violation as violation:
+                return Catch(violation.invariant, prey.scenario.__name__, str(violation))
+            except AssertionError as error:
+                return Catch("scenario", prey.scenario.__name__, str(error))
+    limit = prey.seeds if seeds is None else min(seeds, prey.seeds)
+    for seed in range(prey.first, prey.first + limit):
+        with prey.apply():
+            try:
+                prey.run(seed)
+            except Failed as failed:
+                return Catch(failed.invariant, f"seed {seed}", failed.reason)
+            except Exception as error:
+                return Catch("error", f"seed {seed}", f"raised {type(error).__name__}: {error}")
+    return None
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Hunt all mutants of some files, or those named, and print a table; returns 1 when one escapes."""
+    parser = argparse.ArgumentParser(description="Break the channel on purpose, and see who notices.")
+    parser.add_argument("files", nargs="+", type=Path, help="files named mutants_*.py")
+    parser.add_argument("--only", nargs="*", metavar="NAME", help="only these mutants")
+    parser.add_argument("--area", help="only those of this file: gate for mutants_gate.py")
+    parser.add_argument("--seeds", type=int, help="no more seeds than this for each")
+    options = parser.parse_args(arguments)
+    load(options.files)
+    unknown = sorted(set(options.only or ()) - MUTANTS.keys())
+    if unknown:
+        parser.error(f"no mutant is named {', '.join(unknown)}")
+    escaped: list[str] = []
+    prey = [
+        each
+        for each in MUTANTS.values()
+        if (not options.only or each.name in options.only) and options.area in (None, each.area)
+    ]
+    print(f"{'mutant':36} {'caught by':11} {'where':28} {'limit':>6} {'s':>5}  rule broken")
+    for each in prey:
+        started = time.monotonic()
+        catch = hunt(each, options.seeds)
+        fits = catch is not None and (not each.caught or catch.invariant in each.caught)
+        if not fits:
+            escaped.append(each.name)
+        by, where = ("ESCAPED", "") if catch is None else (catch.invariant, catch.where)
+        if catch is not None and not fits:
+            by += f" (not {'/'.join(each.caught)})"
+        took = time.monotonic() - started
+        print(f"{each.name:36} {by:11} {where:28} {each.seeds:6} {took:5.0f}  {each.rule}", flush=True)
+    print(
+        f"{len(prey) - len(escaped)} of {len(prey)} mutants caught" + "".join(f"; not {x}" for x in escaped)
+    )
+    return 1 if escaped else 0
+
+
+if __name__ == "__main__":
+    from quorate.testing import mutation
+
+    # The files import this module under its name: the table is there.
+    sys.exit(mutation.main())

@@ -1,0 +1,81 @@
+"""Mutants of the choice of a log: section 3, step 3 of the protocol."""
+
+import attrs
+
+from quorate.hachannel import Settings, choice, election, gate, view
+from quorate.hachannel.messages import Join
+from quorate.testing.channel_script import Script
+from quorate.testing.mutation import mutant, patched
+
+
+def members_that_lack_what_is_committed():
+    """Three of five are members, two of them commit; the third one and the other voters must not go on."""
+    script = Script(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    script.form()
+    script.split([3, 4], [0, 1, 2])
+    script.whole(but=[3, 4])
+    script.net.muted = Join
+    script.mend()
+    script.run(0.3)
+    script.cut((0, 2))
+    taken = script.submit(script.hosts[0], 3)
+    script.run(0.1)
+    assert script.deliveries[0] == taken
+    script.split([0, 1], [2, 3, 4])
+    script.run(3.0)
+    assert script.hosts[2].channel.role == "blocked"
+    script.net.muted = None
+    script.mend()
+    script.whole()
+
+
+@mutant(
+    "Choose does not need |R and M| >= |M| - k + 1.", scenario=members_that_lack_what_is_committed, quick=True
+)
+def members_overlap_removed():
+    def overlap(answered, source, active):
+        if view.present(answered, source.config) < choice.quorum_of(source, active):
+            return "too few voters"
+        return ""
+
+    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+        yield
+
+
+@mutant("Choose does not need |R and C| >= maj(C).")
+def voters_overlap_removed():
+    def overlap(answered, source, active):
+        few = view.present(answered, source.members) < len(source.members) - source.k + 1
+        return "too few members" if few else ""
+
+    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+        yield
+
+
+@mutant("Choose takes the shortest log instead of the longest.", quick=True)
+def shortest_log():
+    def shortest(holders, me):
+        return min(holders, key=lambda voter: holders[voter].last.at, default=None)
+
+    with patched(choice, "longest", shortest):
+        yield
+
+
+@mutant("Choose takes the log of whoever recorded the view, too.")
+def recorders_logs_adopted():
+    original = choice.choose
+
+    def choose(promises, me):
+        chosen = original(promises, me)
+        if isinstance(chosen, str):
+            return chosen
+        same = {
+            voter: promise
+            for voter, promise in promises.items()
+            if promise.accepted is not None and promise.accepted.number == chosen.source.number
+        }
+        holder = choice.longest(same, chosen.holder)
+        return attrs.evolve(chosen, holder=holder, last=same[holder].last)
+
+    with patched(election, "choose", choose):
+        yield

@@ -1,0 +1,80 @@
+"""Mutants of the normal case and of what logs may forget."""
+
+from quorate.hachannel import installation, replication, state
+from quorate.testing.mutation import mutant, patched
+
+
+@mutant("A voter that has promised a new view goes on acknowledging the old one.", quick=True)
+def old_views_acknowledged():
+    original = state.State.promise
+
+    def promise(self, number):
+        serving = self.serving
+        original(self, number)
+        self.serving = serving and not self.leading
+
+    with (
+        patched(state.State, "promise", promise),
+        patched(replication.Replication, "may_ack", lambda *_: True),
+    ):
+        yield
+
+
+@mutant("An entry is committed with one acknowledgement less.", quick=True)
+def one_ack_short():
+    def held(self, current):
+        matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
+        others = max(current.k - 2, 0)
+        return min(self._synced, matches[others - 1]) if others else self._synced
+
+    with patched(replication.Replication, "held", held):
+        yield
+
+
+@mutant("A member keeps entries of its own beyond the log of the new view.", first=126, quick=True)
+def tail_not_truncated():
+    original = state.State.splice
+
+    def splice(self, entries, end):
+        return original(self, entries, None)
+
+    with patched(state.State, "splice", splice):
+        yield
+
+
+@mutant(
+    "A member of a new view cuts its log below what is committed.",
+    quick=True,
+)
+def truncated_below_commit():
+    original = installation.Installation._adopt
+
+    def adopt(self, new, staged):
+        self._state.log.truncate(max(staged.base.at - 1, self._state.log.base.at))
+        return original(self, new, staged)
+
+    with patched(installation.Installation, "_adopt", adopt):
+        yield
+
+
+@mutant("A slave delivers what it receives.", quick=True)
+def delivered_before_commit():
+    original = replication.Replication.on_data
+
+    def on_data(self, now, voter, message):
+        original(self, now, voter, message)
+        if self._state.serving:
+            self._state.commit_to(self._state.log.last.at)
+
+    with patched(replication.Replication, "on_data", on_data):
+        yield
+
+
+@mutant("The master trims what it has applied itself, whatever the slaves have.", quick=True)
+def trimmed_too_far():
+    def bound(self, hold):
+        self._trim = self._state.applied
+        self.trim(self._trim)
+
+    with patched(replication.Replication, "bound", bound):
+        yield
