@@ -19,6 +19,15 @@ __all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
 F = TypeVar("F", bound=Callable[..., None])
 
 _PLAIN: Final = (int, float, str, bytes, bool, tuple, type(None))
+_SCALARS: Final[Mapping[Any, tuple[type, ...]]] = {
+    int: (int,),
+    float: (float, int),
+    str: (str,),
+    bytes: (bytes, bytearray, memoryview),
+    bool: (bool,),
+}
+_MIN_INT: Final = -(2**63)
+_MAX_INT: Final = 2**64 - 1
 _MARK: Final = "__quorate_reacts__"
 
 
@@ -97,6 +106,8 @@ class AgentSpec:
     """The types of the state, member ``f0`` being the first attribute."""
     has_sets: bool
     """Whether the state may hold sets."""
+    plain: tuple[tuple[str, tuple[type, ...]], ...] = ()
+    """Attributes that are numbers, texts, bytes or None, with the classes their values may have."""
 
     def build(self, state: bytes) -> Agent:
         """A new agent from its constructor's arguments, a MessagePack map. Raises AgentError."""
@@ -133,6 +144,22 @@ class AgentSpec:
         """Raise ValueError if `load` would refuse it: a value is not of its attribute's type."""
         decoder(self.struct).decode(state)
 
+    def flaw(self, agent: Agent) -> str:
+        """Why the state cannot be stored, as far as its plain attributes tell; "" if they tell nothing.
+
+        Costs the same however large the state is. `save` and `check` look at all of it.
+        """
+        for name, allowed in self.plain:
+            value = getattr(agent, name)
+            kind = type(value)
+            if kind not in allowed:
+                if isinstance(value, allowed) and kind is not bool:
+                    continue
+                return f"{name} is {kind.__name__}, not {allowed[0].__name__}"
+            if kind is int and not _MIN_INT <= value <= _MAX_INT:
+                return f"{name} is an integer of more than 64 bits"
+        return ""
+
     def load(self, state: bytes) -> Agent:
         """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
         values = decoder(self.struct).decode(state)
@@ -159,6 +186,8 @@ def _examine(cls: Any) -> Any:
     if "__attrs_attrs__" not in vars(cls):
         raise AgentError(f"{name}: decorate the class with @attrs.define, so that its state is known")
     attributes, struct, has_sets = _state(cls, name)
+    hints = hints_of(cls)
+    plain = tuple((name, allowed) for name in attributes if (allowed := _scalar(hints[name])))
     handlers, opaque = _handlers(cls, name)
     return AgentSpec(
         cls=cls,
@@ -168,7 +197,17 @@ def _examine(cls: Any) -> Any:
         attributes=attributes,
         struct=struct,
         has_sets=has_sets,
+        plain=plain,
     )
+
+
+def _scalar(kind: Any) -> tuple[type, ...]:
+    """The classes that a value of a plain type may have, () for any other type."""
+    if typing.get_origin(kind) in (typing.Union, types.UnionType):
+        parts = [part for part in typing.get_args(kind) if part is not type(None)]
+        allowed = _SCALARS.get(parts[0], ()) if len(parts) == 1 else ()
+        return (*allowed, type(None)) if allowed and len(parts) < len(typing.get_args(kind)) else ()
+    return _SCALARS.get(kind, ()) if isinstance(kind, type) else ()
 
 
 def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:

@@ -2,17 +2,19 @@
 
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
 from .capture import Capture
-from .cell import Cell, Nondeterministic, Unstorable
+from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
 from .classes import load_class
-from .directory import AgentState
 from .effects import Effects
 from .engine import Engine, EngineStopped
+from .passes import Action, Marker, Passes
 from .rerun import Rerun
 from .settings import EngineSettings
 from .snapshot import SnapshotError
 from .trace import Reaction
+from .transfer import Source, Staging
 
 __all__ = [
+    "Action",
     "AgentState",
     "BatchError",
     "Capture",
@@ -22,14 +24,19 @@ __all__ = [
     "EngineSettings",
     "EngineStopped",
     "Item",
+    "Marker",
     "NetAck",
     "NetInput",
     "NetPeer",
     "Nondeterministic",
+    "Passes",
     "Posts",
+    "Ran",
     "Reaction",
     "Rerun",
     "SnapshotError",
+    "Source",
+    "Staging",
     "Tick",
     "Unstorable",
     "decode_batch",

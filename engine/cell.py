@@ -9,13 +9,23 @@ import msgspec
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
 from .trace import outputs_hash
 
-__all__ = ["Cell", "Nondeterministic", "Reacted", "Resolve", "Unfit", "Unhandled", "Unstorable"]
+__all__ = [
+    "AgentState",
+    "Cell",
+    "Nondeterministic",
+    "Ran",
+    "Reacted",
+    "Resolve",
+    "Unfit",
+    "Unhandled",
+    "Unstorable",
+]
 
 Resolve = Callable[[str | int], int]
 """A server's name or id to its id. Raises ValueError, with a sentence, for an unknown one."""
 
-_SMALL: Final = 2048
-"""Bytes of a state that is saved after every reaction."""
+SMALL_BYTES: Final = 2048
+"""A state up to this size is saved after every reaction."""
 _LOG_FLOOR: Final = 8 * 1024
 """Bytes of reactions remembered before the state is saved again, for small states."""
 
@@ -36,14 +46,31 @@ class Nondeterministic(RuntimeError):
     """Running the same reactions again did not end the same way."""
 
 
-@attrs.frozen
-class _Ran:
+class Ran(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """What is needed to run a reaction again."""
 
     note: Note
     now_ns: int
     position: int
     stamp: int
+
+
+class AgentState(msgspec.Struct, array_like=True, frozen=True):
+    """An agent, as it is stored and sent."""
+
+    identity: AgentId
+    name: str | None
+    cls: str
+    reactions: int
+    state: bytes
+    changed: int = 0
+    """The entry that changed it last."""
+    checked_bytes: int = 0
+    """How large its state was when a reaction last had it saved."""
+    since_bytes: int = 0
+    """The size of the reactions since then."""
+    since: tuple[Ran, ...] = ()
+    """Reactions that `state` lacks: not empty only if the state after them cannot be stored."""
 
 
 class Reacted(NamedTuple):
@@ -60,22 +87,49 @@ class Cell:
     A small state is saved after every reaction. Of a large one the cell keeps an older saved state and the
     reactions since: undoing loads the one and runs the others again. The state is saved anew when these
     reactions have outgrown it, so the cost of saving, spread over reactions, does not grow with the state.
-    Saving shows whether the state can be stored; if it cannot, the reaction is undone.
+    Saving shows whether the state can be stored; if it cannot, the reaction is undone. Which reactions have
+    the state saved is the same on every replica: it depends on nothing but the reactions.
     """
 
     identity: AgentId
     name: str | None
     spec: AgentSpec
     agent: Agent
-    _saved: bytes = attrs.field(default=b"", alias="saved")
-    _since: list[_Ran] = attrs.field(factory=list[_Ran])
-    _since_bytes: int = 0
+    _saved: bytes
+    _since: list[Ran]
     reactions: int = 0
+    changed: int = 0
+    """The entry that changed it last."""
+    _checked_bytes: int = 0
+    """Size of the state when a reaction last had it saved; `_since_bytes` is that of the reactions since."""
+    _since_bytes: int = 0
 
     @classmethod
-    def load(cls, identity: AgentId, name: str | None, spec: AgentSpec, state: bytes) -> "Cell":
-        """The agent whose saved state is `state`. Raises ValueError if it does not fit the class."""
-        return cls(identity, name, spec, spec.load(state), saved=state)
+    def create(cls, identity: AgentId, name: str | None, spec: AgentSpec, state: bytes) -> "Cell":
+        """A new agent with this state. Raises ValueError if it does not fit the class."""
+        return cls(identity, name, spec, spec.load(state), state, [], checked_bytes=len(state))
+
+    @classmethod
+    def load(cls, stored: AgentState, spec: AgentSpec, resolve: Resolve) -> "Cell":
+        """The agent that `stored` made. Raises ValueError if the state does not fit the class."""
+        cell = cls(
+            stored.identity,
+            stored.name,
+            spec,
+            spec.load(stored.state),
+            stored.state,
+            list(stored.since),
+            stored.reactions,
+            stored.changed,
+            stored.checked_bytes,
+            stored.since_bytes,
+        )
+        if stored.since:
+            try:
+                cell._rerun(resolve)
+            except Nondeterministic as error:
+                raise ValueError(str(error)) from error
+        return cell
 
     def react(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> "Reacted":
         """Run one reaction and return what it asked for.
@@ -88,10 +142,15 @@ class Cell:
             context = self._run(note, now_ns, position, stamp, resolve)
             outputs = outputs_hash(context)
             size = self._since_bytes + len(note.payload) + 200
-            if len(self._saved) <= _SMALL or size > max(_LOG_FLOOR, len(self._saved)):
+            if self._checked_bytes <= SMALL_BYTES or size > max(_LOG_FLOOR, self._checked_bytes):
                 self._save()
+                self._checked_bytes = len(self._saved)
+                self._since_bytes = 0
             else:
-                self._since.append(_Ran(note, now_ns, position, stamp))
+                flaw = self.spec.flaw(self.agent)
+                if flaw:
+                    raise Unstorable(f"the state of {self.spec.name} can no longer be stored: {flaw}")
+                self._since.append(Ran(note, now_ns, position, stamp))
                 self._since_bytes = size
         except (Unhandled, Unfit):
             raise
@@ -130,6 +189,9 @@ class Cell:
 
     def _undo(self, resolve: Resolve) -> None:
         self.agent = self.spec.load(self._saved)
+        self._rerun(resolve)
+
+    def _rerun(self, resolve: Resolve) -> None:
         try:
             for ran in self._since:
                 self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
@@ -148,9 +210,39 @@ class Cell:
             raise Unstorable(f"the state of {self.spec.name} can no longer be stored: {error}") from error
         self._saved = saved
         self._since = []
-        self._since_bytes = 0
+
+    # Outside of reactions
+
+    @property
+    def settled(self) -> bytes | None:
+        """The whole state as it was saved, if nothing has happened since; else None."""
+        return None if self._since else self._saved
 
     def state(self) -> bytes:
         """The whole state, saved; also where an undo now starts from. Raises `Unstorable`."""
-        self._save()
+        if self._since:
+            self._save()
         return self._saved
+
+    def stored(self) -> tuple[AgentState, str]:
+        """The agent, to be stored or sent, and what is wrong with it, "" normally.
+
+        One whose state cannot be stored is described by its last saved state and the reactions since.
+        """
+        flaw = ""
+        try:
+            self.state()
+        except Unstorable as error:
+            flaw = f"agent {self.identity}: {error}"
+        stored = AgentState(
+            self.identity,
+            self.name,
+            self.spec.name,
+            self.reactions,
+            self._saved,
+            self.changed,
+            self._checked_bytes,
+            self._since_bytes,
+            tuple(self._since),
+        )
+        return stored, flaw

@@ -1,29 +1,25 @@
 """The agents of a server, by id and by name, and the digest of their states."""
 
 import hashlib
-from collections.abc import Iterator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import attrs
-import msgspec
 
 from ..agents import AgentId, AgentSpec
-from .cell import Cell
+from .cell import SMALL_BYTES, AgentState, Cell, Resolve
 
-__all__ = ["AgentState", "Directory"]
+__all__ = ["Directory", "state_hash"]
 
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * _DIGEST_BYTES)
+_MAX_UNHASHED: Final = 2048
+"""Changed agents whose hash may be old; above, each change brings that of a small one up to date."""
 
 
-class AgentState(msgspec.Struct, array_like=True, frozen=True):
-    """An agent, as a snapshot holds it."""
-
-    identity: AgentId
-    name: str | None
-    cls: str
-    reactions: int
-    state: bytes
+def _ids() -> "OrderedDict[AgentId, None]":
+    return OrderedDict()
 
 
 @attrs.define(eq=False)
@@ -37,10 +33,12 @@ class Directory:
     _cells: dict[AgentId, Cell] = attrs.field(factory=dict[AgentId, Cell])
     _names: dict[str, Cell] = attrs.field(factory=dict[str, Cell])
     _hashes: dict[AgentId, int] = attrs.field(factory=dict[AgentId, int])
-    _dirty: dict[AgentId, None] = attrs.field(factory=dict[AgentId, None])
+    _dirty: "OrderedDict[AgentId, None]" = attrs.field(factory=_ids)
     _sum: int = 0
     _changed: dict[AgentId, None] | None = None
     """New, touched or removed since `changes` was last called; None: nobody has called it."""
+    marks: dict[AgentId, None] | None = None
+    """New, touched or removed while somebody wants to know; None: nobody does."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -54,28 +52,43 @@ class Directory:
             return self._names.get(address)
         return self._cells.get(address)
 
-    def add(self, cell: Cell) -> None:
-        """Add an agent whose id and name are free."""
+    def add(self, cell: Cell, index: int) -> None:
+        """Add an agent whose id and name are free, as entry `index` says."""
         self._cells[cell.identity] = cell
         if cell.name is not None:
             self._names[cell.name] = cell
-        self.touch(cell)
+        self.touch(cell, index)
 
     def remove(self, cell: Cell) -> None:
         """Remove an agent."""
-        del self._cells[cell.identity]
+        identity = cell.identity
+        del self._cells[identity]
         if cell.name is not None:
             del self._names[cell.name]
-        self._dirty.pop(cell.identity, None)
-        if self._changed is not None:
-            self._changed[cell.identity] = None
-        self._sum = (self._sum - self._hashes.pop(cell.identity, 0)) % _MODULUS
+        self._dirty.pop(identity, None)
+        self._mark(identity)
+        self._sum = (self._sum - self._hashes.pop(identity, 0)) % _MODULUS
 
-    def touch(self, cell: Cell) -> None:
-        """The agent's state may have changed."""
-        self._dirty[cell.identity] = None
+    def touch(self, cell: Cell, index: int) -> None:
+        """Entry `index` may have changed the agent's state."""
+        identity = cell.identity
+        cell.changed = index
+        self._mark(identity)
+        dirty = self._dirty
+        dirty[identity] = None
+        if len(dirty) > _MAX_UNHASHED:
+            oldest = self._cells[dirty.popitem(last=False)[0]]
+            settled = oldest.settled
+            if settled is not None and len(settled) <= SMALL_BYTES:
+                self._rehash(oldest)
+            else:
+                dirty[oldest.identity] = None
+
+    def _mark(self, identity: AgentId) -> None:
         if self._changed is not None:
-            self._changed[cell.identity] = None
+            self._changed[identity] = None
+        if self.marks is not None:
+            self.marks[identity] = None
 
     def changes(self) -> list[AgentId] | None:
         """The agents that are new, touched or removed since the last call; None the first time: all of them.
@@ -85,30 +98,72 @@ class Directory:
         changed, self._changed = self._changed, {}
         return None if changed is None else list(changed)
 
+    # The digest
+
     def digest(self) -> int:
         """A number that is equal for equal agents with equal states."""
-        for identity in self._dirty:
-            fresh = _hash(self._cells[identity])
-            self._sum = (self._sum + fresh - self._hashes.get(identity, 0)) % _MODULUS
-            self._hashes[identity] = fresh
-        self._dirty.clear()
+        while self._dirty:
+            self._rehash(self._cells[self._dirty.popitem()[0]])
         return self._sum
 
-    def states(self) -> Iterator[AgentState]:
-        """All agents, for a snapshot."""
-        for cell in self:
-            yield AgentState(cell.identity, cell.name, cell.spec.name, cell.reactions, cell.state())
+    def hash_of(self, cell: Cell) -> int:
+        """The agent's part of the digest."""
+        if cell.identity in self._dirty:
+            del self._dirty[cell.identity]
+            self._rehash(cell)
+        return self._hashes[cell.identity]
 
-    def load(self, state: AgentState, spec: AgentSpec) -> None:
-        """Add an agent from a snapshot. Raises ValueError if its state does not fit its class."""
-        cell = Cell.load(state.identity, state.name, spec, state.state)
-        cell.reactions = state.reactions
-        self.add(cell)
+    def _rehash(self, cell: Cell) -> None:
+        fresh = state_hash(cell)
+        self._sum = (self._sum + fresh - self._hashes.get(cell.identity, 0)) % _MODULUS
+        self._hashes[cell.identity] = fresh
+
+    # Whole states
+
+    def load(self, state: AgentState, spec: AgentSpec, resolve: Resolve) -> None:
+        """Add an agent from a store. Raises ValueError if its state does not fit its class."""
+        cell = Cell.load(state, spec, resolve)
+        self._cells[cell.identity] = cell
+        if cell.name is not None:
+            self._names[cell.name] = cell
+        self._rehash(cell)
+
+    @classmethod
+    def of(cls, cells: Iterable[Cell], hashes: Mapping[AgentId, int]) -> "Directory":
+        """These agents, with their hashes."""
+        directory = cls()
+        for cell in cells:
+            directory._cells[cell.identity] = cell
+            if cell.name is not None:
+                directory._names[cell.name] = cell
+        directory._hashes.update(hashes)
+        directory._sum = sum(hashes.values()) % _MODULUS
+        return directory
+
+    def succeed(self, earlier: "Directory", covered: Iterable[AgentId]) -> None:
+        """Take the place of `earlier`, for `changes`: what differs has changed, and so have `covered`."""
+        if earlier._changed is None:
+            return
+        changed = self._changed = {**earlier._changed, **dict.fromkeys(covered)}
+        for identity, cell in self._cells.items():
+            if earlier._cells.get(identity) is not cell:
+                changed[identity] = None
+        for identity in earlier._cells:
+            if identity not in self._cells:
+                changed[identity] = None
 
 
-def _hash(cell: Cell) -> int:
+def state_hash(cell: Cell) -> int:
+    """A number that is equal for equal agents in equal states."""
     hasher = hashlib.blake2b(
         f"{cell.identity} {cell.name!r} {cell.spec.name} ".encode(), digest_size=_DIGEST_BYTES
     )
-    hasher.update(cell.spec.canonical(cell.agent))
+    state = None if cell.spec.has_sets else cell.settled
+    if state is None:
+        try:
+            state = cell.spec.canonical(cell.agent)
+        except (TypeError, ValueError, OverflowError, RecursionError):
+            # It cannot be stored, on all replicas alike: the other agents are compared all the same.
+            state = b"%d" % cell.reactions
+    hasher.update(state)
     return int.from_bytes(hasher.digest(), "big")

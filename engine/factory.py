@@ -71,7 +71,7 @@ class Factory:
             identity, next_stamp = self._identity(note, ask, directory, stamp)
             spec = self._load(ask.class_name)
             state = spec.save(spec.build(ask.state))
-            cell = Cell.load(identity, ask.name, spec, state)
+            cell = Cell.create(identity, ask.name, spec, state)
         except (AgentError, ValueError, TypeError, OverflowError, RecursionError) as error:
             return FactoryResult(stamp, answer=CreateFailed(ask.class_name, str(error)), error=str(error))
         if ask.key:

@@ -27,7 +27,7 @@ class Rerun:
         numbers only are known. Raises AgentError if the class cannot be loaded, ValueError if the state does
         not fit it.
         """
-        self._cell = Cell.load(agent, name or None, load(cls), state)
+        self._cell = Cell.create(agent, name or None, load(cls), state)
         self._resolve = resolve or _lenient
         self.deleted = False
         """Whether the last reaction was the end of the agent."""

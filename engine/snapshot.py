@@ -1,23 +1,20 @@
-"""The form of a snapshot: a header, then the agents, in chunks."""
+"""The head of a stored state: all but the agents."""
 
-from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from ..agents import AgentId
-from .directory import AgentState
 from .links import LinkState
 from .timers import Timer
 
-__all__ = ["Snapshot", "SnapshotError", "encode_header", "read_header", "read_snapshot", "write_snapshot"]
+__all__ = ["Snapshot", "SnapshotError", "encode_header", "read_header"]
 
-_CHUNK_BYTES: Final = 1024 * 1024
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class SnapshotError(ValueError):
-    """A snapshot cannot be used. The sentence says why."""
+    """A stored or received state cannot be used. The sentence says why."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,29 +35,6 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_agents: msgspec.msgpack.Decoder[list[AgentState]] = msgspec.msgpack.Decoder(list[AgentState])
-
-
-def write_snapshot(header: Snapshot, agents: Iterable[AgentState]) -> list[bytes]:
-    """The chunks: the first holds the header, the others lists of agents of about a megabyte."""
-    chunks = [_encoder.encode(header)]
-    some: list[AgentState] = []
-    size = 0
-    for agent in agents:
-        some.append(agent)
-        size += len(agent.state) + 64
-        if size >= _CHUNK_BYTES:
-            chunks.append(_encoder.encode(some))
-            some, size = [], 0
-    if some:
-        chunks.append(_encoder.encode(some))
-    return chunks
-
-
-def read_snapshot(chunks: Iterable[bytes], server: int) -> tuple[Snapshot, Iterator[AgentState]]:
-    """The header, and the agents one by one. Raises SnapshotError."""
-    rest = iter(chunks)
-    return read_header(next(rest, b""), server), _read_agents(rest)
 
 
 def encode_header(header: Snapshot) -> bytes:
@@ -81,11 +55,3 @@ def read_header(data: bytes, server: int) -> Snapshot:
     if header.server != server:
         raise SnapshotError(f"the snapshot is of server {header.server}, not of {server}")
     return header
-
-
-def _read_agents(chunks: Iterable[bytes]) -> Iterator[AgentState]:
-    for chunk in chunks:
-        try:
-            yield from _agents.decode(chunk)
-        except msgspec.DecodeError as error:
-            raise SnapshotError(f"a chunk of the snapshot is damaged: {error}") from error

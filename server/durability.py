@@ -32,8 +32,11 @@ MADE_FILE: Final = "journal.made"
 """Says that there was a journal: one that is missing or empty is a loss then, not a beginning."""
 ASIDE: Final = "aside-"
 KEPT_ASIDE: Final = 2
+MAX_FLAWS: Final = 100
+"""Lines about agents that cannot be stored; more are not written."""
 SLICE_AGENTS: Final = 200
-"""Agents encoded for a snapshot at a time: a few milliseconds."""
+SLICE_BYTES: Final = 1024 * 1024
+"""Agents, and bytes of them, encoded for a snapshot at a time: a few milliseconds."""
 
 
 @attrs.frozen
@@ -104,8 +107,8 @@ class Durability:
         self._log: DurableLog | None = None
         self._guest = False
         self._capture: Capture | None = None
-        self._unsaved = False
-        """A state could not be encoded: no more are saved."""
+        self._flawed: set[str] = set()
+        """What was said of agents whose state cannot be stored."""
         self._entries = self._bytes = 0
         """Recorded since the last snapshot began."""
         self.saved = 0
@@ -239,13 +242,8 @@ class Durability:
             self._capture = None
             self._entries = self._bytes = 0
             self.saved = installed.index
-        elif (
-            self._capture is None
-            and not self._unsaved
-            and (
-                self._entries >= self._settings.snapshot_entries
-                or self._bytes >= self._settings.snapshot_bytes
-            )
+        elif self._capture is None and (
+            self._entries >= self._settings.snapshot_entries or self._bytes >= self._settings.snapshot_bytes
         ):
             self._begin_snapshot()
         return self._disk.write(records, token, installed)
@@ -261,22 +259,21 @@ class Durability:
         """Encode some of the agents; then have the trace and the state written."""
         if self._capture is not capture:
             return
-        if not capture.step(SLICE_AGENTS):
+        if not capture.step(SLICE_AGENTS, SLICE_BYTES):
             self._reactor.callLater(0, self._slice, capture)
             return
-        if capture.failed:
-            self._give_up(capture)
-            return
+        self._report(capture)
         # What is in the state is not applied again after a crash: its reactions must be in the trace by then.
         self._host.trace_flushed().addBoth(lambda _: self._save(capture))
 
-    def _give_up(self, capture: Capture) -> None:
-        """Save no more states; the next life starts from the last saved one and the entries since."""
-        self._capture = None
-        self._unsaved = True
-        self._host.log(
-            f"{capture.failed}; the state is not saved any more, the journal keeps all entries instead"
-        )
+    def _report(self, capture: Capture) -> None:
+        """Name the agents whose state cannot be stored, each once."""
+        for flaw in capture.flaws:
+            if flaw not in self._flawed and len(self._flawed) < MAX_FLAWS:
+                self._flawed.add(flaw)
+                self._host.log(
+                    f"{flaw}; it is kept as of the last state that could be, with the reactions since"
+                )
 
     def _save(self, capture: Capture) -> None:
         if self._capture is capture and self._disk is not None and self._log is not None:
@@ -285,6 +282,7 @@ class Durability:
             self._disk.save(capture, trim, lambda: self._saved(capture))
 
     def _saved(self, capture: Capture) -> None:
+        capture.written = True
         if self._capture is capture:
             self._capture = None
             self.saved = capture.index
@@ -306,19 +304,12 @@ class Durability:
         """Queue the state as it is now, after what was captured before."""
         assert self._engine is not None
         assert self._log is not None
-        if self._unsaved:
-            return
         if self._capture is not None:
             self._capture.step()
-            if self._capture.failed:
-                self._give_up(self._capture)
-                return
             disk.save(self._capture, 0, _nothing)
         capture = self._engine.capture()
         capture.step()
-        if capture.failed:
-            self._give_up(capture)
-            return
+        self._report(capture)
         disk.save(capture, min(self._log.base.at, capture.index), _nothing)
 
     def renew(self, life: int) -> "Deferred[None]":

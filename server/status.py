@@ -4,19 +4,10 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from ..engine import Engine
-
 if TYPE_CHECKING:
     from .runtime import Replica
 
 __all__ = ["build_status"]
-
-
-def _digest(engine: Engine) -> str:
-    try:
-        return engine.digest().hex()
-    except (TypeError, ValueError):
-        return ""  # a state that cannot be encoded; the node says so in the log
 
 
 def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, Any]:
@@ -59,7 +50,7 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
         "accepting": node.accepting,
         "garbage": metrics.counters.get("garbage", 0),
         "agents": sum(1 for _ in engine.cells()),
-        "digest": _digest(engine),
+        "digest": engine.digest().hex(),
         "incarnation": replica.incarnation,
         "durability": replica.server.durability,
         "saved": replica.durability.saved if replica.durability is not None else None,

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import attrs
+import msgspec
 
 from ..agents import AgentId
-from ..engine import AgentState, Capture
+from ..engine import AgentState, Capture, Ran
 from ..hachannel.journal import Damaged, checksum
 
 __all__ = ["SCHEMA", "StateStore", "StoredState"]
@@ -18,11 +19,15 @@ SCHEMA: Final = (
     "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), idx INTEGER, header BLOB, agents INTEGER, "
     "total BLOB, checksum BLOB)",
     "CREATE TABLE agents (id TEXT PRIMARY KEY, name TEXT, cls TEXT, reactions INTEGER, state BLOB, "
-    "checksum BLOB)",
+    "rest BLOB, checksum BLOB)",
 )
 """The tables, for `Journal.open`."""
 
 _MODULUS: Final = 1 << 64
+_encoder = msgspec.msgpack.Encoder()
+_rest: msgspec.msgpack.Decoder[tuple[int, int, int, tuple[Ran, ...]]] = msgspec.msgpack.Decoder(
+    tuple[int, int, int, tuple[Ran, ...]]
+)
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
 FETCH_ROWS: Final = 512
 
@@ -84,7 +89,7 @@ class StateStore:
                 "DELETE FROM agents WHERE id = ?", [(str(identity),) for identity in capture.deleted]
             )
         rows = [_row(agent) for agent in capture.agents]
-        connection.executemany("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.executemany("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         count += len(rows)
         total = (total + sum(int.from_bytes(row[-1], "little") for row in rows)) % _MODULUS
         packed = total.to_bytes(8, "little")
@@ -97,11 +102,13 @@ class StateStore:
 
     def _agents(self, connection: sqlite3.Connection) -> Iterator[AgentState]:
         count = total = 0
-        rows = connection.execute("SELECT id, name, cls, reactions, state, checksum FROM agents ORDER BY id")
+        rows = connection.execute(
+            "SELECT id, name, cls, reactions, state, rest, checksum FROM agents ORDER BY id"
+        )
         rows.arraysize = FETCH_ROWS
-        for id, name, cls, reactions, state, kept in rows:
+        for id, name, cls, reactions, state, rest, kept in rows:
             try:
-                agent = AgentState(AgentId.parse(id), name, cls, reactions, state)
+                agent = AgentState(AgentId.parse(id), name, cls, reactions, state, *_rest.decode(rest))
                 sound = _row(agent)[-1] == kept
             except _UNREADABLE:
                 sound = False
@@ -120,10 +127,11 @@ class StateStore:
 def _row(agent: AgentState) -> tuple[Any, ...]:
     identity = str(agent.identity)
     name = b"" if agent.name is None else b"+" + agent.name.encode()
+    rest = _encoder.encode((agent.changed, agent.checked_bytes, agent.since_bytes, agent.since))
     kept = checksum(
-        identity.encode(), name, agent.cls.encode(), struct.pack("<q", agent.reactions), agent.state
+        identity.encode(), name, agent.cls.encode(), struct.pack("<q", agent.reactions), agent.state, rest
     )
-    return identity, agent.name, agent.cls, agent.reactions, agent.state, kept
+    return identity, agent.name, agent.cls, agent.reactions, agent.state, rest, kept
 
 
 def _header_sum(index: int, header: bytes, count: int, total: bytes) -> bytes:

@@ -510,11 +510,10 @@ def scenario_more(harness: Harness) -> None:
 def test_a_snapshot_of_another_server_or_a_damaged_one_is_refused(harness: Harness) -> None:
     with pytest.raises(ValueError, match="is of server 0, not of 1"):
         Harness(1, SERVERS).engine.restore(harness.engine.snapshot())
-    with pytest.raises(ValueError, match="header is damaged"):
+    digest = harness.engine.digest()
+    with pytest.raises(ValueError, match="part of the state is damaged"):
         harness.engine.restore([b"\xc1"])
-    with pytest.raises(ValueError, match="chunk of the snapshot is damaged"):
-        harness.engine.restore([harness.engine.snapshot()[0], b"\xc1"])
-    assert list(harness.engine.cells()) == []
+    assert harness.engine.digest() == digest
 
 
 def test_the_trace_numbers_reactions_without_gap_and_reruns_to_the_same_state(harness: Harness) -> None:

@@ -325,7 +325,7 @@ def test_an_agent_of_an_older_save_is_noticed(tmp_path: Path, saved: tuple[Path,
     journal.write([], also=lambda connection: store.save(connection, capture))
     journal.close()
     with sqlite3.connect(path) as connection:
-        connection.execute("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?)", rows[0])
+        connection.execute("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?, ?)", rows[0])
     connection.close()
     with pytest.raises(Damaged, match="and not the 20 that were written"):
         load(path)

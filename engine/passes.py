@@ -1,0 +1,166 @@
+"""Which parts of a state to send next, so that a copy of it converges while the state goes on changing.
+
+Source: the HA channel protocol, section 4, and the HA Joram specification, 4.6: the whole state first, then
+again what was changed meanwhile, repeatedly, until little is left; that is sent as of one entry. It knows
+nothing of what the parts are.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from enum import Enum
+from typing import Any, Final, Generic, TypeVar
+
+import attrs
+import msgspec
+
+__all__ = ["Action", "Marker", "Passes"]
+
+K = TypeVar("K", bound=Any)
+
+MAX_PASSES: Final = 8
+"""Passes over what has changed, before the rest goes as of one entry, however much it is."""
+FEW: Final = 256
+"""So few changed parts are not worth another pass."""
+SHRINKS: Final = 0.75
+"""A pass that leaves more than this share of what the last one left is the last one."""
+SORTED_AT_ONCE: Final = 5000
+
+
+class Marker(msgspec.Struct, array_like=True, frozen=True):
+    """What a copy has got so far, so that another source can go on from there."""
+
+    birth: int
+    """Whose state it is: see `Engine.birth`."""
+    have: int = 0
+    """It began with a whole state, the one after this entry; 0: with nothing."""
+    place: tuple[int, Any] | None = None
+    """All parts up to here are in it ..."""
+    floor: int = 0
+    """... as they were after this entry, or later."""
+    whole: bool = False
+    """All parts are, not only those up to `place`."""
+
+
+class Action(Enum):
+    """What becomes of a part."""
+
+    SEND = "send it"
+    KEEP = "the copy has it as it is"
+    GONE = "it is no more"
+
+
+@attrs.define(eq=False)
+class Passes(Generic[K]):
+    """The parts of a state, one by one, in the order in which a copy is to get them.
+
+    Parts are visited in the order of (`bucket` of the key, key), which is the same at every source: so a copy
+    can go on with another one. `changed` tells the entry that changed a part last, None when there is no such
+    part; `now` tells the entry after which the state is what it is.
+    """
+
+    _bucket: Callable[[K], int]
+    _changed: Callable[[K], int | None]
+    _now: Callable[[], int]
+    _start: Marker
+    """What the copy has got already."""
+    marks: dict[K, None] = attrs.field(factory=dict[K, None])
+    """Parts that were changed, made or removed since they were sent: their owner puts them here."""
+    _unsorted: "deque[K]" = attrs.field(factory=deque, init=False)
+    _buckets: dict[int, list[K]] = attrs.field(factory=dict, init=False)
+    _order: "deque[int]" = attrs.field(factory=deque, init=False)
+    _queue: "deque[K]" = attrs.field(factory=deque, init=False)
+    _at: int = attrs.field(default=0, init=False)
+    _place: tuple[int, Any] | None = attrs.field(default=None, init=False)
+    _began: int = attrs.field(default=0, init=False)
+    _scanned: bool = attrs.field(default=False, init=False)
+    _floor: int = attrs.field(default=0, init=False)
+    passes: int = attrs.field(default=0, init=False)
+    """Passes over what has changed, so far."""
+    _last: int = attrs.field(default=0, init=False)
+    finished: bool = attrs.field(default=False, init=False)
+    """What is left, `rest`, is to be sent as of one entry."""
+
+    def begin(self, keys: Iterable[K]) -> None:
+        """The parts there are; from now on the owner marks what changes."""
+        self._unsorted = deque(keys)
+        self._began = self._now()
+
+    def prepare(self) -> bool:
+        """Do some of the sorting; True once all of it is done."""
+        for _ in range(min(SORTED_AT_ONCE, len(self._unsorted))):
+            key = self._unsorted.popleft()
+            self._buckets.setdefault(self._bucket(key), []).append(key)
+        if self._unsorted:
+            return False
+        if self._buckets and not self._order:
+            self._order = deque(sorted(self._buckets))
+        return True
+
+    def step(self) -> tuple[Action, K] | None:
+        """The next part; None when this pass is over: look at `finished`. Call it once `prepare` is done."""
+        if not self._scanned:
+            step = self._scan()
+            if step is not None:
+                return step
+            self._scanned = True
+            self._floor = self._began
+            self._next_pass()
+            return None
+        if self._queue:
+            key = self._queue.popleft()
+            self.marks.pop(key, None)
+            return (Action.GONE if self._changed(key) is None else Action.SEND), key
+        if not self.finished:
+            self._floor = self._began
+            self._next_pass()
+        return None
+
+    def _scan(self) -> tuple[Action, K] | None:
+        while True:
+            while not self._queue:
+                if not self._order:
+                    return None
+                self._at = self._order.popleft()
+                self._queue.extend(sorted(self._buckets.pop(self._at)))
+            key = self._queue.popleft()
+            self._place = (self._at, key)
+            changed = self._changed(key)
+            if changed is None:
+                continue  # whoever gets a marker that has passed it does not get it mentioned either
+            self.marks.pop(key, None)
+            return (Action.KEEP if changed <= self._reached(self._place) else Action.SEND), key
+
+    def _reached(self, place: tuple[int, Any]) -> int:
+        """The copy has this part as it was after this entry, or later."""
+        start = self._start
+        if start.whole or (start.place is not None and place <= start.place):
+            return max(start.floor, start.have)
+        return start.have
+
+    def _next_pass(self) -> None:
+        left = len(self.marks)
+        if left <= FEW or self.passes >= MAX_PASSES or (self.passes and left > SHRINKS * self._last):
+            self.finished = True
+            return
+        self.passes += 1
+        self._last = left
+        self._began = self._now()
+        self._queue.extend(self.marks)
+        self.marks.clear()
+
+    def rest(self) -> list[K]:
+        """The parts to be sent as of one entry; nothing is marked after this."""
+        rest = list(self.marks)
+        self.marks.clear()
+        return rest
+
+    @property
+    def marker(self) -> Marker:
+        """What the copy has once it has got all parts handed out so far."""
+        start = self._start
+        if self._scanned:
+            return Marker(start.birth, start.have, None, self._floor, True)
+        if start.whole or (start.place is not None and (self._place is None or self._place < start.place)):
+            # Those behind this place are as they were before this transfer.
+            return start
+        return Marker(start.birth, start.have, self._place, self._began)

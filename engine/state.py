@@ -1,0 +1,277 @@
+"""The state of one server's agents and queues: what can be asked of it, and how it is stored and sent."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import msgspec
+
+from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
+from ..agents import factory as factory_of
+from .capture import Capture
+from .cell import AgentState, Cell
+from .classes import load_class
+from .directory import Directory
+from .effects import Effects
+from .factory import Factory
+from .links import Links
+from .routing import Mail, Routing
+from .settings import EngineSettings
+from .snapshot import Snapshot, SnapshotError, encode_header, read_header
+from .timers import Timers
+from .transfer import Source, Staging
+
+__all__ = ["EngineState"]
+
+
+class EngineState:
+    """What the reactions of an `Engine` change, as a whole."""
+
+    def __init__(
+        self,
+        server: int,
+        names: Mapping[str, int],
+        settings: EngineSettings | None = None,
+        load: Callable[[str], AgentSpec] = load_class,
+        routes: Mapping[int, int] | None = None,
+    ) -> None:
+        """Make the engine of `server`, with no agents.
+
+        `names` gives the ids of all servers by name. `load` finds an agent class by its name. `routes` gives
+        for every server that can be reached the neighbour that leads there; without it all are neighbours.
+        """
+        self.server = server
+        self.settings = settings or EngineSettings()
+        self._routing = Routing(server, names, routes)
+        self._load = load
+        self._outside = outside(server)
+        self._factory_id = factory_of(server)
+        self._clear()
+
+    def _clear(self) -> None:
+        self._directory = Directory()
+        self._timers = Timers()
+        self._mail = Mail(self.server, self._routing, self.settings, self._dead_letter)
+        self._factory = Factory(self.server, self._load, self.settings)
+        self.birth = 0
+        """The time of the first entry this server ever applied, 0 before. It names the life of this state: a
+        server that begins again with nothing has another one."""
+        self.next_stamp = FIRST_FREE_STAMP
+        self.position = 0
+        self.applied = 0
+        self.now_ns = 0
+        self.dead_letters = 0
+        self.chain = b""
+        """The outputs of all reactions, hashed one after the other."""
+        self._capture: Capture | None = None
+        self._rest: Capture | None = None
+        """The end of a transfer, not yet encoded."""
+
+    # What can be asked
+
+    @property
+    def next_timer_ns(self) -> int | None:
+        """When the next timer is due: then the master submits a `Tick`."""
+        return self._timers.next_due_ns
+
+    def cells(self) -> Iterable[Cell]:
+        """All agents of this server."""
+        return self._directory
+
+    def find(self, address: AgentId | str) -> Cell | None:
+        """The agent at an id or name, in any of the forms of an address; None if it is not here."""
+        try:
+            host, local = self._routing.locate(address)
+        except ValueError:
+            return None
+        return self._directory.find(local) if host == self.server else None
+
+    def state_of(self, address: AgentId | str) -> bytes | None:
+        """The state of an agent as a MessagePack map, or None if there is no such agent."""
+        cell = self.find(address)
+        return None if cell is None else cell.spec.save(cell.agent)
+
+    @property
+    def backlog(self) -> int:
+        """Notifications waiting for other servers."""
+        return self._mail.links.backlog
+
+    def resolve(self, server: str | int) -> int:
+        """A server's name or number to its id. Raises ValueError for an unknown one."""
+        return self._routing.resolve(server)
+
+    def pending(self, server: int) -> tuple[int, list[Note]]:
+        """What `server` has not acknowledged: the number of the first, and the notifications."""
+        link = self._mail.links.look(server)
+        return link.first_seq, list(link.waiting)
+
+    def received(self, server: int, birth: int) -> int:
+        """The number of the last notification taken from `server` in the life of that birth."""
+        link = self._mail.links.look(server)
+        return link.received if link.peer_birth == birth else 0
+
+    def peer_birth(self, server: int) -> int:
+        """The birth of `server` as far as it is known here; 0 before the two have met."""
+        return self._mail.links.look(server).peer_birth
+
+    def peers(self) -> list[int]:
+        """The servers with which notifications have been exchanged."""
+        return self._mail.links.servers()
+
+    def digest(self) -> bytes:
+        """16 bytes that are equal on all replicas that have applied the same entries.
+
+        Costs the agents that have changed since the last call.
+        """
+        return self._digest(self._directory, self._mail.links, self._timers, self)
+
+    @staticmethod
+    def _digest(directory: Directory, links: Links, timers: Timers, rest: "EngineState | Snapshot") -> bytes:
+        facts = (
+            directory.digest().to_bytes(16, "big"),
+            rest.chain,
+            rest.birth,
+            rest.next_stamp,
+            rest.position,
+            rest.dead_letters,
+            links.facts(),
+            [(timer.due_ns, timer.timer) for timer in timers.state()],
+        )
+        return hashlib.blake2b(msgspec.msgpack.encode(facts), digest_size=16).digest()
+
+    # Captures, for the disk
+
+    def capture(self) -> Capture:
+        """What has changed since the last capture, as of the last applied entry; all of it the first time.
+
+        Encode it with `Capture.step`; the engine may go on meanwhile. Raises RuntimeError while an earlier
+        capture is not complete.
+        """
+        if self._capture is not None and not self._capture.done:
+            raise RuntimeError("a capture is under way: complete that first")
+        changed = self._directory.changes()
+        covered = [cell.identity for cell in self._directory] if changed is None else changed
+        self._capture = self._captured(covered, changed is None)
+        return self._capture
+
+    def _captured(self, covered: Sequence[AgentId], full: bool) -> Capture:
+        return Capture(self.applied, encode_header(self._header()), full, covered, self._directory.find)
+
+    def _header(self) -> Snapshot:
+        return Snapshot(
+            server=self.server,
+            birth=self.birth,
+            applied=self.applied,
+            now_ns=self.now_ns,
+            position=self.position,
+            next_stamp=self.next_stamp,
+            dead_letters=self.dead_letters,
+            chain=self.chain,
+            links=self._mail.links.states(),
+            timers=self._timers.state(),
+            keys=self._factory.keys,
+        )
+
+    def load(self, header: bytes, agents: Iterable[AgentState]) -> None:
+        """Replace the whole state by what captures have stored; the next one has what changes from here on.
+
+        Raises SnapshotError, with one sentence, if it is damaged or of another server, AgentError if it
+        names a class that cannot be loaded here, and what `agents` raises; the engine is then empty.
+        """
+        self._clear()
+        head = read_header(header, self.server)
+        specs: dict[str, AgentSpec] = {}
+        try:
+            for state in agents:
+                if state.cls not in specs:
+                    specs[state.cls] = self._load(state.cls)
+                self._directory.load(state, specs[state.cls], self.resolve)
+        except Exception:
+            self._clear()
+            raise
+        self._directory.changes()
+        self._replace(head, Links(head.links), _timers(head))
+
+    # Transfer, to another replica
+
+    def source(self, marker: bytes = b"", have: int = 0) -> Source:
+        """The whole state in parts, for a replica that has the state after entry `have`, or `marker`.
+
+        The engine may go on meanwhile. It has one source at a time: the last.
+        """
+        return Source(self._directory, lambda: self.applied, self._freeze, self.birth, marker, have)
+
+    def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, bytes]:
+        self._rest = self._captured(rest, False)
+        return self._rest, self.digest()
+
+    def staging(self) -> Staging:
+        """Where the parts of another engine's state gather."""
+        return Staging(
+            lambda identity: self._directory.find(identity),
+            lambda: (self.birth, self.applied),
+            self._load,
+            self.resolve,
+        )
+
+    def install(self, staging: Staging) -> None:
+        """Replace the whole state by what has been gathered; the next capture has what differs.
+
+        Raises SnapshotError, and changes nothing, if it is not whole or not what the source has.
+        """
+        end = staging.end
+        if end is None:
+            raise SnapshotError("the state is not complete")
+        head = read_header(end.header, self.server)
+        hashes: dict[AgentId, int] = {}
+        for identity, cell in staging.cells.items():
+            own = self._directory.find(identity) is cell
+            hashes[identity] = self._directory.hash_of(cell) if own else staging.hashes[identity]
+        directory = Directory.of(staging.cells.values(), hashes)
+        links, timers = Links(head.links), _timers(head)
+        if self._digest(directory, links, timers, head) != end.digest:
+            raise SnapshotError("the state that was received is not the one that was sent")
+        capture = self._capture
+        directory.succeed(self._directory, () if capture is None or capture.written else capture.covered)
+        self._clear()
+        self._directory = directory
+        self._replace(head, links, timers)
+
+    def snapshot(self) -> list[bytes]:
+        """The whole state after the last applied entry, for `restore`."""
+        source = self.source()
+        parts: list[bytes] = []
+        while not source.over:
+            part = source.next()
+            if part is not None:
+                parts.append(part[0])
+        return parts
+
+    def restore(self, parts: Iterable[bytes]) -> None:
+        """Replace the whole state by a snapshot. Raises what `Staging.take` and `install` raise."""
+        staging = self.staging()
+        for part in parts:
+            staging.take(part)
+        self.install(staging)
+
+    def _replace(self, header: Snapshot, links: Links, timers: Timers) -> None:
+        self.birth = header.birth
+        self.applied = header.applied
+        self.now_ns = header.now_ns
+        self.position = header.position
+        self.next_stamp = header.next_stamp
+        self.dead_letters = header.dead_letters
+        self.chain = header.chain
+        self._mail.links = links
+        self._timers = timers
+        self._factory.keys.update(header.keys)
+
+    def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
+        """A notification can be delivered to nobody."""
+        raise NotImplementedError
+
+
+def _timers(header: Snapshot) -> Timers:
+    timers = Timers()
+    for timer in header.timers:
+        timers.add(timer)
+    return timers
