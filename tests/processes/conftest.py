@@ -1,15 +1,21 @@
 """Sites and processes that end with the test."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
+
+from .members import Member
 from .replicas import Part, Site
 from .running import BOUND_S, Running, free_ports
 
 MakeSite = Callable[..., Site]
 Start = Callable[..., Running]
+MakeNet = Callable[[int], Namespaces]
+MakeMembers = Callable[..., list[Member]]
 
 
 @pytest.fixture
@@ -47,3 +53,31 @@ def start() -> Iterator[Start]:
 def ports() -> list[int]:
     """Three free ports."""
     return free_ports(3)
+
+
+@pytest.fixture
+def make_net() -> Iterator[MakeNet]:
+    """Make a network of namespaces, or skip the test where the machine does not allow it."""
+    with contextlib.ExitStack() as stack:
+
+        def make(replicas: int) -> Namespaces:
+            try:
+                return stack.enter_context(Namespaces(replicas))
+            except NamespacesUnavailable as error:
+                pytest.skip(str(error))
+
+        yield make
+
+
+@pytest.fixture
+def make_members(start: Start) -> MakeMembers:
+    """Start the members of a group, each in its namespace if there is a network, else all on this host."""
+
+    def make(count: int, *options: object, net: Namespaces | None = None) -> list[Member]:
+        if net is None:
+            ports = free_ports(count)
+            return [Member(start, me, ports, *options) for me in range(count)]
+        addresses = [f"{host}:7300" for host in net.addresses]
+        return [Member(start, me, addresses, *options, before=net.command(me)) for me in range(count)]
+
+    return make

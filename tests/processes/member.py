@@ -1,8 +1,9 @@
 """A member of a group that records what it is told, as a program: ME PORT-OR-HOST:PORT... [--options].
 
 Lines on its input: `send COUNT` multicasts the next messages, `feed WINDOW` goes on sending until `enough`,
-`report` prints everything as JSON, `leave` leaves. It prints `confirmed NUMBER` for every message of its own
-that came through, and `left` at its end. Its messages are NAME:1, NAME:2 and so on.
+`report` prints where it stands and `records` what was delivered, as JSON, `leave` leaves. It prints
+`confirmed NUMBER` for every message of its own that came through, and `left` at its end. Its messages are
+NAME:1, NAME:2 and so on.
 """
 
 import argparse
@@ -12,6 +13,9 @@ from twisted.internet import reactor, stdio
 from twisted.protocols.basic import LineOnlyReceiver
 
 from quorate.hachannel.group import Group, Settings
+
+PACE_S = 0.01
+"""Between the confirmation of a message and the next one of a feed: enough to be under way all the time."""
 
 
 class Recorder(LineOnlyReceiver):
@@ -39,7 +43,8 @@ class Recorder(LineOnlyReceiver):
         self.log_lines.append(line)
 
     def say(self, *words):
-        print(*words, flush=True)
+        # Not print: what the pipe does not take at once waits.
+        self.transport.write(" ".join(map(str, words)).encode() + b"\n")
 
     # What the group tells
 
@@ -77,7 +82,6 @@ class Recorder(LineOnlyReceiver):
             "role": self.group.role,
             "master": self.group.master,
             "members": self.group.members,
-            "records": self.records,
             "views": self.views,
             "sent": self.sent,
             "confirmed": self.confirmed,
@@ -85,8 +89,11 @@ class Recorder(LineOnlyReceiver):
         }
         self.say(json.dumps(report))
 
+    def do_records(self):
+        self.say(json.dumps(self.records))
+
     def do_leave(self):
-        self.group.leave().addCallback(lambda _: (self.say("left"), reactor.stop()))
+        self.group.leave().addCallback(lambda _: (self.say("left"), reactor.callLater(0, reactor.stop)))
 
     def multicast(self):
         self.sent += 1
@@ -97,7 +104,7 @@ class Recorder(LineOnlyReceiver):
         self.confirmed += 1
         self.say("confirmed", self.confirmed)
         if self.feeding:
-            self.multicast()
+            reactor.callLater(PACE_S, self.multicast)
 
 
 def main():

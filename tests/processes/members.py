@@ -61,7 +61,7 @@ class Member:
         self.process.until(lambda line: line.startswith("confirmed ") and int(line.split()[1]) >= count)
 
     def report(self) -> dict[str, Any]:
-        """Everything that it knows, now."""
+        """Where it stands, what views it has seen, how much it has sent."""
         self.say("report")
         return dict(json.loads(self.process.until(lambda line: line.startswith("{"))))
 
@@ -78,7 +78,9 @@ class Member:
 
     def delivered(self) -> list[str]:
         """What it has delivered."""
-        return [payload for _, payload in self.report()["records"]]
+        self.say("records")
+        records = json.loads(self.process.until(lambda line: line.startswith("[")))
+        return [payload for _, payload in records]
 
     def messages(self, count: int = MANY) -> list[str]:
         """Its first messages."""

@@ -1,0 +1,204 @@
+"""Replicas with networks of their own on one Linux machine, and a switch between them that fails on command.
+
+Each replica gets a network namespace; a bridge in another one joins them, and this process, too. So real
+processes with real TCP meet partitions, also of one direction only, of pulled cables and of slow lines,
+while whoever tests still reaches all of them::
+
+    with Namespaces(3) as net:
+        server = subprocess.Popen([*net.command(0), "quorate", "start", ...])  # hears net.addresses[0]
+        net.split([0], [1, 2])
+
+Nothing arrives where a direction is cut, and nobody is told: frames go to a card that nobody has. Needs root
+and the `ip` of iproute2, no packet filter. What a killed run has left behind, the next one removes.
+"""
+
+import contextlib
+import itertools
+import os
+import signal
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+__all__ = ["Namespaces", "NamespacesUnavailable"]
+
+PREFIX: Final = "quorate"
+"""Of the names of all namespaces."""
+SUBNETS: Final = "198.18"
+"""RFC 2544 keeps 198.18.0.0/15 for measurements, so that nobody has an address there."""
+OUTSIDE: Final = 254
+"""Last number of this process's own address."""
+NOBODY: Final = "02:51:00:00:ff:ff"
+"""The card that nobody has."""
+COMMAND_TIMEOUT_S: Final = 20.0
+
+_numbers = itertools.count()
+"""The system removes namespaces in its own time: names are not used again."""
+
+
+class NamespacesUnavailable(Exception):
+    """This machine does not allow it; the text is one sentence that says why."""
+
+
+class Namespaces:
+    """So many replicas, from 0, each in a namespace of its own. A context manager."""
+
+    def __init__(self, replicas: int) -> None:
+        if not 1 <= replicas < OUTSIDE:
+            raise ValueError(f"from 1 to {OUTSIDE - 1} replicas, not {replicas}")
+        self.replicas = range(replicas)
+        self.addresses: list[str] = []
+        """Where each replica listens."""
+        self.outside = ""
+        """The address of this process, as the replicas see it."""
+        number = next(_numbers)
+        self._owner = f"{PREFIX}-{os.getpid()}-{_started(os.getpid())}-{number}"
+        self._wire = f"q{os.getpid()}n{number}"
+        self._cut: set[tuple[int, int]] = set()
+
+    def __enter__(self) -> Self:
+        """Make them. Raises NamespacesUnavailable."""
+        if not hasattr(os, "geteuid") or os.geteuid() != 0:
+            raise NamespacesUnavailable("Network namespaces need root: run this as root.")
+        _remove(name for name in _names() if _abandoned(name))
+        try:
+            self._make()
+        except BaseException:
+            self._remove()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill what still runs in them, and remove them."""
+        self._remove()
+
+    def command(self, replica: int) -> list[str]:
+        """What to put in front of a command that is to run as a replica."""
+        return ["ip", "netns", "exec", self._name(replica)]
+
+    def cut(self, *directions: tuple[int, int]) -> None:
+        """From now on nothing arrives from the first to the second replica of each."""
+        self._route([pair for pair in directions if pair not in self._cut], lost=True)
+        self._cut.update(directions)
+
+    def split(self, *groups: Iterable[int]) -> None:
+        """Cut both directions between all groups."""
+        sides = [list(group) for group in groups]
+        for one, other in itertools.permutations(sides, 2):
+            self.cut(*itertools.product(one, other))
+
+    def mend(self, *directions: tuple[int, int]) -> None:
+        """Undo what was cut: these directions, by default all."""
+        mended = [pair for pair in sorted(self._cut) if not directions or pair in directions]
+        self._route(mended, lost=False)
+        self._cut.difference_update(mended)
+
+    def unplug(self, replica: int) -> None:
+        """Pull the cable of a replica: it reaches nobody, and it can see that."""
+        _ip(f"link set dev p{replica} down", self._name("hub"))
+
+    def plug(self, replica: int) -> None:
+        """Put it in again."""
+        _ip(f"link set dev p{replica} up", self._name("hub"))
+
+    # Inside
+
+    def _name(self, part: object) -> str:
+        return f"{self._owner}-{part}"
+
+    def _make(self) -> None:
+        subnet = self._subnet()
+        self.addresses = [f"{subnet}.{replica + 1}" for replica in self.replicas]
+        self.outside = f"{subnet}.{OUTSIDE}"
+        hub = self._name("hub")
+        _ip("\n".join(f"netns add {name}" for name in [hub, *map(self._name, self.replicas)]))
+        _ip("link add name switch type bridge\nlink set dev switch up", hub)
+        _ip(
+            f"link add name {self._wire} type veth peer name out netns {hub}\n"
+            f"address add {self.outside}/24 dev {self._wire}\nlink set dev {self._wire} up"
+        )
+        wires = [
+            f"link add name p{replica} type veth peer name eth0 address {_card(replica)} "
+            f"netns {self._name(replica)}\nlink set dev p{replica} master switch\nlink set dev p{replica} up"
+            for replica in self.replicas
+        ]
+        _ip("\n".join([*wires, "link set dev out master switch", "link set dev out up"]), hub)
+        for replica in self.replicas:
+            _ip(
+                f"address add {self.addresses[replica]}/24 dev eth0\n"
+                "link set dev lo up\nlink set dev eth0 up",
+                self._name(replica),
+            )
+        self._route(list(itertools.permutations(self.replicas, 2)), lost=False)
+
+    def _subnet(self) -> str:
+        taken = subprocess.run(["ip", "-o", "address"], capture_output=True, text=True, check=False).stdout
+        for number in range(256):
+            subnet = f"{SUBNETS}.{(os.getpid() + number) % 256}"
+            if f"{subnet}." not in taken:
+                return subnet
+        raise NamespacesUnavailable(f"All addresses of {SUBNETS}.0.0/16 are taken on this machine.")
+
+    def _route(self, directions: Iterable[tuple[int, int]], *, lost: bool) -> None:
+        for sender, group in itertools.groupby(sorted(directions), key=lambda pair: pair[0]):
+            lines = [
+                f"neighbour replace {self.addresses[to]} lladdr {NOBODY if lost else _card(to)} "
+                "dev eth0 nud permanent"
+                for _, to in group
+            ]
+            _ip("\n".join(lines), self._name(sender))
+
+    def _remove(self) -> None:
+        _remove(name for name in _names() if name.startswith(f"{self._owner}-"))
+
+
+def _card(replica: int) -> str:
+    return f"02:51:00:00:00:{replica:02x}"
+
+
+def _ip(lines: str, namespace: str | None = None) -> None:
+    """Run commands of `ip`, one a line."""
+    command = ["ip", *(["-netns", namespace] if namespace else []), "-batch", "-"]
+    try:
+        done = subprocess.run(
+            command, input=lines, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S, check=False
+        )
+    except FileNotFoundError:
+        raise NamespacesUnavailable("There is no command `ip` here: install iproute2.") from None
+    if done.returncode != 0:
+        reason = (done.stderr.strip() or "no reason given").splitlines()[0]
+        raise NamespacesUnavailable(f"This machine does not allow network namespaces: {reason}")
+
+
+def _names() -> list[str]:
+    """The namespaces of all runs of this machine."""
+    with contextlib.suppress(OSError):
+        return [path.name for path in Path("/run/netns").iterdir() if path.name.startswith(f"{PREFIX}-")]
+    return []
+
+
+def _started(process: int) -> str:
+    """When a process started, in ticks since the machine did; "" if there is none."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    return ""
+
+
+def _abandoned(name: str) -> bool:
+    """Whether the process that made it has ended. Its number may have gone to another one since."""
+    words = name.split("-")
+    return len(words) == 5 and words[1].isdigit() and _started(int(words[1])) != words[2]
+
+
+def _remove(names: Iterable[str]) -> None:
+    """Kill what runs in namespaces, and remove them; their interfaces go with them."""
+    for name in sorted(names):
+        listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
+        for word in listed.stdout.split():
+            with contextlib.suppress(OSError):
+                os.kill(int(word), signal.SIGKILL)
+        subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
