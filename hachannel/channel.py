@@ -38,6 +38,7 @@ from .messages import (
     Yield,
 )
 from .peers import Link, Peers
+from .phases import Phases
 from .replication import Replication
 from .settings import TRIM_STEP, Settings
 from .state import State
@@ -117,6 +118,11 @@ class Channel:
         if not state.serving:
             return "changing"
         return "master" if view.members[0] == state.me else "slave"
+
+    @property
+    def phases(self) -> Phases:
+        """Where this replica is in each of the tables of `phases`."""
+        return Phases(self.role, self._election.phase)
 
     @property
     def view(self) -> View | None:

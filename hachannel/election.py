@@ -78,6 +78,19 @@ class Election:
         return self._attempt is None and self.installation.current is None
 
     @property
+    def phase(self) -> str:
+        """How far the attempt of this replica has come: see `phases.VIEW_CHANGE`."""
+        if self.installation.current is not None:
+            return "installing"
+        match self._attempt:
+            case Preparing():
+                return "preparing"
+            case Fetching():
+                return "fetching"
+            case None:
+                return "idle"
+
+    @property
     def waiting(self) -> str:
         """What an attempt of this replica waits for."""
         return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""

@@ -1,0 +1,118 @@
+"""The phases of a replica, and which may follow which: the source of the diagrams in docs/states.md.
+
+``python -m quorate.hachannel`` prints that page. Every simulation compares every step with these tables.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import attrs
+
+__all__ = ["ROLES", "START", "TABLES", "VIEW_CHANGE", "Move", "Phases", "Table", "page"]
+
+START: Final = "[*]"
+"""Before the first phase of a process."""
+
+
+@attrs.frozen
+class Move:
+    """One phase may follow another within one step."""
+
+    source: str
+    target: str
+    when: str
+
+
+@attrs.frozen
+class Table:
+    """The phases of one part, and all moves between them."""
+
+    title: str
+    text: str
+    moves: Sequence[Move]
+
+    def allows(self, source: str, target: str) -> bool:
+        """Whether `target` may follow `source`."""
+        return source == target or any((move.source, move.target) == (source, target) for move in self.moves)
+
+    def diagram(self) -> str:
+        """The table as a state diagram in Mermaid."""
+        lines = (f"    {move.source} --> {move.target}: {move.when}" for move in self.moves)
+        return "\n".join(["stateDiagram-v2", *lines])
+
+
+@attrs.frozen
+class Phases:
+    """Where one replica is."""
+
+    role: str
+    """In the table `ROLES`."""
+    change: str
+    """In the table `VIEW_CHANGE`."""
+
+
+ROLES = Table(
+    "Roles",
+    "What `Channel.role` says, and `quorate status`. One step can take a replica through several phases: the"
+    " diagram shows where it can be after the step.",
+    (
+        Move(START, "joining", "a process begins outside every view"),
+        Move(START, "changing", "its disk says that it was a member"),
+        Move(START, "blocked", "the same, and nobody is there"),
+        Move(START, "master", "a cluster of one"),
+        Move("joining", "changing", "it accepts a view"),
+        Move("joining", "master", "the view it proposed is active"),
+        Move("joining", "blocked", "it accepts a view, and too few are left"),
+        Move("changing", "master", "the view is active, it is first"),
+        Move("changing", "slave", "the view is active"),
+        Move("changing", "joining", "a view without it is active"),
+        Move("changing", "blocked", "too few can be reached"),
+        Move("slave", "changing", "it promises another view"),
+        Move("slave", "joining", "a view without it is active"),
+        Move("slave", "blocked", "too few can be reached"),
+        Move("master", "changing", "it promises another view"),
+        Move("master", "joining", "a view without it is active"),
+        Move("master", "blocked", "too few can be reached"),
+        Move("blocked", "changing", "enough can be reached"),
+        Move("blocked", "slave", "the same, and the view still stands"),
+        Move("blocked", "master", "the same, it is first"),
+        Move("blocked", "joining", "a view without it is active"),
+        Move("joining", "stopped", "it leaves"),
+        Move("changing", "stopped", "it leaves"),
+        Move("slave", "stopped", "it leaves, the next view is without it"),
+        Move("master", "stopped", "it leaves, and is alone or waited in vain"),
+        Move("blocked", "stopped", "it leaves"),
+    ),
+)
+
+VIEW_CHANGE = Table(
+    "The proposer of a view",
+    "Whatever goes wrong on the way leads back to `idle`, and to another attempt with a higher number.",
+    (
+        Move(START, "idle", "a process begins"),
+        Move("idle", "preparing", "the gate is open, or a slave comes or goes"),
+        Move("preparing", "fetching", "another member has the longest log"),
+        Move("preparing", "installing", "the promises suffice, the log is here"),
+        Move("preparing", "idle", "refused, too late, or another one proposes"),
+        Move("fetching", "installing", "the log is here"),
+        Move("fetching", "preparing", "too late, and again"),
+        Move("fetching", "idle", "too late, or another one proposes"),
+        Move("installing", "idle", "the view is active, or failed"),
+        Move("installing", "preparing", "it failed, and again"),
+    ),
+)
+
+TABLES = {"role": ROLES, "change": VIEW_CHANGE}
+"""By the field of `Phases`."""
+
+
+def page() -> str:
+    """The text of docs/states.md."""
+    parts = [
+        "# The states of a replica",
+        "Drawn from the tables in `hachannel/phases.py` by `python -m quorate.hachannel`. Every step of"
+        " every simulation is compared with them.",
+    ]
+    for table in TABLES.values():
+        parts += [f"## {table.title}", table.text, f"```mermaid\n{table.diagram()}\n```"]
+    return "\n\n".join(parts) + "\n"
