@@ -13,11 +13,20 @@ from .builtin import (
 )
 from .context import MAX_NOTIFICATION_BYTES, Context, Outcome
 from .envelope import Note, Opaque, ReplyTo
-from .ids import FIRST_FREE_STAMP, Address, AgentId, connection_manager, factory, outside
+from .ids import (
+    FIRST_CONNECTION_STAMP,
+    FIRST_FREE_STAMP,
+    Address,
+    AgentId,
+    connection_manager,
+    factory,
+    outside,
+)
 from .notification import Notification, decode, decoder, encode, known_type, type_name
 
 __all__ = [
     "FAILURES",
+    "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "MAX_NOTIFICATION_BYTES",
     "Address",

@@ -152,7 +152,10 @@ class Context:
         elif to == self.sender and not request:
             request = self.request
         elif isinstance(to, str) and "@" in to:
-            self._resolve(to.rpartition("@")[2])
+            name, _, server = to.rpartition("@")
+            if "@" in name:
+                raise ValueError(f"{to!r} has more than one @; write name@server")
+            self._resolve(server)
         self.outcome.sends.append(Note(to, self.agent, type, payload, request))
 
     def create(

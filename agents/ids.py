@@ -4,6 +4,7 @@ import re
 from typing import Final, NamedTuple
 
 __all__ = [
+    "FIRST_CONNECTION_STAMP",
     "FIRST_FREE_STAMP",
     "Address",
     "AgentId",
@@ -14,6 +15,9 @@ __all__ = [
 
 FIRST_FREE_STAMP: Final = 1025
 """Stamps below this one are reserved for built-in agents."""
+
+FIRST_CONNECTION_STAMP: Final = 10**12
+"""Stamps from this one on are those of client connections, and of nothing else: the id says what it is."""
 
 _TEXT = re.compile(r"#(\d{1,5})\.(\d{1,5})\.(\d{1,18})", re.ASCII)
 

@@ -1,11 +1,12 @@
 """The built-in agent that opens client connections. Source: HA Joram specification, section 5.1.2."""
 
 import attrs
+import msgspec
 
-from .agent import Agent, reacts
-from .builtin import Created, CreateFailed
+from .agent import Agent, agent_spec, reacts
+from .builtin import Create, Created, CreateFailed
 from .context import Context
-from .ids import AgentId, outside
+from .ids import FIRST_CONNECTION_STAMP, AgentId, factory, outside
 from .notification import Notification
 from .proxy import ConnectionEnded, MasterChanged, ProxyAgent
 
@@ -44,6 +45,8 @@ class ConnectionManagerAgent(Agent):
 
     connections: dict[str, str] = attrs.field(factory=dict[str, str])
     """User of each connection, by the text of its identifier."""
+    opened: int = 0
+    """Connections so far."""
 
     @reacts
     def open(self, ctx: Context, note: Open) -> None:
@@ -52,8 +55,11 @@ class ConnectionManagerAgent(Agent):
         if len(self.connections) >= note.max_connections:
             ctx.send(ctx.sender, OpenRefused(f"the server has {note.max_connections} connections already"))
             return
-        state = {"user": note.user, "idle_timeout_s": note.idle_timeout_s}
-        proxy = ctx.create(ProxyAgent, state=state)
+        state = msgspec.msgpack.encode({"user": note.user, "idle_timeout_s": note.idle_timeout_s})
+        here = ctx.agent.host
+        proxy = AgentId(here, here, FIRST_CONNECTION_STAMP + self.opened)
+        self.opened += 1
+        ctx.send(factory(here), Create(agent_spec(ProxyAgent).name, None, state, proxy))
         self.connections[str(proxy)] = note.user
         ctx.send(proxy, MasterChanged())
         ctx.send(ctx.sender, Opened(proxy))

@@ -14,7 +14,7 @@ from .agent import Agent, reacts
 from .builtin import ExceptionNotification, UnknownAgent
 from .context import MAX_REQUEST, Context
 from .envelope import Opaque
-from .ids import FIRST_FREE_STAMP, AgentId, connection_manager, outside
+from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, outside
 from .notification import Notification, encode
 
 __all__ = [
@@ -253,10 +253,9 @@ class ProxyAgent(Agent):
         """An address that cannot be served is the client's mistake; it must not undo the whole input."""
         try:
             to = AgentId.parse(note.to) if isinstance(note.to, str) and note.to.startswith("#") else note.to
-            if isinstance(to, AgentId) and to.stamp < FIRST_FREE_STAMP:
-                failure: Notification = ExceptionNotification(
-                    to, note.type, "PermissionError", "clients may not address the agents of the platform"
-                )
+            refusal = "" if to == ctx.agent or not isinstance(to, AgentId) else _refusal(to)
+            if isinstance(to, AgentId) and refusal:
+                failure: Notification = ExceptionNotification(to, note.type, "PermissionError", refusal)
             else:
                 ctx.forward(to, note.type, note.payload, note.request)
                 return
@@ -286,3 +285,10 @@ class ProxyAgent(Agent):
         ctx.emit(CLIENT_TOPIC, ClientEnd(code, text))
         ctx.send(connection_manager(ctx.agent.host), ConnectionEnded())
         ctx.delete()
+
+
+def _refusal(to: AgentId) -> str:
+    """Why a client may not address an agent other than its own proxy; "" when it may."""
+    if to.stamp < FIRST_FREE_STAMP:
+        return "clients may not address the agents of the platform"
+    return "clients may not address other connections" if to.stamp >= FIRST_CONNECTION_STAMP else ""

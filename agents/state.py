@@ -9,7 +9,15 @@ import msgspec
 
 from .notification import decoder, module_name
 
-__all__ = ["AgentError", "check_encodable", "encoder", "hints_of", "may_hold_sets", "without_sets"]
+__all__ = [
+    "AgentError",
+    "check_encodable",
+    "encoder",
+    "field_names",
+    "hints_of",
+    "may_hold_sets",
+    "without_sets",
+]
 
 encoder: Final = msgspec.msgpack.Encoder()
 
@@ -39,7 +47,7 @@ def check_encodable(kind: Any, where: str) -> None:
         ) from error
     for part in _parts(kind):
         # msgspec leaves out the private attributes of attrs classes and dataclasses.
-        hidden = [name for name in _field_names(part) or () if name.startswith("_")]
+        hidden = [name for name in field_names(part) or () if name.startswith("_")]
         if hidden:
             raise AgentError(
                 f"{where}: {part.__qualname__}.{hidden[0]} would not be stored; "
@@ -61,7 +69,7 @@ def without_sets(value: Any) -> Any:
         return {key: without_sets(item) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, (list, tuple)):
         return [without_sets(item) for item in cast("list[Any]", value)]
-    names = _field_names(type(value))
+    names = field_names(type(value))
     return value if names is None else {name: without_sets(getattr(value, name)) for name in names}
 
 
@@ -78,12 +86,12 @@ def _parts(kind: Any) -> list[Any]:
         origin = typing.get_origin(part)
         if origin is not None:
             waiting.append(origin)
-        elif isinstance(part, type) and _field_names(part) is not None:
+        elif isinstance(part, type) and field_names(part) is not None:
             waiting.extend(hints_of(part).values())
     return found
 
 
-def _field_names(kind: Any) -> list[str] | None:
+def field_names(kind: Any) -> list[str] | None:
     """The fields of an attrs class, a dataclass or a Struct; None for anything else."""
     if not isinstance(kind, type):
         return None

@@ -7,7 +7,9 @@ import attrs
 import msgspec
 
 from ..agents import (
+    FIRST_CONNECTION_STAMP,
     FIRST_FREE_STAMP,
+    Agent,
     AgentError,
     AgentId,
     AgentSpec,
@@ -19,6 +21,7 @@ from ..agents import (
     Note,
     Notification,
     UnknownAgent,
+    connection_manager,
     decode,
     outside,
 )
@@ -29,6 +32,8 @@ from .settings import EngineSettings
 __all__ = ["Factory", "FactoryResult"]
 
 _MAX_NAME: Final = 255
+_PLATFORM: Final = Agent.__module__.rpartition(".")[0] + "."
+"""The package of the built-in agents."""
 
 
 @attrs.frozen
@@ -70,6 +75,7 @@ class Factory:
             self._check_name(ask.name, directory)
             identity, next_stamp = self._identity(note, ask, directory, stamp)
             spec = self._load(ask.class_name)
+            self._check_class(spec, note, ask)
             state = spec.save(spec.build(ask.state))
             cell = Cell.create(identity, ask.name, spec, state)
         except (AgentError, ValueError, TypeError, OverflowError, RecursionError) as error:
@@ -81,6 +87,17 @@ class Factory:
         # An agent that gave the id itself knows it, and would have to react to the answer.
         answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)
         return FactoryResult(next_stamp, answer=answer, created=cell)
+
+    def _check_class(self, spec: AgentSpec, note: Note, ask: Create) -> None:
+        """The agents of the platform are made by the platform, each under an id of its own kind."""
+        if not spec.cls.__module__.startswith(_PLATFORM):
+            return
+        manager = note.sender == connection_manager(self.server)
+        service = note.sender == outside(self.server) and ask.id is not None
+        if not (manager or service):
+            raise ValueError(
+                f"{spec.name} belongs to the platform, which creates it; deploy agents of your own"
+            )
 
     def _check_name(self, name: str | None, directory: Directory) -> None:
         if name is None:
@@ -104,6 +121,8 @@ class Factory:
             raise ValueError(f"{ask.id} is not for {note.sender} to give on server {self.server}")
         if reserved and note.sender != outside(self.server):
             raise ValueError(f"{ask.id} is reserved for the services of server {self.server}")
+        if ask.id.stamp >= FIRST_CONNECTION_STAMP and note.sender != connection_manager(self.server):
+            raise ValueError(f"{ask.id} is reserved for client connections")
         if directory.find(ask.id) is not None:
             raise ValueError(f"there is an agent {ask.id} already")
         return ask.id, stamp

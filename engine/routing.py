@@ -63,6 +63,8 @@ class Routing:
             if address.startswith("#"):
                 identity = AgentId.parse(address)
                 found = (identity.host, identity)
+            elif "@" in name:
+                raise ValueError(f"{address!r} has more than one @; write name@server")
             elif at:
                 found = (self.resolve(server), name)
             else:

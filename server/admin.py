@@ -65,6 +65,10 @@ class AdminTarget(Protocol):
         """The state of an agent as a MessagePack map; None if there is no such agent."""
         ...
 
+    def lacks(self, address: AgentId | str) -> bool:
+        """Whether no agent can have the address: it is of this server, which has none, or of none at all."""
+        ...
+
     def post(self, note: Note) -> "Deferred[None] | None":
         """Put a notification into the next batch; the Deferred fires once it is committed.
 
@@ -112,6 +116,11 @@ class AdminProtocol:
             stopping: Deferred[Any] = maybeDeferred(cast("Callable[[], Any]", self._target.stop))
             stopping.addErrback(_stop_failed)
 
+    @property
+    def busy(self) -> bool:
+        """Whether calls wait for their answers."""
+        return self._pending > 0
+
     def connection_lost(self) -> None:
         """Forget the connection: answers to calls under way are dropped."""
         self._lost = True
@@ -127,7 +136,7 @@ class AdminProtocol:
                 self._require_master(body.anywhere)
                 return self._inspect(body.agent)
             case wire.Post():
-                return self._target.post(self._note(body))
+                return self._post(body)
             case wire.Request():
                 if not 0 < body.timeout_s <= MAX_TIMEOUT_S:
                     raise _Refusal(f"The timeout of a request is at most {MAX_TIMEOUT_S:g} s.")
@@ -135,6 +144,19 @@ class AdminProtocol:
                 return replied.addCallback(lambda note: wire.Reply(note.sender, note.type, note.payload))
             case wire.Stop():
                 return None
+
+    def _post(self, body: wire.Post) -> "Deferred[Any]":
+        lacked = self._target.lacks(body.to)
+        posted: Deferred[Any] = maybeDeferred(
+            cast("Callable[[Note], Any]", self._target.post), self._note(body)
+        )
+
+        def settled(_: object) -> None:
+            # Only before: it was created meanwhile. Only now: it may have deleted itself in its reaction.
+            if lacked and self._target.lacks(body.to):
+                raise _Unknown(f"There is no agent {body.to} on this server.")
+
+        return posted.addCallback(settled)
 
     def _note(self, body: "wire.Post | wire.Request") -> Note:
         return Note(body.to, outside(self._target.server_id), body.type, body.payload)

@@ -14,7 +14,8 @@ import click
 import msgspec
 from rich.console import Console
 
-from ..agents import AgentId, Notification
+from ..agents import AgentId, Notification, decode, known_type
+from ..agents.state import field_names
 from .admin_client import AdminError, ServerAdmin
 from .config import Config, ConfigError, Server, UnknownName, load
 from .datadir import DataDirError
@@ -104,7 +105,7 @@ def import_class(name: str) -> type:
         raise NotImportable(
             f"There is no module {missing} here; its directory must be in PYTHONPATH."
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Sentence(f"Module {module_name} cannot be imported: {type(error).__name__}: {error}.") from None
     for part in qualname.split("."):
         found = getattr(found, part, None)
@@ -157,6 +158,27 @@ def plain(payload: bytes) -> Any:
         return msgspec.to_builtins(msgspec.msgpack.decode(payload), str_keys=True)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
         raise Sentence(f"The server sent what cannot be shown: {error}.") from None
+
+
+def shown(type_name: str, payload: bytes) -> Any:
+    """What a notification says, as `plain` does, with agent ids as text where this process knows the type."""
+    kind = known_type(type_name)
+    if kind is not None:
+        with contextlib.suppress(ValueError, TypeError):
+            return msgspec.to_builtins(_with_texts(decode(kind, payload)), str_keys=True)
+    return plain(payload)
+
+
+def _with_texts(value: Any) -> Any:
+    """The value in maps and lists, with agent ids as text."""
+    if isinstance(value, AgentId):
+        return str(value)
+    if isinstance(value, dict):
+        return {_with_texts(key): _with_texts(item) for key, item in value.items()}  # pyright: ignore
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_with_texts(item) for item in cast("list[Any]", value)]
+    names = field_names(type(value))
+    return value if names is None else {name: _with_texts(getattr(value, name)) for name in names}
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:

@@ -34,10 +34,10 @@ class ReplicaLog:
         globalLogPublisher.addObserver(cast("ILogObserver", self._observe))
 
     def line(self, text: str) -> None:
-        """Write one line; line ends within it are shown as spaces."""
+        """Write one line; line ends within it are shown as spaces, other control characters as escapes."""
         now = time.time()
         clock = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now))
-        flat = " ".join(text.split("\n"))[:LINE_CHARS]
+        flat = _printable(" ".join(text.split("\n")))[:LINE_CHARS]
         self._write(f"{clock}.{int(now * 1000) % 1000:03d}Z {flat}\n")
 
     def close(self) -> None:
@@ -64,4 +64,12 @@ class ReplicaLog:
             self.line(f"error: {formatEvent(event)}")
         else:
             self.line(f"error: {formatEvent(event)}: {failure.getErrorMessage()}")
-            self._write(failure.getTraceback())
+            lines = failure.getTraceback().splitlines()
+            self._write("".join(f"{_printable(line)}\n" for line in lines))
+
+
+def _printable(text: str) -> str:
+    """The text without what a terminal would obey: much of it comes from peers and clients."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

@@ -276,7 +276,7 @@ class Services:
     async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool) -> None:
         try:
             service = load_service(spec.class_name)()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._has_failed(spec, error)
             return
         context = _Context(self, self._host, spec)
@@ -285,7 +285,7 @@ class Services:
         try:
             done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
             await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._has_failed(spec, error)
             del self._running[place]
             for subscribers in self._topics.values():
@@ -310,7 +310,7 @@ class Services:
         except Exception as error:
             self._host.log(f"{spec.short_name} did not stop in order: {type(error).__name__}: {error}")
 
-    def _has_failed(self, spec: ServiceSpec, error: Exception) -> None:
+    def _has_failed(self, spec: ServiceSpec, error: BaseException) -> None:
         reason = str(error) or type(error).__name__
         before = self.failed.get(spec.class_name)
         if before is None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ..hachannel.link import Link
+from ..hachannel.link import CallPort, Link, ReactorPort
 from ..hachannel.transport import ChannelTransport
 from . import admin_wire
 from .admin import AdminProtocol, AdminTarget, serve_admin
@@ -12,6 +12,9 @@ from .config import Replica as ReplicaConfig
 from .front import NOBODY, NotNow
 from .hello import Hello, ProtocolError
 from .outside import Metrics
+
+ADMIN_IDLE_S = 60.0
+"""An administrator's connection on which nothing is asked or answered for so long is closed."""
 
 __all__ = ["AdminPurpose", "ChannelPurpose", "PurposeHost"]
 
@@ -47,6 +50,11 @@ class PurposeHost(AdminTarget, Protocol):
     @property
     def metrics(self) -> Metrics:
         """Counters."""
+        ...
+
+    @property
+    def reactor(self) -> ReactorPort:
+        """The reactor."""
         ...
 
     def log(self, line: str) -> None:
@@ -96,8 +104,18 @@ class _AdminLink:
     def __init__(self, host: PurposeHost, link: Link) -> None:
         self._host = host
         self._protocol: AdminProtocol = serve_admin(host, lambda frame: link.send([frame]))
+        self._timer: CallPort = host.reactor.callLater(ADMIN_IDLE_S, self._look, link)
+        self._used = True
+
+    def _look(self, link: Link) -> None:
+        if not (self._used or self._protocol.busy):
+            link.drop("nothing was asked for too long")
+            return
+        self._used = False
+        self._timer = self._host.reactor.callLater(ADMIN_IDLE_S / 2, self._look, link)
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
+        self._used = True
         for body in bodies:
             try:
                 self._protocol.frame_received(body)
@@ -110,6 +128,8 @@ class _AdminLink:
 
     def lost(self, link: Link, reason: str) -> None:
         del link, reason
+        if self._timer.active():
+            self._timer.cancel()
         self._protocol.connection_lost()
 
 

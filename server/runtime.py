@@ -483,6 +483,10 @@ class Replica:
         """The state of an agent."""
         return self.node.engine.state_of(address)
 
+    def lacks(self, address: AgentId | str) -> bool:
+        """Whether no agent can have the address."""
+        return self.node.engine.lacks(address)
+
     def post(self, note: Note) -> "Deferred[None]":
         """Post a notification; fires once committed. Raises NotMaster."""
         self._require_master()

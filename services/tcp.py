@@ -17,7 +17,7 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from ..agents.envelope import Note
-from ..agents.ids import AgentId, connection_manager, outside
+from ..agents.ids import FIRST_CONNECTION_STAMP, AgentId, connection_manager, outside
 from ..agents.manager import Open, Opened, OpenRefused
 from ..agents.notification import decode
 from ..agents.proxy import (
@@ -224,7 +224,7 @@ class TcpProxyService(Service):
             proxy = AgentId.parse(hello.connection)
         except ValueError:
             proxy = None
-        if proxy is None or proxy.host != self.ctx.server_id or proxy.stamp <= connection_manager(0).stamp:
+        if proxy is None or proxy.host != self.ctx.server_id or proxy.stamp < FIRST_CONNECTION_STAMP:
             link.bye(ByeCode.EXPIRED, "this server knows no such connection")
             return
         link.proxy = proxy

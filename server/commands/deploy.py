@@ -57,7 +57,7 @@ def command(
     with sentences():
         (admin,) = admins(read_config(config), server)
         encoded = state_of(class_name, state)
-        create = Create(class_name, name or None, encoded, None, key or secrets.token_hex(16))
+        create = Create(class_name, name, encoded, None, key or secrets.token_hex(16))
         click.echo(deploy(admin, create))
 
 

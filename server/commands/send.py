@@ -21,6 +21,7 @@ from ..admin_cli import (
     read_config,
     sentences,
     server_option,
+    shown,
 )
 from ..admin_client import CALL_TIMEOUT_S
 
@@ -28,7 +29,8 @@ DEFAULT_TIMEOUT_S = 10.0
 
 
 @click.command(
-    epilog="Exit status: 0, or 1 if the server does not answer, no reply comes in time or it is a failure."
+    epilog="Exit status: 0, or 1 if the server does not answer, has no such agent, no reply comes in time or "
+    "it is a failure."
 )
 @config_argument
 @server_option
@@ -65,6 +67,7 @@ def command(
         to = address_of(agent)
         payload = payload_of(type_name, fields)
         if not wants_reply:
+            # A failure of the agent is not told; that there is none is.
             admin.ask_master(wire.Post(to, type_name, payload), type(None), repeatable=False)
             return
         reply = admin.ask_master(
@@ -73,9 +76,9 @@ def command(
             repeatable=False,
             timeout_s=timeout_s + CALL_TIMEOUT_S,
         )
-    value = plain(reply.payload)
     if reply.type in FAILURES:
         raise Sentence(_failure(reply))
+    value = shown(reply.type, reply.payload)
     if as_json:
         click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
     else:

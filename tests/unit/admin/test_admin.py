@@ -65,6 +65,17 @@ def test_a_notification_comes_from_outside(target: Target) -> None:
     assert served.posted == [Note("alice", outside(3), "m:T", b"\x80")]
 
 
+def test_an_agent_that_does_not_exist_is_told_to_who_posts_to_it(target: Target) -> None:
+    served = target(lacking={"bob"})
+    failure = ask(served, admin_wire.Post("bob", "m:T", b"\x80"))
+    assert (failure.kind, failure.sentence) == ("unknown", "There is no agent bob on this server.")
+    assert len(served.posted) == 1
+    served.on_post = served.lacking.clear
+    assert ask(served, admin_wire.Post("bob", "m:T", b"\x80")) is None
+    served.on_post = lambda: served.lacking.add("alice")
+    assert ask(served, admin_wire.Post("alice", "m:T", b"\x80")) is None
+
+
 def test_a_reply_is_handed_back(target: Target) -> None:
     served = target(answer=lambda _note: Balance(12))
     sender, kind, payload = ask(served, admin_wire.Request("alice", "m:T", b"\x80", 5.0))

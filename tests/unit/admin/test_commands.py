@@ -50,6 +50,7 @@ def bank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     name = f"bank_{os.getpid()}"
     (tmp_path / f"{name}.py").write_text(BANK)
     (tmp_path / f"{name}_broken.py").write_text("1 / 0")
+    (tmp_path / f"{name}_script.py").write_text("import sys; sys.exit(0)")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, name, raising=False)
@@ -241,6 +242,7 @@ def test_a_retry_of_deploy_carries_the_same_key(serve: Any, target: Any, xml: An
         ("{bank}:Other", "{}", "derive it from quorate.Agent"),
         ("{bank}:Nobody", "{}", "has no class Nobody"),
         ("{bank}_broken:Account", "{}", "ZeroDivisionError"),
+        ("{bank}_script:Account", "{}", "cannot be imported: SystemExit"),
         ("{bank}.Account", "{}", "module:Class"),
         ("../x:Account", "{}", "module:Class"),
         (":", "{}", "module:Class"),
@@ -272,9 +274,22 @@ def test_send_posts_once_and_request_prints_the_reply(one: Any, bank: str) -> No
     assert (shown.exit_code, shown.output) == (0, "")
     assert msgspec.msgpack.decode(served.posted[0].payload) == {"amount": 5}
     shown = run(send.command, config, *arguments, "--request")
-    assert shown.stdout == f'{Created.type_name} {{"id":[0,0,1025]}}\n'
+    assert shown.stdout == f'{Created.type_name} {{"id":"#0.0.1025"}}\n'
     machine = json.loads(run(send.command, config, *arguments, "--request", "--json").stdout)
-    assert machine == {"sender": "#0.0.1025", "type": Created.type_name, "value": {"id": [0, 0, 1025]}}
+    assert machine == {"sender": "#0.0.1025", "type": Created.type_name, "value": {"id": "#0.0.1025"}}
+
+
+def test_an_empty_name_is_left_to_the_server_to_refuse(one: Any, bank: str) -> None:
+    served, config = one(answer=lambda _note: CreateFailed("m:C", "'' cannot be a name"))
+    shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--name", "")
+    assert (shown.exit_code, shown.stderr) == (1, "quorate: '' cannot be a name\n")
+    assert decode(Create, served.requested[0].payload).name == ""
+
+
+def test_send_to_nobody_is_a_failure(one: Any, bank: str) -> None:
+    _, config = one(lacking={"bob"})
+    shown = run(send.command, config, "--server", "s0", "bob", f"{bank}:Deposit", '{"amount": 1}')
+    assert (shown.exit_code, shown.stderr) == (1, "quorate: There is no agent bob on this server.\n")
 
 
 def test_send_tells_what_is_wrong(serve: Any, target: Any, xml: Any, bank: str) -> None:

@@ -1,7 +1,7 @@
 import msgspec
 import pytest
 
-from quorate.agents import AgentId, encode
+from quorate.agents import FIRST_CONNECTION_STAMP, AgentId, decode, encode
 from quorate.agents.builtin import ExceptionNotification, UnknownAgent
 from quorate.agents.proxy import MAX_INPUT_NOTES, IdleCheck, ProxyAgent, Reopen
 from quorate.client.frames import (
@@ -39,7 +39,7 @@ def test_a_client_is_welcomed_with_the_replicas_and_limits(bench):
         1 << 20,
         16384,
     )
-    assert AgentId.parse(welcome.connection).stamp >= 1025
+    assert AgentId.parse(welcome.connection).stamp >= FIRST_CONNECTION_STAMP
 
 
 def test_input_reaches_the_agent_and_is_acknowledged_with_the_reply_in_one_frame(bench, deposit):
@@ -146,15 +146,35 @@ def test_a_connection_cannot_be_taken_over_by_another_user(bench, deposit):
     assert bench.heard(thief) == []
 
 
-@pytest.mark.parametrize("connection", ["#0.0.4711", "#1.1.1025", "#0.0.2", "#0.0.3", "nonsense"])
+@pytest.mark.parametrize(
+    "connection", ["#0.0.4711", "#1.1.1025", "#0.0.2", "#0.0.3", "#0.0.1000000004711", "nonsense"]
+)
 def test_an_unknown_connection_has_expired(bench, connection):
     (bye,) = bench.say(bench.join(), bench.hello(connection=connection))
     assert bye.code == "expired"
 
 
 def test_another_agent_is_no_connection(bench):
+    before = bench.harness.engine.find(bench.alice).reactions
     (bye,) = bench.say(bench.join(), bench.hello(connection=str(bench.alice)))
     assert bye.code == "expired"
+    assert bench.harness.engine.find(bench.alice).reactions == before
+
+
+def test_a_client_does_not_write_to_the_connection_of_another(bench, deposit):
+    tcp, welcome = bench.opened()
+    other, _ = bench.opened(user="alice", password="secret")
+    far = AgentId(1, 1, FIRST_CONNECTION_STAMP)
+    (output,) = bench.say(
+        other, ClientInput(0, 1, [note(deposit, 5, 1, welcome.connection), note(deposit, 5, 2, far)])
+    )
+    refused = [decode(ExceptionNotification, n.payload) for n in output.notes]
+    assert [(n.request, each.error) for n, each in zip(output.notes, refused, strict=True)] == [
+        (1, "PermissionError"),
+        (2, "PermissionError"),
+    ]
+    assert "other connections" in refused[0].message
+    assert bench.heard(tcp) == []
 
 
 def test_a_silent_client_expires_and_its_proxy_is_gone(bench):

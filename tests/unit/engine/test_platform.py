@@ -1,0 +1,77 @@
+"""What belongs to the platform is made by the platform, and an address has one form."""
+
+import attrs
+import pytest
+
+from quorate import Agent, AgentId, Context, CreateFailed, Notification, UnknownAgent, reacts
+from quorate.agents import (
+    FIRST_CONNECTION_STAMP,
+    Create,
+    Created,
+    Note,
+    agent_spec,
+    connection_manager,
+    encode,
+    factory,
+)
+from quorate.agents.manager import ConnectionManagerAgent
+from quorate.agents.proxy import ProxyAgent
+from quorate.testing.harness import Harness
+
+SERVERS = {"s0": 0, "s1": 1}
+
+
+@attrs.frozen
+class Go(Notification):
+    to: str
+
+
+@attrs.define
+class Sender(Agent):
+    sent: int = 0
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        ctx.send(note.to, note)
+        self.sent += 1
+
+
+@pytest.mark.parametrize("cls", [ConnectionManagerAgent, ProxyAgent])
+def test_an_agent_of_the_platform_is_not_deployed(cls: type[Agent]) -> None:
+    (answer,) = Harness().send(factory(0), Create(agent_spec(cls).name))
+    assert isinstance(answer, CreateFailed)
+    assert "belongs to the platform" in answer.reason
+
+
+def test_a_service_makes_the_agent_of_the_platform_that_it_needs() -> None:
+    asked = Create(agent_spec(ConnectionManagerAgent).name, id=connection_manager(0))
+    assert Harness().send(factory(0), asked) == [Created(connection_manager(0))]
+
+
+def test_the_ids_of_connections_are_for_connections_only() -> None:
+    harness = Harness()
+    sender = harness.deploy(Sender)
+    identity = AgentId(0, 0, FIRST_CONNECTION_STAMP)
+    asked = Create(agent_spec(Sender).name, id=identity)
+    harness.post(Note(factory(0), sender, Create.type_name, encode(asked)))
+    assert harness.engine.find(identity) is None
+
+
+@pytest.mark.parametrize("to", ["far@s1@s0", "far@s1@s0@s1", "@s0@s1", "far@s9"])
+def test_an_address_with_two_servers_goes_nowhere(to: str) -> None:
+    harness = Harness(0, SERVERS)
+    harness.deploy(Sender, name="sender")
+    assert harness.send(to, Go("x")) == [UnknownAgent(to, Go.type_name)]
+    harness.send("sender", Go(to))
+    sender = harness.agent("sender")
+    assert isinstance(sender, Sender)
+    assert sender.sent == 0
+    assert harness.engine.backlog == 0
+
+
+def test_the_engine_tells_whether_an_address_is_nobody_s() -> None:
+    harness = Harness(0, SERVERS)
+    harness.deploy(Sender, name="sender")
+    lacks = harness.engine.lacks
+    assert [to for to in ("sender", "#0.0.1025", "sender@s0", "#0.0.2", "any@s1") if lacks(to)] == []
+    assert all(map(lacks, ("nobody", "#0.0.1026", "nobody@s0", "any@s9", "#x", "a@s1@s0", "#9.9.1")))
