@@ -24,7 +24,7 @@ from .config_model import (
     ServiceSpec,
     UnknownName,
 )
-from .config_properties import check_agreed, check_properties
+from .config_properties import check_agreed, check_properties, check_together
 from .config_read import read
 from .config_report import Report
 from .config_xml import MAX_FILE_BYTES, read_tree
@@ -72,5 +72,6 @@ def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config
     )
     if not report.problems:
         check_agreed(config, report)
+        check_together(config, tree, report)
     report.stop_if_bad()
     return config

@@ -4,12 +4,18 @@ Other names are allowed: a service of the user may read them. One that is almost
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
-from .config_model import SECRET_PROPERTY, Config
+from ..engine import EngineSettings
+from ..hachannel import Settings
+from .config_model import SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
 from .config_read import EXPECTED_PROPERTY
 from .config_report import Report, guess, shown
 from .config_vocabulary import Element
+
+DEFAULT_MAX_CONNECTIONS = 10_000
+HEARTBEATS_TO_SUSPECT = 4
+"""A replica is suspected after the silence of at least so many heartbeats: see `hachannel.Settings`."""
 
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 
@@ -40,21 +46,22 @@ def _any(text: str) -> str | None:  # noqa: ARG001
 
 
 _COUNT = _whole(0, 10**9)
+_COUNT_FROM_1 = _whole(1, 10**9)
 
 PROPERTIES: dict[str, Callable[[str], str | None]] = {
-    "batch_notes": _COUNT,
+    "batch_notes": _whole(1, 16384),
     "client_interface": _any,
     "digest_every": _COUNT,
     "heartbeat_s": _seconds,
-    "high_water": _COUNT,
+    "high_water": _COUNT_FROM_1,
     "max_connections": _whole(1, 10**6),
     "max_frame": _whole(4096, 1 << 22),
-    "max_turn": _COUNT,
-    "max_waiting": _COUNT,
+    "max_turn": _COUNT_FROM_1,
+    "max_waiting": _COUNT_FROM_1,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
     SECRET_PROPERTY: _secret,
-    "snapshot_bytes": _COUNT,
-    "snapshot_entries": _COUNT,
+    "snapshot_bytes": _COUNT_FROM_1,
+    "snapshot_entries": _COUNT_FROM_1,
     "stall_s": _seconds,
     "stop_on_exception": _boolean,
     "suspect_s": _seconds,
@@ -96,3 +103,55 @@ def check_agreed(config: Config, report: Report) -> None:
                     f"the replicas of {server.name} differ in the property {name}, which decides how agents "
                     "react; move it into the <cluster>.",
                 )
+
+
+def check_together(config: Config, tree: Element, report: Report) -> None:
+    """Report values that are good each by itself, but not beside the others that hold for a replica."""
+    said: set[tuple[int, str]] = set()
+    for server in config.servers:
+        for replica in server.replicas:
+            scopes = {tree.line, server.line, replica.line}
+            for names, sentence in _contradictions(config, server, replica):
+                problem = (_line_of(tree, names, scopes) or server.line, sentence)
+                if problem not in said:
+                    said.add(problem)
+                    report.problem(*problem)
+
+
+def _contradictions(
+    config: Config, server: Server, replica: Replica
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The properties that contradict each other, and a sentence."""
+
+    def value(name: str, default: float) -> float:
+        return float(config.setting(name, str(default), server=server.id, replica=replica.id) or default)
+
+    channel, engine = Settings(), EngineSettings()
+    heartbeat_s = value("heartbeat_s", channel.heartbeat_s)
+    suspect_s = value("suspect_s", channel.suspect_s)
+    least_s = max(HEARTBEATS_TO_SUSPECT * heartbeat_s, channel.verify_s)
+    if suspect_s < least_s:
+        yield (
+            ("heartbeat_s", "suspect_s"),
+            f"suspect_s is {suspect_s:g} and heartbeat_s is {heartbeat_s:g}: live replicas would be "
+            f"suspected; give suspect_s at least {least_s:g}, or lower heartbeat_s.",
+        )
+    connections = int(value("max_connections", DEFAULT_MAX_CONNECTIONS))
+    max_turn = int(value("max_turn", engine.max_turn))
+    if replica.service(TCP_PROXY_SERVICE) and max_turn <= connections:
+        yield (
+            ("max_turn", "max_connections"),
+            f"max_turn is {max_turn} and max_connections is {connections}: a new master tells all "
+            f"connections in one turn; give max_turn more than {connections}, or lower max_connections.",
+        )
+
+
+def _line_of(element: Element, names: tuple[str, ...], scopes: set[int]) -> int:
+    """The last line on which one of the properties is set for a replica, 0 if none is."""
+    own = [
+        child.line
+        for child in element.all("property")
+        if element.line in scopes and child.get("name") in names
+    ]
+    below = [_line_of(child, names, scopes) for child in element.children]
+    return max((*own, *below), default=0)

@@ -50,12 +50,25 @@ _SENTENCES: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
         "",
         lambda _: "elements are nested too deeply, or entities expand too much; use neither.",
     ),
+    (
+        "ERR_GT_REQUIRED",
+        "",
+        lambda _: "a tag is not finished: '>' is missing; the file may have been cut off.",
+    ),
+    ("ERR_CDATA_NOT_FINISHED", "", lambda _: "a CDATA section is never closed; end it with ']]>'."),
+    ("ERR_UNKNOWN_VERSION", "", lambda _: 'the version of XML is not known; write <?xml version="1.0"?>.'),
+    (
+        "ERR_NAME_REQUIRED",
+        "StartTag",
+        lambda _: "'<' is not followed by the name of an element; the file must hold a <config> element.",
+    ),
     ("ERR_ENTITY_LOOP", "", lambda _: "entities are not supported; write the text itself."),
     (
         "ERR_UNSUPPORTED_ENCODING",
-        r"encoding:? (\S+)",
+        r"encoding:? (?!detecting)(\S+)",
         lambda m: f"the encoding {m[1]} is not known; save the file as UTF-8.",
     ),
+    ("ERR_UNSUPPORTED_ENCODING", "", lambda _: "the encoding is not known; save the file as UTF-8."),
     (
         "ERR_INVALID_ENCODING",
         "",

@@ -3,6 +3,7 @@
 Nothing outside the file is read: no external DTD, no entity, no network, no XInclude.
 """
 
+import codecs
 import os
 import re
 import stat
@@ -93,6 +94,11 @@ def _parse(data: bytes, report: Report) -> _Node:
     if not data.strip():
         report.problem(1, "the file is empty; it must hold a <config> element.")
         report.stop_if_bad()
+    if b"\0" in data[:4] and not data.startswith(_MARKS) and b"<?" not in data[:8].replace(b"\0", b""):
+        report.problem(
+            1, "the file is UTF-16 or UTF-32 without a mark or a declaration that says so; save it as UTF-8."
+        )
+        report.stop_if_bad()
     declared = re.match(rb"\s*<\?xml[^>]*encoding\s*=\s*[\"'](utf-?16|utf-?32)", data, re.IGNORECASE)
     if declared:
         encoding = declared.group(1).decode()
@@ -122,6 +128,9 @@ def _parse(data: bytes, report: Report) -> _Node:
     report.stop_if_bad()
     raise AssertionError("unreachable")
 
+
+_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+"""What files in UTF-16 or UTF-32 begin with; that of UTF-32, little end first, begins with that of UTF-16."""
 
 _SCAN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>"

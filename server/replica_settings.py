@@ -72,22 +72,20 @@ class ReplicaSettings:
                 stall_s=seconds("stall_s", channel.stall_s),
             ),
             engine=EngineSettings(
-                max_turn=whole("max_turn", engine.max_turn) or engine.max_turn,
-                max_waiting=whole("max_waiting", engine.max_waiting) or engine.max_waiting,
-                high_water=whole("high_water", engine.high_water) or engine.high_water,
+                max_turn=whole("max_turn", engine.max_turn),
+                max_waiting=whole("max_waiting", engine.max_waiting),
+                high_water=whole("high_water", engine.high_water),
                 stop_on_exception=boolean("stop_on_exception", engine.stop_on_exception),
             ),
             node=NodeSettings(
-                limits=BatchLimits(
-                    batch_notes=whole("batch_notes", limits.batch_notes) or limits.batch_notes,
-                ),
+                limits=BatchLimits(batch_notes=whole("batch_notes", limits.batch_notes)),
                 digest_every=whole("digest_every", node.digest_every),
             ),
             # The channel is to suspect a silent peer before its connection is given up.
             link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
             durability=DurabilitySettings(
-                snapshot_entries=whole("snapshot_entries", 0) or durability.snapshot_entries,
-                snapshot_bytes=whole("snapshot_bytes", 0) or durability.snapshot_bytes,
+                snapshot_entries=whole("snapshot_entries", durability.snapshot_entries),
+                snapshot_bytes=whole("snapshot_bytes", durability.snapshot_bytes),
             ),
         )
 

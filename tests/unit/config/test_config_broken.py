@@ -46,6 +46,19 @@ SYNTAX = {
     "blank": ("  \n ", "1: the file is empty"),
     "not XML": ("server s0\n", "1: this is not XML"),
     "JSON": ('{"servers": []}', "1: this is not XML"),
+    "HTML": ("<!doctype html><html></html>", "1: '<' is not followed by the name of an element"),
+    "another XML": ('<?xml version="2.0"?><config/>', "1: the version of XML is not known"),
+    "cut off in a tag": ("<config>\n</conf", "2: "),
+    "cut off in CDATA": ("<config><![CDATA[ x", "1: a CDATA section is never closed"),
+    "UTF-16 without a mark": (
+        "<config>\n</config>".encode("utf-16-le"),
+        "1: the file is UTF-16 or UTF-32 without a mark",
+    ),
+    "UTF-16 cut off": ("<config>\n</config>".encode("utf-16")[:-1], "2: a tag is not finished"),
+    "EBCDIC": (
+        '<?xml version="1.0" encoding="cp037"?><config/>'.encode("cp037"),
+        "1: the encoding is not known",
+    ),
     "unclosed root": ("<config>\n", "<config> of line 1 is never closed"),
     "wrong closing tag": (
         "<config>\n<domain name='a'>\n</config>",
@@ -300,6 +313,25 @@ MEANING = {
     "property out of range": (
         one("<property name='max_frame' value='1'/>"),
         "3: the property max_frame must be a whole number from 4096 to",
+    ),
+    **{
+        f"property {name} of 0": (
+            one(f"<property name='{name}' value='0'/>"),
+            f"3: the property {name} must be a whole number from 1 to",
+        )
+        for name in ("batch_notes", "high_water", "max_turn", "max_waiting", "snapshot_bytes")
+    },
+    "heartbeats rarer than the patience": (
+        one("<property name='suspect_s' value='3'/>\n<property name='heartbeat_s' value='1'/>"),
+        "4: suspect_s is 3 and heartbeat_s is 1: live replicas would be suspected; give suspect_s at least 4",
+    ),
+    "a patience shorter than the default heartbeats": (
+        cluster(extra="<property name='suspect_s' value='0.1'/>"),
+        "3: suspect_s is 0.1 and heartbeat_s is 0.05",
+    ),
+    "more connections than a turn can tell": (
+        one(f"{CM}\n{TCP.format(2560)}\n<property name='max_turn' value='10000'/>"),
+        "5: max_turn is 10000 and max_connections is 10000",
     ),
     "property neither true nor false": (
         one("<property name='trace' value='maybe'/>"),
