@@ -170,13 +170,16 @@ class Context:
 
         `state` holds arguments of the constructor. What is sent to the id from now on arrives after the
         agent exists. If the other side cannot create it, this agent gets `CreateFailed`.
-        Raises AgentError if the class cannot be an agent, ValueError if the server is unknown.
+        Raises AgentError if the class cannot be an agent or not have that state, ValueError if the server is
+        unknown.
         """
         host = self.agent.host if server is None else self._resolve(server)
         spec = agent_spec(cls)
-        values = msgspec.msgpack.encode(dict(state))
-        if host == self.agent.host:
-            spec.build(values)
+        try:
+            values = msgspec.msgpack.encode(dict(state))
+        except (TypeError, ValueError, OverflowError, RecursionError) as error:
+            raise AgentError(f"{spec.name} cannot be created from this state: {error}") from error
+        spec.build(values)
         identity = AgentId(self.agent.host, host, self._next_stamp)
         self._next_stamp += 1
         self.send(factory(host), Create(class_name=spec.name, name=name, state=values, id=identity))

@@ -132,7 +132,10 @@ class Engine(EngineState):
             self._failed(cell, note, error, effects)
             if self.settings.stop_on_exception:
                 raise EngineStopped(
-                    f"{cell.identity} ({cell.spec.name}) raised {type(error).__name__}: {_words(error)}"
+                    f"{cell.identity} ({cell.spec.name}) raised {type(error).__name__}: {_words(error)}; "
+                    "stop_on_exception says to stop then. Mend the agent's class, or set that property to "
+                    "false, for all replicas alike, and start them: the reaction is undone then, and its "
+                    "sender told"
                 ) from error
         else:
             self._directory.touch(cell, self.applied)

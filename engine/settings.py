@@ -18,7 +18,7 @@ class EngineSettings:
     max_timers_per_tick: int = 10_000
     max_created_keys: int = 4096
     """Keys of `Create` that are remembered to answer a repeated request."""
-    max_reports: int = 100
+    max_reports: int = 20
     """Log lines of one entry; more are counted only."""
     stop_on_exception: bool = False
     """Stop the engine when a reaction raises, instead of telling the sender and going on."""

@@ -58,6 +58,10 @@ class Life:
         self._diverged: int | None = None
         self._difference = ""
         self._skipped = ""
+        self._error = ""
+        """Of the row that is run again."""
+        self._unknown = ""
+        """A server that the reaction addressed, and of which the trace knows nothing."""
 
     def live(self, record: Record) -> None:
         """Take the next row of the trace."""
@@ -86,6 +90,7 @@ class Life:
             self._skipped = "it was created before the trace begins"
             return
         error, outputs = "", b""
+        self._error, self._unknown = record.error, ""
         try:
             outputs = self._rerun.apply(
                 record.position,
@@ -102,14 +107,29 @@ class Life:
         self._deleted = self._deleted or self._rerun.deleted
         self._reactions += 1
         self._errors += bool(record.error)
-        if self._diverged is None and (outputs != record.outputs or error != record.error):
+        if outputs == record.outputs and error == record.error:
+            return
+        if self._unknown and self._diverged is None:
+            self._skipped = (
+                f"at {record.position} it addresses the server {self._unknown!r}, of which the traces say "
+                "nothing: give also the trace of that server"
+            )
+        elif self._diverged is None:
             self._diverged = record.position
             self._difference = difference(record, error)
 
     def _resolve(self, server: str | int) -> int:
         if isinstance(server, int):
             return server
-        return self._names.get(server, int(server) if server.isdecimal() else 0)
+        known = self._names.get(server, int(server) if server.isdecimal() else None)
+        if known is not None:
+            return known
+        kind, _, words = self._error.partition(": ")
+        if kind == "ValueError" and words.startswith(f"there is no server {server!r};"):
+            raise ValueError(words)
+        # Outputs carry names as they were written, so any number will do, unless the reaction looks at it.
+        self._unknown = server
+        return 0
 
     def result(self) -> dict[str, Any]:
         """Return what became of the agent: the fields of `AgentResult`, the state as JSON text."""

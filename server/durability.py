@@ -199,8 +199,17 @@ class Durability:
             count += 1
             try:
                 trace += engine.apply(entry.index, entry.stamp_ns, entry.payload).trace
-            except (EngineStopped, Nondeterministic) as error:
+            except EngineStopped as error:
                 raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
+            except Nondeterministic as error:
+                others = (
+                    f"; or, if the other replicas go on, move {self.path.stem}.* out of {self._directory} "
+                    "and start this one: it gets the state from them"
+                )
+                raise StartError(
+                    f"Entry {entry.index} cannot be applied again: {error}. Mend the agent's class, for all "
+                    f"replicas alike, and start them{others if self._clustered else ''}."
+                ) from None
             except Exception as error:  # the node, too, goes on after a defect
                 lines.append(f"defect: entry {entry.index} was not applied as a whole: {error!r}")
         if journal.remembered.accepted is not None:

@@ -1,9 +1,11 @@
 """What belongs to the platform is made by the platform, and an address has one form."""
 
+from typing import Any, cast
+
 import attrs
 import pytest
 
-from quorate import Agent, AgentId, Context, CreateFailed, Notification, UnknownAgent, reacts
+from quorate import Agent, AgentError, AgentId, Context, CreateFailed, Notification, UnknownAgent, reacts
 from quorate.agents import (
     FIRST_CONNECTION_STAMP,
     Create,
@@ -55,6 +57,34 @@ def test_the_ids_of_connections_are_for_connections_only() -> None:
     asked = Create(agent_spec(Sender).name, id=identity)
     harness.post(Note(factory(0), sender, Create.type_name, encode(asked)))
     assert harness.engine.find(identity) is None
+
+
+@attrs.define
+class Parent(Agent):
+    """Creates a `Sender` from an impossible state."""
+
+    refused: list[str] = attrs.field(factory=list[str])
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        for state in ({"sent": 1, "sant": 2}, {"sent": object()}, {"sent": "x"}, {1: 2}):
+            try:
+                ctx.create(Sender, state=cast("Any", state), server=note.to)
+            except AgentError as error:
+                self.refused.append(str(error))
+
+
+@pytest.mark.parametrize("server", ["s0", "s1"])
+def test_a_state_that_an_agent_cannot_have_is_refused_where_it_is_asked_for(server: str) -> None:
+    harness = Harness(0, SERVERS)
+    harness.deploy(Parent, name="parent")
+    harness.send("parent", Go(server))
+    parent = harness.agent("parent")
+    assert isinstance(parent, Parent)
+    assert "has no attribute 'sant'; it has: sent" in parent.refused[0]
+    assert len(parent.refused) == 4
+    assert all("Sender" in sentence for sentence in parent.refused)
+    assert harness.engine.backlog == 0
 
 
 @pytest.mark.parametrize("to", ["far@s1@s0", "far@s1@s0@s1", "@s0@s1", "far@s9"])

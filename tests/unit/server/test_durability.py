@@ -13,7 +13,7 @@ from twisted.internet.task import Clock
 from quorate import Agent, Context, Notification, reacts
 from quorate.agents import Note, agent_spec, encode, factory, outside
 from quorate.agents.builtin import Create
-from quorate.engine import Engine, Posts, encode_batch
+from quorate.engine import Engine, EngineSettings, Posts, encode_batch
 from quorate.hachannel.journal import Identity
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed, LogRecord, Reset
 from quorate.hachannel.messages import Entry
@@ -69,9 +69,16 @@ class Host:
 class Life:
     """One life of a replica that commits each entry at once."""
 
-    def __init__(self, path: Path, life: int, clustered: bool = False, **settings: int) -> None:
+    def __init__(
+        self,
+        path: Path,
+        life: int,
+        clustered: bool = False,
+        engine: EngineSettings | None = None,
+        **settings: int,
+    ) -> None:
         self.host = Host()
-        self.engine = Engine(0, {"s0": 0}, load=load)
+        self.engine = Engine(0, {"s0": 0}, engine, load=load)
         self.durability = Durability(
             path, ME, clustered, self.host.clock, self.host, DurabilitySettings(**settings)
         )
@@ -170,6 +177,19 @@ def test_a_reaction_that_failed_fails_again_and_nothing_else_happens(place: Path
     third = Life(place, 9)
     assert total(third.engine) == 155
     third.end()
+
+
+def test_an_entry_that_stops_the_engine_is_told_with_the_way_out_which_then_works(place: Path) -> None:
+    life = Life(place, 8)
+    life.add(13)
+    life.end()
+    stopping = EngineSettings(stop_on_exception=True)
+    for clustered in (False, True):
+        with pytest.raises(
+            StartError, match=r"Entry 13 .* raised ValueError: unlucky.* set that property to false"
+        ):
+            Life(place, 9, clustered, engine=stopping)
+    assert total(Life(place, 9).engine) == 155
 
 
 def test_an_orderly_stop_leaves_nothing_to_apply_again(place: Path) -> None:
