@@ -14,6 +14,7 @@ from .events import (
 )
 from .log import Log, LogRecord, MemoryLog
 from .messages import Message, decode_message, encode_message
+from .origins import Source
 from .settings import Settings
 from .view import View, ViewNumber, Voter
 
@@ -33,6 +34,7 @@ __all__ = [
     "ProtocolError",
     "ProvideSnapshot",
     "Settings",
+    "Source",
     "Stopped",
     "Told",
     "View",

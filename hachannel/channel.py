@@ -7,6 +7,7 @@ from .election import Election
 from .errors import ChannelError
 from .events import Output, Told
 from .facts import Facts
+from .forward import Forwarding
 from .gate import Gate
 from .installation import Installing
 from .learner import Learner
@@ -23,6 +24,8 @@ from .messages import (
     Data,
     Exit,
     Fetch,
+    Forward,
+    Forwarded,
     Heartbeat,
     Join,
     Message,
@@ -89,6 +92,7 @@ class Channel:
             MemoryLog() if log is None else log,
         )
         self._replication = Replication(self.state)
+        self._forwarding = Forwarding(self.state, self._replication)
         self._donor = Donor(self.state, self._replication)
         self._election = Election(self.state, self._replication, self._donor)
         self._gate = Gate(self.state, self._replication, self._donor, self._election)
@@ -184,6 +188,16 @@ class Channel:
         return state.leading and not state.leaving and not state.blocked and self._replication.room
 
     @property
+    def can_forward(self) -> bool:
+        """Whether `forward` would take a payload now. It may wait here for a master."""
+        return self._forwarding.room
+
+    @property
+    def forwarding(self) -> int:
+        """How many payloads were forwarded here and have not been delivered here."""
+        return self._forwarding.waiting
+
+    @property
     def deadline(self) -> float | None:
         """When to call `tick` next, None for never. Read it after each `take`."""
         state = self.state
@@ -223,6 +237,7 @@ class Channel:
         state.send(peer, self._facts.heartbeat())
         self._learner.hurry()
         self._replication.reconnected(voter)
+        self._forwarding.reconnected(now, voter)
         self._election.installation.reconnected(now, voter)
         self._donor.reconnected(voter)
         state.attention = True
@@ -258,6 +273,16 @@ class Channel:
             # A cluster of one has no heartbeats to do it.
             self._replication.bound(None)
         return self._replication.submit(now, stamp_ns, payload)
+
+    def forward(self, now: float, payload: bytes) -> int:
+        """Have a payload ordered, from any replica; returns its number, from 1 for each process.
+
+        It is kept here and given to every new master until it is delivered here, or is part of a snapshot
+        that is installed here. Delivered once, and after everything forwarded here before; perhaps never if
+        this process ends. Raises WindowFull, PayloadTooLarge, ChannelError when this replica leaves.
+        """
+        self.state.now = now
+        return self._forwarding.submit(payload)
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send an application message to a replica: unordered, lost when there is no connection."""
@@ -308,6 +333,7 @@ class Channel:
         then, instead of in a message of its own.
         """
         if not self.state.stopped:
+            self._forwarding.flush()
             self._replication.flush(more)
         return self.state.take()
 
@@ -329,6 +355,7 @@ class Channel:
             self._election.tick(now)
             self._donor.tick(now)
             self._learner.tick(now)
+            self._forwarding.tick(now)
             election = self._election
             if election.idle and self._learner.may_boot(now, election.since, election.failures):
                 election.propose(now, "start-up", boot=True)
@@ -350,6 +377,7 @@ class Channel:
         view = state.accepted
         if state.serving and view is not None and view.number != self._active:
             self._active = view.number
+            self._forwarding.begin(now, view)
             self._donor.on_view(now)
             self._learner.done()
             self._next_heartbeat = now
@@ -374,6 +402,10 @@ class Channel:
                 self._replication.on_ack(now, voter, message)
             case Commit():
                 self._replication.on_commit(now, voter, message)
+            case Forward():
+                self._forwarding.on_forward(voter, message)
+            case Forwarded():
+                self._forwarding.on_forwarded(voter, message)
             case Heartbeat():
                 self._facts.on_heartbeat(now, link, voter, message)
             case Tell():

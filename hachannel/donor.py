@@ -12,6 +12,7 @@ import attrs
 
 from .events import ProvideSnapshot
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join, Reconfig
+from .origins import Rows
 from .replication import Replication
 from .state import State
 from .view import Tag, Voter
@@ -53,6 +54,8 @@ class Session:
     """The same, acknowledged."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
+    origins: Rows = ()
+    """Who had submitted how much after `at`."""
 
 
 class Donor:
@@ -125,6 +128,7 @@ class Donor:
         session.at = state.log.tag(index)
         session.hold = index
         session.chunks = chunks
+        session.origins = state.origins_at(index)
         session.heard = session.moved = now
         self._push_chunks(session)
 
@@ -136,7 +140,10 @@ class Donor:
         while session.sent < limit or (total == 0 and session.sent == 0):
             number = session.sent
             data = session.chunks[number] if total else b""
-            self._state.send(session.voter.replica, Chunk(session.token, session.at, number, total, data))
+            origins = session.origins if number + 1 >= total else ()
+            self._state.send(
+                session.voter.replica, Chunk(session.token, session.at, number, total, data, origins)
+            )
             session.sent += 1
 
     def on_chunk_ack(self, now: float, voter: Voter, message: ChunkAck) -> None:

@@ -8,6 +8,7 @@ from .log import (
     Accepted,
     Activated,
     Appended,
+    Booted,
     Committed,
     LogRecord,
     MemoryLog,
@@ -17,6 +18,7 @@ from .log import (
     Truncated,
 )
 from .messages import Entry
+from .origins import Rows
 from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
 
 __all__ = ["DurableLog", "Remembered"]
@@ -36,6 +38,10 @@ class Remembered(msgspec.Struct, array_like=True):
     """Index of the last entry: it must be there, or entries were lost."""
     guest: bool = False
     """See `Recovered.guest`."""
+    origins: Rows = ()
+    """Who has submitted how much, after `commit`."""
+    boots: int = 0
+    """See `Recovered.boots`."""
 
     def apply(self, record: LogRecord) -> None:
         """Change the remembered by one record."""
@@ -43,7 +49,9 @@ class Remembered(msgspec.Struct, array_like=True):
             case Appended():
                 self.last = record.entries[-1].index
             case Committed():
-                self.commit = max(self.commit, record.index)
+                if record.index > self.commit:
+                    self.commit = record.index
+                    self.origins = record.origins
             case Truncated():
                 self.last = record.index
             case Promised():
@@ -57,6 +65,9 @@ class Remembered(msgspec.Struct, array_like=True):
             case Reset():
                 self.base = record.base
                 self.last = self.commit = record.base.at
+                self.origins = record.origins
+            case Booted():
+                self.boots = record.boot
 
 
 class DurableLog(MemoryLog):
@@ -80,6 +91,8 @@ class DurableLog(MemoryLog):
             active=remembered.active,
             commit=commit,
             applied=commit,
+            origins=remembered.origins,
+            boots=remembered.boots,
             guest=remembered.guest,
         )
 

@@ -6,6 +6,7 @@ import attrs
 
 from .log import LogRecord
 from .messages import Message
+from .origins import Source
 from .view import ViewNumber
 
 
@@ -16,8 +17,10 @@ class Deliver:
     index: int
     """Rises; indices that are missing were used by the channel itself."""
     stamp_ns: int
-    """The master's clock reading, given to `Channel.submit`."""
+    """The master's clock reading, given to `Channel.submit`; 0 for what was forwarded."""
     payload: bytes
+    source: Source | None = None
+    """Who forwarded it, and its number there; None for what the master submitted."""
 
 
 @attrs.frozen
@@ -49,6 +52,8 @@ class InstallSnapshot:
 
     index: int
     chunks: list[bytes]
+    forwarded: int = 0
+    """What this replica forwarded is part of it up to this number: it is not delivered any more."""
 
 
 @attrs.frozen

@@ -17,11 +17,10 @@ from twisted.logger import Logger
 
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
-from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, Told, ViewEvent
+from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, ViewEvent
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
-from .group_path import Path
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import CHUNK_BYTES, Hello, cut
 from .link import Address, CallPort, LinkSettings
@@ -101,7 +100,7 @@ class Group:
         self._log = log
         self._incarnation = time.time_ns() // 1000 if incarnation is None else incarnation
         ids = sorted(addresses)
-        limits = limits or GroupLimits()
+        self._limits = limits = limits or GroupLimits()
         cluster = blake2b(f"{name}\n{ids}\n{self._settings.mode}".encode(), digest_size=8).hexdigest()
         self._channel = Channel(
             me,
@@ -114,14 +113,12 @@ class Group:
         # A pack with one message must fit in an entry.
         longest = self._settings.max_payload_bytes - 64
         self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
-        self._path = Path(self._channel, me, self._incarnation, self._order, limits)
         self._address = addresses[me]
         self._mine = Hello(me, self._incarnation, cluster, False)
         link = LinkSettings()
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
         self._events: deque[Event] = deque()
-        self._views_waiting = 0
         self._applied = 0
         self._state = "new"
         self._joining: Deferred[None] | None = None
@@ -222,8 +219,8 @@ class Group:
             return fail(error)
         if self._driving:
             self._again = True
-        elif self._path.room and not self._drive_due:
-            if self._path.idle and not self._events:
+        elif self._room and not self._drive_due:
+            if not self._order.in_flight and not self._events:
                 # Nothing is on its way, so waiting for company would only cost time.
                 self._submit(self._now())
                 self._collect()
@@ -233,14 +230,17 @@ class Group:
                 self._drive_soon()
         return done
 
+    @property
+    def _room(self) -> bool:
+        """Whether another pack may go on its way."""
+        return self._order.in_flight < self._limits.packs_in_flight and self._channel.can_forward
+
     def _submit(self, now: float) -> bool:
-        """Put packs on their way as far as they may go; say whether the channel has something to send."""
-        order, path = self._order, self._path
-        if self._views_waiting:
-            return False
-        went = path.pump(now)
-        while order and path.room:
-            path.send(now, order.pack())
+        """Put packs on their way as far as they may go; say whether any went."""
+        order = self._order
+        went = False
+        while order and self._room:
+            self._channel.forward(now, order.pack())
             went = True
         return went
 
@@ -268,10 +268,6 @@ class Group:
             self._log(line)
         if out.events:
             self._events += out.events
-            if out.notes:
-                self._views_waiting += sum([isinstance(event, ViewEvent) for event in out.events])
-                if self._views_waiting:
-                    self._path.suspend()
         return not out.notes
 
     def _drive(self, *, arm: bool = False) -> None:
@@ -313,23 +309,23 @@ class Group:
         return True
 
     def _tick(self) -> None:
-        now = self._now()
-        self._channel.tick(now)
-        self._path.tick(now)
+        self._channel.tick(self._now())
         self._drive(arm=True)
 
     # What the channel says
 
     def _on_deliver(self, event: Deliver) -> None:
         self._applied = event.index
+        source = event.source
+        if source is None:
+            self._log(f"entry {event.index} was left out: no member has sent it")
+            return
         try:
-            delivery = self._order.deliver(event.payload)
+            index, payloads = self._order.deliver(source, event.payload)
         except ProtocolError as error:
             self._log(f"entry {event.index} was left out: {error}")
             return
-        if delivery is None:
-            return
-        index, origin, payloads = delivery
+        origin = source.replica
         delivered = self._handler.delivered
         for payload in payloads:
             try:
@@ -341,7 +337,6 @@ class Group:
             self._confirm()
 
     def _confirm(self) -> None:
-        self._path.delivered(self._now())
         for done, index in self._order.ripe():
             if not done.called:
                 done.callback(index)
@@ -351,12 +346,7 @@ class Group:
 
     def _on_event(self, event: Event) -> None:
         self._stirred = True
-        if isinstance(event, Told):
-            try:
-                self._path.told(event.peer, event.data)
-            except ProtocolError as error:
-                self._transport.drop(event.peer, f"it sent garbage: {error}")
-        elif isinstance(event, ViewEvent):
+        if isinstance(event, ViewEvent):
             self._on_view(event)
         elif isinstance(event, ProvideSnapshot):
             self._provide(event.token)
@@ -366,10 +356,7 @@ class Group:
             self._finish(None)
 
     def _on_view(self, event: ViewEvent) -> None:
-        self._views_waiting -= 1
         self.view = event
-        if not self._views_waiting:
-            self._path.begin(self._now(), event.master)
         try:
             self._handler.view_changed(event)
         except Exception as error:
@@ -457,9 +444,7 @@ class Group:
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
-        now = self._now()
-        self._channel.connected(now, peer, incarnation)
-        self._path.connected(now, peer)
+        self._channel.connected(self._now(), peer, incarnation)
         self._drive(arm=True)
 
     def peer_down(self, peer: int, reason: str) -> None:

@@ -1,11 +1,11 @@
 """The messages of a group: gathered into packs on their way in, numbered on their way out. Pure.
 
-Messages of one member are numbered in the order in which it sent them; those numbers make every pack count
-once. The index of a message is its place among all messages of the group.
+A pack is what the channel orders, once and after the earlier packs of its member. The index of a message is
+its place among all messages of the group.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import attrs
@@ -13,36 +13,28 @@ import attrs
 from .errors import PayloadTooLarge
 from .group_types import MAX_PACKS_IN_FLIGHT, GroupLimits, QueueFull
 from .group_wire import decode_head, decode_pack, encode_head, encode_pack
+from .origins import Source
 
-__all__ = ["Delivery", "Order", "Packed"]
+__all__ = ["Delivery", "Order"]
 
 T = TypeVar("T")
 
 
-class Packed(NamedTuple):
-    """A pack of this member: its first and last message, and its bytes."""
-
-    first: int
-    last: int
-    body: bytes
-
-
 class Delivery(NamedTuple):
-    """Messages in their final order: the index of the first one, who sent them, and they."""
+    """Messages in their final order: the index of the first one, and they."""
 
     first: int
-    origin: int
     payloads: list[bytes]
 
 
 @attrs.define
-class _Seen:
-    """What was delivered of one member."""
+class _Ends:
+    """The latest packs of one member: for one that learns from a snapshot what became of its own."""
 
     incarnation: int
-    last: int
+    boot: int
     ends: deque[tuple[int, int]]
-    """(last message, its index) of the latest packs: for a member that learns of them from a snapshot."""
+    """(number of the pack, index of its last message)."""
 
 
 class Order(Generic[T]):
@@ -58,18 +50,29 @@ class Order(Generic[T]):
         self._incarnation = incarnation
         self._limits = limits
         self._max_payload_bytes = max_payload_bytes
-        self._seen: dict[int, _Seen] = {}
+        self._ends: dict[int, _Ends] = {}
         self._waiting: deque[bytes] = deque()
         self._waiting_bytes = 0
         self._packed = 0
         """Number of the last message that is in a pack."""
         self._tickets: deque[tuple[int, T]] = deque()
+        """(number of its last message, ticket) of messages that wait for a pack."""
+        self._packs = 0
+        """Packs made."""
+        self._flight: deque[tuple[int, list[tuple[int, T]]]] = deque()
+        """Packs not delivered: number, and its tickets with how many messages of the pack come after each."""
+        self._ripe: list[tuple[T, int]] = []
 
     # In
 
     def __bool__(self) -> bool:
         """Whether messages wait for a pack."""
         return bool(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """How many packs of this member are not delivered yet."""
+        return len(self._flight)
 
     @property
     def accepting(self) -> bool:
@@ -100,9 +103,9 @@ class Order(Generic[T]):
         self._waiting_bytes += size
         self._tickets.append((self._packed + len(waiting), ticket))
 
-    def pack(self) -> Packed:
-        """Make a pack of what waits, as far as the limits go. Call only when something waits."""
-        limits, waiting = self._limits, self._waiting
+    def pack(self) -> bytes:
+        """Make the next pack of what waits, as far as the limits go. Call only when something waits."""
+        limits, waiting, tickets = self._limits, self._waiting, self._tickets
         if len(waiting) <= limits.pack_messages and self._waiting_bytes <= limits.pack_bytes:
             payloads = list(waiting)
             waiting.clear()
@@ -117,13 +120,24 @@ class Order(Generic[T]):
                     break
                 payloads.append(waiting.popleft())
             self._waiting_bytes -= size
-        first = self._packed + 1
-        self._packed += len(payloads)
-        return Packed(first, self._packed, encode_pack((self._me, self._incarnation, first, payloads)))
+        last = self._packed = self._packed + len(payloads)
+        self._packs += 1
+        if waiting:
+            mine: list[tuple[int, T]] = []
+            while tickets and tickets[0][0] <= last:
+                number, ticket = tickets.popleft()
+                mine.append((last - number, ticket))
+        else:
+            mine = [(last - number, ticket) for number, ticket in tickets]
+            tickets.clear()
+        self._flight.append((self._packs, mine))
+        return encode_pack(payloads)
 
     def drop(self) -> list[T]:
         """Forget everything of this member; return the tickets nobody will hear of."""
-        tickets = [ticket for _, ticket in self._tickets]
+        tickets = [ticket for _, mine in self._flight for _, ticket in mine]
+        tickets += [ticket for _, ticket in self._tickets]
+        self._flight.clear()
         self._tickets.clear()
         self._waiting.clear()
         self._waiting_bytes = 0
@@ -131,58 +145,51 @@ class Order(Generic[T]):
 
     # Out
 
-    def deliver(self, body: bytes) -> Delivery | None:
-        """Number the messages of an entry; None when they were delivered before, or skip some.
-
-        Raises ProtocolError when the entry is no pack.
-        """
-        origin, incarnation, first, payloads = decode_pack(body)
-        seen = self._seen.get(origin)
-        if seen is None or incarnation > seen.incarnation:
-            if first != 1:
-                return None
-            seen = self._seen[origin] = _Seen(incarnation, 0, deque(maxlen=MAX_PACKS_IN_FLIGHT))
-        elif incarnation != seen.incarnation or first != seen.last + 1:
-            return None
+    def deliver(self, source: Source, body: bytes) -> Delivery:
+        """Number the messages of an entry. Raises ProtocolError when the entry is no pack."""
+        payloads = decode_pack(body)
         index = self.position + 1
         self.position += len(payloads)
-        seen.last += len(payloads)
-        seen.ends.append((seen.last, self.position))
-        return Delivery(index, origin, payloads)
+        replica, incarnation, boot, number = source
+        known = self._ends.get(replica)
+        if known is None or known.incarnation != incarnation or known.boot != boot:
+            known = self._ends[replica] = _Ends(incarnation, boot, deque(maxlen=MAX_PACKS_IN_FLIGHT))
+        known.ends.append((number, self.position))
+        if replica == self._me and incarnation == self._incarnation:
+            self._confirm(number, self.position)
+        return Delivery(index, payloads)
 
-    def confirmed(self) -> int:
-        """Number of the last message of this member that was delivered."""
-        incarnation, last = self.seen(self._me)
-        return last if incarnation == self._incarnation else 0
+    def _confirm(self, pack: int, index: int) -> None:
+        """A pack of this member, whose last message has that index, is delivered."""
+        flight = self._flight
+        while flight and flight[0][0] <= pack:
+            for back, ticket in flight.popleft()[1]:
+                self._ripe.append((ticket, index - back))
 
-    def seen(self, origin: int) -> tuple[int, int]:
-        """(incarnation, last message delivered) of a member; (0, 0) for one never heard of."""
-        seen = self._seen.get(origin)
-        return (0, 0) if seen is None else (seen.incarnation, seen.last)
-
-    def ripe(self) -> Iterable[tuple[T, int]]:
+    def ripe(self) -> list[tuple[T, int]]:
         """Hand back the tickets whose messages are delivered, with the index of the last of these."""
-        seen = self._seen.get(self._me)
-        tickets = self._tickets
-        if seen is None or seen.incarnation != self._incarnation or not tickets:
-            return
-        for last, index in tuple(seen.ends):
-            while tickets and tickets[0][0] <= last:
-                number, ticket = tickets.popleft()
-                yield ticket, index - (last - number)
+        ripe, self._ripe = self._ripe, []
+        return ripe
 
     # Snapshots
 
     def head(self) -> bytes:
         """What a member that joins must know, for the first chunk of a snapshot."""
-        rows = [(origin, seen.incarnation, seen.last, list(seen.ends)) for origin, seen in self._seen.items()]
+        rows = [
+            (replica, known.incarnation, known.boot, list(known.ends))
+            for replica, known in self._ends.items()
+        ]
         return encode_head(self.position, rows)
 
     def restore(self, head: bytes) -> None:
         """Take over from a snapshot. Raises ProtocolError."""
         known = decode_head(head)
         self.position = known.position
-        self._seen = {
-            origin: _Seen(incarnation, last, deque(ends, maxlen=MAX_PACKS_IN_FLIGHT))
-            for origin, incarnation, last, ends in known.seen
+        self._ends = {
+            replica: _Ends(incarnation, boot, deque(ends, maxlen=MAX_PACKS_IN_FLIGHT))
+            for replica, incarnation, boot, ends in known.ends
         }
+        mine = self._ends.get(self._me)
+        if mine is not None and mine.incarnation == self._incarnation:
+            for number, index in mine.ends:
+                self._confirm(number, index)

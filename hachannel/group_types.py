@@ -20,7 +20,7 @@ __all__ = [
 
 
 MAX_PACKS_IN_FLIGHT = 16
-"""Limit of `GroupLimits.packs_in_flight`; so many are remembered of every member."""
+"""Limit of `GroupLimits.packs_in_flight`; the places of so many are remembered of every member."""
 
 
 class GroupError(ChannelError):

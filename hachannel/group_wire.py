@@ -9,16 +9,12 @@ from .errors import ProtocolError
 
 __all__ = [
     "MAX_HELLO_BYTES",
-    "Forwarded",
+    "EndsRow",
     "Head",
     "Hello",
-    "Pack",
-    "SeenRow",
     "cut",
-    "decode_forwarded",
     "decode_head",
     "decode_pack",
-    "encode_forwarded",
     "encode_head",
     "encode_hello",
     "encode_pack",
@@ -27,7 +23,7 @@ __all__ = [
 ]
 
 MAGIC: Final = "quorate"
-VERSION: Final = 1
+VERSION: Final = 2
 PURPOSE: Final = "group"
 REFUSED: Final = "refused"
 MAX_HELLO_BYTES = 4096
@@ -36,11 +32,8 @@ CHUNK_BYTES = 1024 * 1024
 
 _T = TypeVar("_T")
 
-Pack: TypeAlias = tuple[int, int, int, list[bytes]]
-"""The payload of an entry: origin, its incarnation, number of the first message there, the messages."""
-
-SeenRow: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
-"""Of one origin: replica, incarnation, last message, (last message, index) of its latest packs."""
+EndsRow: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
+"""Of one member: replica, incarnation, boot, (number, index of the last message) of its latest packs."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
@@ -48,16 +41,7 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 
     version: int
     position: int
-    seen: list[SeenRow]
-
-
-class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A pack on its way to the master."""
-
-    incarnation: int
-    first: int
-    last: int
-    body: bytes
+    ends: list[EndsRow]
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -76,9 +60,8 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_pack: msgspec.msgpack.Decoder[Pack] = msgspec.msgpack.Decoder(Pack)
+_pack: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
 _head: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
-_forwarded: msgspec.msgpack.Decoder[Forwarded] = msgspec.msgpack.Decoder(Forwarded)
 _hello: msgspec.msgpack.Decoder[tuple[str, int, str, dict[str, Any]]] = msgspec.msgpack.Decoder(
     tuple[str, int, str, dict[str, Any]]
 )
@@ -91,29 +74,19 @@ def _decode(decoder: "msgspec.msgpack.Decoder[_T]", data: bytes, what: str) -> _
         raise ProtocolError(f"not {what}: {error}") from None
 
 
-def encode_pack(pack: Pack) -> bytes:
+def encode_pack(payloads: list[bytes]) -> bytes:
     """The payload of an entry. The bytes of the messages are copied unchanged."""
-    return _encoder.encode(pack)
+    return _encoder.encode(payloads)
 
 
-def decode_pack(data: bytes) -> Pack:
+def decode_pack(data: bytes) -> list[bytes]:
     """The messages of an entry. Raises ProtocolError."""
     return _decode(_pack, data, "a pack of messages")
 
 
-def encode_forwarded(forwarded: Forwarded) -> bytes:
-    """The bytes of a pack for the master."""
-    return _encoder.encode(forwarded)
-
-
-def decode_forwarded(data: bytes) -> Forwarded:
-    """A pack for the master. Raises ProtocolError."""
-    return _decode(_forwarded, data, "a forwarded pack")
-
-
-def encode_head(position: int, seen: Sequence[SeenRow]) -> bytes:
+def encode_head(position: int, ends: Sequence[EndsRow]) -> bytes:
     """The first chunk of a snapshot."""
-    return _encoder.encode(Head(VERSION, position, list(seen)))
+    return _encoder.encode(Head(VERSION, position, list(ends)))
 
 
 def decode_head(data: bytes) -> Head:

@@ -18,6 +18,7 @@ from .durable import Remembered
 from .journal_wal import inspect_wal
 from .log import Appended, LogRecord, Reset, Truncated
 from .messages import Entry
+from .origins import Source
 from .view import Tag, ViewNumber
 
 __all__ = [
@@ -32,7 +33,7 @@ __all__ = [
     "translated",
 ]
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 PAGE_BYTES: Final = 4096
 CHECKPOINT_PAGES: Final = 2000
 """The write-ahead log is moved into the file when it has so many pages (8 MiB)."""
@@ -42,8 +43,8 @@ TRIM_ROWS: Final = 256
 _SCHEMA: Final = (
     "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
     "CREATE TABLE remembered (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
-    "CREATE TABLE entries (idx INTEGER PRIMARY KEY, view BLOB, kind INTEGER, stamp INTEGER, payload BLOB, "
-    "checksum BLOB)",
+    "CREATE TABLE entries (idx INTEGER PRIMARY KEY, view BLOB, kind INTEGER, stamp INTEGER, source BLOB, "
+    "payload BLOB, checksum BLOB)",
 )
 
 
@@ -81,6 +82,7 @@ class _Meta(msgspec.Struct, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_remembered = msgspec.msgpack.Decoder(Remembered).decode
 _decode_meta = msgspec.msgpack.Decoder(_Meta).decode
+_decode_source = msgspec.msgpack.Decoder(Source).decode
 _decode_view = msgspec.msgpack.Decoder(ViewNumber).decode
 _NUMBERS: Final = struct.Struct("<qqq")
 _UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
@@ -258,7 +260,7 @@ class Journal:
 
     def _insert(self, rows: list[tuple[Any, ...]]) -> None:
         if rows:
-            self.connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self.connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             rows.clear()
 
     def _row(self, entry: Entry) -> tuple[Any, ...]:
@@ -266,7 +268,9 @@ class Journal:
         if known is None or known[0] != entry.view:
             known = self._views = (entry.view, _encode(entry.view))
         view = known[1]
-        return entry.index, view, entry.kind, entry.stamp_ns, entry.payload, _entry_sum(view, entry)
+        source = b"" if entry.source is None else _encode(entry.source)
+        kept = _entry_sum(view, source, entry)
+        return entry.index, view, entry.kind, entry.stamp_ns, source, entry.payload, kept
 
     def _delete(self, base: int) -> int:
         """Delete some of the entries up to `base`; returns up to where they are gone."""
@@ -285,8 +289,8 @@ def _gone(path: Path) -> Damaged:
     return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
 
 
-def _entry_sum(view: bytes, entry: Entry) -> bytes:
-    return checksum(_NUMBERS.pack(entry.index, entry.kind, entry.stamp_ns), view, entry.payload)
+def _entry_sum(view: bytes, source: bytes, entry: Entry) -> bytes:
+    return checksum(_NUMBERS.pack(entry.index, entry.kind, entry.stamp_ns), view, source, entry.payload)
 
 
 def _configure(connection: sqlite3.Connection) -> None:
@@ -333,15 +337,16 @@ def _entries(path: Path, connection: sqlite3.Connection, remembered: Remembered)
     entries: list[Entry] = []
     wanted = remembered.base.at + 1
     rows = connection.execute(
-        "SELECT idx, view, kind, stamp, payload, checksum FROM entries WHERE idx > ? ORDER BY idx",
+        "SELECT idx, view, kind, stamp, source, payload, checksum FROM entries WHERE idx > ? ORDER BY idx",
         (remembered.base.at,),
     )
-    for index, view, kind, stamp, payload, kept in rows:
+    for index, view, kind, stamp, source, payload, kept in rows:
         if index != wanted:
             break
         try:
-            entry = Entry(_decode_view(view), index, stamp, payload, kind)
-            sound = _entry_sum(view, entry) == kept
+            origin = _decode_source(source) if source else None
+            entry = Entry(_decode_view(view), index, stamp, payload, kind, origin)
+            sound = _entry_sum(view, source, entry) == kept
         except _UNREADABLE:
             sound = False
         if not sound:

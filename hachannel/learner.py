@@ -10,6 +10,7 @@ import attrs
 
 from .events import InstallSnapshot
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
+from .origins import Origins, Rows
 from .state import State
 from .view import NO_TAG, NO_VIEW, Tag, Voter
 
@@ -28,6 +29,7 @@ class Learning:
     at: Tag
     total: int
     chunks: list[bytes] = attrs.field(factory=list[bytes])
+    origins: Rows = ()
     installing: bool = False
     installed: bool = False
 
@@ -126,6 +128,8 @@ class Learner:
         if not learning.installed:
             if message.number == len(learning.chunks) < learning.total:
                 learning.chunks.append(message.data)
+            if message.number + 1 >= learning.total:
+                learning.origins = message.origins
             if len(learning.chunks) == learning.total:
                 self._install(learning)
                 return
@@ -140,7 +144,9 @@ class Learner:
         learning.installing = True
         self._busy(True)
         state.note(f"installs a snapshot of index {learning.at.at}")
-        state.event(InstallSnapshot(learning.at.at, learning.chunks))
+        me = state.me
+        forwarded = Origins(learning.origins).last(me.replica, me.incarnation, state.boot)
+        state.event(InstallSnapshot(learning.at.at, learning.chunks, forwarded))
 
     def snapshot_installed(self, index: int) -> None:
         """The application has replaced its state."""
@@ -149,7 +155,7 @@ class Learner:
             return
         learning.installing = False
         self._busy(False)
-        self._state.reset(learning.at)
+        self._state.reset(learning.at, learning.origins)
         self._installed(learning)
 
     def _installed(self, learning: Learning) -> None:
@@ -167,7 +173,7 @@ class Learner:
         if learning is None or message.token > learning.token:
             if learning is not None and learning.installing:
                 return
-            learning = Learning(message.token, voter.replica, message.base, 0, [], False, True)
+            learning = Learning(message.token, voter.replica, message.base, 0, installed=True)
             self.learning = learning
         if message.token != learning.token or not learning.installed or voter.replica != learning.donor:
             return

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 import attrs
 
 from .messages import RECONFIG, Entry
+from .origins import Rows
 from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
 
 ENTRY_BYTES = 32
@@ -53,6 +54,8 @@ class Committed:
     """Record: entries up to `index` are committed. Need not be durable before anything is sent."""
 
     index: int
+    origins: Rows = ()
+    """Who has submitted how much, after `index`."""
 
 
 @attrs.frozen
@@ -60,9 +63,18 @@ class Reset:
     """Record: the log starts anew after this entry, whose state came as a snapshot."""
 
     base: Tag
+    origins: Rows = ()
+    """Who has submitted how much, after this entry."""
 
 
-LogRecord: TypeAlias = Promised | Accepted | Activated | Appended | Truncated | Committed | Reset
+@attrs.frozen
+class Booted:
+    """Record: a process with this number has begun to submit."""
+
+    boot: int
+
+
+LogRecord: TypeAlias = Promised | Accepted | Activated | Appended | Truncated | Committed | Reset | Booted
 
 
 @attrs.frozen
@@ -76,6 +88,10 @@ class Recovered:
     commit: int = 0
     applied: int = 0
     """The state the application recovered by itself is the one after this entry, not above `commit`."""
+    origins: Rows = ()
+    """Who has submitted how much, after `commit`."""
+    boots: int = 0
+    """How many processes of this life have submitted something."""
     guest: bool = False
     """What this replica had is lost or unusable: it may join a cluster, but never found one."""
 

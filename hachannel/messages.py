@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from .errors import ProtocolError
+from .origins import Rows, Source
 from .view import Tag, View, ViewNumber
 
 PAYLOAD: Final = 0
@@ -24,6 +25,8 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The master's clock reading when it was submitted."""
     payload: bytes
     kind: int = PAYLOAD
+    source: Source | None = None
+    """Who forwarded it and its number there; None for what the master submitted by itself."""
 
 
 class Data(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
@@ -184,6 +187,8 @@ class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
     number: int
     total: int
     data: bytes
+    origins: Rows = ()
+    """With the last piece: who had submitted how much after the entry `at`."""
 
 
 class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
@@ -230,6 +235,24 @@ class Commit(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=23):
     last: int
 
 
+class Forward(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=24):
+    """Member to master: put this into the order. It is known by the sender and these two numbers."""
+
+    boot: int
+    """Which process of the sender's life."""
+    oseq: int
+    """Its number for it, from 1 without gaps."""
+    payload: bytes
+
+
+class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=25):
+    """Master to member: it has everything up to `oseq`, in the log or held. What came after that was lost."""
+
+    view: ViewNumber
+    boot: int
+    oseq: int
+
+
 class Reconfig(msgspec.Struct, array_like=True, frozen=True):
     """The payload of an entry of kind RECONFIG: one voter comes or goes with the next view."""
 
@@ -262,6 +285,8 @@ Message: TypeAlias = (
     | CaughtUp
     | Tell
     | Commit
+    | Forward
+    | Forwarded
 )
 
 _encoder = msgspec.msgpack.Encoder()

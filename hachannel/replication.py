@@ -19,6 +19,7 @@ from .messages import (
     Repair,
     encode_reconfig,
 )
+from .origins import Source
 from .settings import TRIM_STEP
 from .state import State
 from .view import View, Voter
@@ -97,17 +98,23 @@ class Replication:
             raise WindowFull("too many entries are in flight: wait until can_submit is true")
         return self._append(now, stamp_ns, payload, PAYLOAD)
 
+    def admit(self, now: float, source: Source, payload: bytes) -> None:
+        """Append what a member has submitted. Only when there is room."""
+        self._append(now, 0, payload, PAYLOAD, source)
+
     def reconfigure(self, now: float, change: Reconfig) -> None:
         """Append a change of the configuration; it takes effect with the next view."""
         self._append(now, 0, encode_reconfig(change), RECONFIG)
 
-    def _append(self, now: float, stamp_ns: int, payload: bytes, kind: int) -> int:
+    def _append(
+        self, now: float, stamp_ns: int, payload: bytes, kind: int, source: Source | None = None
+    ) -> int:
         state = self._state
         log = state.log
         assert state.accepted is not None
         number = state.accepted.number
         index = log.last.at + 1
-        entry = Entry(number, index, stamp_ns, payload, kind)
+        entry = Entry(number, index, stamp_ns, payload, kind, source)
         log.append(entry)
         self._in_flight_bytes += len(payload)
         if self._slaves:

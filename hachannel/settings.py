@@ -39,6 +39,14 @@ class Settings:
     """Entries in flight: appended by the master and not yet committed."""
     window_bytes: int = 16 * 1024 * 1024
     """Payload bytes in flight."""
+    forward_window: int = 64
+    """Entries that a member which is not the master has on their way into the order."""
+    forward_window_bytes: int = 8 * 1024 * 1024
+    """Their payload bytes; one larger payload goes alone."""
+    forward_queue: int = 1024
+    """Entries that a member has submitted with `forward` and not seen delivered."""
+    forward_queue_bytes: int = 64 * 1024 * 1024
+    """Their payload bytes."""
     max_payload_bytes: int = 8 * 1024 * 1024
     """The largest payload `submit` takes."""
     part_bytes: int = 1024 * 1024
@@ -57,5 +65,7 @@ class Settings:
     def __attrs_post_init__(self) -> None:
         if self.max_log < self.keep + 2 * self.window + 2 * TRIM_STEP:
             raise ValueError("max_log must leave room for keep and the window: raise it or lower those")
+        if min(self.forward_window, self.forward_queue) < 1:
+            raise ValueError("forward_window and forward_queue must be at least 1")
         if self.verify_s > self.suspect_s or self.heartbeat_s * 4 > self.suspect_s:
             raise ValueError("suspect_s must be at least verify_s and four heartbeats")

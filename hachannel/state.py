@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from .events import Deliver, Event, Output, Stopped
 from .log import Accepted, Activated, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
 from .messages import PAYLOAD, Entry, Message
+from .origins import Origins, Rows
 from .peers import Peers
 from .settings import Settings
 from .view import NO_VIEW, Tag, View, ViewNumber, Voter
@@ -50,6 +51,10 @@ class State:
         """The highest view counter seen."""
         self.commit = recovered.commit
         self.applied = recovered.applied
+        self.origins = Origins(recovered.origins)
+        """Who has submitted how much, after `applied`."""
+        self.boot = recovered.boots + 1
+        """Which process of this life it is: what it forwards is numbered anew."""
         self.blocked = False
         self.leaving = False
         self.stopped = False
@@ -171,10 +176,11 @@ class State:
             self.log.truncate(index)
             self.record(Truncated(index))
 
-    def reset(self, base: Tag) -> None:
+    def reset(self, base: Tag, origins: Rows) -> None:
         """The state after `base` came as a snapshot."""
         self.log.reset(base)
-        self.record(Reset(base))
+        self.origins = Origins(origins)
+        self.record(Reset(base, origins))
         self.commit = self.applied = base.at
 
     def commit_to(self, index: int) -> None:
@@ -182,8 +188,9 @@ class State:
         if index <= self.commit:
             return
         self.commit = index
-        self.record(Committed(index))
         self.deliver()
+        if self.log.durable:
+            self.record(Committed(index, self.origins.rows))
 
     def deliver(self) -> None:
         """Hand out what is committed and was not handed out."""
@@ -192,10 +199,18 @@ class State:
         for index in range(self.applied + 1, self.commit + 1):
             entry = log.get(index)
             if entry.kind == PAYLOAD:
-                events.append(Deliver(index, entry.stamp_ns, entry.payload))
+                source = entry.source
+                events.append(Deliver(index, entry.stamp_ns, entry.payload, source))
+                if source is not None:
+                    self.origins.add(source)
             else:
                 self.attention = True
         self.applied = self.commit
+
+    def origins_at(self, index: int) -> Rows:
+        """Who had submitted how much after the entry `index`, from the base of the log to `applied`."""
+        log = self.log
+        return self.origins.before(log.get(later).source for later in range(index + 1, self.applied + 1))
 
     # Output
 
@@ -222,6 +237,15 @@ class State:
         """Ask for a record to be made durable."""
         if self.log.durable:
             self._out.persist.append(record)
+
+    def mark(self, record: LogRecord) -> int:
+        """Ask for a record to be made durable; returns what to give to `is_durable`."""
+        self.record(record)
+        return self._issued + 1 if self.log.durable else 0
+
+    def is_durable(self, mark: int) -> bool:
+        """Whether a marked record would survive this process, or nothing does."""
+        return mark <= self._confirmed
 
     def record_entry(self, entry: Entry) -> None:
         """Ask for the entry just appended to be made durable."""

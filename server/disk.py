@@ -66,7 +66,7 @@ class Disk:
         self._closing = self._failed = False
         self.writes = 0
         """Transactions so far, each with a sync."""
-        self._commit = 0
+        self._commit: Committed | None = None
         """A commit index that is not on the disk."""
         self._thread = Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
@@ -135,7 +135,7 @@ class Disk:
                     self._write(jobs)
                     self._in_reactor(self._confirm, jobs)
                 elif self._commit:
-                    self._write_commit()
+                    self._write_commit(self._commit)
                 elif closing:
                     return
         except WriteFailed as error:
@@ -164,22 +164,22 @@ class Disk:
         records = [record for job in jobs for record in job.records]
         state, trim = jobs[-1].state, jobs[-1].trim
         if state is None and all(job.lazy for job in jobs):
-            self._commit = max(self._commit, *(r.index for r in records if isinstance(r, Committed)))
+            self._commit = [record for record in records if isinstance(record, Committed)][-1]
             return
         if self._commit:
-            records.append(Committed(self._commit))
+            records.insert(0, self._commit)
         if state is None:
             self._journal.write(records)
         else:
             self._journal.write(
                 records, trim=trim, also=lambda connection: self._store.save(connection, state)
             )
-        self._commit = 0
+        self._commit = None
         self.writes += 1
 
-    def _write_commit(self) -> None:
-        self._journal.write([Committed(self._commit)])
-        self._commit = 0
+    def _write_commit(self, commit: Committed) -> None:
+        self._journal.write([commit])
+        self._commit = None
         self.writes += 1
 
     def _fail(self, sentence: str) -> None:

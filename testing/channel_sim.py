@@ -64,14 +64,25 @@ def draw(seed: int) -> tuple[Shape, float, str]:
     every other fourth one has slow messages and many crashes, which hit view changes half-way.
     """
     random = Random(f"shape {seed}")
+    chance = Random(f"forwarding {seed}")
     if seed % 4 == 1:
-        return _wide(random), random.choice([3.0, 6.0]), "split"
-    shape = _ordinary(random)
+        return _forwarding(_wide(random), chance, 4), random.choice([3.0, 6.0]), "split"
+    shape = _forwarding(_ordinary(random), chance, 4 if seed % 4 == 3 else chance.choice([2, 20]))
     if seed % 4 == 3:
         weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.2, slow_s=0.2)
         settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
         return attrs.evolve(shape, weather=weather, settings=settings), 8.0, "crash"
     return shape, random.choice([0.5, 2.0, 5.0]), "all"
+
+
+def _forwarding(shape: Shape, random: Random, queue: int) -> Shape:
+    settings = attrs.evolve(
+        shape.settings,
+        forward_window=random.choice([1, 3, 64]),
+        forward_window_bytes=random.choice([4, 1 << 20]),
+        forward_queue=queue,
+    )
+    return attrs.evolve(shape, settings=settings)
 
 
 def _wide(random: Random) -> Shape:
@@ -146,11 +157,14 @@ class Load:
         self._world = world
         self._checks = checks
         self._rate = rate
+        self._random = Random(f"forward {world.seed}")
+        self._forwards = self._random.random() < 0.6
         self._count = 0
         self.stopped = False
 
     def slow_down(self) -> None:
         """So that the slowest transfer of the worst network keeps up."""
+        self._forwards = False
         self._rate = min(self._rate, 2.0)
 
     def begin(self) -> None:
@@ -165,6 +179,9 @@ class Load:
             for _ in range(world.random.choice([0, 1, 1, 3])):
                 if host.running and not host.paused and host.channel.can_submit:
                     self.submit(host.replica)
+            if self._forwards:
+                for _ in range(self._random.choice([0, 0, 0, 0, 1, 4])):
+                    self.forward(host.replica)
         world.at(world.now + world.random.expovariate(self._rate), self._next)
 
     def submit(self, replica: int) -> bytes | None:
@@ -173,6 +190,11 @@ class Load:
         payload = b"%d" % self._count
         self._checks.submitted.add(payload)
         return payload if self._world.hosts[replica].submit(payload) else None
+
+    def forward(self, replica: int) -> bool:
+        """Have one payload ordered from a replica; False when it does not take it."""
+        self._count += 1
+        return self._world.hosts[replica].forward(b"%d" % self._count) is not None
 
 
 def run(
@@ -248,8 +270,13 @@ def heal(world: World, load: Load) -> float:
             if payload is None:
                 return False
             payloads.append(payload)
+            for host in world.hosts:
+                load.forward(host.replica)
         last = max(host.channel.last for host in world.hosts)
-        return all(host.running and host.channel.applied == last for host in world.hosts)
+        return all(
+            host.running and host.channel.applied == last and not host.channel.forwarding
+            for host in world.hosts
+        )
 
     if not world.run(limit, fresh):
         indices = {str(host): (host.channel.commit, host.channel.last) for host in world.hosts}

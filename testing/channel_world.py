@@ -18,6 +18,7 @@ from ..hachannel import (
     Output,
     ProvideSnapshot,
     Settings,
+    Source,
     Stopped,
     ViewEvent,
     decode_message,
@@ -78,6 +79,9 @@ class Observer:
 
     def delivered(self, host: "Host", event: Event) -> None:
         """The application has handled an event."""
+
+    def forwarded(self, source: Source, payload: bytes) -> None:
+        """A replica has taken a payload to be ordered."""
 
 
 @attrs.frozen(kw_only=True)
@@ -200,6 +204,16 @@ class Host:
         self._settle()
         return True
 
+    def forward(self, payload: bytes) -> Source | None:
+        """A client of this replica has a payload ordered; None when it does not take it."""
+        if not self.running or self.paused or not self.channel.can_forward:
+            return None
+        number = self.channel.forward(self.world.now, payload)
+        source = Source(*self.state.me, self.state.boot, number)
+        self.world.observer.forwarded(source, payload)
+        self._settle()
+        return source
+
     def _act(self, action: Callable[[], None]) -> None:
         """Run an input now, or when the process runs again."""
         if not self.running:
@@ -235,8 +249,8 @@ class Host:
             case ProvideSnapshot(token):
                 index, chunks = self.channel.applied, self.app.snapshot(world.shape.chunk)
                 self._soon(lambda: channel.snapshot_ready(world.now, token, index, chunks))
-            case InstallSnapshot(index, chunks):
-                self._soon(lambda: self._install(index, chunks))
+            case InstallSnapshot():
+                self._soon(lambda: self._install(event))
                 return
             case Stopped():
                 world.say(f"{self} has stopped")
@@ -249,10 +263,10 @@ class Host:
                 pass
         world.observer.delivered(self, event)
 
-    def _install(self, index: int, chunks: list[bytes]) -> None:
-        self.app.restore(chunks)
-        self.world.observer.delivered(self, InstallSnapshot(index, chunks))
-        self.channel.snapshot_installed(self.world.now, index)
+    def _install(self, event: InstallSnapshot) -> None:
+        self.app.restore(event.chunks)
+        self.world.observer.delivered(self, event)
+        self.channel.snapshot_installed(self.world.now, event.index)
 
     def _soon(self, action: Callable[[], None]) -> None:
         """The application takes its time."""

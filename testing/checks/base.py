@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import ClassVar, TypeVar
 
-from ...hachannel import Event, Output, View, ViewEvent
+from ...hachannel import Event, Output, Source, View, ViewEvent
 from ..channel_world import Host, Observer, Violation
 from .history import History, Process, Step
 
@@ -107,6 +107,11 @@ class Checks(History, Observer):
         for each in self._on_stepped:
             each.stepped(step)
         self.settle(step)
+
+    def forwarded(self, source: Source, payload: bytes) -> None:
+        """A replica has taken a payload to be ordered."""
+        self.submitted.add(payload)
+        self.numbered[source] = payload
 
     def delivered(self, host: Host, event: Event) -> None:
         """Check what an application has seen."""

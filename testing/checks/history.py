@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable
 
 import attrs
 
-from ...hachannel import Deliver, Event, Output, View, ViewEvent, ViewNumber, Voter
+from ...hachannel import Deliver, Event, Output, Source, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.messages import RECONFIG, Entry, Message, Promise, decode_reconfig
 from ...hachannel.view import NO_TAG, NO_VIEW, Tag
 from ..channel_world import Host, World, link
@@ -85,6 +85,10 @@ class History:
         self.submitted: set[bytes] = set()
         self.delivered_once: dict[bytes, int] = {}
         """The index at which each payload was delivered."""
+        self.numbered: dict[Source, bytes] = {}
+        """What was forwarded under each number."""
+        self.sources_by_index: dict[int, Source | None] = {}
+        """Who forwarded what was delivered at an index."""
         self._lives = 0
         self.counts = {"views": 0, "snapshots": 0, "delivered": 0, "commits": 0}
 

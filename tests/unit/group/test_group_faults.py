@@ -68,7 +68,7 @@ class World:
 
     def settled(self) -> bool:
         positions = {member.group.position for member in self.members}
-        waiting = [member for member in self.members if member.group._order._tickets]
+        waiting = [member for member in self.members if member.group._order.in_flight]
         return len(positions) == 1 and not waiting
 
 

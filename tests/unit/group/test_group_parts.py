@@ -7,18 +7,16 @@ from quorate.hachannel.errors import ProtocolError
 from quorate.hachannel.group_order import Order
 from quorate.hachannel.group_types import GroupLimits, QueueFull
 from quorate.hachannel.group_wire import (
-    Forwarded,
     Hello,
     cut,
-    decode_forwarded,
     decode_head,
     decode_pack,
-    encode_forwarded,
     encode_hello,
     encode_pack,
     encode_refusal,
     parse_hello,
 )
+from quorate.hachannel.origins import Source
 from quorate.hachannel.prompt import PromptReactor
 
 
@@ -26,40 +24,47 @@ def order(me: int = 1, incarnation: int = 5, **limits: int) -> Order[str]:
     return Order(me, incarnation, GroupLimits(**limits), 100)
 
 
-def test_a_pack_counts_once_and_a_gap_does_not_count() -> None:
+def source(replica: int, number: int, incarnation: int = 5) -> Source:
+    return Source(replica, incarnation, 1, number)
+
+
+def test_messages_are_numbered_across_packs_and_members() -> None:
     mine = order()
     mine.put([b"a", b"b"], "ab")
     first = mine.pack()
     mine.put([b"c"], "c")
     second = mine.pack()
-    assert (first.first, first.last, second.first, second.last) == (1, 2, 3, 3)
-    assert mine.deliver(second.body) is None
-    assert mine.deliver(first.body) == (1, 1, [b"a", b"b"])
-    assert list(mine.ripe()) == [("ab", 2)]
-    assert mine.deliver(first.body) is None
-    assert mine.deliver(second.body) == (3, 1, [b"c"])
-    assert list(mine.ripe()) == [("c", 3)]
-    assert mine.confirmed() == 3
+    assert mine.in_flight == 2
+    assert mine.deliver(source(1, 1), first) == (1, [b"a", b"b"])
+    assert mine.ripe() == [("ab", 2)]
+    assert mine.deliver(source(2, 1), encode_pack([b"x"])) == (3, [b"x"])
+    assert mine.ripe() == []
+    assert mine.deliver(source(1, 2), second) == (4, [b"c"])
+    assert mine.ripe() == [("c", 4)]
+    assert mine.in_flight == 0
 
 
-def test_another_life_of_a_member_counts_from_one() -> None:
+def test_what_an_earlier_life_of_this_member_sent_confirms_nothing() -> None:
     mine = order()
-    assert mine.deliver(encode_pack((2, 7, 1, [b"x"]))) == (1, 2, [b"x"])
-    assert mine.deliver(encode_pack((2, 8, 2, [b"y"]))) is None
-    assert mine.deliver(encode_pack((2, 8, 1, [b"z"]))) == (2, 2, [b"z"])
-    assert mine.deliver(encode_pack((2, 7, 2, [b"old"]))) is None
-    assert mine.seen(2) == (8, 1)
+    mine.put([b"a"], "a")
+    pack = mine.pack()
+    assert mine.deliver(source(1, 1, incarnation=4), encode_pack([b"x"])) == (1, [b"x"])
+    assert mine.ripe() == []
+    mine.deliver(source(1, 1), pack)
+    assert mine.ripe() == [("a", 2)]
 
 
 def test_tickets_are_handed_back_with_the_index_of_their_last_message() -> None:
     mine = order(pack_messages=3)
     for number in range(5):
         mine.put([b"%d" % number], str(number))
-    assert mine.deliver(encode_pack((2, 7, 1, [b"other"] * 10))) is not None
-    assert list(mine.ripe()) == []
+    mine.deliver(source(2, 1), encode_pack([b"other"] * 10))
+    assert mine.ripe() == []
+    number = 0
     while mine:
-        mine.deliver(mine.pack().body)
-    assert list(mine.ripe()) == [("0", 11), ("1", 12), ("2", 13), ("3", 14), ("4", 15)]
+        number += 1
+        mine.deliver(source(1, number), mine.pack())
+    assert mine.ripe() == [("0", 11), ("1", 12), ("2", 13), ("3", 14), ("4", 15)]
 
 
 def test_packs_keep_their_limits_but_never_are_empty() -> None:
@@ -67,7 +72,7 @@ def test_packs_keep_their_limits_but_never_are_empty() -> None:
     mine.put([b"x" * 50, b"y" * 5, b"z" * 5, b"", b"", b"", b""], "all")
     sizes = []
     while mine:
-        sizes.append([len(payload) for payload in decode_pack(mine.pack().body)[3]])
+        sizes.append([len(payload) for payload in decode_pack(mine.pack())])
     assert sizes == [[50], [5, 5, 0, 0], [0, 0]]
     assert mine.accepting
 
@@ -88,24 +93,20 @@ def test_a_snapshot_carries_positions_and_recent_indices() -> None:
     mine.put([b"a"], "a")
     mine.put([b"b"], "b")
     pack = mine.pack()
-    donor.deliver(encode_pack((0, 1, 1, [b"first"])))
-    donor.deliver(pack.body)
-    donor.deliver(encode_pack((0, 1, 2, [b"last"])))
+    donor.deliver(source(0, 1), encode_pack([b"first"]))
+    donor.deliver(source(1, 1), pack)
+    donor.deliver(source(0, 2), encode_pack([b"last"]))
     mine.restore(donor.head())
     assert mine.position == 4
-    assert list(mine.ripe()) == [("a", 2), ("b", 3)]
-    assert mine.deliver(pack.body) is None
+    assert mine.ripe() == [("a", 2), ("b", 3)]
+    assert mine.drop() == []
 
 
 def test_what_is_not_ours_is_refused_in_words() -> None:
     with pytest.raises(ProtocolError, match="not a pack of messages"):
         decode_pack(b"nonsense")
-    with pytest.raises(ProtocolError, match="not a forwarded pack"):
-        decode_forwarded(b"\xc0")
     with pytest.raises(ProtocolError, match="version 9"):
         decode_head(b"\x93\x09\x00\x90")
-    forwarded = Forwarded(1, 2, 3, b"body")
-    assert decode_forwarded(encode_forwarded(forwarded)) == forwarded
 
 
 @pytest.mark.parametrize(
@@ -113,8 +114,8 @@ def test_what_is_not_ours_is_refused_in_words() -> None:
     [
         (b"", "not the hello"),
         (b"x" * 5000, "5000 bytes"),
-        (b"\x94\xa7quorate\x02\xa5group\x80", "no member of a group"),
-        (b"\x94\xa7quorate\x01\xa5group\x80", "not the hello"),
+        (b"\x94\xa7quorate\x01\xa5group\x80", "no member of a group"),
+        (b"\x94\xa7quorate\x02\xa5group\x80", "not the hello"),
         (encode_refusal("go away"), "refused: go away"),
     ],
 )

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from quorate.hachannel import Settings, View, ViewNumber, Voter
 from quorate.hachannel import messages as m
+from quorate.hachannel.origins import Row, Source
 from quorate.hachannel.view import Tag
 from quorate.testing.channel_hand import Hand
 
@@ -16,7 +17,8 @@ tags = st.builds(Tag, numbers, small)
 groups = st.lists(voters, min_size=1, max_size=4).map(tuple)
 views = st.builds(View, numbers, groups, groups, st.integers(1, 3), small, st.integers(0, 3), st.just("x"))
 payloads = st.one_of(st.binary(max_size=3), st.just(m.encode_reconfig(m.Reconfig(True, 1, 1))))
-entry = st.builds(m.Entry, numbers, small, st.just(0), payloads, st.integers(0, 1))
+sources = st.builds(Source, st.integers(0, 3), st.integers(0, 4), st.integers(0, 2), small)
+entry = st.builds(m.Entry, numbers, small, st.just(0), payloads, st.integers(0, 1), st.none() | sources)
 entries = st.lists(entry, max_size=4).map(tuple)
 flags = st.booleans()
 words = st.just("c")
@@ -30,6 +32,7 @@ STRATEGIES = {
     bool: flags,
     str: words,
     bytes: st.binary(max_size=4),
+    tuple[Row, ...]: st.lists(sources, max_size=3).map(tuple),
     View | None: st.one_of(st.none(), views),
 }
 
@@ -54,6 +57,8 @@ def test_any_messages_in_any_order_never_raise(sequence, prelude):
     if prelude > 1:
         for _ in range(3):
             hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+            for replica in (1, 2):
+                hand.act(replica, lambda channel: channel.forward(hand.now, b"y"))
         hand.deliver(0, 1)
     for here, there, message in sequence:
         if here != there:

@@ -15,6 +15,7 @@ from quorate.hachannel.log import (
     Accepted,
     Activated,
     Appended,
+    Booted,
     Committed,
     LogRecord,
     Promised,
@@ -22,6 +23,7 @@ from quorate.hachannel.log import (
     Truncated,
 )
 from quorate.hachannel.messages import RECONFIG, Entry
+from quorate.hachannel.origins import Source
 from quorate.hachannel.view import NO_VIEW, Tag, View, ViewNumber, Voter
 
 ME = Identity("cluster", "s0", 0)
@@ -134,10 +136,23 @@ def test_the_journal_of_somebody_else_is_refused(journal: Journal, other: Identi
         Journal.open(journal.path, other, 8)
 
 
+def test_sources_and_the_table_of_origins_come_back(journal: Journal) -> None:
+    forwarded = Entry(VIEW, 2, 0, b"x", 0, Source(2, 1 << 60, 1, 9))
+    journal.write([Appended((entry(1), forwarded)), Booted(3), Committed(2, (forwarded.source,))])
+    journal.write([Committed(2), Committed(1)])
+    journal.close()
+    again = Journal.open(journal.path, ME, 8)
+    assert list(again.recovered) == [entry(1), forwarded]
+    recovered = DurableLog(again.remembered, again.recovered).recovered()
+    assert (recovered.boots, recovered.origins) == (3, (forwarded.source,))
+    again.write([Reset(Tag(VIEW, 40), (Source(0, 1, 1, 1),))])
+    assert again.remembered.origins == (Source(0, 1, 1, 1),)
+
+
 def test_a_newer_format_is_refused(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.close()
     monkeypatch.setattr("quorate.hachannel.journal.FORMAT", 0)
-    with pytest.raises(Foreign, match="has format 1, this program reads 0; upgrade it"):
+    with pytest.raises(Foreign, match="has format 2, this program reads 0; upgrade it"):
         Journal.open(journal.path, ME, 8)
 
 

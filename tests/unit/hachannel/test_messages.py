@@ -7,11 +7,13 @@ from hypothesis import strategies as st
 
 from quorate.hachannel import ProtocolError, View, ViewNumber, Voter, decode_message, encode_message
 from quorate.hachannel import messages as m
+from quorate.hachannel.origins import Source
 from quorate.hachannel.view import NO_TAG, Tag
 
 N = ViewNumber(3, 1, 1 << 60)
 VIEW = View(N, (Voter(0, 1), Voter(1, 1 << 60)), (Voter(1, 1 << 60),), 1, 7, 2, "why")
 ENTRY = m.Entry(N, 8, 1_700_000_000_000_000_000, b"\x00payload\xff")
+FORWARDED = m.Entry(N, 9, 0, b"", 0, Source(2, 1 << 60, 1, 5))
 
 EXAMPLES = [
     m.Data(ENTRY, 7, 3),
@@ -38,6 +40,10 @@ EXAMPLES = [
     m.CaughtUp(5, 8, 6, False),
     m.Tell(b"data"),
     m.Commit(N, 7, 8),
+    m.Forward(1, 5, b"payload"),
+    m.Forwarded(N, 1, 5),
+    m.Data(FORWARDED, 7, 3),
+    m.Chunk(5, Tag(N, 7), 1, 2, b"chunk", (FORWARDED.source,)),
 ]
 
 

@@ -2,9 +2,9 @@
 
 import attrs
 
-from quorate.hachannel import Channel, Output, ViewEvent
+from quorate.hachannel import Channel, Deliver, Output, Source, ViewEvent
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.log import Appended, Truncated
+from quorate.hachannel.log import Appended, Booted, Truncated
 from quorate.hachannel.messages import Entry, Heartbeat, Prepare, Promise, Refuse
 from quorate.hachannel.view import NO_VIEW, View, ViewNumber, Voter
 
@@ -115,3 +115,44 @@ def test_a_guest_is_not_counted_as_empty() -> None:
     assert run(channel, disk).events == []
     assert channel.role == "joining"
     assert disk.remembered.promised == NO_VIEW
+
+
+def alone(disk: Disk) -> Channel:
+    """The only replica of its cluster, with this disk, in an active view."""
+    channel = disk.start(0, (0,), incarnation=7)
+    run(channel, disk)
+    for time in (0.1, 1.0, 2.0, 3.0):
+        channel.tick(time)
+        run(channel, disk)
+    assert channel.role == "master"
+    return channel
+
+
+def test_a_restarted_replica_knows_who_has_forwarded_how_much_and_numbers_anew() -> None:
+    disk = Disk()
+    channel = alone(disk)
+    for number in (1, 2, 3):
+        assert channel.forward(4.0, b"%d" % number) == number
+        run(channel, disk)
+    assert disk.remembered.boots == 1
+    assert disk.remembered.origins == (Source(0, 7, 1, 3),)
+    again = alone(disk)
+    assert again.state.origins.rows == (Source(0, 7, 1, 3),)
+    assert again.forward(4.0, b"4") == 1
+    [event] = run(again, disk).events
+    assert isinstance(event, Deliver)
+    assert event.source == Source(0, 7, 2, 1)
+    assert disk.remembered.boots == 2
+
+
+def test_nothing_is_forwarded_before_the_number_of_the_process_is_durable() -> None:
+    disk = Disk()
+    channel = alone(disk)
+    channel.forward(4.0, b"1")
+    out = channel.take()
+    assert [type(record) for record in out.persist] == [Booted]
+    assert channel.last == 0
+    disk.write(out)
+    channel.persisted(4.0, out.token)
+    run(channel, disk)
+    assert channel.last == 1

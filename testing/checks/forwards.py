@@ -1,0 +1,69 @@
+"""I7: what members forward is ordered by its number, without gaps, once, and ends."""
+
+from ...hachannel import Deliver, Event, InstallSnapshot
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import History
+
+Process = tuple[int, int, int]
+"""Replica, incarnation, boot."""
+
+
+@checker("I7", "Of each process the numbers 1, 2, 3... are delivered in order, each at one index.")
+class NumbersInOrder(Checker):
+    """Who sees an index first decides; the others must say the same of it."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._last: dict[Process, int] = {}
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """The next number of its process, and of no process before a later one."""
+        if not isinstance(event, Deliver):
+            return
+        source = event.source
+        known = self.past.sources_by_index
+        if event.index in known:
+            if known[event.index] != source:
+                self.fail(host, f"{event.index} is of {source}, and of {known[event.index]}")
+            return
+        known[event.index] = source
+        if source is None:
+            return
+        process = (source.replica, source.incarnation, source.boot)
+        last = self._last.get(process, 0)
+        if source.oseq != last + 1:
+            self.fail(host, f"delivers {source} at {event.index} after number {last} of that process")
+        if any(other[0] == process[0] and other > process for other in self._last):
+            self.fail(host, f"delivers {source} at {event.index} after what a later process forwarded")
+        self._last[process] = source.oseq
+
+
+@checker("I7", "A number is delivered with what was forwarded under it.")
+class NumbersMeanOneThing(Checker):
+    """See the rule."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """As its origin said."""
+        if isinstance(event, Deliver) and event.source is not None:
+            forwarded = self.past.numbered.get(event.source)
+            if forwarded != event.payload:
+                self.fail(host, f"delivers {event.payload!r} as {event.source}, which was {forwarded!r}")
+
+
+@checker("I15", "A snapshot says truly how much of what its receiver forwarded is part of it.")
+class TrueNumbers(Checker):
+    """See the rule."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """As many as were delivered anywhere up to its index."""
+        if not isinstance(event, InstallSnapshot):
+            return
+        state = host.state
+        own = [
+            source.oseq
+            for index, source in self.past.sources_by_index.items()
+            if index <= event.index and source is not None and source[:3] == (*state.me, state.boot)
+        ]
+        if event.forwarded != max(own, default=0):
+            self.fail(host, f"a snapshot of {event.index} has {event.forwarded} of its own, not {own[-1:]}")
