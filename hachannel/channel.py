@@ -162,6 +162,11 @@ class Channel:
         return self.state.commit
 
     @property
+    def stable(self) -> int:
+        """All members of the view hold everything up to this index, which is committed."""
+        return self.state.stable
+
+    @property
     def last(self) -> int:
         """Index of the last entry in the log."""
         return self.state.log.last.at

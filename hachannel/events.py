@@ -40,6 +40,14 @@ class ViewEvent:
 
 
 @attrs.frozen
+class Stable:
+    """All members of the view hold everything up to `index`. Only in mode MAJORITY; in mode ALL what is
+    delivered is held by all."""
+
+    index: int
+
+
+@attrs.frozen
 class ProvideSnapshot:
     """Take a snapshot of the application and call `Channel.snapshot_ready` with this token, soon or later."""
 
@@ -71,7 +79,7 @@ class Stopped:
     reason: str
 
 
-Event: TypeAlias = Deliver | ViewEvent | ProvideSnapshot | InstallSnapshot | Told | Stopped
+Event: TypeAlias = Deliver | ViewEvent | Stable | ProvideSnapshot | InstallSnapshot | Told | Stopped
 
 
 @attrs.define

@@ -56,6 +56,7 @@ class Facts:
             state.log.last.at,
             state.applied,
             self._replication.trim_point,
+            state.stable,
         )
 
     def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
-from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stopped, ViewEvent
+from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
@@ -119,6 +119,8 @@ class Group:
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
         self._events: deque[Event] = deque()
+        self._unstable: deque[tuple[int, Deferred[int], int]] = deque()
+        """(entry, what to fire, with which index) once all members hold the entry."""
         self._applied = 0
         self._state = "new"
         self._joining: Deferred[None] | None = None
@@ -175,7 +177,8 @@ class Group:
 
         Fires with its index once it is committed and delivered here; until then it is sent again, to another
         master if need be, and delivered once. Messages of one member are delivered in the order of the calls.
-        all_members: wait until every member holds it; in the mode ALL that is always so.
+        all_members: wait until every member of the view holds it; in the mode ALL that is always so. A
+        member that is gone, and one that comes later, is not waited for.
         Fails with QueueFull, PayloadTooLarge, NotInGroup.
         """
         return self._put((payload,), all_members)
@@ -210,13 +213,13 @@ class Group:
     def _put(self, payloads: Sequence[bytes], all_members: bool) -> "Deferred[int]":
         if self._state != "running" or self._leaving is not None:
             return fail(NotInGroup(f"member {self.me} is not in the group: join first, leave last"))
-        if all_members and self._settings.mode != "ALL":
-            return fail(GroupError("in the mode MAJORITY nobody knows what all members hold: use ALL"))
         done: Deferred[int] = Deferred()
         try:
             self._order.put(payloads, done)
         except ChannelError as error:
             return fail(error)
+        if all_members and self._settings.mode != "ALL":
+            done.addCallback(self._until_stable)
         if self._driving:
             self._again = True
         elif self._room and not self._drive_due:
@@ -344,9 +347,25 @@ class Group:
             # There is room for it now.
             self._again = True
 
+    def _until_stable(self, index: int) -> "int | Deferred[int]":
+        """The entry just delivered, or the snapshot just installed, has the message with this index."""
+        if self._applied <= self._channel.stable:
+            return index
+        done: Deferred[int] = Deferred()
+        self._unstable.append((self._applied, done, index))
+        return done
+
+    def _on_stable(self, upto: int) -> None:
+        while self._unstable and self._unstable[0][0] <= upto:
+            _, done, index = self._unstable.popleft()
+            if not done.called:
+                done.callback(index)
+
     def _on_event(self, event: Event) -> None:
         self._stirred = True
-        if isinstance(event, ViewEvent):
+        if isinstance(event, Stable):
+            self._on_stable(event.index)
+        elif isinstance(event, ViewEvent):
             self._on_view(event)
         elif isinstance(event, ProvideSnapshot):
             self._provide(event.token)
@@ -411,6 +430,10 @@ class Group:
         for done in self._order.drop():
             if not done.called:
                 done.errback(NotInGroup("this member stopped before it saw the message committed"))
+        unstable, self._unstable = self._unstable, deque()
+        for _, done, index in unstable:
+            if not done.called:
+                done.errback(NotInGroup(f"this member stopped before all members had message {index}"))
         joining, self._joining = self._joining, None
         if joining is not None and not joining.called:
             joining.errback(error or NotInGroup("this member left before there was a view"))

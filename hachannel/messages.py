@@ -35,6 +35,8 @@ class Data(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
     entry: Entry
     commit: int
     trim: int
+    stable: int
+    """All members hold everything up to here."""
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=2):
@@ -71,6 +73,7 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     last: int
     applied: int
     trim: int
+    stable: int
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):
@@ -233,6 +236,8 @@ class Commit(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=23):
     view: ViewNumber
     commit: int
     last: int
+    stable: int
+    """All members hold everything up to here."""
 
 
 class Forward(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=24):

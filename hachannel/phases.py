@@ -60,6 +60,7 @@ ROLES = Table(
         Move(START, "changing", "its disk says that it was a member"),
         Move(START, "blocked", "the same, and nobody is there"),
         Move(START, "master", "a cluster of one"),
+        Move(START, "stopped", "it leaves at once"),
         Move("joining", "changing", "it accepts a view"),
         Move("joining", "master", "the view it proposed is active"),
         Move("joining", "blocked", "it accepts a view, and too few are left"),

@@ -37,6 +37,10 @@ class Progress:
     sent: int
     """Everything up to here was sent to it."""
     applied: int
+    told: int
+    """The commit index it was sent."""
+    told_stable: int
+    """It was told that all members hold everything up to here."""
     moved: float
     """When `match` last rose, or had reached the end."""
 
@@ -50,8 +54,8 @@ class Replication:
         self._synced = 0
         """The master's own log is durable up to here."""
         self._in_flight_bytes = 0
-        self._told = 0
-        """The commit index that every slave was sent."""
+        self._news = False
+        """Perhaps a slave that has everything does not know that it is committed, or held by all."""
         self._trim = 0
         self._ack_due = False
         self._repair_at = 0.0
@@ -67,10 +71,14 @@ class Replication:
         self._ack_due = False
         self._repair_pause_s = 0.0
         self._in_flight_bytes = 0
-        self._synced = self._told = view.start
+        self._synced = view.start
+        self._news = False
+        state.unanimous = view.k == len(view.members)
+        # All members have accepted the log of the view.
+        state.stable_to(view.start)
         self._trim = 0
         self._slaves = {
-            voter: Progress(voter, view.start, view.start, 0, now)
+            voter: Progress(voter, view.start, view.start, 0, view.start, view.start, now)
             for voter in view.members[1:]
             if view.members[0] == state.me
         }
@@ -118,18 +126,13 @@ class Replication:
         log.append(entry)
         self._in_flight_bytes += len(payload)
         if self._slaves:
-            data = Data(entry, state.commit, self._trim)
+            data = self._data(entry)
             window = state.settings.window
-            told = state.commit
             for slave in self._slaves.values():
                 if slave.match == index - 1:
                     slave.moved = now
                 if slave.sent == index - 1 and index - slave.match <= window:
-                    slave.sent = index
-                    state.send(slave.voter.replica, data)
-                else:
-                    told = self._told
-            self._told = told
+                    self._send_data(slave, data)
         if log.durable:
             state.record_entry(entry)
             state.vow(state.me.replica, Ack(number, index))
@@ -158,6 +161,7 @@ class Replication:
                 slave.sent = index
             if slave.sent < last:
                 self._push(slave)
+        self._news = True
         self._advance()
 
     def _advance(self) -> None:
@@ -171,6 +175,18 @@ class Replication:
             for index in range(state.commit + 1, commit + 1):
                 self._in_flight_bytes -= len(log.get(index).payload)
             state.commit_to(commit)
+        if not state.unanimous:
+            matches = [slave.match for slave in self._slaves.values()]
+            state.stable_to(min(self._synced, state.commit, *matches))
+
+    def _send_data(self, slave: Progress, data: Data) -> None:
+        slave.sent = data.entry.index
+        slave.told, slave.told_stable = data.commit, data.stable
+        self._state.send(slave.voter.replica, data)
+
+    def _data(self, entry: Entry) -> Data:
+        state = self._state
+        return Data(entry, state.commit, self._trim, state.stable)
 
     def held(self, view: View) -> int:
         """The highest index that k members of the view hold, the master included."""
@@ -191,8 +207,7 @@ class Replication:
             room -= len(entry.payload)
             if room < 0 and index > slave.match + 1:
                 break
-            state.send(slave.voter.replica, Data(entry, state.commit, self._trim))
-            slave.sent = index
+            self._send_data(slave, self._data(entry))
 
     def on_repair(self, voter: Voter, message: Repair) -> None:
         """A slave misses entries, or may."""
@@ -255,6 +270,8 @@ class Replication:
         self._ack_due = True
         if message.commit > state.commit:
             state.commit_to(min(message.commit, log.last.at))
+        if message.stable > state.stable:
+            state.stable_to(min(message.stable, state.commit))
         if message.trim > log.base.at:
             self.trim(message.trim)
 
@@ -267,15 +284,17 @@ class Replication:
         if message.last > state.log.last.at:
             self._ask(now)
         state.commit_to(min(message.commit, state.log.last.at))
+        state.stable_to(min(message.stable, state.commit))
 
     def flush(self, more: bool) -> None:
         """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
 
-        The master tells at once what is committed, unless `more` is about to be submitted or entries are in
-        flight: then the next Data, or the acknowledgement of the last entry, is the occasion.
+        The master tells at once what is committed, and what all members hold, unless `more` is about to be
+        submitted or entries are in flight: then the next Data, or the acknowledgement of the last entry, is
+        the occasion.
         """
         state = self._state
-        if self._told < state.commit == state.log.last.at and state.leading and not more:
+        if self._news and not more and state.commit == state.log.last.at and state.leading:
             self._tell_commit()
         if not self._ack_due:
             return
@@ -287,10 +306,15 @@ class Replication:
     def _tell_commit(self) -> None:
         state = self._state
         assert state.accepted is not None
-        self._told = state.commit
-        message = Commit(state.accepted.number, state.commit, state.log.last.at)
+        self._news = False
+        last = state.log.last.at
+        stable = state.stable
+        message = Commit(state.accepted.number, state.commit, last, stable)
         for slave in self._slaves.values():
-            state.send(slave.voter.replica, message)
+            # Who lacks something hears of it with what it lacks.
+            if slave.match == last and (slave.told < last or slave.told_stable < stable == last):
+                slave.told, slave.told_stable = last, stable
+                state.send(slave.voter.replica, message)
 
     def may_ack(self, view: View) -> bool:
         """Whether this replica may still acknowledge entries of its view."""
@@ -323,6 +347,7 @@ class Replication:
             elif message.commit < message.last:
                 self._ack_due = True
             state.commit_to(min(message.commit, state.log.last.at))
+            state.stable_to(min(message.stable, state.commit))
             self.trim(message.trim)
 
     # Memory

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 
-from .events import Deliver, Event, Output, Stopped
+from .events import Deliver, Event, Output, Stable, Stopped
 from .log import Accepted, Activated, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
 from .messages import PAYLOAD, Entry, Message
 from .origins import Origins, Rows
@@ -55,6 +55,10 @@ class State:
         """Who has submitted how much, after `applied`."""
         self.boot = recovered.boots + 1
         """Which process of this life it is: what it forwards is numbered anew."""
+        self.stable = 0
+        """All members of the view held everything up to here when it became known."""
+        self.unanimous = False
+        """The view being served commits only what all members hold."""
         self.blocked = False
         self.leaving = False
         self.stopped = False
@@ -191,6 +195,15 @@ class State:
         self.deliver()
         if self.log.durable:
             self.record(Committed(index, self.origins.rows))
+        if self.serving and self.unanimous:
+            self.stable_to(index)
+
+    def stable_to(self, index: int) -> None:
+        """All members of the view hold everything up to `index`, which is committed."""
+        if index > self.stable:
+            self.stable = index
+            if self.settings.mode == "MAJORITY":
+                self.event(Stable(index))
 
     def deliver(self) -> None:
         """Hand out what is committed and was not handed out."""

@@ -29,6 +29,7 @@ from ..hachannel import (
     Message,
     ProvideSnapshot,
     Settings,
+    Stopped,
     Told,
     ViewEvent,
 )
@@ -285,7 +286,7 @@ class Node:
             self._provide(now, event)
         elif isinstance(event, InstallSnapshot):
             self._install(now, event)
-        else:
+        elif isinstance(event, Stopped):
             self._end(event.reason)
 
     def _provide(self, now: float, event: ProvideSnapshot) -> None:

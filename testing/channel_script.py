@@ -101,7 +101,7 @@ class Script(Checks):
 
     def master(self) -> Host:
         """The one replica that takes submissions. Raises AssertionError when there is none."""
-        masters = [host for host in self.running() if host.channel.can_submit]
+        masters = [host for host in self.running() if host.channel.can_submit and not host.paused]
         assert len(masters) == 1, f"masters: {[str(host) for host in masters]}"
         return masters[0]
 
@@ -116,6 +116,16 @@ class Script(Checks):
                 taken.append(payload)
         return taken
 
+    def forward(self, host: Host, count: int = 1) -> list[bytes]:
+        """Have fresh payloads ordered from a replica; returns those it took."""
+        taken: list[bytes] = []
+        for _ in range(count):
+            self._payloads += 1
+            payload = b"f%d" % self._payloads
+            if host.forward(payload) is not None:
+                taken.append(payload)
+        return taken
+
     def everywhere(self, payloads: Iterable[bytes], seconds: float = 10.0) -> None:
         """Wait until every running replica that is not joining has these in its sequence."""
         expected = set(payloads)
@@ -123,7 +133,9 @@ class Script(Checks):
         def delivered() -> bool:
             top = max((self.delivered_once.get(payload, 1 << 60) for payload in expected), default=0)
             return all(
-                host.channel.applied >= top for host in self.running() if host.channel.role != "joining"
+                host.channel.applied >= top
+                for host in self.running()
+                if host.channel.role != "joining" and not host.paused
             )
 
         self.until(delivered, seconds)

@@ -1,9 +1,9 @@
 """I10, I13, I16: what is committed is held by those who must hold it, and only that gets out."""
 
-from ...hachannel import Deliver, Event, View
+from ...hachannel import Deliver, Event, View, Voter
 from ..channel_world import Host
 from .base import Checker, checker
-from .history import Process, Step, count
+from .history import History, Process, Step, count
 
 
 @checker("I13", "Nothing is committed without a quorum: k members of an active view hold it.")
@@ -46,6 +46,33 @@ class HeldByAll(Checker):
             holders = past.held.get(tag, set())
             if not any(holders.issuperset(view.members) for view in step.process.was_active):
                 self.fail(host, f"commits {tag}, held by {sorted(holders)} only")
+
+
+@checker("I10", "What is told to be held by all members of the view is held by all of them.")
+class StableHeldByAll(Checker):
+    """Whoever says it serves, or served in this step, in a view all of whose members hold it."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._stable: dict[int, int] = {}
+        self._base: dict[Voter, int] = {}
+        """What a voter has as a state instead of entries."""
+
+    def stepped(self, step: Step) -> None:
+        """What is new."""
+        past, host, state = self.past, step.host, step.host.state
+        self._base[state.me] = max(self._base.get(state.me, 0), state.log.base.at)
+        before = self._stable.get(step.process.life, 0)
+        self._stable[step.process.life] = state.stable
+        if state.stable < before or state.stable > state.commit:
+            self.fail(host, f"stable {before} -> {state.stable}, committed {state.commit}")
+        for index in range(max(before, state.log.base.at) + 1, state.stable + 1):
+            tag = state.log.tag(index)
+            holders = past.held.get(tag, set()) | {
+                voter for voter, base in self._base.items() if base >= index
+            }
+            if not any(holders.issuperset(view.members) for view in step.process.was_active):
+                self.fail(host, f"says that all hold {tag}, held by {sorted(holders)} only")
 
 
 @checker("I16", "Only what is committed leaves the channel.")

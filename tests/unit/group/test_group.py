@@ -332,16 +332,33 @@ def test_a_message_that_is_too_large_is_refused(make: Any, net: MemoryNet) -> No
     assert failed(members[0].results[-1]) is ValueError
 
 
-def test_all_members_hold_a_message_in_the_mode_all_only(net: MemoryNet, make: Any, three: list[Any]) -> None:
+def test_in_the_mode_all_every_message_waits_for_all_members(net: MemoryNet, three: list[Any]) -> None:
     results: list[Any] = []
     three[1].group.multicast(b"x", all_members=True).addBoth(results.append)
     net.until(lambda: results == [1])
-    majority = make(0, 4, settings=Settings(mode="MAJORITY"))
-    majority.join = lambda: None
-    majority.group._address = ("m9", 9)
-    majority.group.join()
-    majority.group.multicast(b"x", all_members=True).addBoth(results.append)
-    assert failed(results[-1]) is GroupError
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+def test_a_message_in_the_mode_majority_waits_for_all_members_if_asked_to(
+    net: MemoryNet, make: Any, sender: int
+) -> None:
+    members = [make(me, settings=Settings(mode="MAJORITY")).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    group = members[sender].group
+    results: list[Any] = []
+    group.multicast(b"first", all_members=True).addBoth(results.append)
+    net.until(lambda: results == [1])
+    net.cut("m2", "m0")
+    net.cut("m2", "m1")
+    group.multicast(b"all", all_members=True).addBoth(results.append)
+    group.multicast(b"most").addBoth(results.append)
+    net.until(lambda: results == [1, 3])
+    # Member 2 is gone from the next view: all of that have it.
+    net.until(lambda: results == [1, 3, 2])
+    assert members[0].group.members == (0, 1)
+    group.multicast(b"pending", all_members=True).addBoth(results.append)
+    members[sender].kill()
+    assert failed(results[-1]) is NotInGroup
 
 
 def test_members_of_another_group_are_turned_away(net: MemoryNet) -> None:

@@ -16,10 +16,10 @@ ENTRY = m.Entry(N, 8, 1_700_000_000_000_000_000, b"\x00payload\xff")
 FORWARDED = m.Entry(N, 9, 0, b"", 0, Source(2, 1 << 60, 1, 5))
 
 EXAMPLES = [
-    m.Data(ENTRY, 7, 3),
+    m.Data(ENTRY, 7, 3, 6),
     m.Ack(N, 8),
     m.Repair(N, 8),
-    m.Heartbeat(N, N, True, True, False, True, False, 1, 2, 3, 4),
+    m.Heartbeat(N, N, True, True, False, True, False, 1, 2, 3, 4, 5),
     m.Prepare(N, "why"),
     m.Promise(N, VIEW, True, Tag(N, 8), 7, False),
     m.Promise(N, None, False, NO_TAG, 0, False),
@@ -39,10 +39,10 @@ EXAMPLES = [
     m.CatchUp(5, N, Tag(N, 7), (ENTRY,), 6),
     m.CaughtUp(5, 8, 6, False),
     m.Tell(b"data"),
-    m.Commit(N, 7, 8),
+    m.Commit(N, 7, 8, 6),
     m.Forward(1, 5, b"payload"),
     m.Forwarded(N, 1, 5),
-    m.Data(FORWARDED, 7, 3),
+    m.Data(FORWARDED, 7, 3, 6),
     m.Chunk(5, Tag(N, 7), 1, 2, b"chunk", (FORWARDED.source,)),
 ]
 

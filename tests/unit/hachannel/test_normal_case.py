@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from quorate.hachannel import NotMaster, PayloadTooLarge, Settings, ViewNumber, WindowFull
+from quorate.hachannel import NotMaster, PayloadTooLarge, Settings, Stable, ViewNumber, WindowFull
 from quorate.hachannel.messages import Ack, Commit, Data, Heartbeat, Prepare, Repair, Tell
 from quorate.testing.channel_hand import Hand
 
@@ -65,7 +65,7 @@ def test_the_commit_index_travels_alone_at_once_when_idle(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     acknowledged(hand)
     hand.flush(0)
-    assert hand.waiting(0, 1, Commit) == hand.waiting(0, 2, Commit) == [Commit(N1, 1, 1)]
+    assert hand.waiting(0, 1, Commit) == hand.waiting(0, 2, Commit) == [Commit(N1, 1, 1, 1)]
     hand.settle()
     assert hand.payloads(1) == hand.payloads(2) == [b"one"]
 
@@ -77,7 +77,7 @@ def test_the_commit_index_waits_for_what_the_caller_submits_at_once(hand):
     assert [event.payload for event in output.events] == [b"one"]
     assert output.messages == []
     hand.flush(0)
-    assert hand.waiting(0, 1, Commit) == [Commit(N1, 1, 1)]
+    assert hand.waiting(0, 1, Commit) == [Commit(N1, 1, 1, 1)]
 
 
 def test_the_commit_index_waits_for_entries_in_flight(hand):
@@ -109,10 +109,10 @@ def test_many_entries_in_flight_cost_one_message_about_the_commit_index(hand):
 def test_the_commit_index_told_alone_tells_of_a_lost_tail(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     hand.settle()
-    hand.give(0, 1, Commit(N1, 1, 2))
+    hand.give(0, 1, Commit(N1, 1, 2, 1))
     assert hand.waiting(1, 0, Repair) == [Repair(N1, 1)]
-    hand.give(2, 1, Commit(N1, 5, 5))
-    hand.give(0, 1, Commit(ViewNumber(9, 0, 1), 5, 5))
+    hand.give(2, 1, Commit(N1, 5, 5, 5))
+    hand.give(0, 1, Commit(ViewNumber(9, 0, 1), 5, 5, 5))
     assert hand.channels[1].commit == 1
 
 
@@ -297,3 +297,42 @@ def test_application_messages_arrive_once_and_need_a_connection(hand):
     hand.settle()
     assert hand.events[1][-1].data == b"hello"
     assert hand.events[0][-1].data == b"self"
+
+
+def test_in_mode_majority_all_are_told_when_all_members_hold_an_entry():
+    hand = Hand(settings=Settings(mode="MAJORITY"))
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    hand.deliver(0, 1)
+    hand.deliver(1, 0)
+    hand.deliver(0, 1)
+    assert hand.payloads(0) == hand.payloads(1) == [b"one"]
+    assert [channel.stable for channel in hand.channels.values()] == [0, 0, 0]
+    hand.settle()
+    assert [channel.stable for channel in hand.channels.values()] == [1, 1, 1]
+    for replica in range(3):
+        assert [event for event in hand.events[replica] if isinstance(event, Stable)] == [Stable(1)]
+
+
+def test_in_mode_all_what_is_committed_is_held_by_all_without_another_word(hand):
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    hand.settle()
+    assert [channel.stable for channel in hand.channels.values()] == [1, 1, 1]
+    assert not [event for event in hand.events[1] if isinstance(event, Stable)]
+
+
+def test_a_view_without_the_member_that_lacks_an_entry_makes_it_held_by_all():
+    hand = Hand(settings=Settings(mode="MAJORITY"))
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    hand.lose(0, 2)
+    hand.settle(0, 1)
+    assert (hand.channels[0].commit, hand.channels[0].stable) == (1, 0)
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
+    hand.tick(0.07, 0, 1)
+    hand.settle(0, 1)
+    assert hand.views(0)[-1].members == (0, 1)
+    assert hand.channels[0].stable == hand.channels[1].stable == 1
+    hand.act(1, lambda channel: channel.forward(hand.now, b"two"))
+    hand.settle(0, 1)
+    assert [event for event in hand.events[1] if isinstance(event, Stable)] == [Stable(1), Stable(2)]

@@ -76,7 +76,7 @@ def test_a_restarted_proposer_uses_a_number_it_never_used() -> None:
     for peer, incarnation in ((0, 7), (2, 9)):
         channel.connected(now, peer, incarnation)
         low = VIEW.number
-        channel.receive(now, peer, Heartbeat(low, low, False, True, False, True, 0, 0, 0, 0, 0))
+        channel.receive(now, peer, Heartbeat(low, low, False, True, False, True, 0, 0, 0, 0, 0, 0))
     numbers: set[ViewNumber] = set()
     for _ in range(60):
         now += 0.1

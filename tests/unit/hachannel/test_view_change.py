@@ -149,7 +149,7 @@ def test_a_late_activation_is_ignored(hand):
     assert hand.waiting(1, 2, Accept) == [Accept(number(4, 2))]
     hand.give(0, 1, Prepare(number(5, 0), "test"))
     hand.give(2, 1, Activate(number(4, 2)))
-    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0))
+    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0, 0))
     assert hand.channels[1].role != "slave"
     assert len(hand.views(1)) == 1
     assert hand.channels[1].last == 0
@@ -158,7 +158,7 @@ def test_a_late_activation_is_ignored(hand):
 def test_data_of_an_accepted_view_says_that_it_is_active(hand):
     view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
     hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
-    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0))
+    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0, 0))
     assert hand.views(1)[-1].view == number(4, 2)
     assert hand.channels[1].last == 1
 

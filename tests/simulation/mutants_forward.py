@@ -1,0 +1,161 @@
+"""Mutants of submitting from any member, and of what all members are told to hold."""
+
+import attrs
+
+from quorate.hachannel import forward, learner, origins, replication, state
+from quorate.hachannel.origins import Origins, Source
+from quorate.testing.mutation import mutant, patched
+
+
+@mutant("The master admits what comes next, also after a gap.", seeds=400)
+def gaps_admitted():
+    original = forward.Forwarding._admit_one
+
+    def admit_one(self, replica):
+        held = self._held.get(replica)
+        if held is not None and held.payloads:
+            number = min(held.payloads)
+            row = Source(replica, held.incarnation, held.boot, number - 1)
+            if number > 1 and self._admitted.expected(row) < number:
+                self._admitted.add(row)
+        return original(self, replica)
+
+    with patched(forward.Forwarding, "_admit_one", admit_one):
+        yield
+
+
+@mutant("A new master forgets who has submitted how much, and believes what it hears first.", seeds=400)
+def table_forgotten_at_failover():
+    begin, on_forward = forward.Forwarding.begin, forward.Forwarding.on_forward
+
+    def forgetful(self, now, view):
+        begin(self, now, view)
+        self._admitted = Origins(row for row in self._admitted.rows if row.replica == self._state.me.replica)
+
+    def believing(self, voter, message):
+        source = Source(voter.replica, voter.incarnation, message.boot, message.oseq - 1)
+        if self._admitted.last(*source[:3]) == 0 and message.oseq > 1:
+            self._admitted.add(source)
+        on_forward(self, voter, message)
+
+    with (
+        patched(forward.Forwarding, "begin", forgetful),
+        patched(forward.Forwarding, "on_forward", believing),
+    ):
+        yield
+
+
+@mutant("A snapshot comes without the table of origins.", seeds=200, quick=True)
+def table_missing_in_snapshot():
+    with patched(state.State, "origins_at", lambda self, index: ()):
+        yield
+
+
+@mutant("A snapshot comes with the table of a later index.", seeds=1500)
+def table_ahead_of_snapshot():
+    with patched(state.State, "origins_at", lambda self, index: self.origins.rows):
+        yield
+
+
+@mutant("A learner keeps its own table instead of that of the snapshot.", seeds=400)
+def table_not_installed():
+    original = state.State.reset
+
+    def reset(self, base, rows):
+        original(self, base, self.origins.rows)
+
+    with patched(state.State, "reset", reset):
+        yield
+
+
+@mutant("After a view change an origin sends the oldest payload after the newer ones.", seeds=200, quick=True)
+def sent_again_after_new_ones():
+    original = forward.Forwarding.begin
+
+    def begin(self, now, view):
+        original(self, now, view)
+        self._queue.rotate(-1)
+
+    with patched(forward.Forwarding, "begin", begin):
+        yield
+
+
+@mutant("What was admitted before is admitted again.", caught=("I7",), seeds=200, quick=True)
+def duplicates_admitted():
+    original = forward.Forwarding.on_forward
+
+    def on_forward(self, voter, message):
+        original(self, voter, message)
+        held = self._held.get(voter.replica)
+        if held is not None and held.repeated and self._state.leading and self._replication.room:
+            source = Source(voter.replica, voter.incarnation, message.boot, message.oseq)
+            self._replication.admit(self._state.now, source, message.payload)
+
+    with patched(forward.Forwarding, "on_forward", on_forward):
+        yield
+
+
+@mutant("An origin forgets what it has sent to the master.", seeds=200, quick=True)
+def origin_forgets_what_it_sent():
+    original = forward.Forwarding._again
+
+    def again(self, now):
+        while self._queue and self._first <= self._given:
+            self._queue_bytes -= len(self._queue.popleft())
+            self._first += 1
+        original(self, now)
+
+    with patched(forward.Forwarding, "_again", again):
+        yield
+
+
+@mutant("Another process of a replica goes on with the numbers of the one before.", seeds=200, quick=True)
+def processes_not_distinguished():
+    def expected(self, source):
+        row = self._rows.get(source.replica)
+        return 1 if row is None else row.oseq + 1
+
+    with patched(origins.Origins, "expected", expected):
+        yield
+
+
+@mutant("What a snapshot has of its receiver's own is not counted: it is kept and sent on.", seeds=400)
+def snapshot_counts_nothing_of_its_receiver():
+    original = learner.Learner._install
+
+    def install(self, learning):
+        me = self._state.me.replica
+        rows = tuple(row for row in learning.origins if row.replica != me)
+        original(self, attrs.evolve(learning, origins=rows))
+        self.learning = learning
+        learning.installing = True
+
+    with patched(learner.Learner, "_install", install):
+        yield
+
+
+@mutant("All members are said to hold what is committed.", caught=("I10",), seeds=200, quick=True)
+def stable_at_commit():
+    original = replication.Replication._advance
+
+    def advance(self):
+        original(self)
+        self._state.stable_to(self._state.commit)
+
+    with patched(replication.Replication, "_advance", advance):
+        yield
+
+
+@mutant("A member that lacks entries is not counted once it was told of their commit.", seeds=400)
+def stable_by_told():
+    original = replication.Replication._advance
+
+    def advance(self):
+        original(self)
+        if self._state.leading and self._slaves:
+            self._state.stable_to(
+                min(self._state.commit, *[max(slave.match, slave.told) for slave in self._slaves.values()])
+            )
+
+    with patched(replication.Replication, "_advance", advance):
+        yield
