@@ -3,6 +3,7 @@
 from typing import TypeAlias
 
 import attrs
+import msgspec
 
 from .log import LogRecord
 from .messages import Message
@@ -10,8 +11,7 @@ from .origins import Source
 from .view import ViewNumber
 
 
-@attrs.frozen(slots=True)
-class Deliver:
+class Deliver(msgspec.Struct, frozen=True, gc=False):
     """A committed entry. Every replica gets the same entries in the same order."""
 
     index: int
@@ -82,20 +82,22 @@ class Stopped:
 Event: TypeAlias = Deliver | ViewEvent | Stable | ProvideSnapshot | InstallSnapshot | Told | Stopped
 
 
-@attrs.define
 class Output:
     """What one step produced. Write `persist` first, then send `messages`, then act on `events`, in order."""
 
-    persist: list[LogRecord] = attrs.field(factory=list[LogRecord])
-    """To be made durable; then call `Channel.persisted(now, token)`. Messages that depend on them are kept
-    back until then. Empty with a log that is not durable."""
-    token: int = 0
-    """What to give to `persisted`; 0 when there is nothing to persist."""
-    messages: list[tuple[int, Message]] = attrs.field(factory=list[tuple[int, Message]])
-    """(replica id, message). The same object for several replicas: it need be encoded only once."""
-    events: list[Event] = attrs.field(factory=list[Event])
-    notes: list[str] = attrs.field(factory=list[str])
-    """Lines for the log: every transition, with its reason."""
+    __slots__ = ("events", "messages", "notes", "persist", "token")
+
+    def __init__(self) -> None:
+        self.persist: list[LogRecord] = []
+        """To be made durable; then call `Channel.persisted(now, token)`. Messages that depend on them are
+        kept back until then. Empty with a log that is not durable."""
+        self.token = 0
+        """What to give to `persisted`; 0 when there is nothing to persist."""
+        self.messages: list[tuple[int, Message]] = []
+        """(replica id, message). The same object for several replicas: it need be encoded only once."""
+        self.events: list[Event] = []
+        self.notes: list[str] = []
+        """Lines for the log: every transition, with its reason."""
 
     def __bool__(self) -> bool:
         return bool(self.messages or self.events or self.persist or self.notes)

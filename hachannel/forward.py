@@ -167,15 +167,16 @@ class Forwarding:
 
     def flush(self) -> None:
         """Give the master what it may have; as master, admit what there is room for."""
-        state = self._state
         if self._queue:
             self._settle()
+        elif not self._held:
+            return
+        state = self._state
         if not state.serving or state.leaving:
             return
         if state.leading:
-            if self._queue or self._held:
-                self._admit()
-        elif self._queue and self._ready:
+            self._admit()
+        elif self._queue and self._given < self._first + len(self._queue) - 1 and self._ready:
             self._send()
 
     @property
@@ -241,6 +242,10 @@ class Forwarding:
     def _admit(self) -> None:
         """Append what is next of each origin, in turns, as long as there is room."""
         replication = self._replication
+        if not self._held:
+            while replication.room and self._admit_own():
+                pass
+            return
         origins = [*self._held, self._state.me.replica]
         idle = 0
         while idle < len(origins) and replication.room:
@@ -252,8 +257,6 @@ class Forwarding:
                 self._tell(replica, held)
 
     def _admit_one(self, replica: int) -> bool:
-        state = self._state
-        me = state.me
         held = self._held.get(replica)
         if held is not None:
             expected = self._expected(replica, held)
@@ -262,17 +265,24 @@ class Forwarding:
                 return False
             held.size_bytes -= len(payload)
             held.pause_s = 0.0
-            source = Source(replica, held.incarnation, held.boot, expected)
-        else:
-            if replica != me.replica or self._given - self._first + 1 >= len(self._queue) or not self._ready:
-                return False
-            self._given += 1
-            payload = self._queue[self._given - self._first]
-            self._given_bytes += len(payload)
-            source = Source(replica, me.incarnation, state.boot, self._given)
-        self._admitted.add(source)
-        self._replication.admit(state.now, source, payload)
+            self._append(Source(replica, held.incarnation, held.boot, expected), payload)
+            return True
+        return replica == self._state.me.replica and self._admit_own()
+
+    def _admit_own(self) -> bool:
+        position = self._given + 1 - self._first
+        if position >= len(self._queue) or not self._ready:
+            return False
+        state = self._state
+        payload = self._queue[position]
+        self._given += 1
+        self._given_bytes += len(payload)
+        self._append(Source(*state.me, state.boot, self._given), payload)
         return True
+
+    def _append(self, source: Source, payload: bytes) -> None:
+        self._admitted.add(source)
+        self._replication.admit(self._state.now, source, payload)
 
     def _tell(self, replica: int, held: Held) -> None:
         """Tell an origin how far this master is if it asks, or if something is missing before what came."""

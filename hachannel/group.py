@@ -222,7 +222,7 @@ class Group:
             done.addCallback(self._until_stable)
         if self._driving:
             self._again = True
-        elif self._room and not self._drive_due:
+        elif not self._drive_due and self._room:
             if not self._order.in_flight and not self._events:
                 # Nothing is on its way, so waiting for company would only cost time.
                 self._submit(self._now())

@@ -5,7 +5,7 @@ its place among all messages of the group.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import attrs
@@ -37,6 +37,16 @@ class _Ends:
     """(number of the pack, index of its last message)."""
 
 
+class _Pack(NamedTuple, Generic[T]):
+    """A pack on its way."""
+
+    number: int
+    last: int
+    """Number of its last message."""
+    tickets: Sequence[tuple[int, T]]
+    """(number of its last message, ticket)."""
+
+
 class Order(Generic[T]):
     """One member's messages and tickets, and the place of every message of the group.
 
@@ -59,9 +69,10 @@ class Order(Generic[T]):
         """(number of its last message, ticket) of messages that wait for a pack."""
         self._packs = 0
         """Packs made."""
-        self._flight: deque[tuple[int, list[tuple[int, T]]]] = deque()
-        """Packs not delivered: number, and its tickets with how many messages of the pack come after each."""
-        self._ripe: list[tuple[T, int]] = []
+        self._flight: deque[_Pack[T]] = deque()
+        """Packs not delivered."""
+        self._ripe: list[tuple[int, _Pack[T]]] = []
+        """(index of its last message, pack) of those that are."""
 
     # In
 
@@ -85,13 +96,16 @@ class Order(Generic[T]):
     def put(self, payloads: Sequence[bytes], ticket: T) -> None:
         """Take messages; the ticket comes back with the last one. Raises QueueFull, PayloadTooLarge."""
         limits, waiting = self._limits, self._waiting
-        longest = len(payloads[0]) if len(payloads) == 1 else max(map(len, payloads))
+        if len(payloads) == 1:
+            size = longest = len(payloads[0])
+        else:
+            sizes = [len(payload) for payload in payloads]
+            size, longest = sum(sizes), max(sizes)
         if longest > self._max_payload_bytes:
             raise PayloadTooLarge(
                 f"a message of {longest} bytes is above {self._max_payload_bytes}: split it, or raise "
                 "max_payload_bytes on every member"
             )
-        size = longest if len(payloads) == 1 else sum(map(len, payloads))
         if (
             len(waiting) + len(payloads) > limits.queue_messages
             or self._waiting_bytes + size > limits.queue_bytes
@@ -122,20 +136,19 @@ class Order(Generic[T]):
             self._waiting_bytes -= size
         last = self._packed = self._packed + len(payloads)
         self._packs += 1
+        mine: Sequence[tuple[int, T]] = tickets
         if waiting:
-            mine: list[tuple[int, T]] = []
+            mine = []
             while tickets and tickets[0][0] <= last:
-                number, ticket = tickets.popleft()
-                mine.append((last - number, ticket))
+                mine.append(tickets.popleft())
         else:
-            mine = [(last - number, ticket) for number, ticket in tickets]
-            tickets.clear()
-        self._flight.append((self._packs, mine))
+            self._tickets = deque()
+        self._flight.append(_Pack(self._packs, last, mine))
         return encode_pack(payloads)
 
     def drop(self) -> list[T]:
         """Forget everything of this member; return the tickets nobody will hear of."""
-        tickets = [ticket for _, mine in self._flight for _, ticket in mine]
+        tickets = [ticket for pack in self._flight for _, ticket in pack.tickets]
         tickets += [ticket for _, ticket in self._tickets]
         self._flight.clear()
         self._tickets.clear()
@@ -162,14 +175,16 @@ class Order(Generic[T]):
     def _confirm(self, pack: int, index: int) -> None:
         """A pack of this member, whose last message has that index, is delivered."""
         flight = self._flight
-        while flight and flight[0][0] <= pack:
-            for back, ticket in flight.popleft()[1]:
-                self._ripe.append((ticket, index - back))
+        while flight and flight[0].number <= pack:
+            self._ripe.append((index, flight.popleft()))
 
-    def ripe(self) -> list[tuple[T, int]]:
+    def ripe(self) -> Iterator[tuple[T, int]]:
         """Hand back the tickets whose messages are delivered, with the index of the last of these."""
         ripe, self._ripe = self._ripe, []
-        return ripe
+        for index, pack in ripe:
+            above = index - pack.last
+            for number, ticket in pack.tickets:
+                yield ticket, number + above
 
     # Snapshots
 

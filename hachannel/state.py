@@ -16,6 +16,10 @@ def _nowhere(_message: Message) -> None:
     """Takes a message before the parts are put together."""
 
 
+NOTHING = Output()
+"""What a step that produced nothing gives out; nobody writes to it."""
+
+
 class State:
     """The facts of one replica. Only the parts of its channel write to it."""
 
@@ -296,5 +300,7 @@ class State:
         if out.persist:
             self._issued += 1
             out.token = self._issued
+        elif not out:
+            return NOTHING
         self._out = Output()
         return out
