@@ -3,46 +3,35 @@
 import asyncio
 import contextlib
 import errno
-import random
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
 from typing import Any, TypeVar, cast, overload
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
-from ..agents.notification import Notification, encode
-from .desk import Desk, Received, ReplyTypes
+from ..agents.notification import Notification
+from .desk import Received, ReplyTypes
 from .driver import Driver
 from .errors import QuorateClientError, RequestTimeout
 from .events import SessionSettings
-from .session import Session
+from .face import (
+    NOT_ACKNOWLEDGED,
+    NOT_ALL_ACKNOWLEDGED,
+    NOTHING_CAME,
+    Face,
+    encoded,
+    new_driver,
+    no_answer,
+    reply_types,
+)
 from .url import Endpoint, parse_url
 
-__all__ = ["AsyncConnection", "AsyncioPort", "aconnect", "destination", "reply_types"]
+__all__ = ["AsyncConnection", "AsyncioPort", "aconnect"]
 
 N = TypeVar("N", bound=Notification)
 
 GATHER_BYTES = 64 * 1024
 """With so much unwritten, ``send_nowait`` writes at once instead of at the next turn of the loop."""
-
-
-def destination(to: AgentId | ReplyTo | str, request: int = 0) -> tuple[AgentId | str, int]:
-    """The address and request number to send to: those of the request if `to` is a `ReplyTo`.
-
-    Raises TypeError if it is no address.
-    """
-    if isinstance(to, ReplyTo):
-        return to.agent, to.request
-    if not isinstance(to, (AgentId, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{to!r} is not an address; give an AgentId or a name")
-    return to, request
-
-
-def reply_types(reply: type[Notification] | ReplyTypes | None) -> ReplyTypes:
-    """The classes that a caller accepts, as a tuple."""
-    if reply is None:
-        return ()
-    return reply if isinstance(reply, tuple) else (reply,)
 
 
 def reason_of(error: BaseException) -> str:
@@ -148,46 +137,17 @@ class AsyncioPort:
             self._link.transport.write(data)
 
 
-class AsyncConnection:
+class AsyncConnection(Face):
     """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it."""
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):
-        self._driver = driver
-        self._session = driver.session
-        self._desk = driver.desk
+        super().__init__(driver, request_timeout_s)
         self._loop = asyncio.get_running_loop()
-        self._request_timeout_s = request_timeout_s
-        self._requests = 0
         self._scheduled = False
         self._gathered = 0
         self._room: asyncio.Event = asyncio.Event()
         self._desk.on_acknowledged = self._make_room
         self._desk.on_ended = self._make_room
-
-    @property
-    def id(self) -> str:
-        """The identifier of the connection: the id of its proxy agent."""
-        return self._desk.connection or ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
-        return self._session.is_open
-
-    @property
-    def reconnections(self) -> int:
-        """How many times the connection was opened again."""
-        return self._session.reconnections
-
-    @property
-    def unacknowledged(self) -> int:
-        """How many notifications the cluster has not acknowledged."""
-        return self._session.outbox.last_seq - self._session.outbox.acked
-
-    @property
-    def inbox_dropped(self) -> int:
-        """How many notifications were dropped because nobody received them."""
-        return self._desk.dropped
 
     async def send(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
@@ -197,7 +157,7 @@ class AsyncConnection:
         Raises `FrameTooLarge`, `ConnectionClosed`, or `RequestTimeout` after `timeout` seconds; after the
         latter the notification may still arrive. Failures in the agent come to `receive`.
         """
-        async with _limit(timeout, "the cluster has not acknowledged the notification"):
+        async with _limit(timeout, NOT_ACKNOWLEDGED):
             seq = await self._post(to, notification, 0)
             waiter = self._loop.create_future()
             self._desk.expect_ack(seq, waiter)
@@ -213,7 +173,7 @@ class AsyncConnection:
         if box.acked < box.last_seq or self._desk.ended:
             waiter = self._loop.create_future()
             self._desk.expect_ack(box.last_seq, waiter)
-            async with _limit(timeout, f"{self.unacknowledged} notifications are not acknowledged"):
+            async with _limit(timeout, NOT_ALL_ACKNOWLEDGED):
                 await waiter
 
     @overload
@@ -252,9 +212,8 @@ class AsyncConnection:
         number = self._requests
         waiter = self._loop.create_future()
         self._desk.expect_reply(number, waiter, reply_types(reply))
-        wait = self._request_timeout_s if timeout is None else timeout
         try:
-            async with _limit(wait, f"no answer from {to}"):
+            async with _limit(self._limit_of_request(timeout), no_answer(to)):
                 await self._post(to, notification, number)
                 return cast("Notification", await waiter)
         finally:
@@ -270,7 +229,7 @@ class AsyncConnection:
         waiter = self._loop.create_future()
         self._desk.expect_note(waiter)
         try:
-            async with _limit(timeout, "nothing was received"):
+            async with _limit(timeout, NOTHING_CAME):
                 return cast("Received", await waiter)
         finally:
             self._desk.forget_receiver(waiter)
@@ -294,8 +253,7 @@ class AsyncConnection:
         await self.close(timeout=5.0 if kind is None else 0)
 
     async def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
-        payload = encode(notification)
-        address, request = destination(to, request)
+        arguments = encoded(to, notification, request)
         session = self._session
         while session.full and not session.ended:
             self._flush()
@@ -304,8 +262,8 @@ class AsyncConnection:
                 await self._room.wait()
         if self._desk.ended:
             raise self._desk.reason()
-        seq = session.send(address, notification.type_name, payload, request)
-        self._gathered += len(payload) + 64
+        seq = session.send(*arguments)
+        self._gathered += len(arguments[2]) + 64
         if self._gathered >= GATHER_BYTES:
             self._flush()
         elif not self._scheduled:
@@ -340,16 +298,13 @@ async def _limit(timeout: float | None, what: str) -> AsyncGenerator[None, None]
 class _Opening:
     """Awaitable, and asynchronous context manager."""
 
-    def __init__(self, endpoints: tuple[Endpoint, ...], user: str, password: str, settings: SessionSettings,
-                 request_timeout_s: float | None):  # fmt: skip
-        self._arguments = (endpoints, user, password, settings)
+    def __init__(self, driver: Callable[[], Driver], request_timeout_s: float | None):
+        self._new_driver = driver
         self._request_timeout_s = request_timeout_s
         self._connection: AsyncConnection | None = None
 
     async def _open(self) -> AsyncConnection:
-        endpoints, user, password, settings = self._arguments
-        session = Session(endpoints, user, password, random.random, settings)
-        driver = Driver(session, Desk())
+        driver = self._new_driver()
         connection = AsyncConnection(driver, self._request_timeout_s)
         waiter = asyncio.get_running_loop().create_future()
         driver.desk.expect_open(waiter)
@@ -357,7 +312,7 @@ class _Opening:
         try:
             await waiter
         except BaseException:
-            session.abort()
+            driver.session.abort()
             driver.step()
             raise
         self._connection = connection
@@ -390,15 +345,7 @@ def aconnect(
 
     The arguments and errors are those of `quorate.connect`.
     """
+    parse_url(url)
     return _Opening(
-        parse_url(url),
-        user,
-        password,
-        tuned(settings, timeout, reconnect_timeout),
-        request_timeout,
+        lambda: new_driver(url, user, password, timeout, reconnect_timeout, settings), request_timeout
     )
-
-
-def tuned(settings: SessionSettings | None, timeout: float, reconnect_timeout: float) -> SessionSettings:
-    """Settings for the timeouts given to ``connect``, unless whole settings are given."""
-    return settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)

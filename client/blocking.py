@@ -6,7 +6,6 @@ and wakes the loop once for all that gathers there: with many small notification
 
 import asyncio
 import contextlib
-import random
 import threading
 import time
 from collections import deque
@@ -17,15 +16,23 @@ from typing import Any, Self, TypeVar, cast, overload
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
-from ..agents.notification import Notification, encode
-from .aio import AsyncioPort, destination, reply_types, tuned
-from .desk import Desk, Received, ReplyTypes
+from ..agents.notification import Notification
+from .aio import AsyncioPort
+from .desk import Received, ReplyTypes
 from .driver import Driver
 from .errors import QuorateClientError, RequestTimeout
 from .events import SessionSettings
+from .face import (
+    NOT_ACKNOWLEDGED,
+    NOT_ALL_ACKNOWLEDGED,
+    NOTHING_CAME,
+    Face,
+    encoded,
+    new_driver,
+    no_answer,
+    reply_types,
+)
 from .frames import note_size
-from .session import Session
-from .url import parse_url
 
 __all__ = ["Connection", "connect"]
 
@@ -36,14 +43,11 @@ _Answer = tuple["Future[Notification]", ReplyTypes]
 _Command = tuple[AgentId | str, str, bytes, int, "Future[None] | None", _Answer | None]
 
 
-class Connection:
+class Connection(Face):
     """A blocking connection. Make it with `connect`."""
 
-    def __init__(self, session: Session, request_timeout_s: float | None):
-        self._session = session
-        self._desk = Desk()
-        self._driver = Driver(session, self._desk)
-        self._request_timeout_s = request_timeout_s
+    def __init__(self, driver: Driver, request_timeout_s: float | None):
+        super().__init__(driver, request_timeout_s)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="quorate-client", daemon=True)
         # Guards what follows; waited on while the window is full.
@@ -53,36 +57,15 @@ class Connection:
         self._waiting = 0
         self._submitted = 0
         self._submitted_bytes = 0
-        self._requests = 0
         self._ended = False
         self._stopped = False
         self._desk.on_acknowledged = self._acknowledged
         self._desk.on_ended = self._end
 
     @property
-    def id(self) -> str:
-        """The identifier of the connection: the id of its proxy agent."""
-        return self._desk.connection or ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
-        return self._session.is_open
-
-    @property
-    def reconnections(self) -> int:
-        """How many times the connection was opened again."""
-        return self._session.reconnections
-
-    @property
     def unacknowledged(self) -> int:
         """How many notifications the cluster has not acknowledged."""
         return self._submitted - self._session.outbox.acked
-
-    @property
-    def inbox_dropped(self) -> int:
-        """How many notifications were dropped because nobody received them."""
-        return self._desk.dropped
 
     def send(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
@@ -95,7 +78,7 @@ class Connection:
         until = None if timeout is None else time.monotonic() + timeout
         done: Future[None] = Future()
         self._submit(to, notification, 0, done, until)
-        self._wait(done, until, "the cluster has not acknowledged the notification")
+        self._wait(done, until, NOT_ACKNOWLEDGED)
 
     def send_nowait(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
@@ -121,7 +104,7 @@ class Connection:
 
         self._call(expect, done)
         until = None if timeout is None else time.monotonic() + timeout
-        self._wait(done, until, "not everything is acknowledged")
+        self._wait(done, until, NOT_ALL_ACKNOWLEDGED)
 
     @overload
     def request(
@@ -155,7 +138,7 @@ class Connection:
         this process has defined. Raises `UnknownAgentError`, `ReactionError`, `UnhandledTypeError`,
         `UnexpectedReply`, `RequestTimeout` after `timeout` seconds, and what `send` raises.
         """
-        wait = self._request_timeout_s if timeout is None else timeout
+        wait = self._limit_of_request(timeout)
         until = None if wait is None else time.monotonic() + wait
         answer: Future[Notification] = Future()
         with self._room:
@@ -163,7 +146,7 @@ class Connection:
             number = self._requests
         try:
             self._submit(to, notification, number, None, until, (answer, reply_types(reply)))
-            return self._wait(answer, until, f"{to} has not answered")
+            return self._wait(answer, until, no_answer(to))
         except BaseException:
             self._call(lambda: self._desk.forget(number), None)
             raise
@@ -177,7 +160,7 @@ class Connection:
         self._call(lambda: self._desk.expect_note(note), note)
         until = None if timeout is None else time.monotonic() + timeout
         try:
-            return self._wait(note, until, "nothing was received")
+            return self._wait(note, until, NOTHING_CAME)
         except BaseException:
             # The loop decides whether the notification or the giving up came first.
             given_up: Future[None] = Future()
@@ -224,9 +207,7 @@ class Connection:
         until: float | None,
         answer: _Answer | None = None,
     ) -> None:
-        payload = encode(notification)
-        type_name = notification.type_name
-        address, request = destination(to, request)
+        address, type_name, payload, request = encoded(to, notification, request)
         self._session.check_size(address, type_name, payload)
         with self._room:
             if self._full():
@@ -391,9 +372,7 @@ def connect(
         Unavailable: no replica answered; the text says why for each.
         ProtocolError: the server is no quorate server or speaks another version.
     """
-    session = Session(
-        parse_url(url), user, password, random.random, tuned(settings, timeout, reconnect_timeout)
-    )
-    connection = Connection(session, request_timeout)
+    driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
+    connection = Connection(driver, request_timeout)
     connection.open()
     return connection

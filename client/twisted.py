@@ -1,6 +1,5 @@
 """The Twisted face: ``connection = yield tconnect(reactor, url, ...)``, with Deferreds."""
 
-import random
 from typing import Any, Generic, Protocol, TypeVar, cast
 
 from twisted.internet.defer import Deferred, fail, succeed
@@ -11,14 +10,22 @@ from twisted.python.failure import Failure
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
-from ..agents.notification import Notification, encode
-from .aio import destination, reply_types, tuned
-from .desk import Desk, Received, ReplyTypes
+from ..agents.notification import Notification
+from .desk import Received, ReplyTypes
 from .driver import Driver
 from .errors import QuorateClientError, RequestTimeout
 from .events import SessionSettings
-from .session import Session
-from .url import Endpoint, parse_url
+from .face import (
+    NOT_ACKNOWLEDGED,
+    NOT_ALL_ACKNOWLEDGED,
+    NOTHING_CAME,
+    Face,
+    encoded,
+    new_driver,
+    no_answer,
+    reply_types,
+)
+from .url import Endpoint
 
 __all__ = ["TwistedConnection", "tconnect"]
 
@@ -193,40 +200,16 @@ class _Port:
             self._link.write(data)
 
 
-class TwistedConnection:
+class TwistedConnection(Face):
     """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread."""
 
     def __init__(self, reactor: _Reactor, driver: Driver, request_timeout_s: float | None):
+        super().__init__(driver, request_timeout_s)
         self._reactor = reactor
-        self._driver = driver
-        self._session = driver.session
-        self._desk = driver.desk
-        self._request_timeout_s = request_timeout_s
-        self._requests = 0
         self._scheduled = False
         self._room: list[_Waiter[None]] = []
         self._desk.on_acknowledged = self._make_room
         self._desk.on_ended = self._make_room
-
-    @property
-    def id(self) -> str:
-        """The identifier of the connection: the id of its proxy agent."""
-        return self._desk.connection or ""
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
-        return self._session.is_open
-
-    @property
-    def reconnections(self) -> int:
-        """How many times the connection was opened again."""
-        return self._session.reconnections
-
-    @property
-    def unacknowledged(self) -> int:
-        """How many notifications the cluster has not acknowledged."""
-        return self._session.outbox.last_seq - self._session.outbox.acked
 
     @property
     def full(self) -> bool:
@@ -237,7 +220,7 @@ class TwistedConnection:
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> "Deferred[None]":
         """Send a notification; fires when the cluster has it. Errors are those of `Connection.send`."""
-        waiter = self._wait(timeout, "the cluster has not acknowledged the notification")
+        waiter = self._wait(timeout, NOT_ACKNOWLEDGED)
         try:
             self._desk.expect_ack(self._post(to, notification, 0), waiter)
         except (QuorateClientError, TypeError) as error:
@@ -264,7 +247,7 @@ class TwistedConnection:
         box = self._session.outbox
         if box.acked >= box.last_seq and not self._desk.ended:
             return succeed(None)
-        waiter = self._wait(timeout, "not everything is acknowledged")
+        waiter = self._wait(timeout, NOT_ALL_ACKNOWLEDGED)
         self._desk.expect_ack(box.last_seq, waiter)
         return waiter.deferred
 
@@ -279,8 +262,7 @@ class TwistedConnection:
         """Send a notification; fires with the answer. Errors are those of `Connection.request`."""
         self._requests += 1
         number = self._requests
-        limit = self._request_timeout_s if timeout is None else timeout
-        waiter: _Waiter[Any] = _Waiter(self._reactor, limit, f"{to} has not answered")
+        waiter: _Waiter[Any] = _Waiter(self._reactor, self._limit_of_request(timeout), no_answer(to))
         self._desk.expect_reply(number, waiter, reply_types(reply))
         if not waiter.done():
             try:
@@ -296,7 +278,7 @@ class TwistedConnection:
 
     def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
         """Fires with the next notification that answers no request."""
-        waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, "nothing was received")
+        waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_CAME)
         self._desk.expect_note(waiter)
 
         def over(result: Any) -> Any:
@@ -321,11 +303,10 @@ class TwistedConnection:
         return _Waiter(self._reactor, timeout, what)
 
     def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
-        payload = encode(notification)
-        address, request = destination(to, request)
+        arguments = encoded(to, notification, request)
         if self._desk.ended:
             raise self._desk.reason()
-        seq = self._session.send(address, notification.type_name, payload, request)
+        seq = self._session.send(*arguments)
         if not self._scheduled:
             self._scheduled = True
             self._reactor.callLater(0, self._flush)
@@ -357,9 +338,7 @@ def tconnect(
     settings: SessionSettings | None = None,
 ) -> "Deferred[TwistedConnection]":
     """Open a connection in a reactor. Arguments and errors are those of `quorate.connect`."""
-    tuning = tuned(settings, timeout, reconnect_timeout)
-    session = Session(parse_url(url), user, password, random.random, tuning)
-    driver = Driver(session, Desk())
+    driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
     connection = TwistedConnection(reactor, driver, request_timeout)
     opened: _Waiter[str] = _Waiter(reactor, None, "")
     driver.desk.expect_open(opened)
