@@ -1,12 +1,13 @@
-"""How long clients wait when the master dies: from SIGKILL to the first send acknowledged after it.
+"""How long clients wait when the master dies or freezes: from the signal to the first send acknowledged then.
 
 The sample cluster runs with real processes; a client sends one notification after the other. Each round kills
-the master and starts it again.
+the master and starts it again, or stops it (SIGSTOP) and lets it go on.
 
-    .venv/bin/python -m benchmarks.failover [--rounds 10]
+    .venv/bin/python -m benchmarks.failover [--rounds 10] [--freeze]
 """
 
 import argparse
+import signal
 import statistics
 import subprocess
 import sys
@@ -28,7 +29,8 @@ def main() -> None:
     """Run the rounds and print the times in milliseconds."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--rounds", type=int, default=10)
-    rounds: int = parser.parse_args().rounds
+    parser.add_argument("--freeze", action="store_true", help="stop the master instead of killing it")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         xml = Path(directory, "a3servers.xml")
         place(SAMPLE, xml)
@@ -37,23 +39,28 @@ def main() -> None:
             deploy = ["deploy", str(xml), "--server", "s0", "examples.bank:Account", "--name", "alice"]
             subprocess.run([sys.executable, "-m", "quorate", *deploy], check=True, stdout=subprocess.DEVNULL)
             with connect(load(xml).client_urls("s0"), user="root", password="root") as client:
-                times = [failover_ms(servers, client) for _ in range(rounds)]
+                times = [failover_ms(servers, client, options.freeze) for _ in range(options.rounds)]
     print("ms:", *(f"{value:.0f}" for value in times))
     print(f"median {statistics.median(times):.0f} ms, longest {max(times):.0f} ms")
 
 
-def failover_ms(servers: Supervisor, client: Connection) -> float:
-    """Kill the master while a client sends, bring it back; returns how long the next send took."""
+def failover_ms(servers: Supervisor, client: Connection, freeze: bool) -> float:
+    """Take the master away while a client sends, bring it back; returns how long the next send took."""
     for _ in range(100):
         client.send("alice", Deposit(1))
     master = servers.master("s0")
     assert master is not None
-    servers.kill("s0", master)
-    killed = time.perf_counter()
+    servers.kill("s0", master, signal.SIGSTOP if freeze else signal.SIGKILL)
+    gone = time.perf_counter()
     client.send("alice", Deposit(1))
-    took_ms = (time.perf_counter() - killed) * 1000
-    servers.start_replica("s0", master)
-    servers.wait_ready(BOUND_S)
+    took_ms = (time.perf_counter() - gone) * 1000
+    if freeze:
+        servers.kill("s0", master, signal.SIGCONT)
+        while servers.role("s0", master) != "slave":
+            time.sleep(0.05)
+    else:
+        servers.start_replica("s0", master)
+        servers.wait_ready(BOUND_S)
     return took_ms
 
 

@@ -32,15 +32,19 @@ class SessionSettings:
     """To reopen it, before the session ends with `ConnectionLost`."""
     attempt_timeout_s: float = 2.0
     """For the TCP connection to one replica."""
+    greeting_first_s: float = 1.5
+    """For the answer of one replica to the handshake, in the first round through the replicas. It doubles
+    with every round: a replica that does not answer may be stopped, or just busy."""
     greeting_timeout_s: float = 6.0
-    """For the answer of one replica to the handshake."""
+    """The most that it is doubled to."""
     close_timeout_s: float = 2.0
     """For the answer of the server to an orderly close."""
     backoff_first_s: float = 0.05
     """Wait after the first round through all replicas; it doubles with every round."""
     backoff_cap_s: float = 0.5
-    ping_interval_s: float = 2.0
-    """At most this long between keep-alives; less if a third of the idle timeout is less."""
+    ping_interval_s: float = 1.0
+    """At most this long between keep-alives; less if a third of the idle timeout is less. A replica of which
+    nothing is heard for three intervals is left for another one; by then the others have replaced it."""
     ack_delay_s: float = 1.0
     """Received notifications are acknowledged after this long, or with the next thing sent."""
     ack_notes: int = 512

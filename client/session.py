@@ -109,6 +109,8 @@ class Session:
         self._round = 0
         self._give_up = 0.0
         self._preferred: Endpoint = self.replicas[0]
+        self._silent: Endpoint | None = None
+        """The replica that has fallen silent: it may still take TCP connections."""
         self._failures: dict[Endpoint, str] = {}
 
     # What the driver observes.
@@ -150,7 +152,8 @@ class Session:
             case Closing(deadline):
                 return deadline
             case Open() as state:
-                return state.ping_at if state.ack_at is None else min(state.ping_at, state.ack_at)
+                until = min(state.ping_at, self._patience(state))
+                return until if state.ack_at is None else min(until, state.ack_at)
 
     def take(self) -> list[Event]:
         """Return what has happened and what the driver has to do, in order, once."""
@@ -175,7 +178,7 @@ class Session:
                 self._attempt += 1
                 who = (self._user, self._password, self.connection)
                 self._say(Hello(MAGIC, VERSION, *who, self.last_out, self._attempt))
-                self._state = Greeting(endpoint, now + self.settings.greeting_timeout_s)
+                self._state = Greeting(endpoint, now + self._greeting_s)
             case _:
                 self._events.append(Disconnect())
 
@@ -263,7 +266,7 @@ class Session:
                 self._events.append(Disconnect())
                 self._next_attempt(now)
             case Greeting(endpoint, deadline) if now >= deadline:
-                self._failures[endpoint] = f"no answer within {self.settings.greeting_timeout_s:g} s"
+                self._failures[endpoint] = f"no answer within {self._greeting_s:g} s"
                 self._events.append(Disconnect())
                 self._next_attempt(now)
             case Open() as state:
@@ -304,11 +307,21 @@ class Session:
 
     # Attempts.
 
+    @property
+    def _greeting_s(self) -> float:
+        settings = self.settings
+        return min(settings.greeting_timeout_s, settings.greeting_first_s * 2.0 ** min(self._round, 16))
+
     def _begin_round(self, now: float) -> None:
-        """Plan one attempt per replica: the one that served last first, then the others in their order."""
+        """Plan one attempt per replica: the one that served last first, then the others in their order.
+
+        If that one has fallen silent it is the last: the others refuse at once, or one of them is master.
+        """
         replicas = self.replicas
         at = replicas.index(self._preferred) if self._preferred in replicas else 0
         self._plan = deque(replicas[at:] + replicas[:at])
+        if self._silent == self._plan[0]:
+            self._plan.rotate(-1)
         self._next_attempt(now)
 
     def _next_attempt(self, now: float) -> None:
@@ -407,6 +420,7 @@ class Session:
         if endpoint in listed:
             self.replicas = tuple(dict.fromkeys((*listed, *self._given)))
         self._preferred = endpoint
+        self._silent = None
         self._failures = {}
         self._state = Open(endpoint, heard=now, ping_at=now + self.ping_interval_s)
         self.outbox.rewind()
@@ -469,12 +483,21 @@ class Session:
             self.outbox.acknowledge(in_ack)
             self._events.append(Acknowledged(in_ack))
 
+    def _patience(self, state: Open) -> float:
+        """When the replica has been silent for too long."""
+        return state.heard + 3 * self.ping_interval_s
+
     def _tick_open(self, now: float, state: Open) -> None:
         interval = self.ping_interval_s
+        patience = self._patience(state)
+        if now >= patience + interval:
+            # This process was itself stopped: it must first read what has come in meanwhile.
+            state.heard = now - 2 * interval
+        elif now >= patience:
+            self._silent = state.endpoint
+            self._drop(now, f"nothing was heard from the replica for {now - state.heard:.1f} s")
+            return
         if now >= state.ping_at:
-            if now - state.heard >= 3 * interval:
-                self._drop(now, f"nothing was heard from the replica for {now - state.heard:.1f} s")
-                return
             state.ping_at = now + interval
             self._token += 1
             self._say(Ping(self._token, self.last_out, self.outbox.last_sent + 1))

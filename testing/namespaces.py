@@ -1,7 +1,7 @@
 """Replicas with networks of their own on one Linux machine, and a switch between them that fails on command.
 
 Each replica gets a network namespace; a bridge in another one joins them, and this process, too. So real
-processes with real TCP meet partitions, also of one direction only, of pulled cables and of slow lines,
+processes with real TCP meet partitions, also of one direction only, and pulled cables,
 while whoever tests still reaches all of them::
 
     with Namespaces(3) as net:

@@ -182,17 +182,17 @@ def test_a_gap_in_the_output_makes_the_session_reopen():
 
 
 def test_acknowledgements_wait_for_company_but_not_for_ever():
-    driver = Driver(ack_delay_s=1.0).open()
+    driver = Driver(ack_delay_s=0.5).open()
     driver.receive(ClientOutput(0, 1, [note(1)]))
     assert driver.frames() == []
-    assert driver.session.deadline == 1.0
-    driver.at(1.0)
+    assert driver.session.deadline == 0.5
+    driver.at(0.5)
     assert driver.frames() == [ClientInput(1, 1, [])]
     driver.receive(ClientOutput(0, 2, [note(2)]))
     driver.send()
     (frame,) = driver.frames()
     assert (frame.out_ack, frame.first_seq) == (2, 1)
-    driver.at(1.9)
+    driver.at(0.9)
     assert driver.frames() == []
 
 
@@ -202,7 +202,7 @@ def test_many_received_notifications_are_acknowledged_at_once():
     assert driver.frames() == [ClientInput(3, 1, [])]
 
 
-def test_a_silent_session_keeps_alive_and_notices_a_dead_replica():
+def test_a_session_without_traffic_keeps_alive_and_notices_a_dead_replica():
     driver = Driver().open()
     interval = driver.session.ping_interval_s
     driver.at(interval)
@@ -211,11 +211,44 @@ def test_a_silent_session_keeps_alive_and_notices_a_dead_replica():
     for n in (2, 3):
         driver.at(n * interval)
         assert driver.frames() == [Ping(n, 0, 1)]
+    assert driver.session.deadline == 4 * interval
     driver.at(4 * interval)
     events = driver.events()
     assert events[0] == Disconnect()
-    assert "nothing was heard" in events[1].reason
-    assert events[2] == Connect(A)
+    assert "nothing was heard from the replica for" in events[1].reason
+
+
+def test_a_replica_that_fell_silent_is_tried_last_and_not_waited_for_long():
+    driver = Driver(greeting_first_s=1.5, greeting_timeout_s=6.0, attempt_timeout_s=2.0).open()
+    now = 3 * driver.session.ping_interval_s
+    driver.at(now)
+    assert driver.events()[2:] == [Connect(B)]
+    for answers in (1.5, 3.0, 6.0, 6.0):
+        # The slaves refuse; the frozen master takes the connection and says nothing.
+        driver.session.attempt_failed(now, "connection refused")
+        driver.session.attempt_failed(now, "connection refused")
+        assert driver.events()[-1] == Connect(A)
+        driver.session.connected(now)
+        assert driver.session.deadline == now + answers
+        now += answers
+        driver.at(now)
+        now = driver.session.deadline
+        driver.at(now)
+        assert driver.events()[-1] == Connect(B)
+    driver.open()
+    assert driver.session.is_open
+    driver.session.lost(now, "cut")
+    assert driver.events()[-1] == Connect(B)
+
+
+def test_a_session_that_was_itself_stopped_blames_nobody_at_once():
+    driver = Driver().open()
+    interval = driver.session.ping_interval_s
+    driver.at(100 * interval)
+    assert driver.events() == []
+    assert driver.frames() == [Ping(1, 0, 1)]
+    driver.at(101 * interval)
+    assert driver.events()[0] == Disconnect()
 
 
 def test_keep_alives_come_at_a_third_of_a_short_idle_timeout():
@@ -248,7 +281,7 @@ def test_the_same_replica_is_tried_first_then_the_others_then_it_waits():
 
 
 def test_an_attempt_that_hangs_is_given_up_for_the_next_replica():
-    driver = Driver(attempt_timeout_s=2.0, greeting_timeout_s=6.0)
+    driver = Driver(attempt_timeout_s=2.0, greeting_first_s=6.0, greeting_timeout_s=6.0)
     driver.events()
     driver.at(2.0)
     assert driver.events() == [Disconnect(), Connect(B)]
