@@ -1,7 +1,9 @@
 """Servers of real processes for tests: their configuration, their agents, and what they say of themselves."""
 
+import contextlib
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -12,8 +14,22 @@ from typing import Any
 import attrs
 import msgspec
 
-from quorate.agents import Notification
+from quorate.agents import Notification, encode
 from quorate.client import Connection
+from quorate.client.frames import (
+    MAGIC,
+    VERSION,
+    Bye,
+    ClientInput,
+    ClientNote,
+    ClientOutput,
+    FrameBuffer,
+    Hello,
+    ServerFrame,
+    Welcome,
+    decode_server_frame,
+    encode_frame,
+)
 from quorate.server import admin_wire as wire
 from quorate.server.admin_client import AdminError, ServerAdmin, gather
 from quorate.server.config import load
@@ -99,6 +115,8 @@ class Part:
     clients: bool = True
     attributes: str = ""
     """More of them, for the element of the server or cluster."""
+    services: str = ""
+    """More elements, for each replica."""
 
     def element(self, id: int, hosts: Sequence[str], ports: Iterable[int]) -> str:
         """Write the element; takes as many ports as it needs."""
@@ -109,6 +127,7 @@ class Part:
             f'{own if self.replicas == 1 else ""} hostname="{hosts[number]}">'
             + "".join(f'<network domain="{domain}" port="{next(take)}"/>' for domain in self.networks)
             + (self._services(next(take)) if self.clients else "")
+            + self.services
             + "</server>"
             for number in range(self.replicas)
         ]
@@ -148,9 +167,17 @@ class Site:
     """Servers of this machine, each replica a process. The first one is the one that is asked by default."""
 
     def __init__(
-        self, place: Path, *parts: Part, modules: dict[str, str] | None = None, **properties: object
+        self,
+        place: Path,
+        *parts: Part,
+        modules: dict[str, str] | None = None,
+        hosts: Sequence[str] = ("localhost",) * 9,
+        **properties: object,
     ):
-        """Prepare them in a directory. Properties of the configuration; no trace unless it is one of them."""
+        """Prepare them in a directory. Properties of the configuration; no trace unless it is one of them.
+
+        hosts: of the replicas of every server, by number.
+        """
         self.place = place
         self.name = parts[0].name
         self.replicas = range(parts[0].replicas)
@@ -159,8 +186,8 @@ class Site:
             self.xml,
             parts,
             properties={"trace": "false", **properties},
-            hosts=["localhost"] * max(part.replicas for part in parts),
-            ports=free_ports(8 * len(parts)),
+            hosts=hosts,
+            ports=free_ports(sum(part.replicas * (len(part.networks) + 1) for part in parts)),
         )
         for name, source in {"ledger": LEDGER, **(modules or {})}.items():
             (place / f"{name}.py").write_text(source)
@@ -187,6 +214,11 @@ class Site:
     def url(self, server: str = "") -> str:
         """Where clients connect."""
         return self.config.client_urls(server or self.name)
+
+    def client_address(self, replica: int) -> tuple[str, int]:
+        """Where clients connect to one replica of the first server."""
+        host, _, port = self.url().partition("://")[2].split(",")[replica].rpartition(":")
+        return host, int(port)
 
     def directory(self, replica: int = 0, server: str = "") -> Path:
         """The data of a replica."""
@@ -285,6 +317,68 @@ def agreed(statuses: list[dict[str, Any]]) -> bool:
         sorted(status["role"] for status in statuses) == ["master"] + ["slave"] * (len(statuses) - 1)
         and len({(status["view"], status["applied"], status["digest"]) for status in statuses}) == 1
     )
+
+
+class PinnedClient:
+    """A client that stays with one replica, whatever happens: frames on a socket."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        self._socket = socket.create_connection(address, timeout=BOUND_S)
+        self._buffer = FrameBuffer(1 << 24)
+        self._sent = 0
+        self.acknowledged = 0
+        """How many of its notifications it was told to be safe."""
+        self.goodbye = ""
+        """The last word of the replica, if it said one."""
+        self._say(Hello(MAGIC, VERSION, "root", "root", None, 0, 1))
+        assert isinstance(self._read()[0], Welcome)
+
+    def send(self, *numbers: int) -> None:
+        """Send numbers to the ledger."""
+        notes = [ClientNote("ledger", Entry.type_name, encode(Entry(number)), 0) for number in numbers]
+        self._say(ClientInput(0, self._sent + 1, notes))
+        self._sent += len(notes)
+
+    def until_acknowledged(self, count: int) -> None:
+        """Wait until so many are safe."""
+        while self.acknowledged < count:
+            assert self._read(), "the replica closed the connection"
+
+    def until_closed(self) -> None:
+        """Read until the replica closes the connection, in any way."""
+        with contextlib.suppress(ConnectionError):
+            while self._read():
+                pass
+        self._socket.close()
+
+    def _say(self, frame: Hello | ClientInput) -> None:
+        self._socket.sendall(encode_frame(frame))
+
+    def _read(self) -> list[ServerFrame]:
+        """The next frames; none when the connection is closed."""
+        frames: list[ServerFrame] = []
+        while not frames:
+            data = self._socket.recv(65536)
+            if not data:
+                return []
+            self._buffer.feed(data)
+            while (body := self._buffer.next()) is not None:
+                frames.append(decode_server_frame(body))
+        for frame in frames:
+            if isinstance(frame, ClientOutput):
+                self.acknowledged = max(self.acknowledged, frame.in_ack)
+            elif isinstance(frame, Bye):
+                self.goodbye = frame.text
+        return frames
+
+
+def refuses(address: tuple[str, int]) -> bool:
+    """Whether nobody listens there."""
+    try:
+        socket.create_connection(address, timeout=BOUND_S).close()
+    except ConnectionError:
+        return True
+    return False
 
 
 def ask_ledger(client: Connection, agent: str = "ledger") -> list[int]:
