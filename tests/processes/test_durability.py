@@ -85,6 +85,7 @@ def test_a_cluster_killed_as_a_whole_under_load_loses_and_repeats_nothing(make_s
 def test_a_damaged_journal_is_refused_by_a_plain_server_and_repaired_from_the_others_in_a_cluster(
     make_site: MakeSite,
 ) -> None:
+    """Scenario 22: corruption in the middle is refused, and repaired from a peer."""
     site = make_site(Part("s0", 3))
     site.deploy("ledger:Ledger")
     with connect(site.url(), user="root", password="root") as client:

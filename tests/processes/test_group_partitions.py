@@ -1,6 +1,6 @@
 """What has gone wrong in other systems, with members of groups in namespaces and a network that is cut.
 
-The numbers are those of the scenarios in docs/channel.md. Skipped where namespaces are not allowed: not root,
+The numbers are those of docs/scenarios.md. Skipped where namespaces are not allowed: not root,
 or no iproute2. Times are shorter than by default, so that a suspicion takes a second.
 """
 

@@ -1,6 +1,6 @@
 """What has gone wrong in other systems, with members of groups in real processes that die, freeze and leave.
 
-The numbers are those of the scenarios in docs/channel.md. Whatever happens, what all members recorded is
+The numbers are those of docs/scenarios.md. Whatever happens, what all members recorded is
 compared at the end: one order, nothing confirmed lost, nothing twice (`sequences.py`).
 """
 

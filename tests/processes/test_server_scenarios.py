@@ -1,6 +1,6 @@
 """What has gone wrong in other systems, with whole servers in real processes, their clients and services.
 
-The numbers are those of the scenarios in docs/channel.md. At the end, what an agent recorded on every replica
+The numbers are those of docs/scenarios.md. At the end, what an agent recorded on every replica
 is compared: one order, nothing acknowledged lost, nothing twice (`sequences.py`).
 """
 

@@ -12,6 +12,7 @@ SLOW_SUSPICION = Settings(suspect_s=0.5, view_change_s=0.4)
 
 @pytest.mark.parametrize("seed", range(5))
 def test_replicas_that_start_together_form_one_cluster_with_one_first_time(seed):
+    """Scenario 5, ConcurrentStartup of JGroups."""
     script = Script(5, seed=seed, weather=Weather(slow_chance=0.2, slow_s=0.1))
     script.form()
     assert script.first_times == 1
@@ -55,6 +56,7 @@ def test_a_cluster_of_one_starts_at_once():
 
 
 def test_many_submitters_one_order():
+    """Scenario 1, SequencerOrder of JGroups."""
     script = Script(3, weather=Weather(slow_chance=0.3, slow_s=0.02))
     master = script.form()
     for _ in range(20):
@@ -67,6 +69,7 @@ def test_many_submitters_one_order():
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_the_master_dies_mid_stream_and_nothing_acknowledged_is_lost(mode):
+    """Scenario 2, SequencerFailover of JGroups."""
     script = Script(3, settings=Settings(mode=mode))
     master = script.form()
     for _ in range(30):
@@ -95,6 +98,7 @@ def test_a_killed_master_is_replaced_within_a_fraction_of_a_second():
 
 
 def test_a_replica_that_is_slow_for_a_second_is_not_suspected():
+    """Scenario 13, FalseSuspicion."""
     script = Script(3)
     master = script.form()
     script.run(0.5)
@@ -108,6 +112,7 @@ def test_a_replica_that_is_slow_for_a_second_is_not_suspected():
 
 
 def test_the_master_and_the_next_one_leave_together_and_one_master_remains():
+    """Scenario 4, BaseLeave of JGroups."""
     script = Script(4)
     script.form()
     script.hosts[0].leave()
@@ -127,6 +132,7 @@ def test_a_leaving_master_hands_over_quickly():
 
 
 def test_a_lost_join_answer_leads_to_no_second_membership():
+    """Scenario 6, the lost join answer."""
     script = Script(3, weather=Weather(slow_chance=0.0, notice_s=0.01))
     script.form()
     script.hosts[2].crash()
@@ -141,6 +147,7 @@ def test_a_lost_join_answer_leads_to_no_second_membership():
 
 
 def test_a_frozen_master_acknowledges_nothing_when_it_wakes():
+    """Scenario 7, FrozenCoordinator."""
     script = Script(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.everywhere(script.submit(master, 5))
@@ -169,6 +176,7 @@ def test_a_frozen_master_acknowledges_nothing_when_it_wakes():
 
 
 def test_a_lost_tail_is_repaired_although_nothing_follows():
+    """Scenario 8, LastMessageDropped of JGroups."""
     script = Script(3, weather=Weather(slow_chance=0.0, delay_s=0.02, notice_s=0.01, reconnect_s=0.02))
     master = script.form()
     script.run(0.5)
@@ -180,6 +188,7 @@ def test_a_lost_tail_is_repaired_although_nothing_follows():
 
 
 def test_duplicated_messages_and_broken_connections_deliver_exactly_once():
+    """Scenario 9."""
     script = Script(
         3, weather=Weather(duplicate_chance=0.5, slow_chance=0.2, notice_s=0.02, reconnect_s=0.02)
     )
@@ -195,6 +204,7 @@ def test_duplicated_messages_and_broken_connections_deliver_exactly_once():
 
 @pytest.mark.parametrize(("entries", "chunk", "keep"), [(30, 8, 512), (700, 1, 0)])
 def test_a_replica_that_restarts_under_load_gets_the_same_state(entries, chunk, keep):
+    """Scenario 11, StateTransferWhileSending of JGroups."""
     script = Script(3, settings=Settings(keep=keep, window=16), chunk=chunk)
     master = script.form()
     for _ in range(entries // 10):
@@ -214,6 +224,7 @@ def test_a_replica_that_restarts_under_load_gets_the_same_state(entries, chunk, 
 
 
 def test_the_donor_dies_mid_transfer_and_the_next_master_goes_on():
+    """Scenario 12."""
     script = Script(4, settings=Settings(keep=0), chunk=1)
     master = script.form()
     for _ in range(50):
@@ -258,6 +269,7 @@ def test_the_joiner_dies_mid_transfer_and_its_next_life_joins():
 
 
 def test_one_false_suspicion_changes_no_view():
+    """Scenario 13, FalseSuspicion."""
     script = Script(3, settings=Settings(suspect_s=0.5))
     script.form()
     script.run(0.5)
@@ -282,6 +294,7 @@ def test_a_slave_that_does_not_hear_the_master_is_dropped_and_comes_back():
 
 
 def test_three_to_one_the_minority_refuses():
+    """Scenario 15."""
     script = Script(4, settings=SLOW_SUSPICION)
     script.form()
     script.split([0], [1, 2, 3])
@@ -298,6 +311,7 @@ def test_three_to_one_the_minority_refuses():
 
 
 def test_a_full_window_and_a_dead_slave_do_not_stop_the_next_view():
+    """Scenario 14."""
     script = Script(3, settings=Settings(window=4))
     master = script.form()
     script.hosts[1].crash()
@@ -310,6 +324,7 @@ def test_a_full_window_and_a_dead_slave_do_not_stop_the_next_view():
 
 
 def test_a_pending_entry_ends_when_the_dead_slave_leaves_the_view():
+    """Scenario 27."""
     script = Script(3)
     master = script.form()
     script.run(0.5)
@@ -322,6 +337,7 @@ def test_a_pending_entry_ends_when_the_dead_slave_leaves_the_view():
 
 
 def test_entries_submitted_while_replicas_come_and_go_all_end():
+    """Scenario 10: whatever waits for all members ends when they leave and join."""
     script = Script(3)
     master = script.form()
     taken = []
@@ -340,6 +356,7 @@ def test_entries_submitted_while_replicas_come_and_go_all_end():
 
 
 def test_the_proposer_dies_during_the_election_and_no_ghost_remains():
+    """Scenario 18."""
     script = Script(5, weather=Weather(slow_chance=0.0, notice_s=0.002, delay_s=0.02))
     script.form()
     script.hosts[0].crash()
@@ -353,6 +370,7 @@ def test_the_proposer_dies_during_the_election_and_no_ghost_remains():
 
 
 def test_the_proposer_leaves_during_the_election():
+    """Scenario 18."""
     script = Script(5, weather=Weather(slow_chance=0.0, notice_s=0.002, delay_s=0.02))
     script.form()
     script.hosts[0].crash()
@@ -362,6 +380,7 @@ def test_the_proposer_leaves_during_the_election():
 
 
 def test_a_one_way_partition_is_harmless():
+    """Scenario 24."""
     script = Script(3, settings=Settings(suspect_s=0.5))
     script.form()
     for direction in [(0, 1), (1, 0), (1, 2), (2, 0)]:
@@ -437,6 +456,7 @@ def test_a_blocked_master_goes_on_when_the_others_return():
 
 
 def test_a_master_that_cannot_commit_applies_no_change_of_the_configuration():
+    """Scenario 20, AddServer on a leader that cannot commit."""
     script = Script(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.hosts[2].crash()
@@ -453,6 +473,7 @@ def test_a_master_that_cannot_commit_applies_no_change_of_the_configuration():
 
 
 def test_a_slow_slave_cannot_fill_the_memory():
+    """Scenario 25."""
     settings = Settings(mode="MAJORITY", window=64, keep=64, max_log=600, stall_s=1000.0, suspect_s=1000.0)
     script = Script(3, settings=settings)
     master = script.form()
@@ -468,6 +489,7 @@ def test_a_slow_slave_cannot_fill_the_memory():
 
 
 def test_a_replica_that_was_away_for_long_comes_back_by_snapshot():
+    """Scenario 26."""
     script = Script(3, settings=Settings(suspect_s=0.5, keep=10))
     master = script.form()
     script.split([2], [0, 1])
@@ -499,6 +521,7 @@ def test_a_replica_that_was_away_shortly_comes_back_by_entries():
 
 
 def test_a_restart_never_delivers_what_was_not_committed():
+    """Scenario 28."""
     script = Script(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.everywhere(script.submit(master, 5))

@@ -25,6 +25,7 @@ from quorate.testing.cluster import Cluster, SimulatedReplica
 @attrs.frozen
 class Touch(Notification):
     odd: bool = False
+    fails: bool = False
 
 
 _running: list[Cluster] = []
@@ -38,6 +39,9 @@ class Counter(Agent):
     @reacts
     def touch(self, ctx: Context, note: Touch) -> None:
         self.count += 1
+        if note.fails and _running[0].current in _wrong:
+            _wrong.discard(_running[0].current)
+            raise ValueError("only here")
         if note.odd and _running[0].current in _wrong:
             # Once only: running the same entries again ends right.
             _wrong.discard(_running[0].current)
@@ -51,8 +55,8 @@ class Tolerant(Cluster):
         pass
 
 
-def touch(odd: bool = False) -> Note:
-    return Note("counter", outside(0), Touch.type_name, encode(Touch(odd)))
+def touch(odd: bool = False, fails: bool = False) -> Note:
+    return Note("counter", outside(0), Touch.type_name, encode(Touch(odd, fails)))
 
 
 def start(seed: int) -> Cluster:
@@ -73,6 +77,26 @@ def drive(cluster: Cluster, posts: int) -> None:
 
 def count(replica: SimulatedReplica) -> Any:
     return [cell.agent.count for cell in replica.node.engine.cells() if isinstance(cell.agent, Counter)]
+
+
+@pytest.mark.parametrize("wrong", [0, 1, 2])
+def test_a_replica_whose_code_raises_where_the_others_do_not_stops_serving_and_begins_anew(
+    wrong: int,
+) -> None:
+    """Scenario 23: its reaction was undone, theirs were not; the digests say so."""
+    cluster = start(wrong)
+    _wrong.clear()
+    _wrong.add(wrong)
+    drive(cluster, 7)
+    cluster.post([touch(fails=True)])
+    drive(cluster, 15)
+    cluster.run_until(cluster.whole)
+    cluster.check()
+    lines = cluster.replicas[wrong].lines
+    said = [line for line in lines if f"replica {wrong} is in another state than the others" in line]
+    assert len(said) == 1
+    assert cluster.replicas[wrong].incarnation == 2
+    assert {count(each)[0] for each in cluster.replicas.values()} == {23}
 
 
 @pytest.mark.parametrize("wrong", [0, 1, 2])

@@ -135,6 +135,7 @@ def options(seed: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_replicas_die_at_once_and_come_back_with_everything(seed: int) -> None:
+    """Scenario 28: nothing uncommitted is delivered, nothing acknowledged is lost."""
     run = Run(seed, **options(seed))
     cluster = run.cluster
     for _ in range(3):

@@ -167,6 +167,7 @@ def test_a_connection_that_breaks_costs_nothing(net: MemoryNet, three: list[Any]
 def test_what_a_member_sends_while_it_is_cut_off_is_delivered_once_later(
     net: MemoryNet, three: list[Any]
 ) -> None:
+    """Scenario 3, ResendingVersusNew of JGroups: what is sent again comes before what is new."""
     three[2].send(b"before")
     net.advance(0.2)
     net.cut("m2", "m0")

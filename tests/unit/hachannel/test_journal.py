@@ -204,6 +204,7 @@ def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Re
 
 
 def test_a_torn_tail_is_cut_and_what_was_confirmed_is_kept(journal: Journal, copy: Copy) -> None:
+    """Scenario 22: the torn tail is cut."""
     confirmed = filled(journal, copy)
     wal = journal.path.with_name("journal.db-wal")
     data = wal.read_bytes()
@@ -231,6 +232,7 @@ def test_pages_missing_within_the_last_write_cut_that_write_only(journal: Journa
 
 
 def test_a_spoiled_byte_among_confirmed_writes_is_found(journal: Journal, copy: Copy) -> None:
+    """Scenario 22: corruption in the middle is refused."""
     confirmed = filled(journal, copy)
     data = bytearray(journal.path.with_name("journal.db-wal").read_bytes())
     end = confirmed[-2][0]

@@ -47,6 +47,7 @@ def run(channel: Channel, disk: Disk) -> Output:
 
 
 def test_a_restarted_voter_keeps_its_promise() -> None:
+    """Scenario 29."""
     disk = Disk(Remembered(VIEW.number, VIEW, True))
     channel = disk.start(1, incarnation=8)
     channel.connected(0.0, 2, 9)

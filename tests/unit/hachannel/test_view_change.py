@@ -144,6 +144,7 @@ def test_a_proposal_in_the_name_of_another_is_ignored(hand):
 
 
 def test_a_late_activation_is_ignored(hand):
+    """Scenario 17."""
     view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
     hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
     assert hand.waiting(1, 2, Accept) == [Accept(number(4, 2))]
@@ -194,6 +195,7 @@ LEADER = (1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
     ],
 )
 def test_every_divergent_log_becomes_the_log_of_the_view(hand, name, terms):
+    """Scenario 19, figure 7 of the Raft paper."""
     channel = hand.channels[1]
     for entry in entries(*(number(term, 0) for term in terms)):
         channel.state.log.append(entry)
@@ -240,6 +242,7 @@ def test_nothing_committed_is_ever_cut(hand):
 
 
 def test_what_a_learner_has_counts_for_nothing(hand):
+    """Scenario 21."""
     silence(hand, 2)
     hand.settle(0, 1)
     hand.start(2, 3, 33)
