@@ -146,6 +146,8 @@ class Outgoing:
         if link is self._link:
             self._link = None
             self._log(f"connection to server {self.server} lost: {reason}")
+            # It may be frozen and still take connections; any other replica knows who is master now.
+            self._turn += 1
             self._again()
 
     def _acknowledge(self, upto: int) -> None:

@@ -184,6 +184,20 @@ def test_replicas_that_point_at_each_other_are_asked_with_pauses(net: MemoryNet,
     net.until(lambda: other.got == numbers(1), 3)
 
 
+def test_a_master_that_fell_silent_is_not_asked_first_who_is_master(net: MemoryNet, place: Any) -> None:
+    sender, old, new = place("a", 0), place("b", 1), place("c", 1)
+    new.master = False
+    way = sender.send_to(["b", "c"])
+    net.until(lambda: way.connected)
+    net.cut("a", "b")
+    new.master = True
+    sender.send(note(1))
+    # Every attempt to reach it would take two seconds, and five if it still took connections.
+    net.until(lambda: not way.connected)
+    net.until(lambda: new.got == numbers(1), 0.5)
+    assert old.got == []
+
+
 def test_a_new_master_of_the_receiver_gets_what_the_old_one_did_not_commit(
     net: MemoryNet, place: Any
 ) -> None:
