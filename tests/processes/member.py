@@ -2,8 +2,8 @@
 
 Lines on its input: `send COUNT` multicasts the next messages, `feed WINDOW` goes on sending until `enough`,
 `report` prints where it stands and `records` what was delivered, as JSON, `leave` leaves. It prints
-`confirmed NUMBER` for every message of its own that came through, and `left` at its end. Its messages are
-NAME:1, NAME:2 and so on.
+`confirmed NUMBER` for every message of its own that came through, `providing` and `received` when its state
+is asked for or replaced, and `left` at its end. Its messages are NAME:1, NAME:2 and so on.
 """
 
 import argparse
@@ -31,12 +31,23 @@ class Recorder(LineOnlyReceiver):
         self.feeding = False
         self.name = options.me if options.name is None else options.name
         self.padding = "." * options.padding
+        self.ballast = options.state
         addresses = {}
         for id, text in enumerate(options.addresses):
             host, _, port = text.rpartition(":")
             addresses[id] = (host or "127.0.0.1", int(port))
-        settings = Settings(mode=options.mode, suspect_s=options.suspect, window=options.window)
-        self.group = Group("test", options.me, addresses, handler=self, settings=settings, log=self.log)
+        settings = Settings(
+            mode=options.mode, suspect_s=options.suspect, window=options.window, keep=options.keep
+        )
+        self.group = Group(
+            "test",
+            options.me,
+            addresses,
+            handler=self,
+            expected=options.expected,
+            settings=settings,
+            log=self.log,
+        )
         self.log_lines = []
 
     def log(self, line):
@@ -55,10 +66,14 @@ class Recorder(LineOnlyReceiver):
         self.views.append((view.master, list(view.members), view.first_time))
 
     def provide_state(self):
-        return json.dumps(self.records).encode()
+        self.say("providing")
+        return json.dumps(self.records).encode().ljust(self.ballast)
 
     def receive_state(self, chunks):
-        self.records = [tuple(record) for record in json.loads(b"".join(chunks))]
+        state = b"".join(chunks)
+        assert len(state) >= self.ballast
+        self.records = [tuple(record) for record in json.loads(state)]
+        self.say("received")
 
     # What the input tells
 
@@ -112,10 +127,13 @@ def main():
     parser.add_argument("me", type=int)
     parser.add_argument("addresses", nargs="+")
     parser.add_argument("--name", help="who sends: another one for each life of a member")
+    parser.add_argument("--expected", type=int, help="how many found the group")
     parser.add_argument("--suspect", type=float, default=Settings().suspect_s)
     parser.add_argument("--mode", default="ALL")
     parser.add_argument("--window", type=int, default=Settings().window)
-    parser.add_argument("--padding", type=int, default=0)
+    parser.add_argument("--padding", type=int, default=0, help="bytes more in each message")
+    parser.add_argument("--state", type=int, default=0, help="bytes of the state at least")
+    parser.add_argument("--keep", type=int, default=Settings().keep)
     recorder = Recorder(parser.parse_args())
     stdio.StandardIO(recorder)
     recorder.group.join()

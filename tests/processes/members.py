@@ -40,6 +40,7 @@ class Member:
         `name`: what it calls itself in its messages, another one for each life; its number by default.
         """
         self.me = me
+        self.addresses = addresses
         self.name = name or str(me)
         self.process = start(*program, me, *addresses, "--name", self.name, *options, before=before)
 
