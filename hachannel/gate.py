@@ -170,8 +170,14 @@ class Gate:
             reasons.append("the configuration changes")
         if not reasons and self._donor.step(now):
             reasons.append("a replica joins")
-        if reasons and self._promising(now, view, deaf):
-            self._election.propose(now, "; ".join(reasons), () if laggard is None else (laggard,))
+        if not reasons or not self._promising(now, view, deaf):
+            return
+        reason = "; ".join(reasons)
+        if reason == view.reason and now < state.active_since + state.settings.retry_s:
+            # The view that was to change this has not. Another one may, but not as fast as messages travel.
+            self.wake = state.active_since + state.settings.retry_s
+        else:
+            self._election.propose(now, reason, () if laggard is None else (laggard,))
 
     def reconfiguring(self, view: View) -> bool:
         """Whether a change of the configuration is committed in this view."""

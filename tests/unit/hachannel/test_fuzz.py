@@ -89,6 +89,17 @@ def test_connections_that_come_and_go_in_any_order_never_raise(steps):
         channel.take()
 
 
+def test_a_slave_said_to_leave_that_stays_does_not_cause_a_storm_of_views():
+    hand = Hand()
+    hand.form()
+    hand.give(1, 0, m.Exit(hand.channels[0].view.number, True, "forged"))
+    for _ in range(3):
+        # Without a pause between the views this would never end.
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].view.number.counter < 5
+
+
 def test_a_channel_that_stopped_is_silent():
     hand = Hand()
     hand.form()
