@@ -18,9 +18,8 @@ class PhasesAllowed(Checker):
         self.seen: set[tuple[str, str, str]] = set()
         """(table, source, target) of all moves."""
 
-    def started(self, host: Host, process: Process) -> None:
+    def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
         """Before the first step."""
-        del process
         self._last[host] = dict.fromkeys(TABLES, START)
 
     def stepped(self, step: Step) -> None:
