@@ -179,6 +179,10 @@ class Election:
 
     def on_promise(self, now: float, voter: Voter, message: Promise) -> None:
         """A voter answers a proposal of this replica."""
+        link = self._state.peers.link(voter)
+        if link is not None:
+            # Its last word counts. Who only once said that it leaves must not be dropped again and again.
+            link.leaving = message.leaving
         attempt = self._attempt
         if isinstance(attempt, Preparing) and message.number == attempt.number:
             if message.accepted is not None:

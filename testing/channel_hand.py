@@ -6,6 +6,9 @@ from typing import Any
 
 from ..hachannel import Channel, Deliver, Event, Log, LogRecord, Message, Settings, ViewEvent
 
+MAX_ROUNDS = 1000
+"""So often everything on the wires is delivered before `settle` gives up."""
+
 
 class Hand:
     """A few channels, connected to each other, and what is on its way between them."""
@@ -104,12 +107,14 @@ class Hand:
     def settle(self, *replicas: int) -> None:
         """Deliver everything between all, or some, until nothing is on its way."""
         among = set(replicas or self.channels)
-        while True:
+        for _ in range(MAX_ROUNDS):
             pairs = [pair for pair, wire in self.wires.items() if wire and set(pair) <= among]
             if not pairs:
                 return
             for here, there in pairs:
                 self.deliver(here, there)
+        ways = {pair: wire[0] for pair, wire in self.wires.items() if wire}
+        raise AssertionError(f"messages without end: {ways}")
 
     def form(self) -> Channel:
         """Let the first view be founded; returns the master's channel."""
