@@ -230,13 +230,14 @@ class Site:
 
     # Killing
 
-    def kill(self, *replicas: int, signal_number: int = signal.SIGKILL) -> None:
+    def kill(self, *replicas: int, server: str = "") -> None:
         """Kill replicas at the same time, and wait until they are gone."""
+        name = server or self.name
         for replica in replicas:
-            self.supervisor.kill(self.name, replica, signal_number)
+            self.supervisor.kill(name, replica, signal.SIGKILL)
         pause = threading.Event()
         for replica in replicas:
-            while self.supervisor.pid(self.name, replica) is not None:
+            while self.supervisor.pid(name, replica) is not None:
                 pause.wait(0.005)
 
     def freeze(self, replica: int) -> None:

@@ -47,7 +47,7 @@ def test_servers_of_two_domains_talk_and_one_that_lost_its_state_is_talked_to_ag
         for number in range(1000, 2000):
             client.send_nowait("ledger@s2", Entry(number))
             if number == 1300:
-                site.supervisor.kill("s2", 0)
+                site.kill(0, server="s2")
         client.flush(BOUND_S)
         site.supervisor.start_replica("s2", 0)
         site.supervisor.wait_ready(BOUND_S)
