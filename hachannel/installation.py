@@ -73,8 +73,8 @@ class Installation:
             self._accept_own()
 
     def _accept_own(self) -> None:
-        """The proposer accepts too; the first view last, so that nothing is lost if it fails."""
-        if self.current is not None:
+        """The proposer accepts too, once; the first view last, so that nothing is lost if it fails."""
+        if self.current is not None and self._state.accepted != self.current.view:
             self._state.accept(self.current.view)
             self._state.vow(self._state.me.replica, Accept(self.current.view.number))
 

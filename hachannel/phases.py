@@ -91,6 +91,7 @@ VIEW_CHANGE = Table(
     "Whatever goes wrong on the way leads back to `idle`, and to another attempt with a higher number.",
     (
         Move(START, "idle", "a process begins"),
+        Move(START, "preparing", "a cluster of one comes back from its disk"),
         Move("idle", "preparing", "the gate is open, or a slave comes or goes"),
         Move("preparing", "fetching", "another member has the longest log"),
         Move("preparing", "installing", "the promises suffice, the log is here"),

@@ -42,6 +42,7 @@ COMMANDS = {
     "agents": Entry("quorate.server.commands.agents:command", "List the agents of a server."),
     "inspect": Entry("quorate.server.commands.inspect:command", "Show the state of an agent."),
     "send": Entry("quorate.server.commands.send:command", "Send a notification to an agent."),
+    "simulate": Entry("quorate.testing.command:command", "Simulate replicas and faults; check every step."),
     "demo": Entry("quorate.demo.command:command", "The whole story on real data.", "demo"),
     "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),
 }

@@ -49,9 +49,15 @@ class Connection:
     open: dict[int, bool]
     """Whether the end of each host still believes in it."""
     alive: bool = True
+    drained: dict[int, float] = attrs.field(factory=dict[int, float])
+    """Of a broken connection: what was to arrive at each host until then still does."""
     ready: dict[int, float] = attrs.field(factory=dict[int, float])
     """When the last message towards each host arrives."""
     stalled: dict[int, list[Message]] = attrs.field(factory=dict[int, list[Message]])
+
+    def delivers(self, host: int, time: float) -> bool:
+        """Whether what was to arrive at `host` at `time` does."""
+        return self.open[host] and (self.alive or time <= self.drained.get(host, -1.0))
 
 
 @attrs.define(kw_only=True)
@@ -62,6 +68,10 @@ class Weather:
     slow_chance: float = 0.02
     slow_s: float = 0.05
     duplicate_chance: float = 0.0
+    loss_chance: float = 0.0
+    """TCP loses nothing while a connection stands; this does."""
+    reorder_chance: float = 0.0
+    """TCP delivers in order; such a message overtakes others."""
     notice_s: float = 0.05
     """A side notices that a connection broke within this time."""
     reconnect_s: float = 0.03
@@ -137,16 +147,18 @@ class Net:
         return opened
 
     def shut(self, pair: tuple[int, int]) -> None:
-        """Break a connection: what has not arrived is lost, and each side notices later."""
+        """Break a connection: of what travels only the first part arrives, then each side notices."""
         connection = self._connections.get(pair)
         if connection is None or not connection.alive:
             return
         connection.alive = False
+        now = self._scheduler.now
         for host, peer in (pair, pair[::-1]):
             if connection.open[host]:
-                self._later(
-                    self._random.uniform(0.0, self.weather.notice_s), self._closer(connection, host, peer)
-                )
+                drained = self._random.uniform(now, max(connection.ready.get(host, now), now))
+                connection.drained[host] = drained
+                notice = max(now + self._random.uniform(0.0, self.weather.notice_s), drained)
+                self._scheduler.at(notice, self._closer(connection, host, peer))
 
     def _closer(self, connection: Connection, host: int, peer: int) -> Callable[[], None]:
         def closed() -> None:
@@ -158,14 +170,15 @@ class Net:
 
         return closed
 
-    def break_one(self) -> str:
+    def standing(self) -> list[tuple[int, int]]:
+        """The pairs of hosts whose connection is not broken."""
+        return sorted(pair for pair, connection in self._connections.items() if connection.alive)
+
+    def break_one(self) -> None:
         """Break some connection."""
-        pairs = sorted(pair for pair, connection in self._connections.items() if connection.alive)
-        if not pairs:
-            return "no connection to break"
-        pair = self._random.choice(pairs)
-        self.shut(pair)
-        return f"connection {pair} breaks"
+        pairs = self.standing()
+        if pairs:
+            self.shut(self._random.choice(pairs))
 
     def send(self, host: int, endpoint: Endpoint, peer: int, message: Message) -> None:
         """Put a message on the connection between two hosts, if this endpoint has one."""
@@ -175,21 +188,26 @@ class Net:
         self.sent += 1
         if type(message) is self.muted:
             return
+        weather = self.weather
+        if weather.loss_chance and self._random.random() < weather.loss_chance:
+            return
         if (host, peer) in self.cut or peer in connection.stalled:
             connection.stalled.setdefault(peer, []).append(message)
             return
         self._put(connection, host, peer, message)
-        if self.weather.duplicate_chance and self._random.random() < self.weather.duplicate_chance:
+        if weather.duplicate_chance and self._random.random() < weather.duplicate_chance:
             self._put(connection, host, peer, message)
 
     def _put(self, connection: Connection, host: int, peer: int, message: Message) -> None:
-        time = max(connection.ready.get(peer, 0.0), self._scheduler.now + self._delay())
-        connection.ready[peer] = time
+        time = self._scheduler.now + self._delay()
+        chance = self.weather.reorder_chance
+        if not chance or self._random.random() >= chance:
+            time = connection.ready[peer] = max(connection.ready.get(peer, 0.0), time)
 
         def arrive() -> None:
             if (host, peer) in self.cut or peer in connection.stalled:
                 connection.stalled.setdefault(peer, []).append(message)
-            elif connection.alive and self._hosts.get(peer) is connection.ends[peer]:
+            elif connection.delivers(peer, time) and self._hosts.get(peer) is connection.ends[peer]:
                 connection.ends[peer].deliver(host, message)
 
         self._scheduler.at(time, arrive)

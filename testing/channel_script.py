@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable
 
 from ..hachannel import Deliver, Event, Settings, ViewEvent
-from .channel_faults import Faults
 from .channel_net import Weather
 from .channel_world import Host, Shape, World
 from .checks import Checks
+from .faults import Fault, Injector
 
 
 class Script(Checks):
@@ -22,6 +22,7 @@ class Script(Checks):
         weather: Weather | None = None,
         snapshot_s: float = 0.01,
         chunk: int = 8,
+        disk: bool = False,
     ) -> None:
         super().__init__()
         self.deliveries: dict[int, list[bytes]] = {}
@@ -36,11 +37,12 @@ class Script(Checks):
             weather=Weather(slow_chance=0.0) if weather is None else weather,
             snapshot_s=snapshot_s,
             chunk=chunk,
+            disk=disk,
         )
         self.world = World(seed, shape, self)
         self.hosts = self.world.hosts
         self.net = self.world.net
-        self.faults = Faults(self.world, self, 1.0)
+        self.injector = Injector(self.world, self)
 
     # Observing
 
@@ -139,6 +141,10 @@ class Script(Checks):
             )
 
         self.until(delivered, seconds)
+
+    def fault(self, fault: Fault) -> None:
+        """Inject a fault now, whatever its time says. Raises AssertionError when it has no effect."""
+        assert self.injector.inject(fault), f"{fault} has no effect"
 
     def cut(self, *directions: tuple[int, int]) -> None:
         """Nothing arrives from the first to the second of each."""

@@ -3,7 +3,7 @@
 import hashlib
 import heapq
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 
 import attrs
@@ -16,6 +16,7 @@ from ..hachannel import (
     InstallSnapshot,
     Message,
     Output,
+    ProtocolError,
     ProvideSnapshot,
     Settings,
     Source,
@@ -24,8 +25,11 @@ from ..hachannel import (
     decode_message,
     encode_message,
 )
-from ..hachannel.log import Log, MemoryLog
+from ..hachannel.durable import Remembered
+from ..hachannel.log import Committed, Log, MemoryLog, Reset
+from ..hachannel.messages import PAYLOAD
 from ..hachannel.state import State
+from .channel_disk import DiskError, SimulatedDisk, Write
 from .channel_net import Net, Weather
 
 TRACE_LINES = 400
@@ -38,7 +42,12 @@ class Violation(AssertionError):
     def __init__(self, text: str, *, invariant: str = "", at: float = 0.0) -> None:
         super().__init__(text)
         self.invariant = invariant or text.partition(":")[0]
+        """The name of the invariant: I4."""
         self.at = at
+        self.seed: int | None = None
+        """Of the run it was found in."""
+        self.trace: list[str] = []
+        """The last lines of the run."""
 
 
 class App:
@@ -68,6 +77,47 @@ def link(chain: bytes, index: int, stamp_ns: int, payload: bytes) -> bytes:
     return hashlib.blake2b(b"%b %d %d %b" % (chain, index, stamp_ns, payload), digest_size=12).digest()
 
 
+@attrs.frozen
+class Saved:
+    """The state of an application, as a disk keeps it."""
+
+    index: int
+    chain: bytes
+
+
+class Disk(SimulatedDisk[Saved]):
+    """The disk of one replica, and whose voter's it is. What no journal could do is a Violation."""
+
+    def __init__(self, incarnation: int, remembered: Remembered | None = None) -> None:
+        super().__init__(Remembered() if remembered is None else remembered)
+        self.incarnation = incarnation
+        self.state = Saved(0, b"")
+        self.spoiled = False
+        """Something on it is not as it was written: the next start refuses it."""
+        self.full = False
+
+    def put(self, write: Write[Saved]) -> None:
+        """One write is on the disk."""
+        try:
+            super().put(write)
+        except DiskError as error:
+            raise Violation(f"I17: {error}", invariant="I17") from None
+
+    def save(self, state: Saved) -> None:
+        """Keep the state."""
+        self.state = state
+
+    def recover(self, app: "App") -> list[Deliver]:
+        """Give an application the saved state; returns what is committed after it."""
+        app.index, app.chain = self.state.index, self.state.chain
+        entries = [self.entries[index] for index in range(self.saved + 1, self.remembered.commit + 1)]
+        return [
+            Deliver(entry.index, entry.stamp_ns, entry.payload, entry.source)
+            for entry in entries
+            if entry.kind == PAYLOAD
+        ]
+
+
 class Observer:
     """Sees everything; raises Violation."""
 
@@ -76,6 +126,9 @@ class Observer:
 
     def stepped(self, host: "Host", output: Output) -> None:
         """A replica made a step; its output has not been acted upon."""
+
+    def synced(self, host: "Host", writes: "Sequence[Write[Saved]]") -> None:
+        """These are on the disk of a replica now."""
 
     def delivered(self, host: "Host", event: Event) -> None:
         """The application has handled an event."""
@@ -98,6 +151,21 @@ class Shape:
     """How long the application takes for a snapshot, and to install one."""
     codec: bool = False
     """Every message goes through its bytes."""
+    disk: bool = False
+    """Replicas have disks: one that is killed comes back as the voter it was."""
+    sync_s: float = 0.01
+    """The longest time that a sync takes."""
+    save_entries: int = 20
+    """The application is saved to the disk after about so many entries."""
+
+
+@attrs.define(eq=False)
+class Fuse:
+    """Something that happens after so many more steps of a process."""
+
+    steps: int
+    """A message sent, a write begun, a write done."""
+    burn: Callable[[], None]
 
 
 class Host:
@@ -112,25 +180,40 @@ class Host:
         self.left = False
         self.channel: Channel
         self.app = App()
+        self.disk: Disk | None = None
+        self._again: list[Deliver] = []
+        """What the disk has besides the saved state, while a process starts."""
         self.backlog: list[Callable[[], None]] = []
+        self.fuse: Fuse | None = None
+        self.life = 0
+        """Counts the processes of this host."""
         self._wake: float | None = None
-        self._life = 0
 
     @property
     def state(self) -> State:
         """The inside of the channel, for checkers."""
         return self.channel.state
 
+    def begin(self) -> None:
+        """The first start, unless a schedule has started it already."""
+        if not self.life:
+            self.start()
+
     def start(self) -> None:
-        """A new process, with a new incarnation and empty memory."""
+        """A new process: with its disk the voter it was, else a new one with nothing."""
         world = self.world
-        self.incarnation = world.incarnation()
+        shape = world.shape
+        self.app = App()
+        if shape.disk:
+            log = self._recover()
+        else:
+            self.incarnation = world.incarnation()
+            log = MemoryLog()
         self.running, self.paused, self.left = True, False, False
-        self._life += 1
+        self.fuse = None
+        self.life += 1
         self._wake = None
         self.backlog.clear()
-        self.app = App()
-        shape = world.shape
         self.channel = world.channel(
             self.replica,
             list(range(shape.replicas)),
@@ -138,23 +221,50 @@ class Host:
             cluster="c",
             expected=shape.expected,
             settings=shape.settings,
-            log=self.log(),
+            log=log,
         )
         world.say(f"{self} starts")
         world.observer.started(self)
+        for event in self._again:
+            # As the server does: its agents have it before the channel goes on.
+            self.app.deliver(event)
+            world.observer.delivered(self, event)
+        self._again = []
         self.channel.start(world.now)
         world.net.add(self.replica, self)
         self._settle()
 
-    def log(self) -> Log:
-        """The log of a new process."""
-        return MemoryLog()
+    def _recover(self) -> Log:
+        """What the disk has. One that is empty or refused makes a new voter."""
+        disk = self.disk
+        if disk is None:
+            disk = self.disk = Disk(self.world.incarnation())
+        elif disk.spoiled:
+            self.world.say(f"{self}: its journal is damaged and put aside")
+            disk = self.lose_disk()
+        self.incarnation = disk.incarnation
+        disk.full = False
+        self._again = disk.recover(self.app)
+        return disk.log()
 
-    def crash(self) -> None:
-        """SIGKILL."""
+    def lose_disk(self) -> Disk:
+        """The disk of a process that has ended is replaced by an empty one, and it is a new voter."""
+        self.disk = Disk(self.world.incarnation(), Remembered(guest=True))
+        return self.disk
+
+    def crash(self, survive: int | None = None) -> None:
+        """SIGKILL. survive: how many of the writes that wait are on the disk all the same; by default any."""
         if self.running:
-            self.world.say(f"{self} dies")
             self.running = False
+            disk = self.disk
+            if disk is not None:
+                waiting = len(disk.waiting)
+                count = self.world.chance.randint(0, waiting) if survive is None else min(survive, waiting)
+                self.world.say(f"{self} dies, {waiting - count} of {waiting} writes are lost")
+                self.world.observer.synced(self, [disk.waiting[position] for position in range(count)])
+                disk.crash(count)
+            else:
+                self.world.say(f"{self} dies")
             self.world.net.remove(self.replica)
 
     def pause(self) -> None:
@@ -195,6 +305,18 @@ class Host:
         """The connection is gone."""
         self._act(lambda: self.channel.disconnected(self.world.now, peer))
 
+    def garbage(self, peer: int, frame: bytes) -> bool:
+        """A frame arrived that may be no message: hang up, as the transport does."""
+        if not self.running:
+            return False
+        try:
+            message = decode_message(frame)
+        except ProtocolError:
+            self.world.net.shut((min(self.replica, peer), max(self.replica, peer)))
+        else:
+            self.deliver(peer, message)
+        return True
+
     def submit(self, payload: bytes) -> bool:
         """A client of this replica submits; false when it does not take it."""
         if not self.running or self.paused or not self.channel.can_submit:
@@ -234,12 +356,76 @@ class Host:
             for line in output.notes:
                 world.say(f"{self}: {line}")
             world.observer.stepped(self, output)
+            if output.persist:
+                resets = [record.base.at for record in output.persist if isinstance(record, Reset)]
+                state = Saved(self.app.index, self.app.chain) if resets else None
+                self._write(Write(output.persist, output.token, state, max(resets, default=0)))
             for peer, message in output.messages:
+                if not self._burn():
+                    return
                 world.net.send(self.replica, self, peer, message)
             for event in output.events:
-                self._handle(event)
+                if self.running:
+                    self._handle(event)
         if self.running:
+            self._save()
             self._alarm()
+
+    def _burn(self) -> bool:
+        """One step of the fuse; false when the process has died of it."""
+        fuse = self.fuse
+        if fuse is not None:
+            fuse.steps -= 1
+            if fuse.steps < 0:
+                self.fuse = None
+                fuse.burn()
+        return self.running
+
+    # The disk
+
+    def _save(self) -> None:
+        """Save the application now and then, and forget the entries that led to it."""
+        disk = self.disk
+        applied = self.channel.applied
+        if disk is None or applied - disk.saved < self.world.shape.save_entries or disk.waiting:
+            return
+        state = Saved(self.app.index, self.app.chain)
+        trim = min(self.state.log.base.at, applied)
+        self._write(Write([Committed(applied)], 0, state, applied, trim))
+
+    def _write(self, write: Write[Saved]) -> None:
+        disk = self.disk
+        assert disk is not None
+        if disk.full:
+            self.world.say(f"{self}: no space is left on its disk")
+            self.crash(0)
+            return
+        disk.waiting.append(write)
+        if self._burn() and len(disk.waiting) == 1:
+            self._sync_later()
+
+    def _sync_later(self) -> None:
+        world, life = self.world, self.life
+        world.at(world.now + world.chance.uniform(0.0002, world.sync_s), lambda: self._synced(life))
+
+    def _synced(self, life: int) -> None:
+        """A sync has ended. What came while the disk was busy waits for the next one."""
+        disk = self.disk
+        if disk is None or life != self.life or not self.running or not disk.waiting:
+            return
+        if disk.full:
+            self.crash(0)
+            return
+        count = self.world.chance.randint(1, len(disk.waiting))
+        self.world.observer.synced(self, [disk.waiting[position] for position in range(count)])
+        token = disk.sync(count)
+        if not self._burn():
+            return
+        if disk.waiting:
+            self._sync_later()
+        if token:
+            channel = self.channel
+            self._act(lambda: channel.persisted(self.world.now, token))
 
     def _handle(self, event: Event) -> None:
         world, channel = self.world, self.channel
@@ -256,6 +442,9 @@ class Host:
                 world.say(f"{self} has stopped")
                 self.left = True
                 self.running = False
+                if self.disk is not None:
+                    world.observer.synced(self, list(self.disk.waiting))
+                    self.disk.sync(len(self.disk.waiting))
                 world.net.remove(self.replica)
             case ViewEvent():
                 world.say(f"{self} {event}")
@@ -270,24 +459,24 @@ class Host:
 
     def _soon(self, action: Callable[[], None]) -> None:
         """The application takes its time."""
-        life = self._life
+        life = self.life
 
         def act() -> None:
-            if life == self._life:
+            if life == self.life:
                 self._act(action)
 
-        self.world.at(self.world.now + self.world.random.uniform(0, self.world.shape.snapshot_s), act)
+        self.world.at(self.world.now + self.world.chance.uniform(0, self.world.shape.snapshot_s), act)
 
     def _alarm(self) -> None:
         deadline = self.channel.deadline
         if deadline is None or (self._wake is not None and self._wake <= deadline):
             return
         self._wake = deadline
-        life = self._life
+        life = self.life
         self.world.at(max(deadline, self.world.now), lambda: self._ring(life, deadline))
 
     def _ring(self, life: int, deadline: float) -> None:
-        if life == self._life and self.running and self._wake == deadline:
+        if life == self.life and self.running and self._wake == deadline:
             self._wake = None
             if not self.paused:
                 self._tick()
@@ -307,12 +496,17 @@ class World:
         self, seed: int, shape: Shape, observer: Observer, channel: Callable[..., Channel] = Channel
     ) -> None:
         self.seed = seed
-        self.random = Random(seed)
+        self.random = Random(f"load {seed}")
+        """What clients and scripts draw from."""
+        self.chance = Random(f"machines {seed}")
+        """What disks and applications draw from."""
         self.shape = shape
         self.observer = observer
         self.channel = channel
         self.now = 0.0
-        self.net = Net(self, self.random, shape.weather)
+        self.sync_s = shape.sync_s
+        """The longest time that a sync takes at present."""
+        self.net = Net(self, Random(f"net {seed}"), attrs.evolve(shape.weather))
         self.steps = 0
         self.lines: deque[str] = deque(maxlen=TRACE_LINES)
         self.echo = False

@@ -1,81 +1,37 @@
 """A simulated cluster whose replicas have disks: what was not synced when one is killed is gone."""
 
-from collections import deque
-from collections.abc import Sequence
 from typing import Any
 
 import attrs
 
 from ..agents import AgentId
 from ..engine import AgentState, Capture, Engine
-from ..hachannel import LogRecord
 from ..hachannel.durable import DurableLog, Remembered
-from ..hachannel.log import Appended, Committed, Reset, Truncated
-from ..hachannel.messages import PAYLOAD, Entry
-from ..hachannel.view import Tag
+from ..hachannel.log import Committed
+from ..hachannel.messages import PAYLOAD
 from ..server.node import Node
 from ..server.node_types import Output
+from .channel_disk import SimulatedDisk, Write
 from .cluster import Cluster, SimulatedReplica, Violation
 
-__all__ = ["DurableCluster", "SimulatedDisk"]
-
-
-@attrs.frozen
-class _Write:
-    records: Sequence[LogRecord]
-    token: int = 0
-    state: Capture | None = None
-    trim: int = 0
+__all__ = ["AgentDisk", "DurableCluster"]
 
 
 @attrs.define(eq=False)
-class SimulatedDisk:
-    """What is durable, and what waits to be."""
+class AgentDisk(SimulatedDisk[Capture]):
+    """Keeps the agents of an engine, each in its last saved state."""
 
-    remembered: Remembered = attrs.field(factory=Remembered)
-    entries: dict[int, Entry] = attrs.field(factory=dict[int, Entry])
     header: bytes = b""
     agents: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
-    saved: int = 0
-    """The state is the one after this entry."""
-    waiting: deque[_Write] = attrs.field(factory=deque[_Write])
-    syncs: int = 0
 
-    def put(self, write: _Write) -> None:
-        """One write is on the disk."""
-        for record in write.records:
-            if isinstance(record, Appended):
-                for entry in record.entries:
-                    if entry.index != self.remembered.last + 1:
-                        raise Violation(f"entry {entry.index} is recorded after {self.remembered.last}")
-                    self.remembered.apply(Appended((entry,)))
-                    self.entries[entry.index] = entry
-                continue
-            if isinstance(record, Truncated | Reset):
-                above = record.index if isinstance(record, Truncated) else -1
-                self.entries = {index: entry for index, entry in self.entries.items() if index <= above}
-                if isinstance(record, Truncated) and record.index < self.remembered.commit:
-                    raise Violation(f"what is committed up to {self.remembered.commit} is cut: {record}")
-            self.remembered.apply(record)
-        if write.state is not None:
-            self._save(write.state, write.trim)
-
-    def _save(self, state: Capture, trim: int) -> None:
+    def save(self, state: Capture) -> None:
+        """Keep what has changed."""
         if state.full:
             self.agents = {}
         for identity in state.deleted:
             self.agents.pop(identity, None)
         self.agents |= {agent.identity: agent for agent in state.agents}
-        self.header, self.saved = state.header, state.index
-        if self.remembered.base.at < trim:
-            self.remembered.base = Tag(self.entries[trim].view, trim)
-            self.entries = {index: entry for index, entry in self.entries.items() if index > trim}
-
-    def log(self) -> DurableLog:
-        """The log as a restart finds it."""
-        kept = self.remembered
-        entries = [self.entries[index] for index in range(kept.base.at + 1, kept.last + 1)]
-        return DurableLog(kept, entries)
+        self.header = state.header
 
 
 class DurableCluster(Cluster):
@@ -93,7 +49,7 @@ class DurableCluster(Cluster):
         snapshot_entries: int = 20,
         **options: Any,
     ) -> None:
-        self.disks = {id: SimulatedDisk() for id in range(size)}
+        self.disks = {id: AgentDisk() for id in range(size)}
         self.recoveries = 0
         """Entries applied again so far."""
         self._logs: dict[int, DurableLog] = {}
@@ -104,15 +60,12 @@ class DurableCluster(Cluster):
     def kill(self, id: int) -> None:
         """The process ends at once. Of what waits for the disk, the first part may be there all the same."""
         disk = self.disks[id]
-        survives = self.random.randint(0, len(disk.waiting))
-        for _ in range(survives):
-            disk.put(disk.waiting.popleft())
-        disk.waiting.clear()
+        disk.crash(self.random.randint(0, len(disk.waiting)))
         super().kill(id)
 
     def lose_disk(self, id: int) -> None:
         """The disk of a killed replica is replaced by an empty one."""
-        self.disks[id] = SimulatedDisk(Remembered(guest=True))
+        self.disks[id] = AgentDisk(Remembered(guest=True))
         self.replicas[id].incarnation += 1
 
     def restart(self, id: int) -> None:
@@ -155,7 +108,9 @@ class DurableCluster(Cluster):
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         if out.persist:
-            self._write(replica, _Write(out.persist, out.token, out.installed))
+            installed = out.installed
+            saved = installed.index if installed is not None else 0
+            self._write(replica, Write(out.persist, out.token, installed, saved))
             self._snapshot(replica)
         super()._act(replica, out)
 
@@ -166,9 +121,9 @@ class DurableCluster(Cluster):
             capture = engine.capture()
             capture.step()
             trim = min(self._logs[replica.id].base.at, capture.index)
-            self._write(replica, _Write([Committed(capture.index)], 0, capture, trim))
+            self._write(replica, Write([Committed(capture.index)], 0, capture, capture.index, trim))
 
-    def _write(self, replica: SimulatedReplica, write: _Write) -> None:
+    def _write(self, replica: SimulatedReplica, write: Write[Capture]) -> None:
         disk = self.disks[replica.id]
         disk.waiting.append(write)
         if len(disk.waiting) == 1:
@@ -182,12 +137,7 @@ class DurableCluster(Cluster):
         if not replica.alive or replica.life != life or not disk.waiting:
             return
         # What came while the disk was busy waits for the next sync.
-        token = 0
-        for _ in range(self.random.randint(1, len(disk.waiting))):
-            write = disk.waiting.popleft()
-            disk.put(write)
-            token = write.token or token
-        disk.syncs += 1
+        token = disk.sync(self.random.randint(1, len(disk.waiting)))
         if disk.waiting:
             self._sync_later(id, life)
         if token:

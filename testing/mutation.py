@@ -21,8 +21,9 @@ from typing import Any
 
 import attrs
 
-from .channel_sim import Failed, run
+from .channel_sim import simulate
 from .channel_world import Violation
+from .schedule import Schedule, draw
 
 __all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "load", "mutant", "patched"]
 
@@ -48,8 +49,8 @@ class Mutant:
     """The first seed tried: where it is known to be caught soon."""
     scenario: Callable[[], None] | None = None
     """A written scenario that catches it where random runs seldom get; it holds without the mutant."""
-    run: Callable[[int], object] = run
-    """One simulation; raises Failed."""
+    schedule: Callable[[int], Schedule] = draw
+    """The schedule of a seed."""
     quick: bool = False
     """It is caught so soon that the suite tries it always."""
 
@@ -59,7 +60,7 @@ class Catch:
     """How a mutant was caught."""
 
     invariant: str
-    """Its name; "scenario" when the written scenario failed by itself, "error" when the code raised."""
+    """Its name; "scenario" when the written scenario failed by itself, "raised" when the code raised."""
     where: str
     """`seed 17`, or the name of the scenario."""
     reason: str
@@ -122,9 +123,9 @@ def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
     for seed in range(prey.first, prey.first + limit):
         with prey.apply():
             try:
-                prey.run(seed)
-            except Failed as failed:
-                return Catch(failed.invariant, f"seed {seed}", failed.reason)
+                simulate(prey.schedule(seed), seed=seed)
+            except Violation as violation:
+                return Catch(violation.invariant, f"seed {seed}", str(violation))
             except Exception as error:
                 return Catch("error", f"seed {seed}", f"raised {type(error).__name__}: {error}")
     return None

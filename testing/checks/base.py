@@ -1,10 +1,11 @@
 """The list of checkers, and what calls them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
 
 from ...hachannel import Event, Output, Source, View, ViewEvent
-from ..channel_world import Host, Observer, Violation
+from ..channel_disk import Write
+from ..channel_world import Host, Observer, Saved, Violation
 from .history import History, Process, Step
 
 
@@ -112,6 +113,10 @@ class Checks(History, Observer):
         """A replica has taken a payload to be ordered."""
         self.submitted.add(payload)
         self.numbered[source] = payload
+
+    def synced(self, host: Host, writes: Sequence[Write[Saved]]) -> None:
+        """Remember what is on a disk."""
+        self.sync(host, writes)
 
     def delivered(self, host: Host, event: Event) -> None:
         """Check what an application has seen."""

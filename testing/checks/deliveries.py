@@ -3,6 +3,7 @@
 from ...hachannel import Deliver, Event, InstallSnapshot
 from ..channel_world import Host
 from .base import Checker, checker
+from .history import Process
 
 
 @checker("I7", "Each payload is delivered once.")
@@ -20,6 +21,12 @@ class OnceEach(Checker):
 @checker("I8", "There is one sequence of deliveries.")
 class OneSequence(Checker):
     """Compared by a hash chain over index, stamp and payload of everything delivered."""
+
+    def started(self, host: Host, process: Process) -> None:
+        """An application that comes back from its disk stands in the sequence, where it is committed."""
+        app = host.app
+        if app.index > process.commit or self.past.chains.get(app.index) != app.chain:
+            self.fail(host, f"comes back with another state after {app.index}, committed {process.commit}")
 
     def delivered(self, host: Host, event: Event) -> None:
         """The chain of this replica is that of whoever came here first."""

@@ -9,9 +9,20 @@ from collections.abc import Collection, Iterable
 import attrs
 
 from ...hachannel import Deliver, Event, Output, Source, View, ViewEvent, ViewNumber, Voter
-from ...hachannel.messages import RECONFIG, Entry, Message, Promise, decode_reconfig
+from ...hachannel.log import Appended
+from ...hachannel.messages import (
+    RECONFIG,
+    Accept,
+    Entry,
+    Message,
+    Prepare,
+    Promise,
+    Recorded,
+    decode_reconfig,
+)
 from ...hachannel.view import NO_TAG, NO_VIEW, Tag
-from ..channel_world import Host, World, link
+from ..channel_disk import Write
+from ..channel_world import Host, Saved, World, link
 
 
 @attrs.define(eq=False)
@@ -27,6 +38,10 @@ class Process:
     view: ViewNumber = NO_VIEW
     """The last view it accepted."""
     promised: ViewNumber = NO_VIEW
+    said: ViewNumber = NO_VIEW
+    """The highest view it has promised, accepted, recorded or proposed to others, in any of its lives."""
+    resumed: ViewNumber = NO_VIEW
+    """The view it was in when it came back from its disk."""
     announced: ViewNumber = NO_VIEW
     """The last view its application was told of."""
     was_active: list[View] = attrs.field(factory=list[View])
@@ -97,7 +112,16 @@ class History:
     def begin(self, host: Host) -> Process:
         """A new process."""
         self._lives += 1
-        process = self.processes[host.state.me] = Process(self._lives)
+        state = host.state
+        before = self.processes.get(state.me)
+        process = self.processes[state.me] = Process(
+            self._lives,
+            commit=state.commit,
+            promised=state.promised,
+            said=NO_VIEW if before is None else before.said,
+        )
+        if state.accepted is not None:
+            process.view = process.resumed = state.accepted.number
         return process
 
     def accept(self, host: Host, view: View) -> None:
@@ -139,11 +163,21 @@ class History:
             tag = Tag(entry.view, position)
             step.added.append((tag, log.tag(position - 1), entry))
             process.tags[position] = tag
-            self.held.setdefault(tag, set()).add(me)
+            if step.host.disk is None:
+                self.held.setdefault(tag, set()).add(me)
             if entry.kind == RECONFIG:
                 self.reconfigs[tag] = entry.payload
         process.checked = log.last.at
         process.base = log.base
+
+    def sync(self, host: Host, writes: Iterable[Write[Saved]]) -> None:
+        """These are on a disk."""
+        me = host.state.me
+        for write in writes:
+            for record in write.records:
+                if isinstance(record, Appended):
+                    for entry in record.entries:
+                        self.held.setdefault(Tag(entry.view, entry.index), set()).add(me)
 
     def settle(self, step: Step) -> None:
         """The step was checked: it becomes a part of the past."""
@@ -152,6 +186,9 @@ class History:
         if step.views:
             process.announced = step.views[-1][1].view
         process.promised = max(process.promised, state.promised)
+        for _, message in step.messages:
+            if isinstance(message, Promise | Accept | Recorded | Prepare):
+                process.said = max(process.said, message.number)
         for index in range(max(process.commit, self.top) + 1, state.commit + 1):
             self.committed[index] = state.log.tag(index)
             self.counts["commits"] += 1
@@ -188,15 +225,16 @@ class History:
         for index in range(source.start + 1, start + 1):
             payload = self.reconfigs.get(Tag(source.number, index))
             if payload is not None:
-                change = decode_reconfig(payload)
-                voters = set(source.config)
-                voter = Voter(change.replica, change.incarnation)
-                if change.add:
-                    voters.add(voter)
-                else:
-                    voters.discard(voter)
-                return tuple(sorted(voters))
+                return changed(source.config, payload)
         return None
+
+
+def changed(config: Collection[Voter], payload: bytes) -> tuple[Voter, ...]:
+    """A configuration after the change that the payload of a RECONFIG says."""
+    change = decode_reconfig(payload)
+    voter = Voter(change.replica, change.incarnation)
+    others = set(config) - {voter}
+    return tuple(sorted({*others, voter} if change.add else others))
 
 
 def count(some: Iterable[Voter], among: Collection[Voter]) -> int:

@@ -4,12 +4,21 @@ from ...hachannel import Deliver, Event, View, ViewEvent
 from ...hachannel.view import Tag
 from ..channel_world import Host
 from .base import Checker, checker
-from .history import History, Step
+from .history import History, Process, Step
 
 
 @checker("I4", "Equal tags, equal prefixes; and what is committed at an index is so forever, everywhere.")
 class EqualPrefixes(Checker):
     """The log matching property, checked by induction: equal entries have equal predecessors."""
+
+    def started(self, host: Host, process: Process) -> None:
+        """What a disk says is committed is what was committed."""
+        log = host.state.log
+        for index in range(log.base.at + 1, process.commit + 1):
+            if self.past.committed.get(index) != log.tag(index):
+                self.fail(
+                    host, f"comes back with {log.tag(index)}, committed {self.past.committed.get(index)}"
+                )
 
     def stepped(self, step: Step) -> None:
         """New entries are those that others have under the same tag, and commits agree."""

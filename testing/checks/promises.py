@@ -1,8 +1,9 @@
-"""I3: a promise is kept."""
+"""I3: a promise is kept, also over a restart."""
 
 from ...hachannel import View
-from ...hachannel.messages import Accept, Ack, Promise, Recorded
-from ..channel_world import Host
+from ...hachannel.messages import Accept, Ack, Message, Prepare, Promise, Recorded
+from ...hachannel.view import Tag
+from ..channel_world import Disk, Host
 from .base import Checker, checker
 from .history import Process, Step
 
@@ -10,6 +11,11 @@ from .history import Process, Step
 @checker("I3", "No voter acknowledges, accepts or promises a view below one that it has promised.")
 class PromisesKept(Checker):
     """What was chosen on the strength of a promise would be wrong."""
+
+    def started(self, host: Host, process: Process) -> None:
+        """A process that comes back from its disk has forgotten nothing that it said."""
+        if host.state.promised < process.said:
+            self.fail(host, f"comes back with a promise of {process.promised}, has said {process.said}")
 
     def accepting(self, host: Host, process: Process, view: View) -> None:
         """Accepted views rise, and none is below a promise."""
@@ -23,8 +29,48 @@ class PromisesKept(Checker):
         host, state = step.host, step.host.state
         if state.promised < step.process.promised:
             self.fail(host, f"promised {state.promised} after {step.process.promised}")
+        # A promise counts from when others can know of it: what waits for the disk leaves in its order.
+        said = state.promised if host.disk is None else step.process.said
         for _, message in step.messages:
-            if isinstance(message, Ack) and message.view < state.promised:
-                self.fail(host, f"acknowledges {message.view}, has promised {state.promised}")
-            if isinstance(message, Accept | Recorded | Promise) and message.number > state.promised:
-                self.fail(host, f"says {message}, has promised {state.promised} only")
+            if isinstance(message, Ack) and message.view < said:
+                self.fail(host, f"acknowledges {message.view}, has promised {said}")
+            if isinstance(message, Accept | Recorded | Promise):
+                if message.number < step.process.said:
+                    self.fail(host, f"says {message}, has said {step.process.said}")
+                if message.number > state.promised:
+                    self.fail(host, f"says {message}, has promised {state.promised} only")
+                said = max(said, message.number)
+
+
+@checker("I3", "With a disk, nothing is promised, accepted, recorded or acknowledged before it is durable.")
+class DurableBeforeSaid(Checker):
+    """A crash at this moment must not take back what was said."""
+
+    def stepped(self, step: Step) -> None:
+        """Compare every answer with the disk."""
+        disk = step.host.disk
+        if disk is None:
+            return
+        for _, message in step.messages:
+            if not self._durable(disk, message):
+                kept = disk.remembered
+                self.fail(
+                    step.host,
+                    f"says {message}; on its disk: promised {kept.promised}, "
+                    f"accepted {kept.accepted}, last {kept.last}",
+                )
+
+    @staticmethod
+    def _durable(disk: Disk, message: Message) -> bool:
+        kept = disk.remembered
+        match message:
+            case Promise() | Prepare():
+                return kept.promised >= message.number
+            case Accept() | Recorded():
+                return kept.accepted is not None and kept.accepted.number >= message.number
+            case Ack():
+                entry = disk.entries.get(message.index)
+                tag = kept.base if entry is None else Tag(entry.view, entry.index)
+                return message.index <= kept.last and message.index == tag.at
+            case _:
+                return True

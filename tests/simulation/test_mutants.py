@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from quorate.testing.channel_sim import run
+from quorate.testing.channel_sim import simulate
 from quorate.testing.mutation import hunt
 
 
@@ -38,4 +38,4 @@ def test_the_channel_itself_is_left_as_it_was(mutants):
     for mutant in mutants.values():
         with mutant.apply():
             pass
-    assert run(0).views
+    assert simulate(seed=0).views

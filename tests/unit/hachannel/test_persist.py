@@ -46,6 +46,25 @@ def test_the_first_view_is_founded_only_with_the_disks(hand):
     assert any(isinstance(record, Promised) for record in idle.records[0])
 
 
+def test_a_founder_accepts_its_view_once_although_another_one_says_twice_that_it_has():
+    hand = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
+    for _ in range(40):
+        for here, there in hand.wires:
+            while hand.waiting(here, there) and not isinstance(hand.wires[here, there][0], NewView):
+                hand.deliver(here, there, 1)
+        sync(hand)
+        hand.tick(0.01)
+    assert hand.waiting(0, 1, NewView)
+    for replica in (1, 2):
+        hand.deliver(0, replica)
+        sync(hand, replica)
+        hand.deliver(replica, 0)
+    hand.give(1, 0, Accept(N1))
+    assert [record for record in hand.records[0] if isinstance(record, Accepted)] == [
+        Accepted(hand.channels[0].view)
+    ]
+
+
 def test_a_slave_acknowledges_what_is_on_its_disk(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     assert len(hand.waiting(0, 1, Data)) == 1

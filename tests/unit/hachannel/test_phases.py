@@ -2,7 +2,8 @@ import attrs
 import pytest
 
 from quorate.hachannel.phases import TABLES, page
-from quorate.testing.channel_sim import Failed, run
+from quorate.testing.channel_sim import simulate
+from quorate.testing.channel_world import Violation
 from quorate.testing.checks.phases import PhasesAllowed
 
 
@@ -29,8 +30,8 @@ def test_a_simulation_notices_a_move_that_is_not_in_the_table(monkeypatch):
     roles = TABLES["role"]
     without = [move for move in roles.moves if (move.source, move.target) != ("changing", "slave")]
     monkeypatch.setitem(TABLES, "role", attrs.evolve(roles, moves=without))
-    with pytest.raises(Failed, match=r"phases: .* slave after changing"):
-        run(3)
+    with pytest.raises(Violation, match=r"phases: .* slave after changing"):
+        simulate(seed=3)
 
 
 def test_simulations_see_the_moves_of_the_tables(monkeypatch):
@@ -43,7 +44,7 @@ def test_simulations_see_the_moves_of_the_tables(monkeypatch):
 
     monkeypatch.setattr(PhasesAllowed, "stepped", noting)
     for seed in range(20):
-        run(seed)
+        simulate(seed=seed)
     listed = {(name, move.source, move.target) for name, table in TABLES.items() for move in table.moves}
     assert seen <= listed
     assert len(seen) > len(listed) / 2

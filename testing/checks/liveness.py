@@ -1,0 +1,60 @@
+"""L1: once faults stop and a majority is connected, a new entry commits within a bound."""
+
+from collections.abc import Callable
+
+from ..channel_world import Violation, World
+
+HEAL_S = 20.0
+"""Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere."""
+
+
+def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
+    """Let time pass until every replica is a member of one view and has delivered a new entry.
+
+    submit: gives a new payload to a replica, None when it does not take it. Returns when the cluster was
+    whole. Raises Violation.
+    """
+    limit = world.now + HEAL_S
+    if not world.run(limit, lambda: _whole(world)):
+        roles = {str(host): (host.channel.role, host.channel.members) for host in world.hosts}
+        _fail(world, f"not whole {HEAL_S:.0f} s after healing: {roles}")
+    whole = world.now
+    payloads: list[bytes] = []
+
+    def fresh() -> bool:
+        if not payloads:
+            master = world.master()
+            payload = submit(master.replica) if master is not None else None
+            if payload is None:
+                return False
+            payloads.append(payload)
+        last = max(host.channel.last for host in world.hosts)
+        return all(
+            host.running and host.channel.applied == last and not host.channel.forwarding
+            for host in world.hosts
+        )
+
+    if not world.run(limit, fresh):
+        indices = {str(host): (host.channel.commit, host.channel.last) for host in world.hosts}
+        _fail(world, f"a new entry is not delivered everywhere: {indices}")
+    if len({host.app.chain for host in world.hosts}) != 1:
+        raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
+    return whole
+
+
+def _whole(world: World) -> bool:
+    for host in world.hosts:
+        if not host.running:
+            host.start()
+    channels = [host.channel for host in world.hosts]
+    return (
+        all(
+            channel.role in ("master", "slave") and len(channel.members) == len(world.hosts)
+            for channel in channels
+        )
+        and len({channel.view.number for channel in channels if channel.view is not None}) == 1
+    )
+
+
+def _fail(world: World, text: str) -> None:
+    raise Violation(f"L1: {text}", invariant="L1", at=world.now)

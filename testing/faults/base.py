@@ -1,0 +1,317 @@
+"""What a fault is, the list of all kinds, and what injects them without making recovery impossible.
+
+A replica whose memory, or disk, is gone takes a voter's promises and log away for good. The protocol is safe
+all the same, but it goes on only as long as a majority of every view that may be active survives. The
+injector skips what would lose more than that, unless the fault says `force`.
+"""
+
+from collections.abc import Callable, Iterable
+from random import Random
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar
+
+import attrs
+import msgspec
+
+from ...hachannel import View, Voter
+from ...hachannel.messages import RECONFIG
+from ..channel_world import Host, Shape, World
+from ..checks import Checks
+from ..checks.history import changed, count, majority
+
+Who: TypeAlias = int | Literal["any", "master", "slave", "proposer"]
+"""A replica: its id, or whoever is that at the moment, or any that runs."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    """Something that happens to a simulated cluster. Times are virtual seconds."""
+
+    at: float
+    """When, from the start of the run."""
+
+    name: ClassVar[str]
+    """As in schedules and on the command line."""
+    disk: ClassVar[bool] = False
+    """It needs replicas with disks."""
+    weight: ClassVar[int] = 0
+    """How often random schedules have it; 0: never."""
+
+    def inject(self, cluster: "Injector", random: Random) -> bool:
+        """Do it; false when there is nothing to do it to. `random` decides what is left open."""
+        raise NotImplementedError
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Fault":
+        """One for a random schedule."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        fields = [f"{name}={getattr(self, name)!r}" for name in self.__struct_fields__ if name != "at"]
+        return f"{self.name}({', '.join(fields)})"
+
+
+FAULTS: dict[str, type[Fault]] = {}
+"""All kinds of faults by name."""
+
+AnyFault = TypeVar("AnyFault", bound=type[Fault])
+
+
+def named(name: str, *, weight: int = 0, disk: bool = False) -> Callable[[AnyFault], AnyFault]:
+    """Put a kind of fault on the list."""
+
+    def put(cls: AnyFault) -> AnyFault:
+        cls.name, cls.weight, cls.disk = name, weight, disk
+        FAULTS[name] = cls
+        return cls
+
+    return put
+
+
+@attrs.define(eq=False)
+class _Memory:
+    """What a replica knows, and will know after a crash if it has a disk."""
+
+    voter: Voter
+    accepted: View | None
+    active: bool
+    reconfig: Callable[[View], bytes | None]
+    """The payload of the RECONFIG that was appended in a view, if it holds one."""
+
+
+class Injector:
+    """Injects faults into a world, and brings it back to health."""
+
+    def __init__(self, world: World, checks: Checks) -> None:
+        self.world = world
+        self.checks = checks
+        self.healing = False
+        self.counts: dict[str, int] = {}
+        """What was injected, by name."""
+        self.skipped = 0
+        """Faults that had nothing to happen to, or that nobody could have survived."""
+        self.beyond = False
+        """More was lost by force than a cluster survives: it need not recover."""
+        self._founders_lost = False
+        self._undo: list[Callable[[], None]] = []
+
+    def schedule(self, faults: Iterable[Fault]) -> None:
+        """Inject each at its time."""
+        for fault in faults:
+            self.world.at(fault.at, self._injection(fault))
+
+    def _injection(self, fault: Fault) -> Callable[[], None]:
+        def inject() -> None:
+            if not self.healing:
+                self.inject(fault)
+
+        return inject
+
+    def inject(self, fault: Fault) -> bool:
+        """Inject a fault now; returns whether it had an effect."""
+        world = self.world
+        # Not from the stream of the run: a schedule without one fault has the other ones as they were.
+        random = Random(f"{world.seed} {fault.name} {fault.at!r}")
+        world.say(f"fault: {fault}")
+        done = not (fault.disk and not world.shape.disk) and fault.inject(self, random)
+        if done:
+            self.counts[fault.name] = self.counts.get(fault.name, 0) + 1
+        else:
+            self.skipped += 1
+            world.say("skipped")
+        return done
+
+    # For faults
+
+    def pick(self, who: Who, random: Random) -> Host | None:
+        """The running replica that is meant, if there is one."""
+        hosts = [host for host in self.world.hosts if host.running and not host.paused]
+        if isinstance(who, int):
+            hosts = [host for host in self.world.hosts if host.running and host.replica == who]
+        elif who == "master":
+            hosts = [host for host in hosts if host.state.leading]
+        elif who == "slave":
+            hosts = [host for host in hosts if host.state.serving and not host.state.leading]
+        elif who == "proposer":
+            hosts = [host for host in hosts if host.channel.proposing]
+        return random.choice(hosts) if hosts else None
+
+    def crash(self, host: Host, back_s: float | None, *, force: bool = False) -> bool:
+        """Kill a process, if the others survive it; it starts again later."""
+        if not self.may_lose(host, force=force or host.disk is not None):
+            return False
+        host.crash()
+        self.start_later(host, back_s)
+        return True
+
+    def may_lose(self, host: Host, *, force: bool = False) -> bool:
+        """Whether what a replica knows may be lost for good."""
+        if self.survivable([host]):
+            return True
+        if force and not self.world.shape.disk:
+            self.beyond = True
+        return force
+
+    def start_later(self, host: Host, back_s: float | None) -> None:
+        """Start the process of a host again; None: not before the end of all faults."""
+        if back_s is None:
+            return
+        life = host.life
+
+        def start() -> None:
+            if not host.running and host.life == life:
+                host.start()
+
+        self.world.at(self.world.now + back_s, start)
+
+    def free_later(self, host: Host, back_s: float | None) -> None:
+        """There is space on a full disk again; its replica, which has ended or not, runs."""
+
+        def free() -> None:
+            if host.disk is not None:
+                host.disk.full = False
+            if not host.running:
+                host.start()
+
+        self.for_a_while(back_s, free)
+
+    def for_a_while(self, seconds: float | None, undo: Callable[[], None]) -> None:
+        """Undo something later; None: not before the end of all faults."""
+        pending = self._undo
+        pending.append(undo)
+
+        def end() -> None:
+            if undo in pending:
+                pending.remove(undo)
+                undo()
+
+        if seconds is not None:
+            self.world.at(self.world.now + seconds, end)
+
+    def weather(self, name: str, value: float, seconds: float | None) -> bool:
+        """Change one property of the network for a while."""
+        net, fair = self.world.net, self.world.shape.weather
+        setattr(net.weather, name, value)
+        self.for_a_while(seconds, lambda: setattr(net.weather, name, getattr(fair, name)))
+        return True
+
+    def cut(self, directions: list[tuple[int, int]], seconds: float | None) -> bool:
+        """Nothing arrives in these directions (from, to) for a while."""
+        net = self.world.net
+        net.cut.update(directions)
+
+        def mend() -> None:
+            self.world.say(f"mend {directions}")
+            for direction in directions:
+                net.mend(direction)
+
+        self.for_a_while(seconds, mend)
+        return bool(directions)
+
+    def heal(self) -> None:
+        """Everything that was cut, slowed, paused or stopped works again."""
+        world = self.world
+        world.say("heal")
+        undo, self._undo = self._undo, []
+        for action in undo:
+            action()
+        for direction in sorted(world.net.cut):
+            world.net.mend(direction)
+        for host in world.hosts:
+            host.fuse = None
+            if host.running and host.paused:
+                host.resume()
+            if not host.running:
+                host.start()
+
+    # What a cluster survives
+
+    def survivable(self, victims: list[Host]) -> bool:
+        """Whether every view that may be active keeps its quorums without what these replicas know."""
+        shape = self.world.shape
+        latest = self.checks.latest
+        living = {
+            memory.voter: memory
+            for host in self.world.hosts
+            if host not in victims and (memory := self._memory(host)) is not None
+        }
+        if shape.disk and latest is None:
+            # Who has lost a disk may not found a cluster, so there would never be one.
+            return False
+        if latest is not None and shape.expected < shape.replicas:
+            # Where fewer than all found a cluster, so many must not lose their memory that they could again.
+            holding = sum(memory.accepted is not None for memory in living.values())
+            if holding <= shape.replicas - shape.expected:
+                return False
+        others = [host for host in self.world.hosts if host.running and host not in victims]
+        if latest is None and any(host.state.counter for host in others):
+            # The first view is being founded, by replicas of which some may not know it yet.
+            if self._founders_lost:
+                return False
+            self._founders_lost = True
+        views: dict[object, tuple[View, bool]] = {}
+        if latest is not None:
+            views[latest.number] = (latest, True)
+        for host in self.world.hosts:
+            memory = self._memory(host)
+            if memory is not None and memory.accepted is not None:
+                view = memory.accepted
+                known = views.get(view.number)
+                views[view.number] = (view, memory.active or (known is not None and known[1]))
+        return all(_survives(view, active, living) for view, active in views.values())
+
+    def _memory(self, host: Host) -> _Memory | None:
+        state = host.state if host.running else None
+        disk = host.disk
+        if state is not None and (disk is not None or not state.leaving):
+
+            def in_memory(view: View) -> bytes | None:
+                entry = state.log.reconfig(view.start)
+                return entry.payload if entry is not None and entry.view == view.number else None
+
+            return _Memory(state.me, state.accepted, state.known_active, in_memory)
+        if disk is None or disk.spoiled:
+            return None
+        kept = disk.remembered
+
+        def on_disk(view: View) -> bytes | None:
+            payloads = [
+                entry.payload
+                for entry in disk.entries.values()
+                if entry.kind == RECONFIG and entry.view == view.number and entry.index > view.start
+            ]
+            return payloads[-1] if payloads else None
+
+        return _Memory(Voter(host.replica, disk.incarnation), kept.accepted, kept.active, on_disk)
+
+
+def _survives(view: View, active: bool, living: dict[Voter, _Memory]) -> bool:
+    needed = majority(view.config) if active else max(majority(view.config), view.boot)
+    if count(living, view.config) < needed:
+        return False
+    if count(living, view.members) < len(view.members) - view.k + 1:
+        return False
+    holders = [
+        memory
+        for voter in view.members
+        if (memory := living.get(voter)) is not None
+        and memory.accepted is not None
+        and memory.accepted.number >= view.number
+    ]
+    if active and len(holders) < len(view.members) - view.k + 1:
+        return False
+    for memory in holders:
+        payload = memory.reconfig(view)
+        if payload is not None:
+            config = changed(view.config, payload)
+            if count(living, config) < majority(config):
+                return False
+    return True
+
+
+def while_random(random: Random, longest: Iterable[float]) -> float:
+    """How long something lasts: most often short."""
+    return round(random.choice(list(longest)) * random.random(), 4)
+
+
+def draw_any(random: Random, shape: Shape) -> Any:
+    """One of all replicas."""
+    return random.randrange(shape.replicas)

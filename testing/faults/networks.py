@@ -1,0 +1,259 @@
+"""Networks that are cut, break, lose, repeat, reorder, delay, or carry what is no message.
+
+Replicas talk over TCP. What it does is modelled as TCP does it: a cut direction stalls, a broken connection
+loses the last part of what is on it. `loss`, `duplicate` and `reorder` go beyond that: single messages of a
+connection that stands are lost, come twice or overtake others. The protocol promises safety under them too.
+"""
+
+from random import Random
+
+from ...hachannel import Message
+from ...hachannel import messages as kinds
+from ..channel_world import Shape
+from .base import Fault, Injector, Who, draw_any, named, while_random
+
+FOR_S = (0.1, 0.7, 3.0)
+RAW_S = (0.3, 1.0)
+
+
+def _between(one: list[int], other: list[int]) -> list[tuple[int, int]]:
+    return [pair for a in one for b in other for pair in ((a, b), (b, a))]
+
+
+@named("partition", weight=4)
+class Partition(Fault, frozen=True):
+    """Replicas of different groups do not reach each other; those in no group are one more group."""
+
+    groups: tuple[tuple[int, ...], ...] = ()
+    for_s: float | None = 1.0
+    """None: until the faults end."""
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        named_ones = {replica for group in self.groups for replica in group}
+        rest = [host.replica for host in cluster.world.hosts if host.replica not in named_ones]
+        groups = [*map(list, self.groups), rest]
+        directions = [
+            direction
+            for position, group in enumerate(groups)
+            for other in groups[position + 1 :]
+            for direction in _between(group, other)
+        ]
+        return cluster.cut(directions, self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Partition":
+        """Two sides."""
+        side = tuple(replica for replica in range(shape.replicas) if random.random() < 0.5)
+        return cls(at=at, groups=(side,), for_s=while_random(random, FOR_S))
+
+
+@named("isolate", weight=3)
+class Isolate(Fault, frozen=True):
+    """One replica reaches nobody, and nobody reaches it."""
+
+    who: Who = "any"
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:
+        """See the class."""
+        host = cluster.pick(self.who, random)
+        if host is None:
+            return False
+        others = [other.replica for other in cluster.world.hosts if other is not host]
+        return cluster.cut(_between([host.replica], others), self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Isolate":
+        """Anybody, often the master."""
+        who: Who = random.choice([draw_any(random, shape), "any", "master"])
+        return cls(at=at, who=who, for_s=while_random(random, FOR_S))
+
+
+@named("cut", weight=1)
+class Cut(Fault, frozen=True):
+    """Two replicas do not reach each other; others reach both."""
+
+    one: int = 0
+    other: int = 1
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return cluster.cut(_between([self.one], [self.other]), self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Cut":
+        """Any two."""
+        one, other = _two(random, shape)
+        return cls(at=at, one=one, other=other, for_s=while_random(random, FOR_S))
+
+
+@named("one-way", weight=2)
+class OneWay(Fault, frozen=True):
+    """Nothing that one replica sends to another arrives; what that one sends does."""
+
+    sender: int = 0
+    receiver: int = 1
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return cluster.cut([(self.sender, self.receiver)], self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "OneWay":
+        """Any two."""
+        sender, receiver = _two(random, shape)
+        return cls(at=at, sender=sender, receiver=receiver, for_s=while_random(random, FOR_S))
+
+
+def _two(random: Random, shape: Shape) -> list[int]:
+    return random.sample(range(shape.replicas), 2) if shape.replicas > 1 else [0, 0]
+
+
+@named("break", weight=6)
+class Break(Fault, frozen=True):
+    """A connection breaks: only the first part of what is on it arrives. Both sides connect again."""
+
+    one: int | None = None
+    """None: any connection."""
+    other: int | None = None
+
+    def inject(self, cluster: Injector, random: Random) -> bool:
+        """See the class."""
+        net = cluster.world.net
+        pairs = net.standing()
+        if self.one is not None and self.other is not None:
+            pair = (min(self.one, self.other), max(self.one, self.other))
+            pairs = [pair] if pair in pairs else []
+        if not pairs:
+            return False
+        net.shut(random.choice(pairs))
+        return True
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Break":  # noqa: ARG003
+        """Any."""
+        return cls(at=at)
+
+
+@named("loss", weight=1)
+class Loss(Fault, frozen=True):
+    """Single messages are lost, although their connection stands."""
+
+    chance: float = 0.1
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return cluster.weather("loss_chance", self.chance, self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Loss":  # noqa: ARG003
+        """A little or a lot."""
+        return cls(at=at, chance=random.choice([0.02, 0.1, 0.3]), for_s=while_random(random, RAW_S))
+
+
+@named("duplicate", weight=1)
+class Duplicate(Fault, frozen=True):
+    """Single messages arrive twice."""
+
+    chance: float = 0.2
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return cluster.weather("duplicate_chance", self.chance, self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Duplicate":  # noqa: ARG003
+        """A little or a lot."""
+        return cls(at=at, chance=random.choice([0.05, 0.5]), for_s=while_random(random, RAW_S))
+
+
+@named("reorder", weight=1)
+class Reorder(Fault, frozen=True):
+    """Single messages overtake those sent before them."""
+
+    chance: float = 0.2
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return cluster.weather("reorder_chance", self.chance, self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Reorder":  # noqa: ARG003
+        """A little or a lot."""
+        return cls(at=at, chance=random.choice([0.05, 0.5]), for_s=while_random(random, RAW_S))
+
+
+@named("delay", weight=1)
+class Delay(Fault, frozen=True):
+    """Everything takes longer."""
+
+    seconds: float = 0.2
+    """The longest delay of a message."""
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return cluster.weather("delay_s", self.seconds, self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Delay":  # noqa: ARG003
+        """Less or more than a heartbeat, or a suspicion."""
+        return cls(at=at, seconds=random.choice([0.05, 0.3, 1.0]), for_s=while_random(random, RAW_S))
+
+
+@named("garbage", weight=1)
+class Garbage(Fault, frozen=True):
+    """A frame that is no message arrives: random bytes, or a message that is cut. The receiver hangs up."""
+
+    one: int | None = None
+    """The sender; None: any connection."""
+    other: int | None = None
+
+    def inject(self, cluster: Injector, random: Random) -> bool:
+        """See the class."""
+        net = cluster.world.net
+        pairs = [both for pair in net.standing() for both in (pair, pair[::-1])]
+        if self.one is not None and self.other is not None:
+            pairs = [pair for pair in pairs if pair == (self.one, self.other)]
+        if not pairs:
+            return False
+        sender, receiver = random.choice(pairs)
+        whole = kinds.encode_message(kinds.Tell(random.randbytes(random.randrange(40))))
+        frame = random.choice([random.randbytes(random.randrange(1, 60)), whole[:-1], b"", whole + b"\0"])
+        return cluster.world.hosts[receiver].garbage(sender, frame)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Garbage":  # noqa: ARG003
+        """Anywhere."""
+        return cls(at=at)
+
+
+@named("mute", weight=1)
+class Mute(Fault, frozen=True):
+    """Messages of one type are lost for a while: of a type that is repeated anyway."""
+
+    message: str = "Join"
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        net = cluster.world.net
+        kind: type[Message] = getattr(kinds, self.message)
+        net.muted = kind
+
+        def unmute() -> None:
+            net.muted = None
+
+        cluster.for_a_while(self.for_s, unmute)
+        return True
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Mute":  # noqa: ARG003
+        """Nobody joins for a while, so that views stay small."""
+        return cls(at=at, for_s=round(4.0 * random.random(), 4))

@@ -1,0 +1,162 @@
+"""Schedules: written, read, drawn, shortened; and what the faults in them do."""
+
+import pytest
+
+from quorate.hachannel import Channel
+from quorate.testing.channel_sim import simulate
+from quorate.testing.channel_world import Shape, Violation
+from quorate.testing.faults import (
+    FAULTS,
+    Break,
+    CorruptDisk,
+    Crash,
+    CrashAll,
+    CrashStep,
+    Cut,
+    Delay,
+    Duplicate,
+    FullDisk,
+    Garbage,
+    Heal,
+    Isolate,
+    Leave,
+    LoseDisk,
+    Loss,
+    OneWay,
+    Partition,
+    Pause,
+    Reorder,
+    SlowDisk,
+    Start,
+    Submit,
+    TornWrite,
+)
+from quorate.testing.schedule import Schedule, ScheduleError, draw, read
+from quorate.testing.shrink import shrink
+
+EVERYTHING = [
+    Crash(who=1, at=1.0, back_s=0.2),
+    CrashStep(who="slave", at=1.5, steps=5),
+    Pause(who="master", at=2.0, for_s=0.3),
+    Partition(groups=((0,), (1, 2)), at=3.0, for_s=0.5),
+    Isolate(who=2, at=4.5, for_s=0.2),
+    Cut(one=0, other=1, at=5.0, for_s=0.2),
+    OneWay(sender=1, receiver=2, at=5.5, for_s=0.2),
+    Break(one=0, other=2, at=6.0),
+    Loss(chance=0.2, at=6.2, for_s=0.5),
+    Duplicate(chance=0.5, at=6.3, for_s=0.5),
+    Reorder(chance=0.5, at=6.4, for_s=0.5),
+    Delay(seconds=0.1, at=6.5, for_s=0.5),
+    Garbage(one=0, other=1, at=8.0),
+    SlowDisk(seconds=0.05, at=8.2, for_s=0.3),
+    LoseDisk(who=0, at=9.0, back_s=0.1),
+    CorruptDisk(who=1, at=15.0, back_s=0.1),
+    FullDisk(who="master", at=20.0, back_s=0.3),
+    CrashAll(at=25.0, back_s=0.2),
+    Leave(who=2, at=30.0, back_s=None),
+    Start(who=2, at=33.0),
+    Crash(who=0, at=36.0, back_s=None),
+    Heal(at=36.5),
+    Submit(who="any", count=2, at=36.6),
+]
+
+
+def test_every_kind_of_fault_can_be_written_down_and_happens():
+    result = simulate(Schedule(faults=EVERYTHING, shape=Shape(disk=True)), seed=1)
+    missing = {fault.name for fault in EVERYTHING} - set(result.faults)
+    assert missing <= {"submit"}
+    assert result.delivered > 1000
+    assert result.healed_s < 20
+
+
+def test_a_torn_write_needs_a_write():
+    shape = Shape(disk=True, sync_s=0.2)
+    result = simulate(Schedule(faults=[TornWrite(at=2.0 + 0.1 * n) for n in range(20)], shape=shape), seed=1)
+    assert result.faults["torn-write"]
+
+
+def test_a_schedule_survives_a_file(tmp_path):
+    schedule = Schedule(faults=EVERYTHING, shape=Shape(replicas=3, disk=True), load=3.0)
+    path = tmp_path / "schedule.json"
+    path.write_bytes(schedule.to_json(17))
+    again, seed = read(path)
+    assert seed == 17
+    assert list(again.faults) == EVERYTHING
+    assert again.shape == schedule.shape
+    assert (again.end, again.load) == (schedule.end, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[", "is no schedule"),
+        ('{"faults": [{"fault": "flood", "at": 1}]}', "there is no fault 'flood'"),
+        ('{"faults": [{"fault": "crash"}]}', "missing required field `at`"),
+        ('{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}', "Invalid enum value 'nobody'"),
+        ('{"replicas": 3}', "unknown field `replicas`"),
+    ],
+)
+def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
+    path = tmp_path / "schedule.json"
+    path.write_text(text)
+    with pytest.raises(ScheduleError, match=sentence):
+        read(path)
+
+
+def test_a_schedule_without_faults_runs_for_a_while_and_converges():
+    result = simulate(Schedule(seconds=1.0), seed=3)
+    assert result.views == 1
+    assert result.faults == {}
+
+
+def test_what_nobody_would_survive_is_skipped_unless_forced():
+    gone = [Crash(who=who, at=2.0 + who / 10, back_s=None) for who in (0, 1, 2)]
+    skipped = simulate(Schedule(faults=gone), seed=1)
+    assert skipped.skipped >= 1
+    assert skipped.healed_s > 0.0
+    forced = [Crash(who=who, at=2.0 + who / 100, back_s=None, force=True) for who in (0, 1)]
+    result = simulate(Schedule(faults=forced), seed=1)
+    assert result.faults["crash"] == 2
+    assert result.healed_s == 0.0
+
+
+def test_replicas_with_disks_survive_the_loss_of_all_processes():
+    schedule = Schedule(faults=[CrashAll(at=1.0 + n, back_s=0.3) for n in range(5)], shape=Shape(disk=True))
+    result = simulate(schedule, seed=1)
+    assert result.faults["crash-all"] == 5
+    assert result.views >= 4
+
+
+def test_random_schedules_have_the_faults_asked_for():
+    schedule = draw(6, ["pause", "torn-write"], disk=True)
+    assert {fault.name for fault in schedule.faults} == {"pause", "torn-write"}
+    assert {fault.name for seed in range(12) for fault in draw(seed, disk=False).faults}.isdisjoint(
+        {name for name, fault in FAULTS.items() if fault.disk}
+    )
+
+
+class Deaf(Channel):
+    """Raises when a peer is gone."""
+
+    def disconnected(self, now, peer):
+        raise RuntimeError("made up")
+
+
+def test_what_a_replica_raises_is_a_violation_with_seed_time_and_trace():
+    with pytest.raises(Violation, match="RuntimeError: made up") as caught:
+        simulate(Schedule(faults=[Crash(who=1, at=1.5)]), seed=8, channel=Deaf)
+    violation = caught.value
+    assert (violation.invariant, violation.seed) == ("raised", 8)
+    assert violation.at > 1.5
+    assert any("fault: crash" in line for line in violation.trace)
+
+
+def test_a_failing_schedule_is_shortened_to_what_makes_it_fail():
+    noise = [Pause(at=1.0 + n / 10, for_s=0.05) for n in range(12)]
+    crash = Crash(who=1, at=1.55)
+    schedule = Schedule(faults=[*noise, crash, *noise])
+    with pytest.raises(Violation) as caught:
+        simulate(schedule, seed=8, channel=Deaf)
+    dropped, violation = shrink(schedule, caught.value, channel=Deaf)
+    assert [fault for n, fault in enumerate(schedule.faults) if n not in dropped] == [crash]
+    assert violation.invariant == "raised"

@@ -1,0 +1,98 @@
+"""`quorate simulate`: what it prints and with which status it ends."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from quorate.hachannel import replication
+from quorate.testing.command import command
+
+
+def run(*arguments):
+    result = CliRunner().invoke(command, arguments)
+    lines = result.output.splitlines()
+    summary = json.loads(lines[-1]) if lines and lines[-1].startswith("{") else None
+    return result.exit_code, result.output, summary
+
+
+@pytest.fixture
+def one_ack_short(monkeypatch):
+    """An entry is committed with one acknowledgement less."""
+
+    def held(self, current):
+        matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
+        others = max(current.k - 2, 0)
+        return min(self._synced, matches[others - 1]) if others else self._synced
+
+    monkeypatch.setattr(replication.Replication, "held", held)
+
+
+def test_it_ends_with_one_json_object_of_what_it_saw():
+    status, _, summary = run("--seeds", "0:3")
+    assert status == 0
+    assert summary["runs"] == 3
+    assert summary["violations"] == 0
+    assert summary["failures"] == []
+    assert min(summary[name] for name in ("steps", "views", "commits", "delivered", "messages")) > 0
+    assert {"I1", "I13", "L1"} <= set(summary["invariants"])
+
+
+def test_with_json_it_prints_nothing_else():
+    status, output, summary = run("--seeds", "4", "--json")
+    assert (status, summary["runs"]) == (0, 1)
+    assert output.count("\n") == 1
+
+
+def test_the_same_seeds_in_several_processes_are_the_same_runs():
+    _, _, alone = run("--seeds", "0:12", "--json")
+    _, _, together = run("--seeds", "0:12", "--json", "--jobs", "2")
+    del alone["seconds"], together["seconds"]
+    assert alone == together
+
+
+def test_a_violation_is_told_with_what_runs_it_again(one_ack_short, tmp_path):
+    saved = tmp_path / "shorter.json"
+    status, output, summary = run("--seeds", "0:3", "--save", str(saved))
+    assert status == 1
+    assert summary["violations"] == 1
+    [failure] = summary["failures"]
+    assert failure["invariant"] == "I13"
+    assert f"run it again: {failure['rerun']} --trace" in output
+    words = failure.get("rerun_minimised", failure["rerun"]).split()
+    assert words[:2] == ["quorate", "simulate"]
+    status, _, again = run(*words[2:], "--no-minimise")
+    assert (status, again["failures"][0]["invariant"]) == (1, "I13")
+    status, _, played = run("--schedule", str(saved))
+    assert (status, played["failures"][0]["seed"]) == (1, failure["seed"])
+
+
+def test_all_seeds_are_tried_when_it_is_to_keep_going(one_ack_short):
+    status, _, summary = run("--seeds", "4:7", "--keep-going", "--no-minimise", "--json")
+    assert (status, summary["runs"]) == (1, 3)
+    assert summary["violations"] == len(summary["failures"]) >= 1
+
+
+def test_the_trace_is_printed_when_asked_for():
+    _, output, _ = run("--seeds", "4", "--trace")
+    assert "is active from 0: start-up" in output
+    assert "Heartbeat(" not in output
+    _, output, _ = run("--seeds", "4", "--messages")
+    assert "Heartbeat(" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--seeds", "x"], "write it as 17 or 0:1000"),
+        (["--seeds", "5:5"], "contains no seed"),
+        (["--faults", "crash,flood"], "there is no fault flood. There are: crash,"),
+        (["--drop", "a"], "numbers separated by commas"),
+        (["--schedule", "nowhere.json"], "does not exist"),
+        (["--trace", "--jobs", "2"], "--jobs 1 only"),
+    ],
+)
+def test_wrong_usage_ends_with_status_2_and_a_sentence(arguments, sentence):
+    status, output, _ = run(*arguments)
+    assert status == 2
+    assert sentence in output
