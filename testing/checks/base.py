@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
 
+import attrs
+
 from ...hachannel import Event, Output, Source, View, ViewEvent
 from ..channel_disk import Write
 from ..channel_world import Host, Observer, Saved, Violation
@@ -78,22 +80,20 @@ class Checks(History, Observer):
         self._on_stepped = overriding("stepped")
         self._on_delivered = overriding("delivered")
 
+    def accepting(self, host: Host, process: Process, view: View) -> None:
+        """A process has accepted or recorded a view, in the middle of a step."""
+        self.accept(host, view)
+        for each in self._on_accepting:
+            each.accepting(host, process, view)
+        process.view = view.number
+
     # Called by the world
 
     def started(self, host: Host) -> None:
         """A process has just begun."""
         process = self.begin(host)
-        accept = host.state.accept
-
-        def accepting(view: View) -> None:
-            accept(view)
-            self.accept(host, view)
-            for each in self._on_accepting:
-                each.accepting(host, process, view)
-            process.view = view.number
-
         # One step may accept several views; only the last one would be seen afterwards.
-        object.__setattr__(host.state, "accept", accepting)
+        object.__setattr__(host.state, "accept", _Accepting(self, host, process, host.state.accept))
         for each in self._on_started:
             each.started(host, process)
 
@@ -123,3 +123,17 @@ class Checks(History, Observer):
         self.deliver(event)
         for each in self._on_delivered:
             each.delivered(host, event)
+
+
+@attrs.define(eq=False)
+class _Accepting:
+    """Stands in for `State.accept`."""
+
+    checks: Checks
+    host: Host
+    process: Process
+    accept: Callable[[View], None]
+
+    def __call__(self, view: View) -> None:
+        self.accept(view)
+        self.checks.accepting(self.host, self.process, view)

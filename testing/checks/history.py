@@ -14,6 +14,8 @@ from ...hachannel.messages import (
     RECONFIG,
     Accept,
     Entry,
+    Exit,
+    Heartbeat,
     Message,
     Prepare,
     Promise,
@@ -42,6 +44,8 @@ class Process:
     """The highest view it has promised, accepted, recorded or proposed to others, in any of its lives."""
     resumed: ViewNumber = NO_VIEW
     """The view it was in when it came back from its disk."""
+    follows: View | None = None
+    """The view it was a slave in, after its last step."""
     announced: ViewNumber = NO_VIEW
     """The last view its application was told of."""
     was_active: list[View] = attrs.field(factory=list[View])
@@ -82,6 +86,10 @@ class History:
         """Who has ever accepted or recorded a view."""
         self.promises: dict[ViewNumber, dict[Voter, Promise]] = {}
         """Who promised a view, and said what."""
+        self.exits: dict[Voter, float] = {}
+        """When each voter said last that it does not follow the master."""
+        self.since: dict[ViewNumber, float] = {}
+        """When each view became active."""
         self.active: dict[ViewNumber, tuple[int, int, tuple[int, ...], bool]] = {}
         """What the view event of an active view said."""
         self.latest: View | None = None
@@ -144,6 +152,8 @@ class History:
                 process.was_active.append(view)
                 step.views.append((view, event))
         for _, message in output.messages:
+            if isinstance(message, Exit) or (isinstance(message, Heartbeat) and message.exit):
+                self.exits[host.state.me] = self.world.now
             if isinstance(message, Promise):
                 self.promises.setdefault(message.number, {}).setdefault(host.state.me, message)
         self._scan(step)
@@ -194,6 +204,7 @@ class History:
             self.counts["commits"] += 1
         self.top = max(self.top, state.commit)
         process.commit = state.commit
+        process.follows = state.accepted if state.serving and not state.leading else None
 
     def activate(self, event: ViewEvent) -> bool:
         """A view is announced; returns whether that is news."""
@@ -201,6 +212,7 @@ class History:
         if number in self.active:
             return False
         self.active[number] = (event.index, event.master, event.members, event.first_time)
+        self.since[number] = self.world.now
         self.counts["views"] += 1
         return True
 

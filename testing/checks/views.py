@@ -22,7 +22,11 @@ class OneContent(Checker):
             self.fail(host, f"view {view.number} is {view} and {known}")
 
     def stepped(self, step: Step) -> None:
-        """A proposer starts with a fresh number, also after a restart from its disk."""
+        """A proposer starts with a fresh number, also after a restart; a view accepted does not change."""
+        view = step.host.state.accepted
+        known = self.past.views.get(view.number) if view is not None else None
+        if view is not known and view != known:
+            self.fail(step.host, f"has accepted {view}, which is {known}")
         for _, message in step.messages:
             if isinstance(message, Prepare):
                 life = self._proposed.setdefault(message.number, step.process.life)

@@ -1,6 +1,7 @@
 """Mutants of the choice of a log: section 3, step 3 of the protocol."""
 
 import attrs
+import msgspec
 
 from quorate.hachannel import Settings, choice, election, gate, view
 from quorate.hachannel.messages import Join
@@ -76,6 +77,97 @@ def recorders_logs_adopted():
         }
         holder = choice.longest(same, chosen.holder)
         return attrs.evolve(chosen, holder=holder, last=same[holder].last)
+
+    with patched(election, "choose", choose):
+        yield
+
+
+@mutant("Choose needs one voter less than a majority of the configuration.", caught=("I2",))
+def voters_overlap_one_short():
+    original = choice.overlap
+
+    def overlap(answered, source, active):
+        reason = original(answered, source, active)
+        enough = view.present(answered, source.config) >= choice.quorum_of(source, active) - 1
+        return "" if "voters of view" in reason and enough else reason
+
+    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+        yield
+
+
+@mutant("Choose needs one member less than |M| - k + 1.", caught=("I2", "I5", "I6"))
+def members_overlap_one_short():
+    original = choice.overlap
+
+    def overlap(answered, source, active):
+        reason = original(answered, source, active)
+        enough = view.present(answered, source.members) >= len(source.members) - source.k
+        return "" if "members of view" in reason and enough else reason
+
+    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+        yield
+
+
+@mutant("Half of a configuration is a majority.", caught=("I2", "I12"))
+def half_is_a_majority():
+    with (
+        patched(view, "majority", lambda config: (len(config) + 1) // 2),
+        patched(gate.Gate, "possible", lambda *_: True),
+    ):
+        yield
+
+
+@mutant("Members that did not promise the view are put into it.", quick=True)
+def silent_members_kept():
+    original = choice.choose
+
+    def choose(promises, me):
+        chosen = original(promises, me)
+        return chosen if isinstance(chosen, str) else attrs.evolve(chosen, members=chosen.source.members)
+
+    def install(self, now, attempt, chosen):
+        own = attempt.promises[self._state.me]
+        for voter in chosen.members:
+            attempt.promises.setdefault(voter, own)
+        original_install(self, now, attempt, chosen)
+
+    original_install = election.Election._install
+    with patched(election, "choose", choose), patched(election.Election, "_install", install):
+        yield
+
+
+@mutant("The proposer puts itself first instead of yielding to the first member.", caught=("I2",), quick=True)
+def seniority_ignored():
+    original = choice.choose
+
+    def choose(promises, me):
+        chosen = original(promises, me)
+        if isinstance(chosen, str) or me not in chosen.members:
+            return chosen
+        return attrs.evolve(chosen, members=(me, *(voter for voter in chosen.members if voter != me)))
+
+    with patched(election, "choose", choose):
+        yield
+
+
+@mutant("Choose takes the log of the lowest view accepted, not of the highest.")
+def oldest_view_adopted():
+    original = choice.choose
+
+    def choose(promises, me):
+        views = {p.accepted.number for p in promises.values() if p.accepted is not None}
+        if len(views) > 1:
+            lowest = min(views)
+            older = {
+                voter: promise
+                if promise.accepted is None or promise.accepted.number == lowest
+                else msgspec.structs.replace(promise, accepted=None)
+                for voter, promise in promises.items()
+            }
+            chosen = original(older, me)
+            if not isinstance(chosen, str):
+                return chosen
+        return original(promises, me)
 
     with patched(election, "choose", choose):
         yield

@@ -2,7 +2,8 @@
 
 import msgspec
 
-from quorate.hachannel import donor, election, gate, learner, replication
+from quorate.hachannel import choice, donor, election, gate, learner, replication
+from quorate.hachannel.messages import Reconfig, decode_reconfig
 from quorate.testing.mutation import mutant, patched
 
 
@@ -105,4 +106,97 @@ def catch_up_unchecked():
         original(self, voter, message)
 
     with patched(learner.Learner, "on_catch_up", on_catch_up):
+        yield
+
+
+@mutant("The new life of a replica is added while its dead one still votes.", caught=("I2",), quick=True)
+def dead_life_not_removed_first():
+    original = donor.Donor.step
+
+    def step(self, now):
+        session, view = self.session, self._state.accepted
+        if session is None or view is None or session.voter in view.config or self._lag(session) > 1:
+            return original(self, now)
+        pending = self._state.log.reconfig(view.start)
+        if pending is None or pending.view != view.number:
+            self._replication.reconfigure(now, Reconfig(True, *session.voter))
+        return False
+
+    with patched(donor.Donor, "step", step):
+        yield
+
+
+@mutant("One RECONFIG takes the dead life out and puts the new one in.", caught=("I2",), quick=True)
+def replaced_in_one_change():
+    original_reconfigured = choice.reconfigured
+    original_step = donor.Donor.step
+
+    def reconfigured(config, change):
+        if change is not None and change.add:
+            config = [voter for voter in config if voter.replica != change.replica]
+        return original_reconfigured(config, change)
+
+    def step(self, now):
+        session, view = self.session, self._state.accepted
+        if session is None or view is None or session.voter in view.config or self._lag(session) > 1:
+            return original_step(self, now)
+        pending = self._state.log.reconfig(view.start)
+        if pending is None or pending.view != view.number:
+            self._replication.reconfigure(now, Reconfig(True, *session.voter))
+        return False
+
+    with (
+        patched(choice, "reconfigured", reconfigured),
+        patched(election, "reconfigured", reconfigured),
+        patched(donor.Donor, "step", step),
+    ):
+        yield
+
+
+@mutant("A RECONFIG is effective as soon as the master appends it.", quick=True)
+def reconfig_effective_at_once():
+    original = replication.Replication.reconfigure
+
+    def reconfigure(self, now, change):
+        original(self, now, change)
+        state = self._state
+        config = choice.reconfigured(state.accepted.config, change)
+        state.accepted = msgspec.structs.replace(state.accepted, config=config)
+
+    with patched(replication.Replication, "reconfigure", reconfigure):
+        yield
+
+
+@mutant("A RECONFIG of an earlier view is applied again.", caught=("I2",))
+def reconfig_applied_again():
+    def change(self, source):
+        entry = self._state.log.reconfig(0)
+        return None if entry is None else decode_reconfig(entry.payload)
+
+    with patched(election.Election, "change", change):
+        yield
+
+
+@mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2", "L1"), quick=True)
+def reconfig_forgotten():
+    with patched(election.Election, "change", lambda self, source: None):
+        yield
+
+
+@mutant("A RECONFIG of the own log counts, although the adopted log lacks it.", caught=("I2",))
+def reconfig_uncommitted():
+    original = election.Election._adopt
+
+    def adopt(self, now, attempt, chosen):
+        self.mine = self._state.log.reconfig(chosen.source.start)
+        original(self, now, attempt, chosen)
+
+    def change(self, source):
+        entry = getattr(self, "mine", None) or self._state.log.reconfig(source.start)
+        return None if entry is None else decode_reconfig(entry.payload)
+
+    with (
+        patched(election.Election, "_adopt", adopt),
+        patched(election.Election, "change", change),
+    ):
         yield

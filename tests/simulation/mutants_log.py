@@ -1,6 +1,7 @@
 """Mutants of the normal case and of what logs may forget."""
 
-from quorate.hachannel import installation, replication, state
+from quorate.hachannel import election, installation, replication, state
+from quorate.hachannel.messages import Ack
 from quorate.testing.mutation import mutant, patched
 
 
@@ -77,4 +78,91 @@ def trimmed_too_far():
         self.trim(self._trim)
 
     with patched(replication.Replication, "bound", bound):
+        yield
+
+
+@mutant("k is a majority of the members in the mode ALL, too.", caught=("I13", "I10"), quick=True)
+def all_by_majority():
+    def majority(mode, members):
+        return len(members) // 2 + 1
+
+    with patched(election, "required", majority):
+        yield
+
+
+@mutant("A timeout stands for the acknowledgements that are missing.", caught=("I13", "I10"))
+def timeout_commits():
+    original = replication.Replication.stalled
+
+    def stalled(self, now):
+        if original(self, now) is not None:
+            self._state.commit_to(self._state.log.last.at)
+
+    with patched(replication.Replication, "stalled", stalled):
+        yield
+
+
+@mutant("A slave acknowledges an entry although it lacks the one before.", caught=("I13", "I10"))
+def gap_acknowledged():
+    original = replication.Replication.on_data
+
+    def on_data(self, now, voter, message):
+        state = self._state
+        if message.entry.index > state.log.last.at + 1 and state.serving:
+            state.send(voter.replica, Ack(message.entry.view, message.entry.index))
+        original(self, now, voter, message)
+
+    with patched(replication.Replication, "on_data", on_data):
+        yield
+
+
+@mutant("The master counts acknowledgements of earlier views.")
+def stale_acks_counted():
+    original = replication.Replication.on_ack
+
+    def on_ack(self, now, voter, message):
+        accepted = self._state.accepted
+        if accepted is not None:
+            message = Ack(accepted.number, message.index)
+        original(self, now, voter, message)
+
+    with patched(replication.Replication, "on_ack", on_ack):
+        yield
+
+
+@mutant("A slave takes the commit index from whoever says one, of whatever view.")
+def stale_commits_taken():
+    original = replication.Replication.on_heartbeat
+
+    def on_heartbeat(self, now, voter, message):
+        original(self, now, voter, message)
+        self._state.commit_to(min(message.last, self._state.log.last.at))
+
+    with patched(replication.Replication, "on_heartbeat", on_heartbeat):
+        yield
+
+
+@mutant("A member keeps its own entries where the log of the new view differs.", seeds=4000)
+def conflicts_kept():
+    original = state.State.splice
+
+    def splice(self, entries, end):
+        last = self.log.last.at
+        mine = [self.log.get(e.index) if self.log.base.at < e.index <= last else e for e in entries]
+        return original(self, mine, end)
+
+    with patched(state.State, "splice", splice):
+        yield
+
+
+@mutant("What was delivered is delivered again when a view begins.", quick=True)
+def delivered_again():
+    original = replication.Replication.begin
+
+    def begin(self, now, view):
+        original(self, now, view)
+        self._state.applied = max(self._state.applied - 1, self._state.log.base.at)
+        self._state.deliver()
+
+    with patched(replication.Replication, "begin", begin):
         yield

@@ -1,5 +1,7 @@
 """Mutants of view changes, of the gate and of the start."""
 
+import msgspec
+
 from quorate.hachannel import choice, election, gate, installation, learner, view
 from quorate.testing import channel_world
 from quorate.testing.mutation import mutant, patched
@@ -79,4 +81,89 @@ def barrier_ignored():
 @mutant("No slave ever proposes while its view is active (a fault of liveness).", quick=True)
 def gate_closed():
     with patched(gate.Gate, "_gate_open", lambda *_: False):
+        yield
+
+
+@mutant("A view needs one voter less than a majority of the configuration it replaces.", caught=("I2",))
+def old_quorum_one_short():
+    def activated(have, source, active, new):
+        if not set(new.members) <= set(have):
+            return False
+        if source is not None and view.present(have, source.config) < choice.quorum_of(source, active) - 1:
+            return False
+        return view.present(have, new.config) >= choice.quorum_of(new, False)
+
+    with patched(installation, "activated", activated):
+        yield
+
+
+@mutant("A view needs one voter less than a majority of its own configuration.", caught=("I2", "I12"))
+def new_quorum_one_short():
+    def activated(have, source, active, new):
+        if not set(new.members) <= set(have):
+            return False
+        if source is not None and view.present(have, source.config) < choice.quorum_of(source, active):
+            return False
+        return view.present(have, new.config) >= choice.quorum_of(new, False) - 1
+
+    with patched(installation, "activated", activated):
+        yield
+
+
+@mutant("Only the configuration of the new view must know it, not that of the view it replaces.")
+def old_configuration_not_asked():
+    def activated(have, source, active, new):
+        known = view.present(have, new.config)
+        return set(new.members) <= set(have) and known >= choice.quorum_of(new, False)
+
+    with patched(installation, "activated", activated), patched(choice, "overlap", lambda *_: ""):
+        yield
+
+
+@mutant("Half of the expected replicas found a cluster.", caught=("I12", "I2", "L1"))
+def barrier_at_half():
+    original_boot = election.Election._evaluate_boot
+    original_may = learner.Learner.may_boot
+
+    def weakened(original):
+        def call(self, *arguments):
+            expected = self._state.expected
+            self._state.expected = (expected + 1) // 2
+            try:
+                return original(self, *arguments)
+            finally:
+                self._state.expected = expected
+
+        return call
+
+    with (
+        patched(election.Election, "_evaluate_boot", weakened(original_boot)),
+        patched(learner.Learner, "may_boot", weakened(original_may)),
+    ):
+        yield
+
+
+@mutant("Every view that follows the first one says first_time, too.", caught=("I12",), quick=True)
+def first_time_twice():
+    original = election.Election._start
+
+    def start(self, now, new, source, active, bases):
+        if source is not None and source.boot:
+            new = msgspec.structs.replace(new, boot=source.boot)
+        original(self, now, new, source, active, bases)
+
+    with patched(election.Election, "_start", start):
+        yield
+
+
+@mutant("A member acts on a view before it is told that the view is active.")
+def accepted_is_active():
+    original = installation.Installation.on_new_view
+
+    def on_new_view(self, now, voter, message):
+        original(self, now, voter, message)
+        if self._state.accepted == message.view:
+            self.activate(now)
+
+    with patched(installation.Installation, "on_new_view", on_new_view):
         yield
