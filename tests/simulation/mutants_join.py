@@ -167,16 +167,6 @@ def reconfig_effective_at_once():
         yield
 
 
-@mutant("A RECONFIG of an earlier view is applied again.", caught=("I2",))
-def reconfig_applied_again():
-    def change(self, source):
-        entry = self._state.log.reconfig(0)
-        return None if entry is None else decode_reconfig(entry.payload)
-
-    with patched(election.Election, "change", change):
-        yield
-
-
 @mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2", "L1"), quick=True)
 def reconfig_forgotten():
     with patched(election.Election, "change", lambda self, source: None):

@@ -116,20 +116,6 @@ def gap_acknowledged():
         yield
 
 
-@mutant("The master counts acknowledgements of earlier views.")
-def stale_acks_counted():
-    original = replication.Replication.on_ack
-
-    def on_ack(self, now, voter, message):
-        accepted = self._state.accepted
-        if accepted is not None:
-            message = Ack(accepted.number, message.index)
-        original(self, now, voter, message)
-
-    with patched(replication.Replication, "on_ack", on_ack):
-        yield
-
-
 @mutant("A slave takes the commit index from whoever says one, of whatever view.")
 def stale_commits_taken():
     original = replication.Replication.on_heartbeat
