@@ -1,5 +1,77 @@
-"""Test kit: one server in a test, and simulated channels and clusters on a virtual clock."""
+"""Test kit: one server in a test, and clusters of replicas on a virtual clock, network and disk."""
 
+from .channel_net import Weather
+from .channel_sim import Result, simulate
+from .channel_world import Shape, Violation
+from .checks import CHECKERS
+from .faults import (
+    FAULTS,
+    Break,
+    CorruptDisk,
+    Crash,
+    CrashAll,
+    CrashStep,
+    Cut,
+    Delay,
+    Duplicate,
+    Fault,
+    FullDisk,
+    Garbage,
+    Heal,
+    Isolate,
+    Leave,
+    LoseDisk,
+    Loss,
+    Mute,
+    OneWay,
+    Partition,
+    Pause,
+    Reorder,
+    SlowDisk,
+    Start,
+    Submit,
+    TornWrite,
+)
 from .harness import Harness
+from .schedule import Schedule, ScheduleError, draw
+from .shrink import shrink
 
-__all__ = ["Harness"]
+__all__ = [
+    "CHECKERS",
+    "FAULTS",
+    "Break",
+    "CorruptDisk",
+    "Crash",
+    "CrashAll",
+    "CrashStep",
+    "Cut",
+    "Delay",
+    "Duplicate",
+    "Fault",
+    "FullDisk",
+    "Garbage",
+    "Harness",
+    "Heal",
+    "Isolate",
+    "Leave",
+    "LoseDisk",
+    "Loss",
+    "Mute",
+    "OneWay",
+    "Partition",
+    "Pause",
+    "Reorder",
+    "Result",
+    "Schedule",
+    "ScheduleError",
+    "Shape",
+    "SlowDisk",
+    "Start",
+    "Submit",
+    "TornWrite",
+    "Violation",
+    "Weather",
+    "draw",
+    "shrink",
+    "simulate",
+]
