@@ -292,7 +292,7 @@ class Group:
                 if events and not self._deliver_until(now + SLICE_S):
                     self._drive_soon()
                     break
-            arm |= not self._collect()
+            arm |= not self._collect(more=bool(events or self._order))
         finally:
             self._driving = False
             if self._state == "running" and (arm or not self._alarm.set_up):

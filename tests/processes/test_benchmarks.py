@@ -42,3 +42,15 @@ def test_the_load_may_come_from_a_process_of_its_own() -> None:
     done = run("--windows", "5", "--client", "--only", "quorate", "prototype", "--reactor", "epoll")
     assert done.returncode == 0, done.stderr
     assert "100      5     1" in done.stdout
+
+
+@pytest.mark.parametrize("slow", [[], ["--slow"]])
+def test_the_memory_of_a_cluster_stays_flat(slow: list[str]) -> None:
+    command = [sys.executable, str(ROOT / "benchmarks" / "memory.py"), "--entries", "30000", *slow]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [list(map(float, line.split())) for line in done.stdout.splitlines()[1:-1]]
+    assert len(rows) == 10
+    # Three logs of the present settings, in whatever state, and a window for each origin.
+    assert max(row[1] for row in rows) < 3 * 22_000
+    assert max(row[2] for row in rows) <= 3 * 1024

@@ -23,6 +23,7 @@ def mine(order, payloads):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_concurrent_senders_get_one_order_and_each_its_own(seed):
+    """Scenario 1."""
     script = Script(4, seed=seed, weather=Weather(slow_chance=0.2))
     script.form()
     sent = {host.replica: [] for host in script.hosts}
@@ -52,6 +53,7 @@ def test_a_sender_and_who_submits_at_the_master_share_one_order():
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_sequencer_dies_mid_stream_and_nothing_is_lost_repeated_or_reordered(seed, mode):
+    """Scenario 2."""
     script = Script(4, seed=seed, settings=Settings(suspect_s=1.0, mode=mode))
     script.form()
     sent = {1: [], 2: [], 3: []}
@@ -69,6 +71,7 @@ def test_the_sequencer_dies_mid_stream_and_nothing_is_lost_repeated_or_reordered
 
 
 def test_what_is_sent_again_after_a_failover_comes_before_anything_new():
+    """Scenario 3."""
     script = Script(3, settings=SLOW_SUSPICION)
     script.form()
     # The master orders the old ones and cannot tell anybody.
@@ -104,6 +107,7 @@ def test_what_the_old_master_had_ordered_is_not_ordered_again():
 
 
 def test_duplicates_and_broken_connections_deliver_what_was_forwarded_once():
+    """Scenario 9."""
     weather = Weather(duplicate_chance=0.5, slow_chance=0.2, notice_s=0.01)
     script = Script(3, seed=5, settings=SLOW_SUSPICION, weather=weather)
     script.form()
@@ -188,6 +192,7 @@ def stables(script):
 
 
 def test_waiting_for_all_ends_when_the_member_that_lacks_it_leaves():
+    """Scenarios 10 and 27."""
     script = Script(3, settings=Settings(mode="MAJORITY", suspect_s=1.0))
     told = stables(script)
     master = script.form()
@@ -203,6 +208,7 @@ def test_waiting_for_all_ends_when_the_member_that_lacks_it_leaves():
 
 
 def test_waiting_for_all_includes_a_member_that_joined_meanwhile():
+    """Scenario 10."""
     script = Script(3, settings=Settings(mode="MAJORITY", suspect_s=1.0), expected=2)
     script.hosts[0].start()
     script.hosts[1].start()
@@ -221,6 +227,7 @@ def test_waiting_for_all_includes_a_member_that_joined_meanwhile():
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_full_windows_to_a_frozen_slave_do_not_stop_the_view_without_it(mode):
+    """Scenario 14."""
     settings = Settings(
         suspect_s=0.5, window=4, window_bytes=64, forward_window=2, forward_queue=8, mode=mode, stall_s=60.0
     )
@@ -242,6 +249,7 @@ def test_full_windows_to_a_frozen_slave_do_not_stop_the_view_without_it(mode):
 
 
 def test_a_full_window_to_a_frozen_master_does_not_stop_the_view_without_it():
+    """Scenario 14."""
     script = Script(3, settings=Settings(suspect_s=0.5, forward_window=2, forward_queue=8))
     script.form()
     script.hosts[0].pause()
@@ -253,7 +261,7 @@ def test_a_full_window_to_a_frozen_master_does_not_stop_the_view_without_it():
 
 
 def test_what_waits_for_a_frozen_peer_is_bounded():
-    """Everything that is sent to it before the view without it, also under load."""
+    """Scenario 25: everything that is sent to it before the view without it, also under load."""
     settings = Settings(suspect_s=1.0, mode="MAJORITY", window=16, forward_window=8, forward_queue=50)
     script = Script(3, settings=settings)
     master = script.form()
