@@ -1,7 +1,15 @@
 """The HA channel: replicates opaque payloads from a master to its slaves, in one order, through failures."""
 
 from .channel import Channel
-from .errors import ChannelError, NotMaster, PayloadTooLarge, ProtocolError, WindowFull
+from .errors import (
+    ChangeRefused,
+    ChannelError,
+    NotMaster,
+    NotYet,
+    PayloadTooLarge,
+    ProtocolError,
+    WindowFull,
+)
 from .events import (
     Deliver,
     Event,
@@ -17,9 +25,10 @@ from .log import Log, LogRecord, MemoryLog
 from .messages import Message, decode_message, encode_message
 from .origins import Source
 from .settings import Settings
-from .view import View, ViewNumber, Voter
+from .view import Seat, View, ViewNumber, Voter
 
 __all__ = [
+    "ChangeRefused",
     "Channel",
     "ChannelError",
     "Deliver",
@@ -30,10 +39,12 @@ __all__ = [
     "MemoryLog",
     "Message",
     "NotMaster",
+    "NotYet",
     "Output",
     "PayloadTooLarge",
     "ProtocolError",
     "ProvideSnapshot",
+    "Seat",
     "Settings",
     "Source",
     "Stable",

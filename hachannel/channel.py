@@ -1,6 +1,6 @@
 """The HA channel: one replica's side of the replication protocol, without clock, randomness or IO."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .donor import Donor
 from .election import Election
@@ -12,6 +12,7 @@ from .gate import Gate
 from .installation import Installing
 from .learner import Learner
 from .log import Log, MemoryLog
+from .membership import Membership
 from .messages import (
     Accept,
     Ack,
@@ -36,8 +37,10 @@ from .messages import (
     Recorded,
     Refuse,
     Repair,
+    Seats,
     Suffix,
     Tell,
+    Unlisted,
     Yield,
 )
 from .peers import Link, Peers
@@ -45,7 +48,7 @@ from .phases import Phases
 from .replication import Replication
 from .settings import TRIM_STEP, Settings
 from .state import State
-from .view import NO_VIEW, View, Voter
+from .view import NO_VIEW, Seat, View, Voter
 
 MAX_ROUNDS = 8
 """One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
@@ -68,12 +71,15 @@ class Channel:
         expected: int,
         settings: Settings | None = None,
         log: Log | None = None,
+        data: Mapping[int, bytes] | None = None,
     ) -> None:
         """A replica that has not started.
 
-        me: its replica id. members: the configured replica ids, in order. incarnation: a number no other
-        life of this replica uses. cluster: hash of the configuration; others are strangers.
+        me: its replica id. members: the configured replica ids, in order; they found the cluster, and once it
+        exists its views list who belongs to it. incarnation: a number no other life of this replica uses.
+        cluster: what makes the cluster what it is, whatever its replicas; others are strangers.
         expected: how many empty replicas found the cluster. log: a durable one, or None for memory.
+        data: what to say of each replica, for the application: see `Seat`.
         Raises ValueError when these contradict each other.
         """
         if me not in members or len(set(members)) != len(members):
@@ -90,13 +96,17 @@ class Channel:
             expected,
             self._settings,
             MemoryLog() if log is None else log,
+            {} if data is None else data,
         )
         self._replication = Replication(self.state)
         self._forwarding = Forwarding(self.state, self._replication)
         self._donor = Donor(self.state, self._replication)
         self._election = Election(self.state, self._replication, self._donor)
         self._gate = Gate(self.state, self._replication, self._donor, self._election)
-        self._facts = Facts(self.state, self._replication, self._election, self._gate, self._donor)
+        self._membership = Membership(self.state, self._replication, self._election)
+        self._facts = Facts(
+            self.state, self._replication, self._election, self._gate, self._donor, self._membership
+        )
         self._learner = Learner(self.state, self._set_busy)
         self.state.loopback = self._to_oneself
         self._next_heartbeat = 0.0
@@ -155,6 +165,16 @@ class Channel:
         """Replica ids of the members of the view, master first."""
         view = self.state.accepted
         return view.replicas() if view is not None else ()
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """Who belongs to the cluster, as far as this replica knows."""
+        return self.state.seats
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the master said that this replica does not belong to the cluster: add it, or end it."""
+        return self.state.unlisted
 
     @property
     def commit(self) -> int:
@@ -218,8 +238,10 @@ class Channel:
     def start(self, now: float) -> None:
         """Begin. Call once, before anything else."""
         state, settings = self.state, self._settings
-        others = [replica for replica in state.order if replica != state.me.replica]
-        state.peers = Peers(others, now, settings.suspect_s, settings.verify_s)
+        state.now = now
+        state.peers = Peers(state.others, now, settings.suspect_s, settings.verify_s)
+        if state.seats_of != NO_VIEW:
+            state.connect()
         self._next_heartbeat = now
         self._step(now, tick=True)
 
@@ -230,8 +252,8 @@ class Channel:
     def connected(self, now: float, peer: int, incarnation: int) -> None:
         """There is a connection with this life of a peer; it replaces an earlier one."""
         state = self.state
-        link = state.peers.links.get(peer)
-        if link is None or state.stopped:
+        link = None if state.stopped else state.peers.guest(peer, now)
+        if link is None:
             return
         voter = Voter(peer, incarnation)
         # Also of the same voter: it may have been restarted from its disk.
@@ -240,6 +262,7 @@ class Channel:
         link.connected = True
         link.heard = now
         state.send(peer, self._facts.heartbeat())
+        self._membership.greet(link)
         self._learner.hurry()
         self._replication.reconnected(voter)
         self._forwarding.reconnected(now, voter)
@@ -256,6 +279,7 @@ class Channel:
         if link.connected:
             link.connected = False
             link.closed = now
+            self.state.peers.follow(self.state.others, now)
         self._step(now)
 
     def receive(self, now: float, peer: int, message: Message) -> None:
@@ -288,6 +312,30 @@ class Channel:
         """
         self.state.now = now
         return self._forwarding.submit(payload)
+
+    def admit(self, now: float, replica: int, data: bytes = b"") -> bool:
+        """Let a replica belong to the cluster, or change what is said of it; `data`: see `Seat`.
+
+        Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
+        `seats`. Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
+        """
+        changed = self._membership.admit(now, replica, data)
+        self._step(now)
+        return changed
+
+    def remove(self, now: float, replica: int) -> bool:
+        """Let a replica belong to the cluster no more. If it runs it stops in order; a master hands over.
+
+        Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
+        `seats`. Raises NotMaster, ChangeRefused, NotYet.
+        """
+        changed = self._membership.remove(now, replica)
+        self._step(now)
+        return changed
+
+    def bar_founding(self) -> None:
+        """A cluster was heard of that does not let this replica in: it never founds one from now on."""
+        self.state.guest = True
 
     def tell(self, peer: int, data: bytes) -> None:
         """Send an application message to a replica: unordered, lost when there is no connection."""
@@ -389,6 +437,9 @@ class Channel:
             for link in state.peers:
                 # It was said of an older view, and is said again if it still holds.
                 link.exit = False
+                if link.connected and link.voter not in view.members:
+                    self._membership.greet(link)
+        self._membership.follow_up()
         self._gate.consider(now)
         state.blocked = self._facts.is_blocked()
         outside = view is not None and not state.member and state.newer >= view.number
@@ -451,6 +502,11 @@ class Channel:
                 self._learner.on_catch_up(voter, message)
             case CaughtUp():
                 self._donor.on_caught_up(now, voter, message)
+            case Unlisted():
+                self._membership.on_unlisted(message)
+                self.state.attention = True
+            case Seats():
+                self._membership.on_seats(message)
 
     def _to_oneself(self, message: Message) -> None:
         """A message this replica sent to itself, once it may count."""

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
-from .messages import Promise, Reconfig
-from .view import Tag, View, Voter, present
+from .messages import Admit, Change, Dismiss, Promise, Reconfig
+from .view import Seat, Tag, View, Voter, present
 
 
 @attrs.frozen
@@ -96,16 +96,33 @@ def never_active(view: View, promises: Mapping[Voter, Promise]) -> bool:
     return False
 
 
-def reconfigured(config: Iterable[Voter], change: Reconfig | None) -> tuple[Voter, ...]:
+def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter, ...]:
     """The configuration after at most one change, sorted."""
     voters = set(config)
-    if change is not None:
+    if isinstance(change, Dismiss):
+        voters = {voter for voter in voters if voter.replica != change.replica}
+    elif isinstance(change, Reconfig):
         voter = Voter(change.replica, change.incarnation)
         if change.add:
             voters.add(voter)
         else:
             voters.discard(voter)
     return tuple(sorted(voters))
+
+
+def seated(seats: Iterable[Seat], change: Change | None) -> tuple[Seat, ...]:
+    """The replicas of the cluster after at most one change, sorted."""
+    if not isinstance(change, Admit | Dismiss):
+        return tuple(seats)
+    rest = [seat for seat in seats if seat.replica != change.replica]
+    if isinstance(change, Admit):
+        rest.append(Seat(change.replica, change.data))
+    return tuple(sorted(rest))
+
+
+def feasible(config: Collection[Voter], answered: Collection[Voter]) -> bool:
+    """Whether a configuration that is to come could become active with those who answered."""
+    return present(answered, config) >= len(config) // 2 + 1
 
 
 def activated(have: Collection[Voter], source: View | None, active: bool, view: View) -> bool:

@@ -268,8 +268,7 @@ class Donor:
         view = state.accepted
         if session is None or view is None:
             return False
-        pending = state.log.reconfig(view.start)
-        if pending is not None and pending.view == view.number:
+        if state.pending is not None:
             return False
         voter = session.voter
         old = [other for other in view.config if other.replica == voter.replica and other != voter]
@@ -296,6 +295,8 @@ class Donor:
             self.session = None
         elif session.voter in view.members:
             self._close("it is a member")
+        elif not view.lists(session.voter.replica):
+            self._close("it does not belong to the cluster")
         elif self._wanted == session.voter and session.voter in view.config:
             self._close("it did not take part in the view")
         else:

@@ -7,20 +7,21 @@ from collections.abc import Collection
 
 import attrs
 
-from .choice import Choice, choose, never_active, reconfigured
+from .choice import Choice, choose, feasible, never_active, reconfigured, seated
 from .donor import Donor
 from .installation import Installation, Installing
 from .messages import (
+    Change,
     Entry,
     Fetch,
     Prepare,
     Promise,
-    Reconfig,
     Refuse,
     Suffix,
     Yield,
     decode_reconfig,
 )
+from .peers import founds
 from .replication import Replication
 from .state import State
 from .view import NO_TAG, Tag, View, ViewNumber, Voter, required
@@ -115,8 +116,8 @@ class Election:
         """Ask everybody who has not answered; for the first view, only those who may found a cluster."""
         message = Prepare(attempt.number, attempt.reason)
         for link in self._state.peers:
-            empty = link.join is not None and link.join.empty
-            if link.connected and link.voter not in attempt.promises and (empty or not attempt.boot):
+            asked = not attempt.boot or founds(link, self._state.birth)
+            if link.connected and link.voter not in attempt.promises and asked:
                 self._state.vow(link.replica, message)
 
     def next_counter(self) -> int:
@@ -202,12 +203,18 @@ class Election:
             return
         late = now - attempt.since >= state.settings.view_change_s
         expected = {*state.alive(choice.source)}
+        # A change that a voter it brings does not answer for would be given up.
+        expected |= {
+            voter
+            for voter in reconfigured(choice.source.config, self.change(choice.source))
+            if (link := state.peers.link(voter)) is not None and not link.suspected
+        }
         if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
             expected.add(attempt.joiner)
         if not late and not expected <= attempt.promises.keys():
             attempt.waiting = "not everybody alive has answered"
             return
-        members = tuple(voter for voter in choice.members if voter not in attempt.exclude)
+        members = self._staying(choice.source, choice.members, attempt)
         while members and members[0] != state.me and self._yields.get(members[0], 0) >= MAX_YIELDS:
             members = members[1:]
         if not members:
@@ -216,6 +223,13 @@ class Election:
             self._yield(now, attempt, members[0])
         else:
             self._adopt(now, attempt, attrs.evolve(choice, members=members))
+
+    def _staying(self, source: View, members: Collection[Voter], attempt: Preparing) -> tuple[Voter, ...]:
+        """Those who may be members of the view: not who is excluded, nor who is about to leave for good."""
+        members = tuple(voter for voter in members if voter not in attempt.exclude)
+        config = reconfigured(source.config, self.change(source))
+        # When nobody else holds the log, the change is given up.
+        return tuple(voter for voter in members if voter in config) or members
 
     def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
         """The first member that answered leads."""
@@ -286,7 +300,15 @@ class Election:
         state = self._state
         log = state.log
         source = choice.source
-        config = reconfigured(source.config, self.change(source))
+        change = self.change(source)
+        staying = self._staying(source, choice.members, attempt)
+        if state.me not in staying:
+            self._yield(now, attempt, staying[0])
+            return
+        config = reconfigured(source.config, change)
+        if state.me not in config or not feasible(config, attempt.promises):
+            state.note(f"the change of the configuration is given up: too few of {config} answer")
+            change, config = None, source.config
         bases: dict[Voter, int] = {}
         for voter in choice.members:
             promise = attempt.promises[voter]
@@ -310,10 +332,11 @@ class Election:
             log.last.at,
             0 if choice.active else source.boot,
             attempt.reason,
+            seated(source.seats, change),
         )
         self._start(now, view, source, choice.active, bases)
 
-    def change(self, source: View) -> Reconfig | None:
+    def change(self, source: View) -> Change | None:
         """The change of the configuration that the adopted log makes, if any."""
         entry = self._state.log.reconfig(source.start)
         if entry is None or entry.view != source.number:
@@ -338,7 +361,7 @@ class Election:
         promises = {
             voter: promise
             for voter, promise in attempt.promises.items()
-            if voter == state.me or state.peers.link(voter) is not None
+            if voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)
         }
         for voter, promise in promises.items():
             view = promise.accepted
@@ -348,7 +371,7 @@ class Election:
             if not unfounded or promise.last != NO_TAG:
                 self.fail(now, f"replica {voter.replica} belongs to a cluster already")
                 return
-        seen = [link.voter for link in state.peers if link.connected and link.join and link.join.empty]
+        seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
         late = now - attempt.since >= state.settings.view_change_s / 2
         if len(promises) < state.expected or (
             not late and any(voter is not None and voter not in promises for voter in seen)
@@ -365,6 +388,7 @@ class Election:
             0,
             len(state.order) - state.expected + 1,
             attempt.reason,
+            state.configured,
         )
         self._start(now, view, None, False, dict.fromkeys(others, 0))
 

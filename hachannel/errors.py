@@ -17,5 +17,13 @@ class PayloadTooLarge(ChannelError):
     """The caller submitted a payload above `Settings.max_payload_bytes`: split the batch."""
 
 
+class ChangeRefused(ChannelError):
+    """The master cannot make this change of the cluster: the text says why and what to do."""
+
+
+class NotYet(ChangeRefused):
+    """The master cannot make this change of the cluster at the moment: ask again soon."""
+
+
 class ProtocolError(ChannelError):
     """A peer sent bytes that are no message of this protocol: close the connection."""

@@ -8,7 +8,7 @@ import msgspec
 from .log import LogRecord
 from .messages import Message
 from .origins import Source
-from .view import ViewNumber
+from .view import Seat, ViewNumber
 
 
 class Deliver(msgspec.Struct, frozen=True, gc=False):
@@ -85,7 +85,7 @@ Event: TypeAlias = Deliver | ViewEvent | Stable | ProvideSnapshot | InstallSnaps
 class Output:
     """What one step produced. Write `persist` first, then send `messages`, then act on `events`, in order."""
 
-    __slots__ = ("events", "messages", "notes", "persist", "token")
+    __slots__ = ("events", "messages", "notes", "persist", "seats", "token")
 
     def __init__(self) -> None:
         self.persist: list[LogRecord] = []
@@ -98,6 +98,9 @@ class Output:
         self.events: list[Event] = []
         self.notes: list[str] = []
         """Lines for the log: every transition, with its reason."""
+        self.seats: tuple[Seat, ...] | None = None
+        """The replicas to be connected with have changed: from now on it is these, this one included. An open
+        connection with another one is kept until it breaks."""
 
     def __bool__(self) -> bool:
-        return bool(self.messages or self.events or self.persist or self.notes)
+        return bool(self.messages or self.events or self.persist or self.notes or self.seats is not None)

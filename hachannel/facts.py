@@ -3,6 +3,7 @@
 from .donor import Donor
 from .election import Election
 from .gate import Gate
+from .membership import Membership
 from .messages import Exit, Heartbeat, Join
 from .peers import Link
 from .replication import Replication
@@ -20,12 +21,14 @@ class Facts:
         election: Election,
         gate: Gate,
         donor: Donor,
+        membership: Membership,
     ) -> None:
         self._state = state
         self._replication = replication
         self._election = election
         self._gate = gate
         self._donor = donor
+        self._membership = membership
 
     def is_blocked(self) -> bool:
         """Whether too few replicas can be reached to go on."""
@@ -97,5 +100,10 @@ class Facts:
         if message.cluster != state.cluster:
             state.note(f"replica {link.replica} has another configuration: ignored")
             return
+        if message.empty and link.join is None and message.birth != state.birth and state.newer == NO_VIEW:
+            state.note(
+                f"replica {link.replica} is configured with other replicas: use the same file to begin"
+            )
         link.join = message
-        self._donor.on_join(now, voter, message)
+        if self._membership.lets_in(link):
+            self._donor.on_join(now, voter, message)

@@ -11,6 +11,7 @@ import attrs
 from .events import InstallSnapshot
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .origins import Origins, Rows
+from .peers import founds
 from .state import State
 from .view import NO_TAG, NO_VIEW, Tag, Voter
 
@@ -69,7 +70,7 @@ class Learner:
         for link in state.peers:
             if link.heartbeat is not None and link.heartbeat.founded:
                 return False
-            if link.connected and not link.suspected and link.join is not None and link.join.empty:
+            if link.connected and not link.suspected and founds(link, state.birth):
                 found.add(link.replica)
         if len(found) < state.expected:
             self._complete_since = None
@@ -101,6 +102,7 @@ class Learner:
             state.log.tag(state.commit),
             0 if learning is None else learning.token,
             0 if learning is None else len(learning.chunks),
+            state.birth,
         )
 
     def hurry(self) -> None:

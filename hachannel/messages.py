@@ -10,7 +10,7 @@ import msgspec
 
 from .errors import ProtocolError
 from .origins import Rows, Source
-from .view import Tag, View, ViewNumber
+from .view import Seat, Tag, View, ViewNumber
 
 PAYLOAD: Final = 0
 RECONFIG: Final = 1
@@ -180,6 +180,8 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
     """The transfer it is receiving, 0 when none."""
     chunks: int
     """How many chunks of that transfer's snapshot it has."""
+    birth: bytes = b""
+    """Hash of the replicas it is configured with: only those who agree found a cluster."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
@@ -258,12 +260,41 @@ class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=25):
     oseq: int
 
 
-class Reconfig(msgspec.Struct, array_like=True, frozen=True):
+class Unlisted(msgspec.Struct, array_like=True, frozen=True, tag=40):
+    """Master to a replica that wants in: as of the active view `view`, you are none of the cluster's."""
+
+    view: ViewNumber
+
+
+class Seats(msgspec.Struct, array_like=True, frozen=True, tag=41):
+    """Member of an active view to a replica that just connected: who belongs to the cluster."""
+
+    view: ViewNumber
+    seats: tuple[Seat, ...]
+
+
+class Reconfig(msgspec.Struct, array_like=True, frozen=True, tag=0):
     """The payload of an entry of kind RECONFIG: one voter comes or goes with the next view."""
 
     add: bool
     replica: int
     incarnation: int
+
+
+class Admit(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """The payload of an entry of kind RECONFIG: a replica belongs to the cluster, or has moved."""
+
+    replica: int
+    data: bytes
+
+
+class Dismiss(msgspec.Struct, array_like=True, frozen=True, tag=2):
+    """The payload of an entry of kind RECONFIG: a replica belongs no more, nor does its voter, if any."""
+
+    replica: int
+
+
+Change: TypeAlias = Reconfig | Admit | Dismiss
 
 
 Message: TypeAlias = (
@@ -292,11 +323,13 @@ Message: TypeAlias = (
     | Commit
     | Forward
     | Forwarded
+    | Unlisted
+    | Seats
 )
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
-_reconfig_decoder = msgspec.msgpack.Decoder(Reconfig)
+_reconfig_decoder: "msgspec.msgpack.Decoder[Change]" = msgspec.msgpack.Decoder(Change)
 
 
 def encode_message(message: Message) -> bytes:
@@ -312,12 +345,12 @@ def decode_message(data: bytes) -> Message:
         raise ProtocolError(f"not a channel message: {error}") from None
 
 
-def encode_reconfig(change: Reconfig) -> bytes:
+def encode_reconfig(change: Change) -> bytes:
     """The payload of a RECONFIG entry."""
     return _encoder.encode(change)
 
 
-def decode_reconfig(payload: bytes) -> Reconfig:
+def decode_reconfig(payload: bytes) -> Change:
     """What a RECONFIG entry says. Raises ProtocolError."""
     try:
         return _reconfig_decoder.decode(payload)

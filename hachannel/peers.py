@@ -1,6 +1,6 @@
 """What is known of the other replicas: connections, signs of life, suspicion. Suspicion is only a hint."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 import attrs
 
@@ -37,14 +37,39 @@ class Link:
         self.leaving = False
 
 
+def founds(link: Link, birth: bytes) -> bool:
+    """Whether a replica holds nothing and would found the same cluster as this one."""
+    return link.join is not None and link.join.empty and link.join.birth == birth
+
+
+MAX_STRANGERS = 32
+"""Connections of replicas that do not belong to the cluster, or not any more."""
+
+
 class Peers:
-    """All other configured replicas."""
+    """All other replicas: those of the cluster, and whoever else is connected."""
 
     def __init__(self, replicas: Iterable[int], now: float, suspect_s: float, verify_s: float) -> None:
         self.links = {replica: Link(replica, now) for replica in replicas}
         self._suspect_s = suspect_s
         self._verify_s = verify_s
         self._last = now
+
+    def follow(self, replicas: Collection[int], now: float) -> None:
+        """These are the others now. Who is not among them is forgotten, but for an open connection."""
+        for replica in replicas:
+            if replica not in self.links:
+                self.links[replica] = Link(replica, now)
+        for link in list(self.links.values()):
+            if link.replica not in replicas and not link.connected:
+                del self.links[link.replica]
+
+    def guest(self, replica: int, now: float) -> Link | None:
+        """The link of a replica that connects, whether it belongs to the cluster or not yet."""
+        link = self.links.get(replica)
+        if link is None and len(self.links) < MAX_STRANGERS:
+            link = self.links[replica] = Link(replica, now)
+        return link
 
     def __iter__(self) -> Iterator[Link]:
         return iter(self.links.values())

@@ -11,11 +11,11 @@ from .messages import (
     PAYLOAD,
     RECONFIG,
     Ack,
+    Change,
     Commit,
     Data,
     Entry,
     Heartbeat,
-    Reconfig,
     Repair,
     encode_reconfig,
 )
@@ -110,7 +110,7 @@ class Replication:
         """Append what a member has submitted. Only when there is room."""
         self._append(now, 0, payload, PAYLOAD, source)
 
-    def reconfigure(self, now: float, change: Reconfig) -> None:
+    def reconfigure(self, now: float, change: Change) -> None:
         """Append a change of the configuration; it takes effect with the next view."""
         self._append(now, 0, encode_reconfig(change), RECONFIG)
 

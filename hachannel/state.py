@@ -1,7 +1,10 @@
 """What the parts of a channel share: this replica's promises, its log, and the output under construction."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
 
 from .events import Deliver, Event, Output, Stable, Stopped
 from .log import Accepted, Activated, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
@@ -9,7 +12,7 @@ from .messages import PAYLOAD, Entry, Message
 from .origins import Origins, Rows
 from .peers import Peers
 from .settings import Settings
-from .view import NO_VIEW, Tag, View, ViewNumber, Voter
+from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
 
 
 def _nowhere(_message: Message) -> None:
@@ -24,10 +27,21 @@ class State:
     """The facts of one replica. Only the parts of its channel write to it."""
 
     def __init__(
-        self, me: Voter, order: Sequence[int], cluster: str, expected: int, settings: Settings, log: Log
+        self,
+        me: Voter,
+        order: Sequence[int],
+        cluster: str,
+        expected: int,
+        settings: Settings,
+        log: Log,
+        data: Mapping[int, bytes],
     ) -> None:
         self.me = me
         self.order = tuple(order)
+        """The configured replicas, in order. They found the cluster; its views list who belongs to it."""
+        self.configured = tuple(sorted(Seat(replica, data.get(replica, b"")) for replica in order))
+        self.birth = blake2b(msgspec.msgpack.encode(self.configured), digest_size=8).digest()
+        """Replicas that are configured with others do not found a cluster together."""
         self.cluster = cluster
         self.expected = expected
         self.settings = settings
@@ -51,6 +65,15 @@ class State:
         """When this replica began to serve in `accepted`."""
         self.newer = NO_VIEW
         """The highest view known to be active; above `accepted` when this replica is not in it."""
+        self.seats = self.configured
+        """Who belongs to the cluster, as of the last view accepted, or heard of from outside."""
+        self.seats_of = NO_VIEW
+        self._departing: tuple[Seat, ...] = ()
+        """Seats of the view before, whose voters may be needed until the one accepted is active."""
+        if recovered.accepted is not None and recovered.accepted.seats:
+            self.seats, self.seats_of = recovered.accepted.seats, recovered.accepted.number
+        self.unlisted = False
+        """The master said that this replica does not belong to the cluster."""
         self.counter = recovered.promised.counter
         """The highest view counter seen."""
         self.commit = recovered.commit
@@ -120,14 +143,17 @@ class State:
         self.known_active = self.newer == view.number
         self.attention = True
         self.record(Accepted(view))
+        self.sit(view.number, view.seats)
         if self.known_active:
             self.record(Activated(view.number))
+            self._settle_seats()
 
     def know_active(self) -> None:
         """The view accepted last is, or was, active."""
         if not self.known_active and self.accepted is not None:
             self.known_active = True
             self.record(Activated(self.accepted.number))
+            self._settle_seats()
 
     def supersede(self, number: ViewNumber) -> None:
         """`number` is active; this replica takes no part in it unless it accepted it."""
@@ -142,6 +168,50 @@ class State:
         elif self.serving:
             self.serving = False
             self.note(f"view {number} is active without this replica")
+
+    # Who belongs to the cluster
+
+    def lists(self, replica: int) -> bool:
+        """Whether a replica belongs to the cluster, as of the view accepted last."""
+        return self.accepted is not None and self.accepted.lists(replica)
+
+    @property
+    def others(self) -> list[int]:
+        """Whom to be connected with."""
+        me = self.me.replica
+        ids = {seat.replica for seat in (*self.seats, *self._departing)}
+        return sorted(ids - {me})
+
+    @property
+    def pending(self) -> Entry | None:
+        """The change of the configuration that this view has, whether committed or not."""
+        if self.accepted is None:
+            return None
+        entry = self.log.reconfig(self.accepted.start)
+        return entry if entry is not None and entry.view == self.accepted.number else None
+
+    def sit(self, number: ViewNumber, seats: tuple[Seat, ...], *, active: bool = False) -> None:
+        """Learn who belongs to the cluster as of a view. Until it is active, voters that go are needed."""
+        if not seats or number < self.seats_of:
+            return
+        fresh, self.seats_of = self.seats_of == NO_VIEW, number
+        if fresh or seats != self.seats:
+            stay = {seat.replica for seat in seats}
+            leave = () if active else (*self._departing, *self.seats)
+            self._departing = tuple(seat for seat in leave if seat.replica not in stay)
+            self.seats = seats
+            self.connect()
+
+    def _settle_seats(self) -> None:
+        """The view accepted last is active: nobody needs those who left with it."""
+        if self._departing:
+            self._departing = ()
+            self.connect()
+
+    def connect(self) -> None:
+        """Have this replica connected with those who belong to the cluster, and those who leave it."""
+        self.peers.follow(self.others, self.now)
+        self._out.seats = (*self.seats, *self._departing)
 
     # The log
 

@@ -51,6 +51,8 @@ class _Peer:
     give_up: Callable[[], None] | None = None
     retry: CallPort | None = None
     failures: int = 0
+    leaves: bool = False
+    """It belongs to the cluster no more: what connection there is stays, and is not opened again."""
 
 
 class ChannelTransport:
@@ -103,15 +105,46 @@ class ChannelTransport:
                 link, peer.link = peer.link, None
                 link.close()
 
+    def knows(self, replica: int) -> bool:
+        """Whether that replica is a peer, or one that is about to go."""
+        return replica in self._peers
+
+    def follow(self, addresses: Mapping[int, Address]) -> None:
+        """These are the replicas now, this one included. Who is not among them keeps an open connection."""
+        for id, address in addresses.items():
+            if id == self._me:
+                continue
+            peer = self._peers.get(id)
+            if peer is None:
+                peer = self._peers[id] = _Peer(id, address, self._me < id)
+                if self._running:
+                    self._reach(peer)
+            peer.leaves = False
+            if peer.address != address:
+                peer.address, peer.failures = address, 0
+                if self._running and peer.link is None:
+                    self._quiet(peer)
+                    self._reach(peer)
+        for peer in list(self._peers.values()):
+            if peer.id not in addresses:
+                peer.leaves = True
+                self._forget(peer)
+
+    def _forget(self, peer: _Peer) -> None:
+        """Let go of a peer that leaves, once it has no connection."""
+        if peer.leaves and peer.link is None:
+            self._quiet(peer)
+            self._peers.pop(peer.id, None)
+
     def send(self, peer: int, bodies: list[bytes]) -> None:
         """Send frames to a peer in one write; without a connection they are lost."""
-        link = self._peers[peer].link
+        link = self._peers[peer].link if peer in self._peers else None
         if link is not None:
             link.send(bodies)
 
     def drop(self, peer: int, reason: str) -> None:
         """Break the connection to a peer; a new one is tried."""
-        link = self._peers[peer].link
+        link = self._peers[peer].link if peer in self._peers else None
         if link is not None:
             link.drop(reason)
 
@@ -211,6 +244,9 @@ class ChannelTransport:
             peer.link = None
             self._log(f"connection to replica {peer.id} lost: {reason}")
             self._host.peer_down(peer.id, reason)
+            self._forget(peer)
+            if peer.leaves:
+                return
             # At once: a refused connection is the quickest proof that the peer is gone.
             if peer.retry is None and peer.link is None:
                 peer.retry = self._reactor.callLater(0, self._reach, peer)

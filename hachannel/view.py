@@ -44,6 +44,14 @@ class Tag(NamedTuple):
 NO_TAG = Tag(NO_VIEW, 0)
 
 
+class Seat(NamedTuple):
+    """A place in the cluster: a replica that may join it, whichever life of it."""
+
+    replica: int
+    data: bytes = b""
+    """For the application, which put it there: where the replica listens, say."""
+
+
 class View(msgspec.Struct, array_like=True, frozen=True):
     """A view (n, C, M, k) and where it starts."""
 
@@ -61,6 +69,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     replacing it, so that they meet everybody who could found another cluster. 0 for every later view."""
     reason: str = ""
     """Why the view was proposed, for people."""
+    seats: tuple[Seat, ...] = ()
+    """The replicas of the cluster, by id. Whoever else comes is not let in."""
 
     @property
     def master(self) -> Voter:
@@ -75,6 +85,10 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     def replicas(self) -> tuple[int, ...]:
         """The replica ids of the members, in order."""
         return tuple(voter.replica for voter in self.members)
+
+    def lists(self, replica: int) -> bool:
+        """Whether a replica belongs to the cluster."""
+        return any(seat.replica == replica for seat in self.seats)
 
 
 def majority(config: Collection[Voter]) -> int:

@@ -43,6 +43,12 @@ COMMANDS = {
     "inspect": Entry("quorate.server.commands.inspect:command", "Show the state of an agent."),
     "send": Entry("quorate.server.commands.send:command", "Send a notification to an agent."),
     "simulate": Entry("quorate.testing.command:command", "Simulate replicas and faults; check every step."),
+    "replica": Entry(
+        "quorate.server.commands.replica:command", "Add, remove and replace replicas of a running cluster."
+    ),
+    "apply": Entry(
+        "quorate.server.commands.apply:command", "Give running clusters the replicas of the edited file."
+    ),
     "demo": Entry("quorate.demo.command:command", "The whole story on real data.", "demo"),
     "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),
 }

@@ -12,7 +12,9 @@ from twisted.python.failure import Failure as TwistedFailure
 
 from ..agents.envelope import Note
 from ..agents.ids import AgentId, outside
+from ..hachannel import ChangeRefused, NotYet
 from . import admin_wire as wire
+from .config_model import MAX_ID
 from .hello import Address
 
 MAX_PENDING = 64
@@ -84,6 +86,14 @@ class AdminTarget(Protocol):
         """
         ...
 
+    def admit(self, replica: int, data: bytes) -> bool:
+        """Let a replica belong to the cluster: see `Channel.admit`. Raises NotMaster, ChangeRefused."""
+        ...
+
+    def remove(self, replica: int) -> bool:
+        """Let it belong to the cluster no more: see `Channel.remove`. Raises NotMaster, ChangeRefused."""
+        ...
+
     def stop(self) -> "Deferred[None] | None":
         """Stop the replica in order, and then its process."""
         ...
@@ -142,6 +152,12 @@ class AdminProtocol:
                     raise _Refusal(f"The timeout of a request is at most {MAX_TIMEOUT_S:g} s.")
                 replied = self._target.request(self._note(body), body.timeout_s)
                 return replied.addCallback(lambda note: wire.Reply(note.sender, note.type, note.payload))
+            case wire.Admit():
+                if not 0 <= body.replica <= MAX_ID:
+                    raise _Refusal(f"The id of a replica is from 0 to {MAX_ID}.")
+                return self._target.admit(body.replica, body.place)
+            case wire.Remove():
+                return self._target.remove(body.replica)
             case wire.Stop():
                 return None
 
@@ -184,7 +200,9 @@ class AdminProtocol:
                 self._finish(wire.Failure(call_id, "not master", sentence, error.master))
             case _Unknown():
                 self._finish(wire.Failure(call_id, "unknown", sentence))
-            case _Refusal():
+            case NotYet():
+                self._finish(wire.Failure(call_id, "not yet", sentence))
+            case _Refusal() | ChangeRefused():
                 self._finish(wire.Failure(call_id, "refused", sentence))
             case TimeoutError() | DeferredTimeout() | ConnectTimeout():
                 self._finish(wire.Failure(call_id, "timeout", "No reply came in time."))

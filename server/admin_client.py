@@ -204,6 +204,10 @@ class ServerAdmin:
             raise Unreachable(f"{self.server.name}.{replica} declares no network to be asked on.")
         return self._once(endpoint, body, expected, timeout_s)
 
+    def ask_at(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
+        """Ask whoever listens there, once. Raises AdminError."""
+        return self._once(endpoint, body, expected, timeout_s)
+
     def ask_master(
         self, body: wire.Body, expected: type[T], *, repeatable: bool, timeout_s: float = CALL_TIMEOUT_S
     ) -> T:
@@ -253,7 +257,10 @@ class ServerAdmin:
             delay_s = min(2 * delay_s, RETRY_LAST_S)
 
     def _once(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
-        secret = self.config.setting("secret", server=self.server.name, replica=endpoint.replica)
+        known = (
+            endpoint.replica if endpoint.replica in self.server.replica_ids else self.server.replicas[0].id
+        )
+        secret = self.config.setting("secret", server=self.server.name, replica=known)
         connection = self.connect(endpoint, secret, min(CONNECT_TIMEOUT_S, timeout_s))
         try:
             return wire.unpack(connection.call(body, timeout_s), expected)

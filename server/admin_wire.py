@@ -59,7 +59,20 @@ class Stop(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="st
     """Stop this replica in order. Answered with null before it stops."""
 
 
-Body = Status | Agents | Inspect | Post | Request | Stop
+class Admit(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="admit"):
+    """Let a replica belong to the cluster; `place`: where it is. Answered with false if it is so already."""
+
+    replica: int
+    place: bytes
+
+
+class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="remove"):
+    """Let a replica belong to the cluster no more. Answered with false if it is so already."""
+
+    replica: int
+
+
+Body = Status | Agents | Inspect | Post | Request | Stop | Admit | Remove
 
 
 class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="call"):
@@ -100,15 +113,15 @@ class Answer(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
     result: msgspec.Raw
 
 
-FailureKind = Literal["not master", "timeout", "unknown", "refused", "interrupted"]
+FailureKind = Literal["not master", "not yet", "timeout", "unknown", "refused", "interrupted"]
 
 
 class Failure(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="failure"):
     """Why a call has no result.
 
-    "not master": ask `master` (null: there is none at the moment). "timeout": no reply in time. "unknown":
-    no such agent. "refused": the call is not acceptable. "interrupted": the replica stopped being master
-    meanwhile; whether the call had its effect is not known.
+    "not master": ask `master` (null: there is none at the moment). "not yet": ask again soon. "timeout": no
+    reply in time. "unknown": no such agent. "refused": the call is not acceptable. "interrupted": the replica
+    stopped being master meanwhile; whether the call had its effect is not known.
     """
 
     id: int

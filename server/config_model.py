@@ -303,7 +303,8 @@ class Config:
         """A hash of what replicas must agree on, equal for files that differ in comments, spacing or aliases.
 
         Secrets and passwords are left out: the digest travels in clear. So is nbClusterExpected, which an
-        operator may override at start, and what other processes need not know: args of services, nat.
+        operator may override at start, what other processes need not know (args of services, nat), and the
+        replicas of clusters: those are added and removed while they run, and the cluster says which it has.
         """
         hidden = {SECRET_PROPERTY, "nbClusterExpected"}
 
@@ -311,7 +312,7 @@ class Config:
             return sorted((name, value) for name, value in properties.items() if name not in hidden)
 
         facts = [
-            "a3servers 1",
+            "a3servers 2",
             sorted(self.domains),
             visible(self.properties),
             [
@@ -319,13 +320,16 @@ class Config:
                     (server.id, server.name, server.clustered, server.transient),
                     (server.mode, server.ack, server.durability),
                     visible(server.properties),
-                    [
+                    sorted(server.domains),
+                    sorted({service.class_name for each in server.replicas for service in each.services}),
+                    []
+                    if server.clustered
+                    else [
                         [
                             (replica.id, replica.host),
                             sorted(
                                 (network.domain, network.host, network.port) for network in replica.networks
                             ),
-                            sorted(service.class_name for service in replica.services),
                             visible(replica.properties),
                         ]
                         for replica in server.replicas

@@ -17,6 +17,7 @@ from .network import Incoming
 from .node import Node
 from .outgoing import Outgoing
 from .outside import Metrics, NotServing, Requests, Services
+from .places import Places
 from .replica_settings import ReplicaSettings
 
 __all__ = ["MasterHost", "MasterSide"]
@@ -46,6 +47,11 @@ class MasterHost(Protocol):
 
     def tell(self, line: str) -> None:
         """Write a line to the log, and to whoever has started the replica."""
+        ...
+
+    @property
+    def places(self) -> Places:
+        """The replicas of this server."""
         ...
 
     def flush_soon(self) -> None:
@@ -162,6 +168,7 @@ class MasterSide:
                 self._host.log,
                 self._settings.link,
                 self._jitter,
+                {nat.replica: (nat.host, nat.port) for nat in self._replica.nats if nat.server == other.id},
             )
             self.outgoing[other.id] = way
             way.start(engine.peer_birth(other.id), *engine.pending(other.id))
@@ -218,6 +225,12 @@ class MasterSide:
         """Where another server finds our master, if that is not this replica."""
         return self.master_in(self._config.link_domain(server, self._server.id))
 
+    def net_replicas(self, server: int) -> list[tuple[int, str, int]]:
+        """Where our replicas listen for another server."""
+        domain = self._config.link_domain(server, self._server.id)
+        places = self._host.places.addresses(domain, nat=False)
+        return [(replica, host, port) for replica, (host, port) in places.items()]
+
     def net_knows(self, server: int) -> bool:
         """Whether that server is one of ours to talk to."""
         try:
@@ -240,12 +253,13 @@ class MasterSide:
         master = self._host.node.channel.master
         if master == self._replica.id:
             return None
-        for address in self._config.addresses(self._server.id, domain):
-            if address.replica == master:
-                return (address.host, address.port)
-        return None
+        return None if master is None else self._host.places.addresses(domain, nat=False).get(master)
 
     # What services and administrators need
+
+    def service_peers(self, class_name: str) -> list[tuple[int, str, str]]:
+        """(replica, host, arguments) of a service on each replica."""
+        return self._host.places.service_peers(class_name)
 
     @property
     def reactor(self) -> Any:

@@ -29,6 +29,9 @@ __all__ = ["Ack", "Data", "Incoming", "NetworkHost"]
 MAX_LINKS = 256
 """Connections accepted from other servers; there is one from each, and a few that are being replaced."""
 
+MAX_REPLICAS_CHARS = 2000
+"""A hello is small: a longer list of replicas is left out of it, and the other side's file has to do."""
+
 
 class Data(msgspec.Struct, array_like=True, frozen=True, tag="d"):
     """Notifications numbered without gap from `first_seq`."""
@@ -83,6 +86,10 @@ class NetworkHost(Protocol):
         """Return where the master of this cluster listens for `server`; None if unknown or this replica."""
         ...
 
+    def net_replicas(self, server: int) -> list[tuple[int, str, int]]:
+        """Return (replica, host, port) of the replicas of this cluster, as `server` may reach them."""
+        ...
+
     def net_knows(self, server: int) -> bool:
         """Say whether the configuration has that other server."""
         ...
@@ -134,7 +141,10 @@ class Incoming:
         if len(self._links) >= MAX_LINKS and server not in self._links:
             raise ProtocolError(f"{MAX_LINKS} servers are connected; that is the limit.")
         upto = self._host.net_received(server, birth)
-        return {"server": self._server, "birth": self._host.net_birth, "upto": upto}
+        replicas = [list(each) for each in self._host.net_replicas(server)]
+        if sum(len(str(each)) for each in replicas) > MAX_REPLICAS_CHARS:
+            replicas = []
+        return {"server": self._server, "birth": self._host.net_birth, "upto": upto, "replicas": replicas}
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Of the listener: take over a connection."""

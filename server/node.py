@@ -6,7 +6,7 @@ drive the same object. A plain server is a node alone in its cluster.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from ..agents import AgentError, Note
 from ..engine import (
@@ -62,6 +62,7 @@ class Node:
         settings: NodeSettings | None = None,
         log: Log | None = None,
         engine: Engine | None = None,
+        data: Mapping[int, bytes] | None = None,
     ) -> None:
         """See `Channel` and `Engine` for the arguments. Raises ValueError when they contradict each other.
 
@@ -79,6 +80,7 @@ class Node:
             expected=expected,
             settings=channel_settings,
             log=log,
+            data=data,
         )
         self.serving = False
         """True from the moment this replica became master until it lost that role."""
@@ -97,7 +99,6 @@ class Node:
         self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
         self._digests = DigestBook(me)
-        self._size = len(members)
         self._blamed: set[int] = set()
 
     # What can be asked
@@ -183,6 +184,12 @@ class Node:
         self.channel.leave(now)
         self._run(now, wall_ns)
 
+    def change(self, now: float, wall_ns: int, request: Callable[[Channel, float], bool]) -> bool:
+        """Ask the channel for another replica or one less: see `Channel.admit`, `Channel.remove`."""
+        changed = request(self.channel, now)
+        self._run(now, wall_ns)
+        return changed
+
     def post(self, notes: list[Note], token: int | None = None) -> bool:
         """Put notifications into the next batch; call `flush` when there is nothing more to post for now.
 
@@ -266,6 +273,8 @@ class Node:
                 out.token = output.token
             out.messages += output.messages
             out.lines += output.notes
+            if output.seats is not None:
+                out.seats = output.seats
             if output.events:
                 self._events += output.events
                 self._views_waiting += sum([isinstance(event, ViewEvent) for event in output.events])
@@ -410,7 +419,8 @@ class Node:
         if verdict is None or view is None:
             return
         # The others must be able to go on without it; if not, it waits until there are more of them.
-        spare = len(view.members) - 1 > self._size // 2
+        voters = self.channel.view.config if self.channel.view is not None else ()
+        spare = len(view.members) - 1 > len(voters) // 2
         if verdict.replica == self.me and spare:
             self._diverged(verdict.after, verdict.index)
             return

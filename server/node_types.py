@@ -3,7 +3,7 @@
 import attrs
 
 from ..engine import Capture, Effects, Reaction
-from ..hachannel import LogRecord, Message
+from ..hachannel import LogRecord, Message, Seat
 from .batching import BatchLimits
 
 __all__ = ["NodeSettings", "Output", "RoleChange"]
@@ -53,6 +53,8 @@ class Output:
     """Tokens of `post` whose notifications were applied."""
     lines: list[str] = attrs.field(factory=list[str])
     """For the log."""
+    seats: tuple[Seat, ...] | None = None
+    """The replicas to be connected with have changed; see the channel's output."""
     rejoin: str = ""
     """Not empty: this node has ended; a new incarnation gets the state from the others."""
     stopped: str = ""

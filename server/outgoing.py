@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -19,6 +19,8 @@ BATCH_BYTES = 256 * 1024
 BATCH_NOTES = 512
 NOTE_BYTES = 96
 """Counted for each notification besides its payload."""
+MAX_ADDRESSES = 64
+"""Of one server; a longer list is not believed."""
 REDIRECTS = 4
 """Redirections followed in a row before the list of replicas is tried from its start."""
 
@@ -42,7 +44,9 @@ class Outgoing:
         log: Callable[[str], None],
         settings: LinkSettings | None = None,
         jitter: random.Random | None = None,
+        nats: Mapping[int, Address] | None = None,
     ) -> None:
+        self._nats = {} if nats is None else nats
         self.server = server
         self._addresses = list(addresses)
         self._host = host
@@ -229,6 +233,7 @@ class Outgoing:
             self._failed(f"{link.peer} is not server {self.server}; check the configuration")
             return
         self._failures = self._redirects = 0
+        self._learn(fields.get("replicas"))
         self._host.net_heard(self.server, birth)
         self._link = link
         self._met = birth
@@ -241,6 +246,18 @@ class Outgoing:
             self._host.net_peer(self.server, birth)
         if frames:
             self.frames(link, frames)
+
+    def _learn(self, replicas: object) -> None:
+        """The other server says which replicas it has now: replicas come and go without our file."""
+        found: list[Address] = []
+        for each in cast("list[object]", replicas) if isinstance(replicas, list) else []:
+            try:
+                replica, host, port = msgspec.convert(each, tuple[int, str, int])
+                found.append(self._nats.get(replica) or as_address([host, port], "replica in the hello"))
+            except (msgspec.ValidationError, ProtocolError):
+                continue
+        if found and len(found) <= MAX_ADDRESSES:
+            self._addresses = found
 
     def _go_on(self, upto: int) -> None:
         """The other server is in the life that is known, and has what was sent up to a number."""

@@ -107,6 +107,10 @@ class OutsideHost(Protocol):
         """The counters and gauges of the replica."""
         ...
 
+    def service_peers(self, class_name: str) -> Sequence[tuple[int, str, str]]:
+        """(replica, host, arguments) of a service on each replica of the server."""
+        ...
+
     @property
     def reactor(self) -> Any:
         """The reactor."""
@@ -141,13 +145,12 @@ class _Context:
         self.server_name = server.name
         self.replica = replica.id
         self.host = replica.host
-        self.peers: Sequence[tuple[int, str, str]] = [
-            (other.id, other.host, declared.args)
-            for other in server.replicas
-            if (declared := other.service(spec.class_name)) is not None
-        ]
         self.reactor: ReactorPort = host.reactor
         self._config = config
+
+    @property
+    def peers(self) -> Sequence[tuple[int, str, str]]:
+        return self._host.service_peers(self._spec.class_name)
 
     @property
     def accepting(self) -> bool:

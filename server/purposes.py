@@ -12,11 +12,16 @@ from .config import Replica as ReplicaConfig
 from .front import NOBODY, NotNow
 from .hello import Hello, ProtocolError
 from .outside import Metrics
+from .places import Places
 
 ADMIN_IDLE_S = 60.0
 """An administrator's connection on which nothing is asked or answered for so long is closed."""
 
 __all__ = ["AdminPurpose", "ChannelPurpose", "PurposeHost"]
+
+
+STRANGER = "does not belong to"
+"""In the reason for which a cluster turns a replica away that is not one of its own."""
 
 
 class PurposeHost(AdminTarget, Protocol):
@@ -45,6 +50,11 @@ class PurposeHost(AdminTarget, Protocol):
     @property
     def transport(self) -> ChannelTransport | None:
         """The connections to the peers."""
+        ...
+
+    @property
+    def places(self) -> Places:
+        """The replicas."""
         ...
 
     @property
@@ -78,10 +88,18 @@ class ChannelPurpose:
                 f"Replica {replica} has another configuration than replica {host.replica.id} of "
                 f"{host.server.name}; start both with the same file."
             )
-        if replica == host.replica.id or replica not in host.server.replica_ids:
-            raise ProtocolError(f"{host.server.name} has no other replica {replica}.")
+        if replica == host.replica.id:
+            raise ProtocolError(f"Replica {replica} of {host.server.name} is this one; give another id.")
         if host.transport is None:
             raise NotNow(f"Replica {host.replica.id} is about to join again.")
+        if not host.transport.knows(replica):
+            name, ids = host.server.name, ", ".join(map(str, host.places.ids))
+            if not host.places.agreed:
+                raise NotNow(f"{name} has the replicas {ids} here; start all with the same file.")
+            raise NotNow(
+                f"Replica {replica} {STRANGER} {name}, which has {ids}: run "
+                f"`quorate replica add FILE --server {name} --replica {replica}`, or end it."
+            )
         return {"replica": host.replica.id, "incarnation": host.incarnation, "cluster": host.config.digest}
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:

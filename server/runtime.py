@@ -17,7 +17,16 @@ from twisted.python.failure import Failure
 
 from ..agents import AgentId, Note
 from ..engine import Engine, Reaction
-from ..hachannel import Message, ProtocolError, decode_message, encode_message
+from ..hachannel import (
+    ChangeRefused,
+    Channel,
+    Message,
+    ProtocolError,
+    Seat,
+    decode_message,
+    encode_message,
+)
+from ..hachannel import NotMaster as ChannelMaster
 from ..hachannel.durable import DurableLog
 from ..hachannel.journal import Identity
 from ..hachannel.link import Address
@@ -34,7 +43,8 @@ from .master import MasterSide
 from .node import Node
 from .node_types import Output, RoleChange
 from .outside import Metrics
-from .purposes import AdminPurpose, ChannelPurpose
+from .places import Places, read_place
+from .purposes import STRANGER, AdminPurpose, ChannelPurpose
 from .replica_settings import ReplicaSettings
 from .status import build_status
 
@@ -92,6 +102,10 @@ class Replica:
         """Position of the last reaction given to the trace."""
         self._fronts: list[Front] = []
         self._transport: ChannelTransport | None = None
+        self.places = Places(server, replica)
+        """Where the replicas are, as far as is known."""
+        self.turned_away = ""
+        """Why another replica does not let this one in."""
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
         self._stopping = False
         self._left: Deferred[None] | None = None
@@ -153,14 +167,10 @@ class Replica:
 
     def _begin(self) -> None:
         self._open_trace()
-        addresses = {
-            address.replica: (address.host, address.port)
-            for address in self.config.addresses(self.server.id, seen_from=self.replica)
-        }
-        if len(self.server.replicas) > 1:
+        if self.server.clustered:
             self._transport = ChannelTransport(
                 self.replica.id,
-                addresses,
+                self.places.addresses(),
                 self,
                 self.reactor,
                 self._handshake,
@@ -208,6 +218,7 @@ class Replica:
                 settings=self.settings.node,
                 log=log,
                 engine=engine,
+                data=self.places.data,
             )
         except ValueError as error:
             raise StartError(str(error)) from None
@@ -344,6 +355,8 @@ class Replica:
                 self.persisted(out.token)
         if out.messages:
             self._send(out.messages)
+        if out.seats is not None:
+            self._follow_seats(out.seats)
         for effects in out.effects:
             try:
                 self.master.carry_out(effects)
@@ -362,6 +375,17 @@ class Replica:
             self._rejoin(out.rejoin)
         elif out.stopped:
             self._node_ended(out.stopped, out.failed)
+
+    def _follow_seats(self, seats: tuple[Seat, ...]) -> None:
+        """The cluster has other replicas than before, or they are elsewhere."""
+        self.places.follow(seats)
+        if self._transport is not None:
+            self._transport.follow(self.places.addresses())
+        names = ", ".join(f"{replica} at {place}" for replica, place in self.places.items())
+        self.log(f"{self.server.name} has the replicas {names}")
+        difference = self.places.difference()
+        if difference:
+            self.log(difference)
 
     def acted(self) -> None:
         """The node wants nothing more for now."""
@@ -430,6 +454,7 @@ class Replica:
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
+        self.turned_away = ""
         self._driver.give(self.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
@@ -439,6 +464,10 @@ class Replica:
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
         """A peer without connection cannot be reached."""
+        if STRANGER in reason:
+            # Somebody lives in a cluster without this replica: it must not found another one.
+            self.turned_away = reason
+            self.node.channel.bar_founding()
         self.peer_down(peer, reason)
 
     @property
@@ -496,6 +525,34 @@ class Replica:
         """Send a notification and wait for its reply. Raises NotMaster."""
         self._require_master()
         return self.master.request_note(note, timeout_s)
+
+    def admit(self, replica: int, data: bytes) -> bool:
+        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused."""
+        self._require_master()
+        if read_place(data) is None:
+            raise ChangeRefused(
+                "What is said of the replica cannot be read: use this version of the command."
+            )
+        return self._change(lambda channel, now: channel.admit(now, replica, data))
+
+    def remove(self, replica: int) -> bool:
+        """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
+        self._require_master()
+        return self._change(lambda channel, now: channel.remove(now, replica))
+
+    def _change(self, request: Callable[[Channel, float], bool]) -> bool:
+        if not self.server.clustered:
+            raise ChangeRefused(f"{self.server.name} is no <cluster>: its replica cannot be changed.")
+        changed: list[bool] = []
+
+        def ask(now: float, wall_ns: int) -> None:
+            changed.append(self.node.change(now, wall_ns, request))
+
+        try:
+            self._driver.give(ask)
+        except ChannelMaster:
+            raise NotMaster(self.master_address()) from None
+        return bool(changed and changed[0])
 
     def _require_master(self) -> None:
         if not self.node.serving or self._stopping:

@@ -31,9 +31,11 @@ def _heard(channel: Channel) -> list[int]:
 def _joining(channel: Channel) -> str:
     state = channel.state
     heard = _heard(channel)
+    if channel.unlisted:
+        return f"replica {state.me.replica} does not belong to the cluster; run `quorate replica add` for it"
     if channel.master is not None:
         return f"gets the state from the others, whose master is replica {channel.master}"
-    missing = set(state.order) - {state.me.replica, *heard}
+    missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}
     begun = any(link.heartbeat is not None and link.heartbeat.founded for link in state.peers)
     if begun or state.known_active or state.newer != NO_VIEW:
         return f"waits for a master; this replica hears {_names(heard)}{_start(missing)}"

@@ -18,6 +18,7 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
     node = replica.node
     channel, engine = node.channel, node.engine
     view = channel.view
+    voters = {voter.replica for voter in view.config} if view is not None else set[int]()
     network = replica.replica.networks[0] if replica.replica.networks else None
     metrics = replica.metrics
     master_address = replica.master_address()
@@ -29,6 +30,12 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
         "view": view.number.counter if view is not None else 0,
         "members": list(channel.members),
         "master": channel.master,
+        "replicas": {
+            str(id): {"at": str(place), "voter": id in voters, "member": id in channel.members}
+            for id, place in replica.places.items()
+        },
+        "difference": replica.places.difference(),
+        "turned_away": replica.turned_away,
         "master_address": list(master_address) if master_address is not None else None,
         "commit": channel.commit,
         "applied": engine.applied,

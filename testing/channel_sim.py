@@ -11,6 +11,7 @@ from random import Random
 import attrs
 
 from ..hachannel import Channel
+from .channel_operator import Operator
 from .channel_world import Violation, World
 from .checks import Checks
 from .checks.liveness import converge
@@ -129,14 +130,17 @@ def simulate(
     checks.world = world
     injector = Injector(world, checks)
     load = Load(world, checks, schedule.load)
+    operator = Operator(world, schedule.operator)
     healed_s = 0.0
     try:
         for host in world.hosts:
             world.at(world.chance.random() * schedule.spread_s, host.begin)
         load.begin()
+        operator.begin()
         injector.schedule(schedule.faults)
         world.run(schedule.end)
         if live and not injector.beyond:
+            operator.stopped = True
             injector.healing = True
             injector.heal()
             load.slow_down()
@@ -161,7 +165,7 @@ def simulate(
         delivered=counts["delivered"],
         snapshots=counts["snapshots"],
         healed_s=healed_s,
-        faults=injector.counts,
+        faults=injector.counts | operator.counts,
         skipped=injector.skipped,
         trace=list(world.lines),
     )

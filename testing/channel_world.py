@@ -178,6 +178,9 @@ class Host:
         self.running = False
         self.paused = False
         self.left = False
+        self.retired = False
+        """An operator has removed this replica: it is not started again. Without memory, enough of those that
+        founded a cluster could found another one."""
         self.channel: Channel
         self.app = App()
         self.disk: Disk | None = None
@@ -201,6 +204,8 @@ class Host:
 
     def start(self) -> None:
         """A new process: with its disk the voter it was, else a new one with nothing."""
+        if self.retired:
+            return
         world = self.world
         shape = world.shape
         self.app = App()
@@ -214,12 +219,13 @@ class Host:
         self.life += 1
         self._wake = None
         self.backlog.clear()
+        configured = sorted({*world.configured, self.replica})
         self.channel = world.channel(
             self.replica,
-            list(range(shape.replicas)),
+            configured,
             incarnation=self.incarnation,
             cluster="c",
-            expected=shape.expected,
+            expected=shape.expected if len(configured) == shape.replicas else len(configured),
             settings=shape.settings,
             log=log,
         )
@@ -232,7 +238,7 @@ class Host:
         self._again = []
         self.channel.start(world.now)
         world.net.add(self.replica, self)
-        self._settle()
+        self.settle()
 
     def _recover(self) -> Log:
         """What the disk has. One that is empty or refused makes a new voter."""
@@ -323,7 +329,7 @@ class Host:
             return False
         world = self.world
         self.channel.submit(world.now, world.stamp(), payload)
-        self._settle()
+        self.settle()
         return True
 
     def forward(self, payload: bytes) -> Source | None:
@@ -333,7 +339,7 @@ class Host:
         number = self.channel.forward(self.world.now, payload)
         source = Source(*self.state.me, self.state.boot, number)
         self.world.observer.forwarded(source, payload)
-        self._settle()
+        self.settle()
         return source
 
     def _act(self, action: Callable[[], None]) -> None:
@@ -344,9 +350,9 @@ class Host:
             self.backlog.append(lambda: self._act(action))
             return
         action()
-        self._settle()
+        self.settle()
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Act on what the channel put out, until it is silent; then set the alarm."""
         while self.running:
             output = self.channel.take()
@@ -483,7 +489,7 @@ class Host:
 
     def _tick(self) -> None:
         self.channel.tick(self.world.now)
-        self._settle()
+        self.settle()
 
     def __str__(self) -> str:
         return f"{self.replica}/{self.incarnation}"
@@ -515,6 +521,8 @@ class World:
         self._count = 0
         self._incarnations = 0
         self._stamps = 0
+        self.configured = list(range(shape.replicas))
+        """The replicas in the file that processes are started with; an operator edits it."""
         self.hosts = [Host(self, replica) for replica in range(shape.replicas)]
 
     def at(self, time: float, action: Callable[[], None]) -> None:

@@ -195,7 +195,7 @@ class SmallWorld(World):
             call = self.soon.pop(0)
             if call.host.running:
                 call.action()
-                call.host._settle()
+                call.host.settle()
 
     def settle(self) -> None:
         """Hand over everything, and let a little time pass, until all is quiet."""

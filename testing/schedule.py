@@ -13,10 +13,12 @@ from .channel_net import Weather
 from .channel_world import Shape
 from .faults import FAULTS, Fault
 
-__all__ = ["Schedule", "ScheduleError", "draw"]
+__all__ = ["Schedule", "ScheduleError", "draw", "operated"]
 
 FAULTS_S = 6.0
 """How long a random schedule has faults."""
+OPERATOR_RATE = 2.0
+"""Requests of an operator in a second."""
 AFTER_S = 1.0
 """After the last fault of a written schedule, and before the cluster must recover."""
 
@@ -39,6 +41,8 @@ class Schedule:
     """How often a second each client submits; 0: only `Submit` does."""
     spread_s: float = 0.3
     """Replicas start within this time."""
+    operator: float = 0.0
+    """How often a second an operator adds, removes or moves a replica; 0: there is none."""
 
     @property
     def end(self) -> float:
@@ -61,6 +65,7 @@ class Schedule:
             "seconds": self.end,
             "load": self.load,
             "spread_s": self.spread_s,
+            "operator": self.operator,
             "faults": [{"fault": fault.name, **msgspec.to_builtins(fault)} for fault in self.faults],
         }
         return msgspec.json.format(msgspec.json.encode(plain)) + b"\n"
@@ -79,7 +84,12 @@ def read(path: Path) -> tuple[Schedule, int]:
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise ScheduleError(f"{path} is no schedule: {error}.") from None
     return Schedule(
-        faults=faults, shape=shape, seconds=rest.seconds, load=rest.load, spread_s=rest.spread_s
+        faults=faults,
+        shape=shape,
+        seconds=rest.seconds,
+        load=rest.load,
+        spread_s=rest.spread_s,
+        operator=rest.operator,
     ), seed
 
 
@@ -87,6 +97,7 @@ class _Rest(msgspec.Struct, forbid_unknown_fields=True):
     seconds: float | None = None
     load: float = 20.0
     spread_s: float = 0.3
+    operator: float = 0.0
 
 
 def _fault(plain: Any) -> Fault:
@@ -227,3 +238,11 @@ def _ordinary(random: Random) -> Shape:
         snapshot_s=random.choice([0.0, 0.05, 0.5]),
         codec=random.random() < 0.1,
     )
+
+
+def operated(seed: int) -> Schedule:
+    """The schedule of a seed, with an operator."""
+    schedule = draw(seed)
+    # With fewer founders than replicas, those that were removed and forgot it could found a cluster.
+    shape = attrs.evolve(schedule.shape, expected=schedule.shape.replicas)
+    return attrs.evolve(schedule, shape=shape, operator=OPERATOR_RATE)

@@ -243,7 +243,7 @@ def _run(
         reactor,
         running,
         lambda: running.node.role,
-        lambda: situation(running.node.channel),
+        lambda: running.turned_away or situation(running.node.channel),
         lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
     )
     foreground.run()

@@ -85,6 +85,9 @@ def problems(replica: ReplicaStatus) -> list[str]:
     values = replica.status or {}
     failed: dict[str, str] = values.get("services_failed") or {}
     found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
+    for key in ("turned_away", "difference"):
+        if values.get(key):
+            found.append(str(values[key]))
     if values.get("trace_problem"):
         found.append(f"trace: {values['trace_problem']}")
     return found

@@ -13,6 +13,8 @@ from ...hachannel.log import Appended
 from ...hachannel.messages import (
     RECONFIG,
     Accept,
+    Admit,
+    Dismiss,
     Entry,
     Exit,
     Heartbeat,
@@ -22,7 +24,7 @@ from ...hachannel.messages import (
     Recorded,
     decode_reconfig,
 )
-from ...hachannel.view import NO_TAG, NO_VIEW, Tag
+from ...hachannel.view import NO_TAG, NO_VIEW, Seat, Tag
 from ..channel_disk import Write
 from ..channel_world import Host, Saved, World, link
 
@@ -141,6 +143,12 @@ class History:
             installing = host.channel.installing
             if installing is not None and installing.view.number == number:
                 self.sources[number] = installing.source
+        # In a cluster of one, a change is appended and followed within one step.
+        log = host.state.log
+        for index in range(log.base.at + 1, min(view.start, log.last.at) + 1):
+            entry = log.get(index)
+            if entry.kind == RECONFIG:
+                self.reconfigs[Tag(entry.view, index)] = entry.payload
 
     def observe(self, host: Host, output: Output) -> Step:
         """A step of a process: find out what is new."""
@@ -232,21 +240,36 @@ class History:
 
     # Arithmetic of its own
 
-    def change_of(self, source: View, start: int) -> tuple[Voter, ...] | None:
-        """What the one RECONFIG that was appended in `source`, up to `start`, makes of its configuration."""
+    def change_of(self, source: View, start: int) -> tuple[tuple[Voter, ...], tuple[Seat, ...]] | None:
+        """What the one RECONFIG that was appended in `source`, up to `start`, makes of voters and seats."""
         for index in range(source.start + 1, start + 1):
             payload = self.reconfigs.get(Tag(source.number, index))
             if payload is not None:
-                return changed(source.config, payload)
+                return changed(source.config, payload), reseated(source.seats, payload)
         return None
 
 
 def changed(config: Collection[Voter], payload: bytes) -> tuple[Voter, ...]:
     """A configuration after the change that the payload of a RECONFIG says."""
     change = decode_reconfig(payload)
+    if isinstance(change, Admit):
+        return tuple(sorted(config))
+    if isinstance(change, Dismiss):
+        return tuple(sorted(voter for voter in config if voter.replica != change.replica))
     voter = Voter(change.replica, change.incarnation)
     others = set(config) - {voter}
     return tuple(sorted({*others, voter} if change.add else others))
+
+
+def reseated(seats: Iterable[Seat], payload: bytes) -> tuple[Seat, ...]:
+    """The seats after the change that the payload of a RECONFIG says."""
+    change = decode_reconfig(payload)
+    after = dict(seats)
+    if isinstance(change, Admit):
+        after[change.replica] = change.data
+    elif isinstance(change, Dismiss):
+        after.pop(change.replica, None)
+    return tuple(Seat(replica, after[replica]) for replica in sorted(after))
 
 
 def count(some: Iterable[Voter], among: Collection[Voter]) -> int:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..channel_world import Violation, World
+from ..channel_world import Host, Violation, World
 
 HEAL_S = 20.0
 """Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere."""
@@ -16,7 +16,8 @@ def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
     """
     limit = world.now + HEAL_S
     if not world.run(limit, lambda: _whole(world)):
-        roles = {str(host): (host.channel.role, host.channel.members) for host in world.hosts}
+        hosts = [host for host in world.hosts if host.running]
+        roles = {str(host): (host.channel.role, host.channel.members) for host in hosts}
         _fail(world, f"not whole {HEAL_S:.0f} s after healing: {roles}")
     whole = world.now
     payloads: list[bytes] = []
@@ -28,29 +29,38 @@ def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
             if payload is None:
                 return False
             payloads.append(payload)
-        last = max(host.channel.last for host in world.hosts)
+        hosts = _listed(world)
+        last = max(host.channel.last for host in hosts)
         return all(
-            host.running and host.channel.applied == last and not host.channel.forwarding
-            for host in world.hosts
+            host.running and host.channel.applied == last and not host.channel.forwarding for host in hosts
         )
 
     if not world.run(limit, fresh):
-        indices = {str(host): (host.channel.commit, host.channel.last) for host in world.hosts}
+        indices = {str(host): (host.channel.commit, host.channel.last) for host in _listed(world)}
         _fail(world, f"a new entry is not delivered everywhere: {indices}")
-    if len({host.app.chain for host in world.hosts}) != 1:
+    if len({host.app.chain for host in _listed(world)}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
     return whole
 
 
+def _listed(world: World) -> list[Host]:
+    """The replicas of the cluster, as those know that are in its last view."""
+    running = [host for host in world.hosts if host.running]
+    last = max(running, key=lambda host: host.state.seats_of, default=None)
+    ids = set(world.configured) if last is None else {seat.replica for seat in last.channel.seats}
+    return [host for host in world.hosts if host.replica in ids]
+
+
 def _whole(world: World) -> bool:
-    for host in world.hosts:
+    hosts = _listed(world)
+    for host in hosts:
         if not host.running:
+            host.retired = False
             host.start()
-    channels = [host.channel for host in world.hosts]
+    channels = [host.channel for host in hosts]
     return (
         all(
-            channel.role in ("master", "slave") and len(channel.members) == len(world.hosts)
-            for channel in channels
+            channel.role in ("master", "slave") and len(channel.members) == len(hosts) for channel in channels
         )
         and len({channel.view.number for channel in channels if channel.view is not None}) == 1
     )

@@ -103,9 +103,11 @@ class OneChange(Checker):
         source = self.past.sources.get(number)
         if source is None:
             return
-        config = self.past.change_of(source, view.start) or source.config
-        if view.config != config:
-            self.fail(host, f"configuration jumps from {source.config} to {view.config}, not to {config}")
+        before = (source.config, source.seats)
+        after = self.past.change_of(source, view.start)
+        # A change that could not become active is given up: as a whole.
+        if (view.config, view.seats) not in (before, after):
+            self.fail(host, f"{view} replaces {source}; its voters and seats are neither those nor {after}")
 
 
 @checker("I2", "Members: those of the view before that answered, in their order, then at most one learner.")

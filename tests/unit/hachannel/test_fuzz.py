@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from quorate.hachannel import Settings, View, ViewNumber, Voter
 from quorate.hachannel import messages as m
 from quorate.hachannel.origins import Row, Source
-from quorate.hachannel.view import Tag
+from quorate.hachannel.view import Seat, Tag
 from quorate.testing.channel_hand import Hand
 
 small = st.integers(-2, 9)
@@ -15,8 +15,12 @@ numbers = st.builds(ViewNumber, st.integers(0, 6), st.integers(-1, 3), st.intege
 voters = st.builds(Voter, st.integers(0, 3), st.integers(0, 4))
 tags = st.builds(Tag, numbers, small)
 groups = st.lists(voters, min_size=1, max_size=4).map(tuple)
-views = st.builds(View, numbers, groups, groups, st.integers(1, 3), small, st.integers(0, 3), st.just("x"))
-payloads = st.one_of(st.binary(max_size=3), st.just(m.encode_reconfig(m.Reconfig(True, 1, 1))))
+seats = st.sampled_from([(), (Seat(0), Seat(1), Seat(2)), (Seat(0, b"x"), Seat(3))])
+views = st.builds(
+    View, numbers, groups, groups, st.integers(1, 3), small, st.integers(0, 3), st.just("x"), seats
+)
+changes = st.sampled_from([m.Reconfig(True, 1, 1), m.Admit(3, b"x"), m.Dismiss(0), m.Dismiss(2)])
+payloads = st.one_of(st.binary(max_size=3), changes.map(m.encode_reconfig))
 sources = st.builds(Source, st.integers(0, 3), st.integers(0, 4), st.integers(0, 2), small)
 entry = st.builds(m.Entry, numbers, small, st.just(0), payloads, st.integers(0, 1), st.none() | sources)
 entries = st.lists(entry, max_size=4).map(tuple)
@@ -33,6 +37,7 @@ STRATEGIES = {
     str: words,
     bytes: st.binary(max_size=4),
     tuple[Row, ...]: st.lists(sources, max_size=3).map(tuple),
+    tuple[Seat, ...]: seats,
     View | None: st.one_of(st.none(), views),
 }
 

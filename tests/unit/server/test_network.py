@@ -39,6 +39,7 @@ class Place:
         self.calls = 0
         self.commit_s = 0.01
         self.net_birth = 100 + server
+        self.replicas: list[tuple[int, str, int]] = []
         self.heard: list[int] = []
         self.reactor = net.machine(name)
         self.incoming = Incoming(server, self, self.lines.append)
@@ -93,6 +94,9 @@ class Place:
 
     def net_master(self, server: int) -> tuple[str, int] | None:
         return self.master_at
+
+    def net_replicas(self, server: int) -> list[tuple[int, str, int]]:
+        return self.replicas
 
     def net_knows(self, server: int) -> bool:
         return server in (0, 1)
@@ -163,6 +167,21 @@ def test_the_master_is_found_by_trying_the_replicas_and_following_redirections(
     net.until(lambda: way.waiting == 0, 0.5)
     assert master.got == numbers(1)
     assert slave.counts == []
+
+
+def test_a_sender_learns_where_the_replicas_are_that_its_file_does_not_have(
+    net: MemoryNet, place: Any
+) -> None:
+    sender, old = place("a", 0), place("b", 1)
+    old.replicas = [(0, "b", 100), (3, "d", 100)]
+    way = sender.send_to(["b"], note(1))
+    net.until(lambda: way.waiting == 0, 0.5)
+    net.crash("b")
+    new = place("d", 1)
+    new.link = old.link
+    way.queue([(2, note(2))])
+    net.until(lambda: way.waiting == 0, 5)
+    assert new.got == numbers(2)[1:]
 
 
 def test_replicas_that_point_at_each_other_are_asked_with_pauses(net: MemoryNet, place: Any) -> None:

@@ -1,0 +1,44 @@
+"""`quorate apply`: a running cluster gets the replicas that the edited file declares."""
+
+from pathlib import Path
+
+import click
+
+from ..admin_cli import Sentence, config_argument, read_config, sentences
+from ..admin_client import AdminError, ServerAdmin
+from ..changing import Changer, plan
+from .replica import timeout_option
+
+
+@click.command(epilog="Exit status: 0 if every cluster is as the file says, 1 otherwise.")
+@config_argument
+@click.option("--server", metavar="NAME", help="Only this cluster (name or id).")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@timeout_option
+def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -> None:
+    """Compare the running clusters with the edited file; add, move and remove replicas one at a time.
+
+    What is added is to be started on its machine with `quorate start`, before this command or while it waits.
+    """
+    with sentences():
+        loaded = read_config(config)
+        chosen = loaded.servers if server is None else (loaded.server(server),)
+        failed: list[str] = []
+        for declared in chosen:
+            if not declared.clustered:
+                continue
+            changer = Changer(ServerAdmin(loaded, declared), timeout_s, click.echo)
+            try:
+                steps = plan(changer.declared(), changer.replicas())
+                for step in steps:
+                    if dry_run:
+                        click.echo(f"{declared.name}: would {step}")
+                    else:
+                        changer.make(step)
+            except AdminError as error:
+                failed.append(str(error))
+                continue
+            if not steps:
+                click.echo(f"{declared.name} is as the file says")
+        if failed:
+            raise Sentence("; ".join(failed))

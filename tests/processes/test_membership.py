@@ -1,0 +1,176 @@
+"""Real processes: replicas added by the edited file and a command, removed, and replaced without a disk."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from quorate.client import connect
+from quorate.server.config import load
+
+from .conftest import MakeSite, Start
+from .replicas import Entry, Part, Site, ask_ledger
+from .running import Running, free_ports
+
+pytestmark = pytest.mark.processes
+
+
+class Growing:
+    """A site whose file is edited, with processes beside its supervisor."""
+
+    def __init__(self, site: Site, start: Start) -> None:
+        self.site = site
+        self.start = start
+
+    def edited(self) -> list[str]:
+        """The <server> elements of the cluster in the file."""
+        (inside,) = re.findall(r"<cluster [^>]*>(.*?)</cluster>", self.site.xml.read_text(), re.DOTALL)
+        return re.findall(r"<server .*?</server>", inside, re.DOTALL)
+
+    def write(self, elements: list[str]) -> None:
+        """Edit the file."""
+        text = self.site.xml.read_text()
+        joined = "".join(elements)
+        text = re.sub(
+            r"(<cluster [^>]*>).*?(</cluster>)", lambda m: m[1] + joined + m[2], text, flags=re.DOTALL
+        )
+        self.site.xml.write_text(text)
+        self.site.config = load(self.site.xml)
+        self.site.replicas = self.site.config.server(self.site.name).replica_ids  # type: ignore[assignment]
+
+    def declare(self, replica: int) -> None:
+        """Add a replica to the file, or move it."""
+        elements = [each for each in self.edited() if f'id="{replica}"' not in each]
+        network, clients = free_ports(2)
+        model = re.sub(r'id="\d+"', f'id="{replica}"', self.edited()[0], count=1)
+        model = re.sub(r'(<network [^>]*port=)"\d+"', rf'\1"{network}"', model)
+        self.write([*elements, re.sub(r'(TcpProxyService" args=)"\d+"', rf'\1"{clients}"', model)])
+
+    def forget(self, replica: int) -> None:
+        """Delete a replica from the file."""
+        self.write([each for each in self.edited() if f'id="{replica}"' not in each])
+
+    def launch(self, replica: int, xml: Path | None = None) -> Running:
+        """`quorate start`, beside the supervisor."""
+        site = self.site
+        arguments = ["-m", "quorate", "start", xml or site.xml, "--server", site.name, "--replica", replica]
+        return self.start(*arguments, "--data", site.place / "data", cwd=site.place)
+
+    def replica(self, *words: object) -> str:
+        """`quorate replica`; returns what it printed."""
+        name, *rest = map(str, words)
+        done = self.site.run("replica", name, str(self.site.xml), "--server", self.site.name, *rest)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+
+@pytest.fixture
+def site(make_site: MakeSite) -> Site:
+    return make_site(Part("s0", 3), digest_every=10)
+
+
+@pytest.fixture
+def growing(site: Site, start: Start) -> Growing:
+    return Growing(site, start)
+
+
+def test_a_fourth_replica_comes_the_master_dies_and_another_one_goes(growing: Growing) -> None:
+    site = growing.site
+    site.deploy("ledger:Ledger")
+    with connect(site.url(), user="root", password="root") as client:
+        for number in range(300):
+            client.send_nowait("ledger", Entry(number))
+        growing.declare(3)
+        fourth = growing.launch(3)
+        fourth.until("does not belong to")
+        said = growing.replica("add", "--replica", 3)
+        assert "replica 3 takes part" in said
+        fourth.until("slave")
+        for number in range(300, 600):
+            client.send_nowait("ledger", Entry(number))
+        site.whole()
+        dead = site.master()
+        site.kill(dead)
+        for number in range(600, 900):
+            client.send_nowait("ledger", Entry(number))
+        client.flush()
+        gone = next(id for id in range(3) if id not in (dead, site.master()))
+        assert "done" in growing.replica("remove", "--replica", dead)
+        assert "done" in growing.replica("remove", "--replica", gone)
+        for number in range(900, 1200):
+            client.send_nowait("ledger", Entry(number))
+        client.flush()
+        assert ask_ledger(client) == list(range(1200))
+    left = {0, 1, 2, 3} - {gone, dead}
+    status = site.until(lambda found: [each["role"] for each in found].count("master") == 1)[0]
+    assert {int(id) for id in status["replicas"]} == left
+    for replica in left:
+        assert site.ledger(replica) == list(range(1200))
+    assert [int(line.split()[0]) for line in growing.replica("list").splitlines()] == sorted(left)
+
+
+def test_the_master_is_removed_and_hands_over(growing: Growing) -> None:
+    site = growing.site
+    site.deploy("ledger:Ledger")
+    master, url = site.master(), site.url()
+    growing.forget(master)
+    with connect(url, user="root", password="root") as client:
+        for number in range(200):
+            client.send_nowait("ledger", Entry(number))
+        applied = site.run("apply", str(site.xml))
+        assert applied.returncode == 0, applied.stderr
+        assert f"remove replica {master}: done" in applied.stdout
+        client.flush()
+        assert ask_ledger(client) == list(range(200))
+    site.whole()
+    assert site.master() != master
+    assert "removed from the cluster" in site.log(master)
+    assert "as the file says" in site.run("apply", str(site.xml)).stdout
+
+
+def test_a_dead_replica_is_replaced_by_one_without_a_disk_elsewhere(growing: Growing) -> None:
+    site = growing.site
+    site.deploy("ledger:Ledger")
+    with connect(site.url(), user="root", password="root") as client:
+        for number in range(100):
+            client.send_nowait("ledger", Entry(number))
+        client.flush()
+        lost = site.slaves()[0]
+        site.kill(lost)
+        shutil.rmtree(site.directory(lost))
+        growing.declare(lost)
+        new = growing.launch(lost)
+        assert f"replica {lost} takes part" in growing.replica("replace", "--replica", lost)
+        new.until("slave")
+        for number in range(100, 200):
+            client.send_nowait("ledger", Entry(number))
+        client.flush()
+        assert ask_ledger(client) == list(range(200))
+    site.whole()
+    assert site.ledger(lost) == list(range(200))
+
+
+def test_everything_is_killed_and_comes_back_with_the_replicas_it_had(growing: Growing) -> None:
+    site = growing.site
+    site.deploy("ledger:Ledger")
+    old = site.place / "old.xml"
+    shutil.copy(site.xml, old)
+    growing.declare(3)
+    fourth = growing.launch(3)
+    growing.replica("add", "--replica", 3)
+    with connect(site.url(), user="root", password="root") as client:
+        for number in range(100):
+            client.send_nowait("ledger", Entry(number))
+        client.flush()
+    fourth.end()
+    site.kill(0, 1, 2)
+    growing.launch(0, old)
+    growing.launch(1)
+    growing.launch(2)
+    growing.launch(3)
+    site.whole()
+    assert [site.ledger(replica) for replica in range(4)] == [list(range(100))] * 4
+    (status,) = [each for each in site.statuses() if each["replica"] == 0]
+    assert "replica 3" in status["difference"]
+    assert "not in the file" in status["difference"]

@@ -1,0 +1,217 @@
+"""Mutants of changes of the cluster: replicas added, removed and replaced, by an operator in each run."""
+
+from functools import partial
+
+import msgspec
+
+from quorate.hachannel import choice, donor, election, installation, membership, view
+from quorate.hachannel.messages import Dismiss
+from quorate.testing.channel_script import Script
+from quorate.testing.channel_sim import run
+from quorate.testing.channel_world import Host
+from quorate.testing.mutation import mutant, patched
+
+operated = partial(run, operated=True)
+SEEDS = 300
+
+
+@mutant(
+    "An operator's change is appended although another one of this view is pending.",
+    caught=("I2",),
+    run=operated,
+    seeds=SEEDS,
+)
+def second_change_in_a_view():
+    def append(self, now, current, change):
+        self._replication.reconfigure(now, change)
+        self._replication.reconfigure(now, change)
+
+    with patched(membership.Membership, "_append", append):
+        yield
+
+
+@mutant(
+    "A change takes effect in the view in which it is appended, before it is committed.",
+    caught=("I1", "I2"),
+    run=operated,
+    seeds=SEEDS,
+)
+def change_before_commit():
+    original = membership.Membership._append
+
+    def append(self, now, current, change):
+        original(self, now, current, change)
+        state = self._state
+        config = choice.reconfigured(current.config, change)
+        seats = choice.seated(current.seats, change)
+        state.accepted = msgspec.structs.replace(current, config=config, seats=seats)
+
+    with patched(membership.Membership, "_append", append):
+        yield
+
+
+@mutant(
+    "A removed replica keeps its vote: only its seat goes.", caught=("I2", "I12"), run=operated, seeds=SEEDS
+)
+def removed_voter_counted():
+    original = choice.reconfigured
+
+    def reconfigured(config, change):
+        return original(config, None if isinstance(change, Dismiss) else change)
+
+    with patched(election, "reconfigured", reconfigured):
+        yield
+
+
+@mutant(
+    "A removed replica keeps its seat: only its vote goes.", caught=("I2", "I12"), run=operated, seeds=SEEDS
+)
+def half_a_removal():
+    def seated(seats, change):
+        return tuple(seats) if isinstance(change, Dismiss) else choice.seated(seats, change)
+
+    with patched(election, "seated", seated):
+        yield
+
+
+@mutant("A newcomer becomes a voter before it has caught up.", caught=("I15",), run=operated, seeds=SEEDS)
+def counted_before_caught_up():
+    with patched(donor.Donor, "_lag", lambda *_: 0.0):
+        yield
+
+
+@mutant("A new life becomes a voter beside the dead one.", caught=("I2",), run=operated, seeds=SEEDS)
+def dead_life_stays():
+    original = donor.Donor.step
+
+    def step(self, now):
+        current = self._state.accepted
+        session = self.session
+        if current is None or session is None:
+            return original(self, now)
+        others = [voter for voter in current.config if voter.replica != session.voter.replica]
+        others += [session.voter] if session.voter in current.config else []
+        self._state.accepted = msgspec.structs.replace(current, config=tuple(others))
+        try:
+            return original(self, now)
+        finally:
+            self._state.accepted = current
+
+    with patched(donor.Donor, "step", step):
+        yield
+
+
+def _activated(have, source, active, new, *, old=True, own=True):
+    if not set(new.members) <= set(have):
+        return False
+    if old and source is not None and view.present(have, source.config) < choice.quorum_of(source, active):
+        return False
+    return not own or view.present(have, new.config) >= choice.quorum_of(new, False)
+
+
+@mutant(
+    "A view need not be known to a majority of the old voters.", caught=("I2",), run=operated, seeds=SEEDS
+)
+def old_majority_not_needed():
+    with patched(installation, "activated", partial(_activated, old=False)):
+        yield
+
+
+@mutant(
+    "A view need not be known to a majority of the new voters.", caught=("I2",), run=operated, seeds=SEEDS
+)
+def new_majority_not_needed():
+    with patched(installation, "activated", partial(_activated, own=False)):
+        yield
+
+
+@mutant(
+    "A view is active with one voter less than a majority of the old ones.",
+    caught=("I2",),
+    run=operated,
+    seeds=SEEDS,
+)
+def old_majority_one_short():
+    def activated(have, source, active, new):
+        if not set(new.members) <= set(have):
+            return False
+        if source is not None and view.present(have, source.config) < choice.quorum_of(source, active) - 1:
+            return False
+        return view.present(have, new.config) >= choice.quorum_of(new, False)
+
+    with patched(installation, "activated", activated):
+        yield
+
+
+@mutant(
+    "A view is active with one voter less than a majority of the new ones.",
+    caught=("I2",),
+    run=operated,
+    seeds=SEEDS,
+)
+def new_majority_one_short():
+    def activated(have, source, active, new):
+        if not set(new.members) <= set(have):
+            return False
+        if source is not None and view.present(have, source.config) < choice.quorum_of(source, active):
+            return False
+        return view.present(have, new.config) >= choice.quorum_of(new, False) - 1
+
+    with patched(installation, "activated", activated):
+        yield
+
+
+@mutant("A removed replica is let in again.", caught=("I12",), run=operated, seeds=SEEDS)
+def removed_let_in():
+    with (
+        patched(membership.Membership, "lets_in", lambda *_: True),
+        patched(membership.Membership, "on_unlisted", lambda *_: None),
+        patched(view.View, "lists", lambda *_: True),
+    ):
+        yield
+
+
+def _master_removed():
+    script = Script(3)
+    master = script.form()
+    master.channel.remove(script.world.now, master.replica)
+    master.settle()
+    script.until(lambda: not master.running)
+    assert script.whole(but=[master.replica]).replica != master.replica
+
+
+@mutant("A master that is removed does not hand over: it goes on.", scenario=_master_removed, seeds=1)
+def removed_master_stays():
+    def staying(self, source, members, attempt):
+        return tuple(voter for voter in members if voter not in attempt.exclude)
+
+    with patched(election.Election, "_staying", staying):
+        yield
+
+
+def _new_voter_dies():
+    script = Script(1)
+    master = script.form()
+    script.hosts.append(Host(script.world, 1))
+    master.channel.admit(script.world.now, 1)
+    master.settle()
+    script.hosts[1].start()
+    # It dies when its vote is in the log, and not yet in a view.
+    script.until(lambda: len(master.channel.view.seats) == 2 and _adding(master))
+    script.hosts[1].crash()
+    script.until(lambda: master.channel.can_submit)
+
+
+def _adding(master):
+    entry = master.state.log.reconfig(master.channel.view.start)
+    return entry is not None and master.channel.proposing
+
+
+@mutant(
+    "A change is taken up although its voters do not answer: half applied, it blocks the cluster.",
+    scenario=_new_voter_dies,
+    seeds=1,
+)
+def change_never_given_up():
+    with patched(election, "feasible", lambda *_: True):
+        yield

@@ -1,0 +1,236 @@
+"""Written scenarios: replicas added, removed and replaced while the cluster runs."""
+
+import pytest
+
+from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
+from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Host
+
+
+def add(script, replica=None, *, start=True):
+    """Add a host to the world, and its replica to the cluster."""
+    if replica is None:
+        replica = len(script.hosts)
+        script.hosts.append(Host(script.world, replica))
+    ask(script, lambda channel, now: channel.admit(now, replica, b"place %d" % replica))
+    host = script.hosts[replica]
+    if start and not host.running:
+        host.start()
+    return host
+
+
+def ask(script, request):
+    master = script.master()
+    result = request(master.channel, script.world.now)
+    master.settle()
+    return result
+
+
+def remove(script, replica):
+    ask(script, lambda channel, now: channel.remove(now, replica))
+
+
+def seats(script):
+    return {tuple(seat.replica for seat in host.channel.seats) for host in script.running()}
+
+
+def test_a_replica_is_added_to_a_running_cluster_and_counts():
+    script = Script(3)
+    master = script.form()
+    first = script.submit(master, 5)
+    host = add(script)
+    assert script.whole().replica == master.replica
+    assert len(host.channel.view.config) == 4
+    assert seats(script) == {(0, 1, 2, 3)}
+    assert script.deliveries[3] == first
+    script.hosts[0].crash()
+    script.whole(but=[0])
+    script.everywhere(script.submit(script.master(), 3))
+
+
+def test_a_replica_that_started_before_it_was_added_waits():
+    script = Script(2)
+    script.form()
+    host = Host(script.world, 2)
+    script.hosts.append(host)
+    host.start()
+    script.until(lambda: host.channel.unlisted)
+    assert host.channel.role == "joining"
+    assert seats(script) == {(0, 1), (0, 1, 2)} or seats(script) == {(0, 1)}
+    add(script, 2)
+    script.whole()
+    assert not host.channel.unlisted
+
+
+def test_a_slave_that_is_removed_stops_and_the_others_go_on():
+    script = Script(3)
+    master = script.form()
+    remove(script, 2)
+    script.until(lambda: not script.hosts[2].running)
+    assert script.whole(but=[2]) is master
+    assert seats(script) == {(0, 1)}
+    assert len(master.channel.view.config) == 2
+    script.everywhere(script.submit(master, 3))
+
+
+def test_a_master_that_is_removed_hands_over_and_stops():
+    script = Script(3)
+    master = script.form()
+    sent = script.submit(master, 4)
+    remove(script, master.replica)
+    script.until(lambda: not master.running)
+    assert script.whole(but=[0]).replica == 1
+    script.everywhere(sent)
+    assert [event.master for event in script.view_events[2]] == [0, 1]
+
+
+def test_a_removed_replica_is_not_let_in_until_it_is_added_again():
+    script = Script(3)
+    script.form()
+    remove(script, 2)
+    script.until(lambda: not script.hosts[2].running)
+    script.hosts[2].start()
+    script.until(lambda: script.hosts[2].channel.unlisted)
+    script.run(2.0)
+    assert script.whole(but=[2]).channel.members == (0, 1)
+    add(script, 2)
+    script.whole()
+
+
+def test_a_dead_replica_is_removed_and_majorities_are_smaller():
+    script = Script(3)
+    script.form()
+    script.hosts[2].crash()
+    script.whole(but=[2])
+    remove(script, 2)
+    script.until(lambda: script.hosts[0].channel.can_submit and seats(script) == {(0, 1)})
+    remove(script, 1)
+    script.until(lambda: script.hosts[0].channel.can_submit and seats(script) == {(0,)})
+    script.everywhere(script.submit(script.hosts[0], 2))
+
+
+def test_a_removed_voter_that_missed_it_answers_and_then_stops():
+    script = Script(4)
+    master = script.form()
+    script.split([3], [0, 1, 2])
+    script.whole(but=[3], seconds=20)
+    remove(script, 3)
+    script.until(lambda: seats(script) == {(0, 1, 2), (0, 1, 2, 3)})
+    assert script.hosts[3].channel.role == "blocked"
+    script.mend()
+    script.until(lambda: not script.hosts[3].running)
+    assert script.master() is master
+
+
+def test_what_cannot_be_done_is_refused_with_a_reason():
+    script = Script(3)
+    master = script.form()
+    slave = script.hosts[1].channel
+    now = script.world.now
+    with pytest.raises(NotMaster):
+        slave.remove(now, 2)
+    assert not master.channel.admit(now, 1)
+    assert not master.channel.remove(now, 7)
+    with pytest.raises(ChangeRefused, match="stop it"):
+        master.channel.admit(now, 1, b"elsewhere")
+    script.hosts[2].crash()
+    script.whole(but=[2])
+    with pytest.raises(ChangeRefused, match="too few"):
+        master.channel.remove(script.world.now, 1)
+    assert master.channel.remove(script.world.now, 2)
+    with pytest.raises(NotYet):
+        master.channel.remove(script.world.now, 1)
+    master.settle()
+    script.until(lambda: master.channel.can_submit and seats(script) == {(0, 1)})
+    remove(script, 1)
+    script.until(lambda: master.channel.can_submit and seats(script) == {(0,)})
+    with pytest.raises(ChangeRefused, match="only one"):
+        master.channel.remove(script.world.now, 0)
+
+
+def test_scenario_20_a_leader_that_cannot_commit_makes_no_half_of_a_change():
+    script = Script(3, settings=Settings(suspect_s=1.5))
+    master = script.form()
+    script.split([0], [1, 2])
+    assert master.channel.admit(script.world.now, 3, b"place")
+    master.settle()
+    script.run(0.5)
+    assert [seat.replica for seat in master.channel.view.seats] == [0, 1, 2]
+    script.until(lambda: script.hosts[1].channel.role == "master", 20)
+    script.mend()
+    script.whole()
+    assert seats(script) == {(0, 1, 2)}
+
+
+def test_a_change_that_reached_a_slave_is_made_by_the_next_master():
+    script = Script(3, settings=Settings(suspect_s=1.5))
+    master = script.form()
+    script.cut((1, 0), (2, 0))
+    assert master.channel.admit(script.world.now, 3, b"place")
+    master.settle()
+    script.until(lambda: script.hosts[1].state.log.reconfig(0) is not None)
+    master.crash()
+    script.until(lambda: script.hosts[1].channel.role == "master", 20)
+    assert seats(script) == {(0, 1, 2, 3)}
+
+
+def test_scenario_18_the_master_leaves_during_the_handover_and_there_is_one_master():
+    script = Script(4)
+    master = script.form()
+    remove(script, 0)
+    script.until(lambda: master.channel.role == "changing" or not master.running)
+    if master.running:
+        master.crash()
+    script.whole(but=[0])
+    assert script.master().replica == 1
+
+
+def test_scenario_21_what_a_newcomer_acknowledges_does_not_commit():
+    script = Script(3, snapshot_s=2.0)
+    master = script.form()
+    script.everywhere(script.submit(master, 200))
+    add(script)
+    script.until(lambda: script.hosts[3].running and script.hosts[3].channel.last > 0)
+    script.cut((1, 0), (2, 0))
+    before = master.channel.commit
+    script.submit(master, 3)
+    script.run(0.5)
+    assert master.channel.commit == before
+    script.mend()
+    script.whole(seconds=30)
+
+
+def test_a_change_whose_new_voter_dies_is_given_up_as_a_whole():
+    script = Script(1)
+    master = script.form()
+    host = add(script)
+    script.until(lambda: master.state.pending is not None or len(master.channel.members) == 2)
+    host.crash()
+    script.until(lambda: master.channel.role == "master" and master.channel.can_submit)
+    if len(master.channel.members) == 1:
+        assert len(master.channel.view.config) == 1
+    script.hosts[1].start()
+    script.whole()
+
+
+def test_a_replica_that_is_down_moves():
+    script = Script(3)
+    script.form()
+    script.hosts[2].crash()
+    script.whole(but=[2])
+    ask(script, lambda channel, now: channel.admit(now, 2, b"elsewhere"))
+    script.hosts[2].start()
+    script.whole()
+    assert script.hosts[2].channel.seats[2].data == b"elsewhere"
+
+
+def test_an_outsider_that_knows_one_replica_only_learns_of_the_others():
+    script = Script(2)
+    script.form()
+    add(script)
+    script.whole()
+    script.world.configured = [0, 1]
+    script.hosts[1].crash()
+    script.hosts[1].start()
+    script.whole()
+    assert [seat.replica for seat in script.hosts[1].channel.seats] == [0, 1, 2]
