@@ -125,3 +125,23 @@ def test_the_attempts_on_a_dead_peer_are_bounded(net: MemoryNet, make_peer: Any)
     attempts = zero.happened.count(("unreachable", 1))
     assert 50 <= attempts <= 120
     assert len(zero.lines) <= 3
+
+
+def test_a_peer_that_is_added_is_reached_and_one_that_goes_keeps_its_connection_until_it_breaks(
+    net: MemoryNet, make_peer: Any
+) -> None:
+    zero = make_peer(0, 2)
+    make_peer(1, 2)
+    two = make_peer(2, 3)
+    net.advance(1)
+    assert not zero.transport.knows(2)
+    one_at, two_at = two.transport._peers[1].address, ("m2", two.transport._peers[1].address[1])
+    zero.transport.follow({0: ("m0", 1), 1: one_at, 2: two_at})
+    net.advance(1)
+    assert zero.up == {1: 1, 2: 1}
+    zero.transport.follow({0: ("m0", 1), 1: one_at})
+    assert zero.up == {1: 1, 2: 1}
+    net.crash("m2")
+    net.advance(5)
+    assert not zero.transport.knows(2)
+    assert ("down", 2) in zero.happened
