@@ -46,6 +46,7 @@ from .outside import Metrics
 from .places import Places, read_place
 from .purposes import STRANGER, AdminPurpose, ChannelPurpose
 from .replica_settings import ReplicaSettings
+from .situation import situation
 from .status import build_status
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
@@ -104,8 +105,8 @@ class Replica:
         self._transport: ChannelTransport | None = None
         self.places = Places(server, replica)
         """Where the replicas are, as far as is known."""
-        self.turned_away = ""
-        """Why another replica does not let this one in."""
+        self._turned_away = ""
+        """Why another replica did not let this one in, last."""
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
         self._stopping = False
         self._left: Deferred[None] | None = None
@@ -435,6 +436,8 @@ class Replica:
         if self._stopping:
             return
         self._stopping = True
+        if not failed:
+            self.tell(sentence)
         failure = cast("Any", Failure)(ReplicaFailed(sentence)) if failed else None
         self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
 
@@ -454,7 +457,7 @@ class Replica:
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
-        self.turned_away = ""
+        self._turned_away = ""
         self._driver.give(self.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
@@ -466,7 +469,7 @@ class Replica:
         """A peer without connection cannot be reached."""
         if STRANGER in reason:
             # Somebody lives in a cluster without this replica: it must not found another one.
-            self.turned_away = reason
+            self._turned_away = reason
             self.node.channel.bar_founding()
         self.peer_down(peer, reason)
 
@@ -492,6 +495,11 @@ class Replica:
     def server_id(self) -> int:
         """Identifier of the server."""
         return self.server.id
+
+    def situation(self) -> str:
+        """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
+        said = situation(self.node.channel)
+        return self._turned_away or said if said else ""
 
     def status(self) -> Mapping[str, Any]:
         """How this replica is: see `admin.AdminTarget`."""

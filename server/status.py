@@ -35,7 +35,7 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
             for id, place in replica.places.items()
         },
         "difference": replica.places.difference(),
-        "turned_away": replica.turned_away,
+        "situation": replica.situation(),
         "master_address": list(master_address) if master_address is not None else None,
         "commit": channel.commit,
         "applied": engine.applied,

@@ -216,7 +216,6 @@ def _run(
     # Defects go to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     from ..runtime import Replica, StartError
-    from ..situation import situation
 
     declared = config.replica(server.name, replica)
     try:
@@ -243,7 +242,7 @@ def _run(
         reactor,
         running,
         lambda: running.node.role,
-        lambda: running.turned_away or situation(running.node.channel),
+        running.situation,
         lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
     )
     foreground.run()

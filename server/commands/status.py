@@ -85,7 +85,7 @@ def problems(replica: ReplicaStatus) -> list[str]:
     values = replica.status or {}
     failed: dict[str, str] = values.get("services_failed") or {}
     found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
-    for key in ("turned_away", "difference"):
+    for key in ("situation", "difference"):
         if values.get(key):
             found.append(str(values[key]))
     if values.get("trace_problem"):

@@ -20,6 +20,7 @@ SEEDS = 300
     caught=("I2",),
     run=operated,
     seeds=SEEDS,
+    quick=True,
 )
 def second_change_in_a_view():
     def append(self, now, current, change):
@@ -35,6 +36,7 @@ def second_change_in_a_view():
     caught=("I1", "I2"),
     run=operated,
     seeds=SEEDS,
+    quick=True,
 )
 def change_before_commit():
     original = membership.Membership._append
@@ -51,7 +53,11 @@ def change_before_commit():
 
 
 @mutant(
-    "A removed replica keeps its vote: only its seat goes.", caught=("I2", "I12"), run=operated, seeds=SEEDS
+    "A removed replica keeps its vote: only its seat goes.",
+    caught=("I2", "I12"),
+    run=operated,
+    seeds=SEEDS,
+    quick=True,
 )
 def removed_voter_counted():
     original = choice.reconfigured
@@ -64,7 +70,11 @@ def removed_voter_counted():
 
 
 @mutant(
-    "A removed replica keeps its seat: only its vote goes.", caught=("I2", "I12"), run=operated, seeds=SEEDS
+    "A removed replica keeps its seat: only its vote goes.",
+    caught=("I2", "I12"),
+    run=operated,
+    seeds=SEEDS,
+    quick=True,
 )
 def half_a_removal():
     def seated(seats, change):
@@ -74,13 +84,21 @@ def half_a_removal():
         yield
 
 
-@mutant("A newcomer becomes a voter before it has caught up.", caught=("I15",), run=operated, seeds=SEEDS)
+@mutant(
+    "A newcomer becomes a voter before it has caught up.",
+    caught=("I15",),
+    run=operated,
+    seeds=SEEDS,
+    quick=True,
+)
 def counted_before_caught_up():
     with patched(donor.Donor, "_lag", lambda *_: 0.0):
         yield
 
 
-@mutant("A new life becomes a voter beside the dead one.", caught=("I2",), run=operated, seeds=SEEDS)
+@mutant(
+    "A new life becomes a voter beside the dead one.", caught=("I2",), run=operated, seeds=SEEDS, quick=True
+)
 def dead_life_stays():
     original = donor.Donor.step
 
@@ -161,7 +179,7 @@ def new_majority_one_short():
         yield
 
 
-@mutant("A removed replica is let in again.", caught=("I12",), run=operated, seeds=SEEDS)
+@mutant("A removed replica is let in again.", caught=("I12",), run=operated, seeds=SEEDS, quick=True)
 def removed_let_in():
     with (
         patched(membership.Membership, "lets_in", lambda *_: True),

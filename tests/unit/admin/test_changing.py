@@ -1,0 +1,158 @@
+"""Asking a cluster for a change until it is made: refusals, masters that come and go, time."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from quorate.server import admin_wire as wire
+from quorate.server.admin import AdminProtocol
+from quorate.server.admin_client import CallFailed, Endpoint, Unreachable
+from quorate.server.changing import Change, ChangeFailed, Changer, describe
+from quorate.server.places import Place, read_place
+
+PLACE = msgspec.msgpack.encode(Place("far", (("D1", "far", 9),)))
+
+
+class Cluster:
+    """What the replicas of a cluster would answer."""
+
+    def __init__(self) -> None:
+        self.masters = [1]
+        self.replicas: dict[str, dict[str, Any]] = {
+            str(id): {"at": f"h{id}", "voter": True, "member": True} for id in (0, 1, 2)
+        }
+        self.asked: list[wire.Body] = []
+        self.on_ask: Callable[[wire.Body], None] = self.make
+        self.clock = 0.0
+        self.said: list[str] = []
+        self.secret: str | None = None
+        self.hints: dict[int, tuple[str, int]] = {}
+
+    def make(self, body: wire.Body) -> None:
+        if isinstance(body, wire.Remove):
+            self.replicas.pop(str(body.replica), None)
+        elif isinstance(body, wire.Admit):
+            at = str(read_place(body.place))
+            self.replicas[str(body.replica)] = {"at": at, "voter": False, "member": False}
+
+    def ask_at(self, endpoint: Endpoint, body: wire.Body, expected: Any, timeout_s: float) -> Any:
+        del expected, timeout_s
+        self.clock += 0.1
+        id = endpoint.port
+        if isinstance(body, wire.Status):
+            role = "master" if id in self.masters else "slave"
+            return {"role": role, "replicas": self.replicas, "master_address": self.hints.get(id)}
+        self.asked.append(body)
+        self.on_ask(body)
+        return True
+
+    def sleep(self, seconds: float) -> None:
+        self.clock += seconds
+        for said in self.replicas.values():
+            said["voter"] = said["member"] = said["voter"] or self.clock > 5
+
+    def changer(self, timeout_s: float = 60.0) -> Changer:
+        admin = SimpleNamespace(
+            server=SimpleNamespace(name="s0", replicas=[SimpleNamespace(id=0, host="h")]),
+            endpoints=[Endpoint(id, "h", id) for id in range(3)],
+            ask_at=self.ask_at,
+            config=SimpleNamespace(setting=lambda *_, **__: self.secret),
+        )
+        return Changer(admin, timeout_s, self.said.append, lambda: self.clock, self.sleep)  # type: ignore[arg-type]
+
+
+def failing(kind: str, sentence: str = "why") -> CallFailed:
+    return CallFailed(wire.Failure(1, kind, sentence))  # type: ignore[arg-type]
+
+
+def test_a_replica_is_added_and_waited_for() -> None:
+    cluster = Cluster()
+    cluster.changer().make(Change(3, PLACE))
+    assert [type(body) for body in cluster.asked] == [wire.Admit]
+    assert cluster.said[-1] == "s0: replica 3 takes part"
+    assert any("quorate start" in line for line in cluster.said)
+
+
+def test_what_is_so_already_is_not_asked_for() -> None:
+    cluster = Cluster()
+    cluster.changer().make(Change(7, None))
+    assert cluster.asked == []
+    assert cluster.said == ["s0: remove replica 7: it is so"]
+
+
+def test_a_change_that_comes_to_nothing_is_asked_for_again() -> None:
+    cluster = Cluster()
+
+    def make(body: wire.Body) -> None:
+        if len(cluster.asked) == 1:
+            cluster.masters = []
+        elif len(cluster.asked) == 2:
+            raise failing("not yet")
+        else:
+            cluster.make(body)
+
+    def sleep(seconds: float) -> None:
+        cluster.clock += seconds
+        cluster.masters = [2]
+
+    cluster.on_ask = make
+    changer = cluster.changer()
+    changer.sleep = sleep
+    changer.make(Change(1, None))
+    assert len(cluster.asked) == 3
+    assert "1" not in cluster.replicas
+
+
+def test_a_refusal_ends_it_with_the_reason() -> None:
+    cluster = Cluster()
+
+    def refuse(body: wire.Body) -> None:
+        raise failing("refused", f"No: {body}")
+
+    cluster.on_ask = refuse
+    with pytest.raises(CallFailed, match="No:"):
+        cluster.changer().make(Change(1, None))
+    assert len(cluster.asked) == 1
+
+
+def test_it_gives_up_in_time_and_says_why() -> None:
+    cluster = Cluster()
+    cluster.masters = []
+    with pytest.raises(ChangeFailed, match="no master"):
+        cluster.changer(3.0).make(Change(1, None))
+    cluster.masters = [0]
+    with pytest.raises(ChangeFailed, match="does not take part"):
+        cluster.changer(1.0).make(Change(3, PLACE))
+    cluster.changer(1.0).make(Change(4, PLACE), wait=False)
+
+
+def test_a_master_that_the_file_lacks_is_followed_if_it_proves_the_secret_or_is_on_a_known_host() -> None:
+    cluster = Cluster()
+    cluster.masters = [9]
+    cluster.hints = {0: ("elsewhere", 9)}
+    with pytest.raises(Unreachable):
+        cluster.changer().replicas()
+    cluster.secret = "x"
+    assert set(cluster.changer().replicas()) == {0, 1, 2}
+    cluster.secret, cluster.hints = None, {0: ("h", 9)}
+    assert set(cluster.changer().replicas()) == {0, 1, 2}
+
+
+def test_a_list_says_who_takes_part() -> None:
+    cluster = Cluster()
+    cluster.replicas["1"]["member"] = False
+    cluster.replicas["2"] = {"at": "h2", "voter": False, "member": False}
+    said = [describe(seated) for _, seated in sorted(cluster.changer().replicas().items())]
+    assert said == ["h0, takes part", "h1, is a voter and down", "h2, has not joined"]
+
+
+def test_an_id_that_no_replica_can_have_is_refused() -> None:
+    sent: list[bytes] = []
+    protocol = AdminProtocol(SimpleNamespace(), sent.append)  # type: ignore[arg-type]
+    protocol.frame_received(wire.encode(wire.Call(1, wire.Admit(1 << 20, b""))))
+    answer = wire.decode_answer(sent[0])
+    assert isinstance(answer, wire.Failure)
+    assert answer.kind == "refused"
