@@ -7,18 +7,17 @@ import msgspec
 from quorate.hachannel import choice, donor, election, installation, membership, view
 from quorate.hachannel.messages import Dismiss
 from quorate.testing.channel_script import Script
-from quorate.testing.channel_sim import run
 from quorate.testing.channel_world import Host
 from quorate.testing.mutation import mutant, patched
+from quorate.testing.schedule import operated
 
-operated = partial(run, operated=True)
 SEEDS = 300
 
 
 @mutant(
     "An operator's change is appended although another one of this view is pending.",
     caught=("I2",),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
     quick=True,
 )
@@ -34,7 +33,7 @@ def second_change_in_a_view():
 @mutant(
     "A change takes effect in the view in which it is appended, before it is committed.",
     caught=("I1", "I2"),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
     quick=True,
 )
@@ -55,7 +54,7 @@ def change_before_commit():
 @mutant(
     "A removed replica keeps its vote: only its seat goes.",
     caught=("I2", "I12"),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
     quick=True,
 )
@@ -72,7 +71,7 @@ def removed_voter_counted():
 @mutant(
     "A removed replica keeps its seat: only its vote goes.",
     caught=("I2", "I12"),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
     quick=True,
 )
@@ -87,7 +86,7 @@ def half_a_removal():
 @mutant(
     "A newcomer becomes a voter before it has caught up.",
     caught=("I15",),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
     quick=True,
 )
@@ -97,7 +96,11 @@ def counted_before_caught_up():
 
 
 @mutant(
-    "A new life becomes a voter beside the dead one.", caught=("I2",), run=operated, seeds=SEEDS, quick=True
+    "A new life becomes a voter beside the dead one.",
+    caught=("I2",),
+    schedule=operated,
+    seeds=SEEDS,
+    quick=True,
 )
 def dead_life_stays():
     original = donor.Donor.step
@@ -128,7 +131,10 @@ def _activated(have, source, active, new, *, old=True, own=True):
 
 
 @mutant(
-    "A view need not be known to a majority of the old voters.", caught=("I2",), run=operated, seeds=SEEDS
+    "A view need not be known to a majority of the old voters.",
+    caught=("I2",),
+    schedule=operated,
+    seeds=SEEDS,
 )
 def old_majority_not_needed():
     with patched(installation, "activated", partial(_activated, old=False)):
@@ -136,7 +142,10 @@ def old_majority_not_needed():
 
 
 @mutant(
-    "A view need not be known to a majority of the new voters.", caught=("I2",), run=operated, seeds=SEEDS
+    "A view need not be known to a majority of the new voters.",
+    caught=("I2",),
+    schedule=operated,
+    seeds=SEEDS,
 )
 def new_majority_not_needed():
     with patched(installation, "activated", partial(_activated, own=False)):
@@ -146,7 +155,7 @@ def new_majority_not_needed():
 @mutant(
     "A view is active with one voter less than a majority of the old ones.",
     caught=("I2",),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
 )
 def old_majority_one_short():
@@ -164,7 +173,7 @@ def old_majority_one_short():
 @mutant(
     "A view is active with one voter less than a majority of the new ones.",
     caught=("I2",),
-    run=operated,
+    schedule=operated,
     seeds=SEEDS,
 )
 def new_majority_one_short():
@@ -179,7 +188,7 @@ def new_majority_one_short():
         yield
 
 
-@mutant("A removed replica is let in again.", caught=("I12",), run=operated, seeds=SEEDS, quick=True)
+@mutant("A removed replica is let in again.", caught=("I12",), schedule=operated, seeds=SEEDS, quick=True)
 def removed_let_in():
     with (
         patched(membership.Membership, "lets_in", lambda *_: True),

@@ -4,7 +4,9 @@ import pytest
 
 from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
 from quorate.testing.channel_script import Script
+from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Host
+from quorate.testing.schedule import operated
 
 
 def add(script, replica=None, *, start=True):
@@ -234,3 +236,8 @@ def test_an_outsider_that_knows_one_replica_only_learns_of_the_others():
     script.hosts[1].start()
     script.whole()
     assert [seat.replica for seat in script.hosts[1].channel.seats] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_clusters_that_an_operator_changes_keep_all_invariants(seed):
+    assert simulate(operated(seed), seed=seed).views
