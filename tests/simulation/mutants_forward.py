@@ -119,6 +119,18 @@ def processes_not_distinguished():
         yield
 
 
+@mutant("The processes of one life with a disk number what they forward as if they were one.", seeds=400)
+def processes_of_a_life_not_counted():
+    original = state.State.__init__
+
+    def init(self, *arguments):
+        original(self, *arguments)
+        self.boot = 1
+
+    with patched(state.State, "__init__", init):
+        yield
+
+
 @mutant("What a snapshot has of its receiver's own is not counted: it is kept and sent on.", seeds=400)
 def snapshot_counts_nothing_of_its_receiver():
     original = learner.Learner._install
