@@ -30,6 +30,32 @@ def members_that_lack_what_is_committed():
     script.whole()
 
 
+def a_voter_that_recorded_has_a_longer_log():
+    """Entries of a lost master are only in the log of a voter that has recorded the next view since."""
+    script = Script(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    script.form()
+    script.net.muted = Join
+    script.cut((0, 1), (0, 2), (0, 3), (4, 0), (4, 1), (4, 2), (4, 3))
+    lost = script.submit(script.hosts[0], 3)
+    script.run(0.05)
+    assert script.hosts[4].channel.last == len(lost)
+    script.hosts[0].crash()
+    script.until(lambda: script.hosts[1].channel.members == (1, 2, 3) and script.hosts[1].channel.can_submit)
+    script.until(lambda: script.hosts[4].channel.view == script.hosts[1].channel.view)
+    assert script.hosts[4].channel.last == len(lost)
+    kept = script.submit(script.hosts[1])
+    script.run(0.2)
+    assert script.deliveries[1] == kept
+    script.mend()
+    script.run(0.2)
+    script.hosts[1].crash()
+    script.until(lambda: script.hosts[2].channel.can_submit)
+    script.net.muted = None
+    for replica in (0, 1):
+        script.hosts[replica].start()
+    script.whole()
+
+
 @mutant(
     "Choose does not need |R and M| >= |M| - k + 1.", scenario=members_that_lack_what_is_committed, quick=True
 )
@@ -53,7 +79,7 @@ def voters_overlap_removed():
         yield
 
 
-@mutant("Choose takes the shortest log instead of the longest.", quick=True)
+@mutant("Choose takes the shortest log instead of the longest.", first=13, quick=True)
 def shortest_log():
     def shortest(holders, me):
         return min(holders, key=lambda voter: holders[voter].last.at, default=None)
@@ -62,7 +88,11 @@ def shortest_log():
         yield
 
 
-@mutant("Choose takes the log of whoever recorded the view, too.")
+@mutant(
+    "Choose takes the log of whoever recorded the view, too.",
+    scenario=a_voter_that_recorded_has_a_longer_log,
+    quick=True,
+)
 def recorders_logs_adopted():
     original = choice.choose
 

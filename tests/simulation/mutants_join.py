@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.hachannel import choice, donor, election, gate, learner, replication
-from quorate.hachannel.messages import Reconfig, decode_reconfig
+from quorate.hachannel.messages import Reconfig
 from quorate.testing.mutation import mutant, patched
 
 
@@ -170,23 +170,4 @@ def reconfig_effective_at_once():
 @mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2", "L1"), quick=True)
 def reconfig_forgotten():
     with patched(election.Election, "change", lambda self, source: None):
-        yield
-
-
-@mutant("A RECONFIG of the own log counts, although the adopted log lacks it.", caught=("I2",))
-def reconfig_uncommitted():
-    original = election.Election._adopt
-
-    def adopt(self, now, attempt, chosen):
-        self.mine = self._state.log.reconfig(chosen.source.start)
-        original(self, now, attempt, chosen)
-
-    def change(self, source):
-        entry = getattr(self, "mine", None) or self._state.log.reconfig(source.start)
-        return None if entry is None else decode_reconfig(entry.payload)
-
-    with (
-        patched(election.Election, "_adopt", adopt),
-        patched(election.Election, "change", change),
-    ):
         yield
