@@ -63,6 +63,7 @@ class Passes(Generic[K]):
     _now: Callable[[], int]
     _start: Marker
     """What the copy has got already."""
+    _few: int = FEW
     marks: dict[K, None] = attrs.field(factory=dict[K, None])
     """Parts that were changed, made or removed since they were sent: their owner puts them here."""
     _unsorted: "deque[K]" = attrs.field(factory=deque, init=False)
@@ -139,7 +140,7 @@ class Passes(Generic[K]):
 
     def _next_pass(self) -> None:
         left = len(self.marks)
-        if left <= FEW or self.passes >= MAX_PASSES or (self.passes and left > SHRINKS * self._last):
+        if left <= self._few or self.passes >= MAX_PASSES or (self.passes and left > SHRINKS * self._last):
             self.finished = True
             return
         self.passes += 1

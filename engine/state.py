@@ -150,9 +150,10 @@ class EngineState:
 
     # Captures, for the disk
 
-    def capture(self) -> Capture:
+    def capture(self, index: int = 0) -> Capture:
         """What has changed since the last capture, as of the last applied entry; all of it the first time.
 
+        index: it is the state after this entry, too, those between being none for the engine.
         Encode it with `Capture.step`; the engine may go on meanwhile. Raises RuntimeError while an earlier
         capture is not complete.
         """
@@ -160,11 +161,12 @@ class EngineState:
             raise RuntimeError("a capture is under way: complete that first")
         changed = self._directory.changes()
         covered = [cell.identity for cell in self._directory] if changed is None else changed
-        self._capture = self._captured(covered, changed is None)
+        self._capture = self._captured(index, covered, changed is None)
         return self._capture
 
-    def _captured(self, covered: Sequence[AgentId], full: bool) -> Capture:
-        return Capture(self.applied, encode_header(self._header()), full, covered, self._directory.find)
+    def _captured(self, index: int, covered: Sequence[AgentId], full: bool) -> Capture:
+        header = encode_header(self._header())
+        return Capture(max(self.applied, index), header, full, covered, self._directory.find)
 
     def _header(self) -> Snapshot:
         return Snapshot(
@@ -211,14 +213,14 @@ class EngineState:
         return Source(self._directory, lambda: self.applied, self._freeze, self.birth, marker, have)
 
     def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, bytes]:
-        self._rest = self._captured(rest, False)
+        self._rest = self._captured(0, rest, False)
         return self._rest, self.digest()
 
     def staging(self) -> Staging:
         """Where the parts of another engine's state gather."""
         return Staging(
             lambda identity: self._directory.find(identity),
-            lambda: (self.birth, self.applied),
+            lambda: self.birth,
             self._load,
             self.resolve,
         )
@@ -253,7 +255,7 @@ class EngineState:
         while not source.over:
             part = source.next()
             if part is not None:
-                parts.append(part[0])
+                parts.append(part.data)
         return parts
 
     def restore(self, parts: Iterable[bytes]) -> None:

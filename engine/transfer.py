@@ -7,6 +7,7 @@ is replaced at the end, and only if its digest is that of the source.
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import attrs
 import msgspec
 
 from ..agents import AgentId, AgentSpec
@@ -16,7 +17,7 @@ from .directory import Directory, state_hash
 from .passes import Action, Marker, Passes
 from .snapshot import SnapshotError
 
-__all__ = ["End", "Source", "Staging"]
+__all__ = ["End", "Given", "Source", "Staging"]
 
 PART_BYTES: Final = 256 * 1024
 PART_AGENTS: Final = 400
@@ -51,6 +52,16 @@ _markers: msgspec.msgpack.Decoder[Marker] = msgspec.msgpack.Decoder(Marker)
 
 def _bucket(identity: AgentId) -> int:
     return identity.stamp >> _BUCKET_BITS
+
+
+@attrs.frozen
+class Given:
+    """A part of a state."""
+
+    data: bytes
+    index: int | None
+    """What is given from here on is as of this entry; None: not yet."""
+    last: bool
 
 
 class Source:
@@ -100,11 +111,8 @@ class Source:
         cell = self._directory.find(identity)
         return None if cell is None else cell.changed
 
-    def next(self) -> tuple[bytes, int | None] | None:
-        """The next part, and with the last one the entry after which the whole is the state.
-
-        None: some work was done; call again.
-        """
+    def next(self) -> Given | None:
+        """The next part. None: some work was done; call again."""
         if not self._prepared:
             self._prepared = self._passes.prepare()
             return None
@@ -129,7 +137,7 @@ class Source:
             # For the digest of the whole, which is to cost little at the end.
             self._directory.hash_of(cell)
         if kept or agents or not self._passes.finished:
-            return self._part(kept, agents), None
+            return Given(self._part(kept, agents), None, False)
         if self._capture is None:
             self._capture, self._digest = self._freeze(self._passes.rest())
             self._gone += self._capture.deleted
@@ -141,16 +149,16 @@ class Source:
             self.flaws.append(flaw)
         return state
 
-    def _last(self, capture: Capture) -> tuple[bytes, int | None]:
+    def _last(self, capture: Capture) -> Given:
         """The rest, as of one entry: what is about to change meanwhile was encoded before."""
         done = capture.step(PART_AGENTS, PART_BYTES)
         agents = capture.agents[:PART_AGENTS]
         del capture.agents[:PART_AGENTS]
         if not done or capture.agents:
-            return self._part([], agents), None
+            return Given(self._part([], agents), capture.index, False)
         self.flaws += capture.flaws
         self.close()
-        return self._part([], agents, End(capture.header, self._digest)), capture.index
+        return Given(self._part([], agents, End(capture.header, self._digest)), capture.index, True)
 
     def _part(self, kept: list[AgentId], agents: list[AgentState], end: End | None = None) -> bytes:
         start, self._start = self._start, None
@@ -169,7 +177,8 @@ def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
         known = None
     if known is not None and known.birth == birth and 0 <= known.have <= now and 0 <= known.floor <= now:
         return known
-    return Marker(birth, have if 0 < have <= now else 0)
+    # Entries above the last applied one were none for the engine.
+    return Marker(birth, min(max(have, 0), now))
 
 
 class Staging:
@@ -181,12 +190,12 @@ class Staging:
     def __init__(
         self,
         own: Callable[[AgentId], Cell | None],
-        own_state: Callable[[], tuple[int, int]],
+        birth: Callable[[], int],
         load: Callable[[str], AgentSpec],
         resolve: Resolve,
     ) -> None:
         self._own = own
-        self._own_state = own_state
+        self._birth = birth
         self._load = load
         self._resolve = resolve
         self._specs: dict[str, AgentSpec] = {}
@@ -237,8 +246,7 @@ class Staging:
         self.marker = _encoder.encode(part.marker)
 
     def _begin(self, start: Marker) -> None:
-        birth, applied = self._own_state()
-        if start.have and (start.birth != birth or start.have > applied):
+        if start.have and start.birth != self._birth():
             raise SnapshotError(
                 f"the parts go on from the state after entry {start.have} of another life, not from this one"
             )

@@ -72,6 +72,7 @@ class Channel:
         settings: Settings | None = None,
         log: Log | None = None,
         data: Mapping[int, bytes] | None = None,
+        fresh: bool = False,
     ) -> None:
         """A replica that has not started.
 
@@ -80,6 +81,7 @@ class Channel:
         cluster: what makes the cluster what it is, whatever its replicas; others are strangers.
         expected: how many empty replicas found the cluster. log: a durable one, or None for memory.
         data: what to say of each replica, for the application: see `Seat`.
+        fresh: this replica is to get the whole state from the others, whatever the log has.
         Raises ValueError when these contradict each other.
         """
         if me not in members or len(set(members)) != len(members):
@@ -107,7 +109,7 @@ class Channel:
         self._facts = Facts(
             self.state, self._replication, self._election, self._gate, self._donor, self._membership
         )
-        self._learner = Learner(self.state, self._set_busy)
+        self._learner = Learner(self.state, self._set_busy, fresh=fresh or self.state.guest)
         self.state.loopback = self._to_oneself
         self._next_heartbeat = 0.0
         self._leave_by: float | None = None
@@ -228,7 +230,7 @@ class Channel:
         state = self.state
         if state.stopped:
             return None
-        times = [self._gate.wake, state.peers.deadline(), self._leave_by]
+        times = [self._gate.wake, state.peers.deadline(), self._leave_by, self._donor.wake]
         if state.peers.links:
             times.append(self._next_heartbeat)
         return min((time for time in times if time is not None), default=None)
@@ -347,14 +349,38 @@ class Channel:
         elif peer in state.peers.links and state.peers.links[peer].connected:
             state.send(peer, Tell(data))
 
-    def snapshot_ready(self, now: float, token: int, index: int, chunks: Sequence[bytes]) -> None:
-        """The answer to ProvideSnapshot: the state after entry `index`."""
-        self._donor.snapshot_ready(now, token, index, chunks)
+    def snapshot_ready(self, now: float, token: int, index: int, parts: Sequence[bytes]) -> None:
+        """An answer to ProvideSnapshot: the whole state after entry `index`."""
+        self._donor.snapshot_ready(now, token, index, parts)
         self._step(now)
 
-    def snapshot_installed(self, now: float, index: int) -> None:
-        """The answer to InstallSnapshot."""
-        self._learner.snapshot_installed(index)
+    def part_ready(
+        self, now: float, token: int, data: bytes, index: int | None = None, *, last: bool = False
+    ) -> None:
+        """An answer to ProvideSnapshot or ProvidePart: some of the state, of any size.
+
+        index: from this part on, everything is as of that entry, and nothing given before is older than it
+        would be had it not changed since; the log is kept from there. last: the whole is the state after it.
+        """
+        self._donor.part_ready(now, token, data, index, last=last)
+        self._step(now)
+
+    def part_failed(self, now: float, token: int, reason: str) -> None:
+        """An answer to ProvideSnapshot or ProvidePart: not now. The other replica asks again."""
+        self._donor.part_failed(token, reason)
+        self._step(now)
+
+    def part_installed(self, now: float, token: int, marker: bytes = b"") -> None:
+        """An answer to InstallPart: done.
+
+        marker: what another master's application is to know to go on from here, if this one goes.
+        """
+        self._learner.part_installed(token, marker)
+        self._step(now)
+
+    def part_refused(self, now: float, token: int, reason: str) -> None:
+        """An answer to InstallPart: it is of no use. Everything comes again, after a pause."""
+        self._learner.part_refused(now, token, reason)
         self._step(now)
 
     def persisted(self, now: float, token: int) -> None:

@@ -1,7 +1,9 @@
 """The master's side of a join: state transfer to one learner at a time, then its place in the configuration.
 
-Source: the channel protocol, section 4. A learner never counts: it answers CaughtUp, never Ack. The voter of
-the dead life of the replica leaves the configuration first, then the new one comes, one change per view.
+Source: the channel protocol, section 4. The application gives the state part by part, at the pace at which
+the learner takes them, and says with the last ones after which entry the whole is the state; the log is kept
+from there on only. A learner never counts: it answers CaughtUp, never Ack. The voter of the dead life of the
+replica leaves the configuration first, then the new one comes, one change per view.
 """
 
 from collections import deque
@@ -10,26 +12,26 @@ from enum import Enum
 
 import attrs
 
-from .events import ProvideSnapshot
-from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join, Reconfig
+from .events import ProvidePart, ProvideSnapshot
+from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from .origins import Rows
+from .outbox import Outbox
 from .replication import Replication
 from .state import State
 from .view import Tag, Voter
 
 TOKENS = 20
 """Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
-
-
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view."""
+MAX_PAUSE_S = 0.25
+"""A master that serves never waits longer than this before it gives the next part of its state."""
 
 
 class Phase(Enum):
     """How far a transfer has come."""
 
-    WAITING = "waits for a snapshot"
-    SENDING = "sends the snapshot"
+    STATE = "sends the state"
     ENTRIES = "sends entries"
 
 
@@ -39,22 +41,41 @@ class Session:
 
     voter: Voter
     token: int
-    hold: int
-    """The log above it is needed."""
     heard: float
     """The last sign of life of the transfer."""
     moved: float
     """When the learner last came further."""
-    phase: Phase = Phase.WAITING
+    phase: Phase
+    outbox: Outbox
+    hold: int | None = None
+    """The log above it is needed."""
+    begun: bool = False
+    """The application knows of it."""
+    asked: bool = False
+    """The application owes a part."""
+    rest: deque[bytes] = attrs.field(factory=deque[bytes])
+    """Parts that the application has given in advance."""
     at: Tag | None = None
-    chunks: Sequence[bytes] = ()
+    """The whole is the state after this entry: the application has given the last part."""
+    frozen: bool = False
+    """What the application still gives is as of one entry, at `hold` or above."""
+    have: int = 0
+    """The learner has the state after this entry, 0 if none, and what `marker` says of earlier transfers."""
+    marker: bytes = b""
+    last: int = 0
+    """The end of the log when the last part was given."""
+    gave: float = 0.0
+    """When it was given."""
+    trip_s: float = 0.0
+    """How long the learner took to take one."""
+    ask_at: float = 0.0
+    """The application is left in peace until then."""
     sent: int = 0
-    """Chunks sent; or, later, the index of the last entry sent."""
+    """The index of the last entry sent."""
     acked: int = 0
     """The same, acknowledged."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
-    origins: Rows = ()
     """Who had submitted how much after `at`."""
 
 
@@ -74,6 +95,14 @@ class Donor:
         """The log above this index is needed for a transfer."""
         return self.session.hold if self.session is not None else None
 
+    @property
+    def wake(self) -> float | None:
+        """When the application may be asked for the next part, None if that is not for time to tell."""
+        session = self.session
+        if session is None or not self._state.leading or not self._wants(session):
+            return None
+        return session.ask_at
+
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
         """A replica outside the view wants in, or wants the transfer to go on."""
         state = self._state
@@ -84,30 +113,46 @@ class Donor:
             if not state.peers.departs(session.voter):
                 return
             session = None
+        if session is not None and self._lost(session, message):
+            self._close("the learner begins again")
+            session = None
         if session is None:
             self._open(now, voter, message)
             return
         session.heard = now
         if now - session.moved > state.settings.suspect_s / 2:
             session.moved = now
-            self._rewind(session, message)
+            self._rewind(now, session)
+
+    def _lost(self, session: Session, message: Join) -> bool:
+        """The learner does not have what it had acknowledged, or will have none of it."""
+        return message.refused == session.token or (
+            session.phase is Phase.STATE and message.token != session.token and session.outbox.acked > 0
+        )
 
     def _open(self, now: float, voter: Voter, message: Join) -> None:
         """Begin a transfer: entries only when the log reaches back to what the learner has."""
-        state = self._state
+        state, settings = self._state, self._state.settings
         assert state.accepted is not None
         self._count += 1
         token = (state.accepted.number.counter << TOKENS) + self._count
         have = message.commit
         log = state.log
-        if log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
+        outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
+        session = self.session = Session(voter, token, now, now, Phase.STATE, outbox)
+        if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
-            self.session = Session(voter, token, have.at, now, now, Phase.ENTRIES, have, (), have.at, have.at)
-            self._push_entries(self.session)
-        else:
-            state.note(f"replica {voter.replica} joins: asks for a snapshot")
-            self.session = Session(voter, token, state.applied, now, now)
-            state.event(ProvideSnapshot(token))
+            self._begin_entries(now, session, have.at)
+            return
+        session.marker = message.marker
+        if not message.fresh and have.at <= state.applied and have.view <= state.accepted.number:
+            session.have = have.at
+        state.note(
+            f"replica {voter.replica} joins: sends the state"
+            + (", going on with what it has" if session.marker else "")
+            + (f", as far as it has changed since entry {session.have}" if session.have else "")
+        )
+        self._ask(now, session)
 
     def _close(self, reason: str) -> None:
         """The transfer is over."""
@@ -115,60 +160,125 @@ class Donor:
             self._state.note(f"transfer to replica {self.session.voter.replica} ends: {reason}")
             self.session = None
 
-    def snapshot_ready(self, now: float, token: int, index: int, chunks: Sequence[bytes]) -> None:
-        """The application answered."""
-        session = self.session
-        if session is None or session.token != token or session.phase is not Phase.WAITING:
+    # The state
+
+    def _wants(self, session: Session) -> bool:
+        """Whether it is the application's turn."""
+        return (
+            session.phase is Phase.STATE
+            and session.at is None
+            and not session.asked
+            and session.outbox.hungry
+        )
+
+    def _ask(self, now: float, session: Session) -> None:
+        """Ask the application for the next part, unless it has given it in advance."""
+        while session.rest and session.outbox.hungry:
+            data = session.rest.popleft()
+            last = not session.rest
+            session.outbox.put(data, session.at if last else None, self._origins(session) if last else ())
+            self._push(session)
+        if not self._wants(session) or now < session.ask_at:
             return
         state = self._state
-        if not state.log.base.at <= index <= state.applied:
-            self._close(f"the snapshot is of index {index}, outside {state.log.base.at}..{state.applied}")
-            return
-        session.phase = Phase.SENDING
-        session.at = state.log.tag(index)
-        session.hold = index
-        session.chunks = chunks
-        session.origins = state.origins_at(index)
-        session.heard = session.moved = now
-        self._push_chunks(session)
+        session.asked = True
+        if not session.frozen:
+            # The application is here, and may say that the state is of now.
+            session.hold = state.applied
+        if session.begun:
+            state.event(ProvidePart(session.token, state.applied))
+        else:
+            session.begun = True
+            state.event(ProvideSnapshot(session.token, state.applied, session.have, session.marker))
 
-    def _push_chunks(self, session: Session) -> None:
-        """Send chunks, as many as the window allows. An empty snapshot is one message too."""
-        assert session.at is not None
-        total = len(session.chunks)
-        limit = min(session.acked + self._state.settings.transfer_window, total)
-        while session.sent < limit or (total == 0 and session.sent == 0):
-            number = session.sent
-            data = session.chunks[number] if total else b""
-            origins = session.origins if number + 1 >= total else ()
-            self._state.send(
-                session.voter.replica, Chunk(session.token, session.at, number, total, data, origins)
-            )
-            session.sent += 1
+    def _push(self, session: Session) -> None:
+        for piece in session.outbox.due():
+            self._state.send(session.voter.replica, piece)
+
+    def _asked(self, token: int) -> Session | None:
+        """The transfer that an answer of the application is for."""
+        session = self.session
+        if session is None or session.token != token or not session.asked:
+            return None
+        session.asked = False
+        return session
+
+    def part_ready(self, now: float, token: int, data: bytes, index: int | None, *, last: bool) -> None:
+        """The application gave one part."""
+        session = self._asked(token)
+        if session is None or not self._freeze(session, index, last=last):
+            return
+        state = self._state
+        session.outbox.put(data, session.at, self._origins(session))
+        if state.log.last.at > session.last:
+            # The master serves: the more there is to do for everybody, the longer a part is on its way.
+            session.last = state.log.last.at
+            session.ask_at = now + min(max(state.settings.transfer_pause_s, session.trip_s), MAX_PAUSE_S)
+        session.gave = now
+        self._push(session)
+        self._ask(now, session)
+
+    def snapshot_ready(self, now: float, token: int, index: int, parts: Sequence[bytes]) -> None:
+        """The application gave all parts."""
+        session = self._asked(token)
+        if session is None or not self._freeze(session, index, last=True):
+            return
+        session.rest.extend(parts or [b""])
+        session.heard = session.moved = now
+        self._ask(now, session)
+
+    def _freeze(self, session: Session, index: int | None, *, last: bool) -> bool:
+        """The parts are as of entry `index` from here on; false if the log does not reach back to it."""
+        if index is None:
+            return not last
+        state = self._state
+        if not state.log.base.at <= index <= state.applied:
+            reach = f"{state.log.base.at}..{state.applied}"
+            self._close(f"the state is that after entry {index}, outside {reach}")
+            return False
+        session.frozen = True
+        session.hold = index
+        if last:
+            session.at = state.log.tag(index)
+        return True
+
+    def _origins(self, session: Session) -> Rows:
+        """Who had submitted how much after the last entry of the state; nothing before the last part."""
+        return () if session.at is None else self._state.origins_at(session.at.at)
+
+    def part_failed(self, token: int, reason: str) -> None:
+        """The application cannot give the state, or has forgotten what it gave."""
+        if self._asked(token) is not None:
+            self._close(reason)
 
     def on_chunk_ack(self, now: float, voter: Voter, message: ChunkAck) -> None:
-        """The learner has chunks, or has installed them."""
+        """The learner has pieces, or has installed them all."""
         session = self.session
         if (
             session is None
             or session.token != message.token
             or session.voter != voter
-            or session.phase is not Phase.SENDING
+            or session.phase is not Phase.STATE
             or not self._state.leading
         ):
             return
         session.heard = now
         if message.installed and session.at is not None:
-            session.phase = Phase.ENTRIES
-            session.chunks = ()
-            session.sent = session.acked = session.at.at
+            self._begin_entries(now, session, session.at.at)
+        elif session.outbox.ack(message.chunks):
             session.moved = now
-            self._push_entries(session)
-        elif session.acked < message.chunks <= len(session.chunks):
-            session.acked = message.chunks
-            session.sent = max(session.sent, session.acked)
-            session.moved = now
-            self._push_chunks(session)
+            session.trip_s = now - session.gave
+            self._push(session)
+            self._ask(now, session)
+
+    # Entries
+
+    def _begin_entries(self, now: float, session: Session, after: int) -> None:
+        session.phase = Phase.ENTRIES
+        session.rest.clear()
+        session.hold = session.sent = session.acked = after
+        session.moved = now
+        self._push_entries(session)
 
     def _push_entries(self, session: Session) -> None:
         """Send entries, as many messages as the window allows."""
@@ -214,14 +324,13 @@ class Donor:
         self._push_entries(session)
         state.attention = True
 
-    def _rewind(self, session: Session, message: Join) -> None:
-        """No progress for a while: send again what the learner lacks."""
-        if session.phase is Phase.SENDING:
-            have = message.chunks if message.token == session.token else 0
-            # At least the last chunk, in case only the answer to it was lost.
-            session.acked = session.sent = max(0, min(have, len(session.chunks) - 1))
-            self._push_chunks(session)
-        elif session.phase is Phase.ENTRIES:
+    def _rewind(self, now: float, session: Session) -> None:
+        """No progress for a while: send again what the learner has not acknowledged."""
+        if session.phase is Phase.STATE:
+            session.outbox.again()
+            self._push(session)
+            self._ask(now, session)
+        else:
             session.in_flight.clear()
             session.sent = session.acked
             self._push_entries(session)
@@ -241,10 +350,14 @@ class Donor:
             self._close("it went away")
         elif now - session.heard > settings.stall_s:
             self._close("it does not answer")
-        elif len(state.log) > settings.max_log or state.log.size_bytes > settings.max_log_bytes:
+        elif session.hold is not None and (
+            len(state.log) > settings.max_log or state.log.size_bytes > settings.max_log_bytes
+        ):
             self._close("the log has become too long meanwhile")
         elif session.phase is Phase.ENTRIES:
             self._push_entries(session)
+        else:
+            self._ask(now, session)
 
     # Membership
 
@@ -303,5 +416,3 @@ class Donor:
             session.heard = session.moved = now
             session.in_flight.clear()
             session.sent = session.acked
-            if session.phase is Phase.SENDING:
-                self._push_chunks(session)

@@ -49,19 +49,47 @@ class Stable:
 
 @attrs.frozen
 class ProvideSnapshot:
-    """Take a snapshot of the application and call `Channel.snapshot_ready` with this token, soon or later."""
+    """Another replica needs the state. Answer, soon or later, with one of these and this token:
+
+    `Channel.snapshot_ready`: all of it, as of one entry. `Channel.part_ready`: the first part of it; the
+    others are asked for one by one. `Channel.part_failed`: it cannot be had now.
+    """
 
     token: int
+    index: int
+    """The entries up to here were handed out before: the state after them is not older than this index."""
+    have: int
+    """The other replica has the whole state after this entry; 0: it has none that is of use."""
+    marker: bytes
+    """What its application has of an earlier transfer, in the words of `Channel.part_installed`."""
 
 
 @attrs.frozen
-class InstallSnapshot:
-    """Replace all state by this snapshot, of the state after `index`; then call `snapshot_installed`."""
+class ProvidePart:
+    """The next part may go: answer with `Channel.part_ready` or `Channel.part_failed`."""
 
+    token: int
     index: int
-    chunks: list[bytes]
+    """As in `ProvideSnapshot`."""
+
+
+@attrs.frozen
+class InstallPart:
+    """Take a part of the state of another replica: then call `Channel.part_installed`, or `part_refused`.
+
+    With the last one all state is replaced. Until then what this replica has must stay as it is: another
+    transfer may begin, or none be needed any more.
+    """
+
+    token: int
+    number: int
+    """From 0 in each transfer, without gap."""
+    data: bytes
+    index: int | None
+    """None: more parts follow. Else this is the last one, and the whole is the state after that entry."""
     forwarded: int = 0
-    """What this replica forwarded is part of it up to this number: it is not delivered any more."""
+    """With the last part: what this replica forwarded is part of the state up to this number, and is not
+    delivered any more."""
 
 
 @attrs.frozen
@@ -79,7 +107,7 @@ class Stopped:
     reason: str
 
 
-Event: TypeAlias = Deliver | ViewEvent | Stable | ProvideSnapshot | InstallSnapshot | Told | Stopped
+Event: TypeAlias = Deliver | ViewEvent | Stable | ProvideSnapshot | ProvidePart | InstallPart | Told | Stopped
 
 
 class Output:

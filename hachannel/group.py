@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
-from .events import Deliver, Event, InstallSnapshot, ProvideSnapshot, Stable, Stopped, ViewEvent
+from .events import Deliver, Event, InstallPart, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
@@ -122,6 +122,8 @@ class Group:
         self._unstable: deque[tuple[int, Deferred[int], int]] = deque()
         """(entry, what to fire, with which index) once all members hold the entry."""
         self._applied = 0
+        self._parts: list[bytes] = []
+        """Of a state that is coming in."""
         self._state = "new"
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
@@ -368,8 +370,8 @@ class Group:
         elif isinstance(event, ViewEvent):
             self._on_view(event)
         elif isinstance(event, ProvideSnapshot):
-            self._provide(event.token)
-        elif isinstance(event, InstallSnapshot):
+            self._provide(event)
+        elif isinstance(event, InstallPart):
             self._install(event)
         elif isinstance(event, Stopped):
             self._finish(None)
@@ -384,7 +386,7 @@ class Group:
         if joining is not None and not joining.called:
             joining.callback(None)
 
-    def _provide(self, token: int) -> None:
+    def _provide(self, event: ProvideSnapshot) -> None:
         try:
             state = self._handler.provide_state()
             parts = [state] if isinstance(state, bytes) else list(state)
@@ -392,26 +394,34 @@ class Group:
         except Exception as error:
             # The member that joins waits for it, and nobody else can give it.
             self._blame("provide_state", error)
-            self._reactor.callLater(PROVIDE_AGAIN_S, self._provide_again, token)
+            self._reactor.callLater(PROVIDE_AGAIN_S, self._provide_again, event)
             return
-        self._channel.snapshot_ready(self._now(), token, self._applied, [self._order.head(), *chunks])
+        index = max(self._applied, event.index)
+        self._channel.snapshot_ready(self._now(), event.token, index, [self._order.head(), *chunks])
 
-    def _provide_again(self, token: int) -> None:
+    def _provide_again(self, event: ProvideSnapshot) -> None:
         if self._state == "running":
-            self._provide(token)
+            self._provide(event)
             self._drive(arm=True)
 
-    def _install(self, event: InstallSnapshot) -> None:
-        try:
-            self._order.restore(event.chunks[0])
-            self._handler.receive_state(event.chunks[1:])
-        except Exception as error:
-            self._finish(GroupFailed(f"the state of the other members cannot be used here: {error!r}"))
-            return
-        self._applied = event.index
-        self._channel.snapshot_installed(self._now(), event.index)
-        # Some of this member's messages may be part of the state.
-        self._confirm()
+    def _install(self, event: InstallPart) -> None:
+        if not event.number:
+            self._parts.clear()
+        self._parts.append(event.data)
+        if event.index is not None:
+            head, *parts = self._parts
+            self._parts.clear()
+            try:
+                self._order.restore(head)
+                self._handler.receive_state(parts)
+            except Exception as error:
+                self._finish(GroupFailed(f"the state of the other members cannot be used here: {error!r}"))
+                return
+            self._applied = event.index
+        self._channel.part_installed(self._now(), event.token)
+        if event.index is not None:
+            # Some of this member's messages may be part of the state.
+            self._confirm()
 
     def _blame(self, method: str, error: Exception) -> None:
         self._log(f"defect: {method} of the handler raised {error!r} after message {self._order.position}")

@@ -8,17 +8,16 @@ from collections.abc import Callable
 
 import attrs
 
-from .events import InstallSnapshot
+from .events import InstallPart
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .origins import Origins, Rows
+from .outbox import Inbox
 from .peers import founds
 from .state import State
 from .view import NO_TAG, NO_VIEW, Tag, Voter
 
 MAX_BACKOFF = 50
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
-MAX_CHUNKS = 1 << 20
-"""A snapshot in more chunks than this is not believed."""
 
 
 @attrs.define(eq=False)
@@ -27,23 +26,33 @@ class Learning:
 
     token: int
     donor: int
-    at: Tag
-    total: int
-    chunks: list[bytes] = attrs.field(factory=list[bytes])
+    inbox: Inbox
+    parts: int = 0
+    """Parts given to the application."""
+    at: Tag | None = None
+    """The application has the last part: the whole is the state after this entry."""
     origins: Rows = ()
-    installing: bool = False
+    """Who had submitted how much then."""
     installed: bool = False
+    """The state is there, or need not come; entries follow."""
 
 
 class Learner:
     """Joining, from the barrier to the last entry before the view that takes this replica in."""
 
-    def __init__(self, state: State, busy: Callable[[bool], None]) -> None:
+    def __init__(self, state: State, busy: Callable[[bool], None], *, fresh: bool) -> None:
         self._state = state
         self._busy = busy
+        self.fresh = fresh
+        """What this replica has is of no use, or lost: it wants the state, not entries."""
         self.learning: Learning | None = None
         self._next_join = 0.0
         self._complete_since: float | None = None
+        self._marker = b""
+        """What the application has got of a state, in its own words."""
+        self._refused = 0
+        """The last transfer that came to nothing here."""
+        self._failures = 0
 
     # The barrier
 
@@ -101,7 +110,10 @@ class Learner:
             self.empty,
             state.log.tag(state.commit),
             0 if learning is None else learning.token,
-            0 if learning is None else len(learning.chunks),
+            0 if learning is None else learning.inbox.taken,
+            self._marker,
+            self.fresh,
+            self._refused,
             state.birth,
         )
 
@@ -109,75 +121,101 @@ class Learner:
         """Announce this replica with the next tick."""
         self._next_join = 0.0
 
-    def on_chunk(self, voter: Voter, message: Chunk) -> None:
-        """A piece of a snapshot."""
-        state = self._state
+    def _follows(self, voter: Voter, token: int, *, entries: bool) -> Learning | None:
+        """The transfer that a message is of; a new one if the token is above all others."""
         learning = self.learning
-        if state.member or message.token <= 0 or not 0 <= message.total <= MAX_CHUNKS:
-            return
-        if learning is None or message.token > learning.token:
-            if learning is not None and learning.installing:
-                return
-            learning = self.learning = Learning(message.token, voter.replica, message.at, message.total)
-        if (
-            message.token != learning.token
-            or voter.replica != learning.donor
-            or message.at != learning.at
-            or message.total != learning.total
-            or learning.installing
-        ):
+        if self._state.member or token <= self._refused:
+            return None
+        if learning is None or token > learning.token:
+            if self.installing:
+                return None
+            inbox = Inbox(self._state.settings.transfer_window)
+            learning = self.learning = Learning(token, voter.replica, inbox, installed=entries)
+        return learning if (token, voter.replica) == (learning.token, learning.donor) else None
+
+    @property
+    def installing(self) -> bool:
+        """The application replaces its state."""
+        return self.learning is not None and self.learning.at is not None and not self.learning.installed
+
+    def on_chunk(self, voter: Voter, message: Chunk) -> None:
+        """A piece of the state."""
+        learning = self._follows(voter, message.token, entries=False)
+        if learning is None or message.number < 0:
             return
         if not learning.installed:
-            if message.number == len(learning.chunks) < learning.total:
-                learning.chunks.append(message.data)
-            if message.number + 1 >= learning.total:
-                learning.origins = message.origins
-            if len(learning.chunks) == learning.total:
-                self._install(learning)
-                return
-        state.send(voter.replica, ChunkAck(learning.token, len(learning.chunks), learning.installed))
+            learning.inbox.add(message)
+            self._give(learning)
+        self._answer(learning)
 
-    def _install(self, learning: Learning) -> None:
-        """The snapshot is complete: hand it to the application, unless its state is newer already."""
+    def _answer(self, learning: Learning) -> None:
+        answer = ChunkAck(learning.token, learning.inbox.taken, learning.installed)
+        if learning.installed:
+            # With a disk it is only true once it is there.
+            self._state.vow(learning.donor, answer)
+        else:
+            self._state.send(learning.donor, answer)
+
+    def _give(self, learning: Learning) -> None:
+        """Hand the next part to the application, if it is whole and the application has none."""
         state = self._state
-        if learning.at.at <= state.applied:
-            self._installed(learning)
+        part = learning.inbox.part()
+        if learning.inbox.too_large:
+            self._give_up(learning, "a part of the state is too large")
+        if part is None:
             return
-        learning.installing = True
-        self._busy(True)
-        state.note(f"installs a snapshot of index {learning.at.at}")
-        me = state.me
-        forwarded = Origins(learning.origins).last(me.replica, me.incarnation, state.boot)
-        state.event(InstallSnapshot(learning.at.at, learning.chunks, forwarded))
+        data, piece = part
+        at, forwarded = piece.at, 0
+        if at is not None and at.at <= state.applied:
+            state.note(f"the state after entry {at.at} is not needed any more")
+            learning.installed = learning.inbox.confirm()
+            return
+        if at is not None:
+            state.note(f"installs the state after entry {at.at}")
+            learning.at, learning.origins = at, piece.origins
+            self._busy(True)
+            me = state.me
+            forwarded = Origins(piece.origins).last(me.replica, me.incarnation, state.boot)
+        index = None if at is None else at.at
+        state.event(InstallPart(learning.token, learning.parts, data, index, forwarded))
+        learning.parts += 1
 
-    def snapshot_installed(self, index: int) -> None:
-        """The application has replaced its state."""
+    def part_installed(self, token: int, marker: bytes) -> None:
+        """The application has taken a part; after the last one it has replaced its state."""
         learning = self.learning
-        if learning is None or not learning.installing or index != learning.at.at:
+        if learning is None or learning.token != token or not learning.inbox.confirm():
             return
-        learning.installing = False
-        self._busy(False)
-        self._state.reset(learning.at, learning.origins)
-        self._installed(learning)
+        self._marker = marker
+        if learning.at is None:
+            self._give(learning)
+        else:
+            self._busy(False)
+            learning.installed = True
+            self._state.reset(learning.at, learning.origins)
+            self._forget()
+        self._answer(learning)
 
-    def _installed(self, learning: Learning) -> None:
-        """Tell the donor, which goes on with entries."""
-        learning.installed = True
-        learning.chunks = []
-        self._state.vow(learning.donor, ChunkAck(learning.token, learning.total, True))
+    def part_refused(self, now: float, token: int, reason: str) -> None:
+        """What came is of no use: ask for everything, in a new transfer."""
+        if self.learning is not None and self.learning.token == token:
+            self._give_up(self.learning, reason)
+            self._failures += 1
+            pause = min(2**self._failures, MAX_BACKOFF) * self._state.settings.retry_s
+            self._next_join = now + pause
+
+    def _give_up(self, learning: Learning, reason: str) -> None:
+        self._state.note(f"the state cannot be taken from replica {learning.donor}: {reason}")
+        self._busy(False)
+        self.learning = None
+        self._marker = b""
+        self._refused = learning.token
+        self.fresh = True
 
     def on_catch_up(self, voter: Voter, message: CatchUp) -> None:
-        """Entries after the snapshot."""
+        """Entries after the state."""
         state = self._state
-        learning = self.learning
-        if state.member or message.token <= 0:
-            return
-        if learning is None or message.token > learning.token:
-            if learning is not None and learning.installing:
-                return
-            learning = Learning(message.token, voter.replica, message.base, 0, installed=True)
-            self.learning = learning
-        if message.token != learning.token or not learning.installed or voter.replica != learning.donor:
+        learning = self._follows(voter, message.token, entries=True)
+        if learning is None or not learning.installed:
             return
         log = state.log
         base = message.base
@@ -195,7 +233,14 @@ class Learner:
         state.commit_to(min(message.commit, reached))
         state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False))
 
+    def _forget(self) -> None:
+        """Nothing of earlier transfers is of use any more."""
+        self._marker = b""
+        self._failures = 0
+        self.fresh = False
+
     def done(self) -> None:
         """A view took this replica in."""
         self.learning = None
         self._complete_since = None
+        self._forget()

@@ -179,25 +179,33 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
     token: int
     """The transfer it is receiving, 0 when none."""
     chunks: int
-    """How many chunks of that transfer's snapshot it has."""
+    """How many pieces of that transfer's state it has taken."""
+    marker: bytes
+    """What its application has got of a state so far, in the application's words."""
+    fresh: bool
+    """It wants the state: what it has is of no use, or lost."""
+    refused: int
+    """The last transfer whose state it could not use, 0 when none."""
     birth: bytes = b""
     """Hash of the replicas it is configured with: only those who agree found a cluster."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
-    """Master to learner: a piece of a snapshot taken after the entry `at`."""
+    """Master to learner: a piece of the state. Numbered; one or more make up a part of the application's."""
 
     token: int
-    at: Tag
     number: int
-    total: int
     data: bytes
+    more: bool
+    """The next piece belongs to the same part."""
+    at: Tag | None
+    """With the last piece: the whole is the state after this entry."""
     origins: Rows = ()
     """With the last piece: who had submitted how much after the entry `at`."""
 
 
 class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
-    """Learner to master: it has the first `chunks` chunks; `installed` once the application took them."""
+    """Learner to master: it has taken the first `chunks` pieces; `installed` once the whole is its state."""
 
     token: int
     chunks: int

@@ -53,6 +53,8 @@ class Settings:
     """How much of a log or snapshot one message of a repair, view change or transfer carries."""
     transfer_window: int = 4
     """Messages of a state transfer in flight."""
+    transfer_pause_s: float = 0.01
+    """The least pause between two parts of a state while the master serves."""
     keep: int = 512
     """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""
     keep_bytes: int = 16 * 1024 * 1024

@@ -16,7 +16,6 @@ from ..engine import (
     EngineStopped,
     NetPeer,
     Nondeterministic,
-    SnapshotError,
     Tick,
     encode_batch,
 )
@@ -24,9 +23,10 @@ from ..hachannel import (
     Channel,
     Deliver,
     Event,
-    InstallSnapshot,
+    InstallPart,
     Log,
     Message,
+    ProvidePart,
     ProvideSnapshot,
     Settings,
     Stopped,
@@ -36,6 +36,7 @@ from ..hachannel import (
 from .batching import BatchQueue
 from .digests import DigestBook, Diverged, Report, Verdict, decode_tell, encode_tell
 from .node_types import NodeSettings, Output, RoleChange
+from .transferring import StateTransfer, Unusable
 
 __all__ = ["Node", "NodeSettings", "Output", "RoleChange"]
 
@@ -63,10 +64,12 @@ class Node:
         log: Log | None = None,
         engine: Engine | None = None,
         data: Mapping[int, bytes] | None = None,
+        fresh: bool = False,
     ) -> None:
         """See `Channel` and `Engine` for the arguments. Raises ValueError when they contradict each other.
 
-        `engine`: one that has applied what a durable `log` remembers to be committed.
+        `engine`: one that has applied what a durable `log` remembers to be committed. `fresh`: the whole
+        state is to come from the other replicas.
         """
         self.me = me
         self.incarnation = incarnation
@@ -81,6 +84,7 @@ class Node:
             settings=channel_settings,
             log=log,
             data=data,
+            fresh=fresh,
         )
         self.serving = False
         """True from the moment this replica became master until it lost that role."""
@@ -95,7 +99,8 @@ class Node:
         self._flight: deque[tuple[int, list[int]]] = deque()
         self._unsettled_since: float | None = None
         self._tick_waits = False
-        self._durable = log is not None and log.durable
+        durable = log is not None and log.durable
+        self._transfer = StateTransfer(self.engine, self.channel, self._say, durable=durable)
         self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
         self._digests = DigestBook(me)
@@ -291,15 +296,14 @@ class Node:
             self._on_view(event)
         elif isinstance(event, Told):
             self._on_told(event)
-        elif isinstance(event, ProvideSnapshot):
-            self._provide(now, event)
-        elif isinstance(event, InstallSnapshot):
+        elif isinstance(event, ProvideSnapshot | ProvidePart):
+            again = self._transfer.provide(now, event)
+            if again is not None:
+                self._events.append(again)
+        elif isinstance(event, InstallPart):
             self._install(now, event)
         elif isinstance(event, Stopped):
             self._end(event.reason)
-
-    def _provide(self, now: float, event: ProvideSnapshot) -> None:
-        self.channel.snapshot_ready(now, event.token, self.engine.applied, self.engine.snapshot())
 
     def _deliver(self, now: float, event: Deliver) -> None:
         if event.stamp_ns > self._stamp_ns:
@@ -332,6 +336,7 @@ class Node:
     def _on_view(self, event: ViewEvent) -> None:
         self._view = event
         self._digests.clear()
+        self._transfer.settle(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
         if event.master != self.me:
@@ -369,19 +374,24 @@ class Node:
         self.serving = master
         self._out.roles.append(RoleChange(master, first_time, reason))
 
-    def _install(self, now: float, event: InstallSnapshot) -> None:
+    def _install(self, now: float, event: InstallPart) -> None:
         try:
-            self.engine.restore(event.chunks)
-        except (SnapshotError, AgentError) as error:
+            installed = self._transfer.install(now, event)
+        except AgentError as error:
             self._end(f"the state of the other replicas cannot be used here: {error}", failed=True)
             return
-        self._stamp_ns, self._stamp_at = max(self._stamp_ns, self.engine.now_ns), now
-        self._out.lines.append(f"the state after entry {event.index} was installed")
-        if self._durable:
+        except Unusable as error:
+            self._end(str(error), failed=True)
+            return
+        if self._transfer.busy:
+            self._events.append(event)
+        if event.index is not None:
+            self._stamp_ns, self._stamp_at = max(self._stamp_ns, self.engine.now_ns), now
             # Written with the record that the log begins anew: either both are on the disk or none is.
-            self._out.installed = self.engine.capture()
-            self._out.installed.step()
-        self.channel.snapshot_installed(now, event.index)
+            self._out.installed = installed
+
+    def _say(self, line: str) -> None:
+        self._out.lines.append(line)
 
     def _end(self, sentence: str, failed: bool = False) -> None:
         if not self._ended:

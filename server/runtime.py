@@ -195,8 +195,8 @@ class Replica:
             self.settings.durability,
         )
 
-    def _new_driver(self) -> Driver:
-        """A node for what the disk remembers, or for nothing. Raises StartError."""
+    def _new_driver(self, *, fresh: bool = False) -> Driver:
+        """A node for what the disk remembers, or for nothing. `fresh`: see `Node`. Raises StartError."""
         routes = self.config.routes(self.server.id)
         engine = Engine(self.server.id, self.config.names, self.settings.engine, routes=routes)
         log: DurableLog | None = None
@@ -220,6 +220,7 @@ class Replica:
                 log=log,
                 engine=engine,
                 data=self.places.data,
+                fresh=fresh,
             )
         except ValueError as error:
             raise StartError(str(error)) from None
@@ -287,7 +288,7 @@ class Replica:
 
         def again(_: object) -> None:
             if not self._stopping:
-                self._driver = self._new_driver()
+                self._driver = self._new_driver(fresh=True)
                 self._begin()
 
         waits = [self.master.stop(reason), Deferred[None]()]

@@ -23,6 +23,7 @@ class Script(Checks):
         snapshot_s: float = 0.01,
         chunk: int = 8,
         disk: bool = False,
+        parts: bool = True,
     ) -> None:
         super().__init__()
         self.deliveries: dict[int, list[bytes]] = {}
@@ -38,6 +39,7 @@ class Script(Checks):
             snapshot_s=snapshot_s,
             chunk=chunk,
             disk=disk,
+            parts=parts,
         )
         self.world = World(seed, shape, self)
         self.hosts = self.world.hosts

@@ -1,22 +1,21 @@
 """A simulated cluster of channels: virtual clock, hosts that crash, pause and restart, an application."""
 
-import hashlib
 import heapq
 from collections import deque
 from collections.abc import Callable, Sequence
 from random import Random
 
 import attrs
-import msgspec
 
 from ..hachannel import (
     Channel,
     Deliver,
     Event,
-    InstallSnapshot,
+    InstallPart,
     Message,
     Output,
     ProtocolError,
+    ProvidePart,
     ProvideSnapshot,
     Settings,
     Source,
@@ -29,11 +28,18 @@ from ..hachannel.durable import Remembered
 from ..hachannel.log import Committed, Log, MemoryLog, Reset
 from ..hachannel.messages import PAYLOAD
 from ..hachannel.state import State
+from .channel_app import App, Saved, Spoiled
 from .channel_disk import DiskError, SimulatedDisk, Write
 from .channel_net import Net, Weather
 
 TRACE_LINES = 400
 """How much of the trace a failure shows."""
+
+
+MAX_PIECES = 20
+"""A state that is given as a whole is in about so many pieces at most."""
+PARTS = 24
+"""The application takes this much less time for a part than for the whole."""
 
 
 class Violation(AssertionError):
@@ -50,48 +56,13 @@ class Violation(AssertionError):
         """The last lines of the run."""
 
 
-class App:
-    """The application of one replica: a hash chain over what was delivered."""
-
-    def __init__(self) -> None:
-        self.index = 0
-        self.chain = b""
-
-    def deliver(self, event: Deliver) -> None:
-        """One more link of the chain."""
-        self.index = event.index
-        self.chain = link(self.chain, event.index, event.stamp_ns, event.payload)
-
-    def snapshot(self, size: int) -> list[bytes]:
-        """Chunks of `size` bytes."""
-        data = msgspec.msgpack.encode((self.index, self.chain))
-        return [data[start : start + size] for start in range(0, len(data), size)]
-
-    def restore(self, chunks: list[bytes]) -> None:
-        """Replace the state."""
-        self.index, self.chain = msgspec.msgpack.decode(b"".join(chunks), type=tuple[int, bytes])
-
-
-def link(chain: bytes, index: int, stamp_ns: int, payload: bytes) -> bytes:
-    """The chain after one more entry."""
-    return hashlib.blake2b(b"%b %d %d %b" % (chain, index, stamp_ns, payload), digest_size=12).digest()
-
-
-@attrs.frozen
-class Saved:
-    """The state of an application, as a disk keeps it."""
-
-    index: int
-    chain: bytes
-
-
 class Disk(SimulatedDisk[Saved]):
     """The disk of one replica, and whose voter's it is. What no journal could do is a Violation."""
 
     def __init__(self, incarnation: int, remembered: Remembered | None = None) -> None:
         super().__init__(Remembered() if remembered is None else remembered)
         self.incarnation = incarnation
-        self.state = Saved(0, b"")
+        self.state = Saved(0, b"", {})
         self.spoiled = False
         """Something on it is not as it was written: the next start refuses it."""
         self.full = False
@@ -109,7 +80,7 @@ class Disk(SimulatedDisk[Saved]):
 
     def recover(self, app: "App") -> list[Deliver]:
         """Give an application the saved state; returns what is committed after it."""
-        app.index, app.chain = self.state.index, self.state.chain
+        app.load(self.state)
         entries = [self.entries[index] for index in range(self.saved + 1, self.remembered.commit + 1)]
         return [
             Deliver(entry.index, entry.stamp_ns, entry.payload, entry.source)
@@ -146,9 +117,13 @@ class Shape:
     settings: Settings = attrs.field(factory=Settings)
     weather: Weather = attrs.field(factory=Weather)
     chunk: int = 8
-    """Bytes of a snapshot chunk."""
+    """Bytes of a piece of a state that is given as a whole, or half the cells of a part."""
+    parts: bool = False
+    """The application gives its state in parts, and goes on meanwhile."""
+    fresh: bool = False
+    """Whoever starts again wants the state, even where entries would do."""
     snapshot_s: float = 0.01
-    """How long the application takes for a snapshot, and to install one."""
+    """How long the application takes for a state, or a part of one, and to install it."""
     codec: bool = False
     """Every message goes through its bytes."""
     disk: bool = False
@@ -186,6 +161,8 @@ class Host:
         self.disk: Disk | None = None
         self._again: list[Deliver] = []
         """What the disk has besides the saved state, while a process starts."""
+        self._gathered: list[bytes] = []
+        self._app_free = 0.0
         self.backlog: list[Callable[[], None]] = []
         self.fuse: Fuse | None = None
         self.life = 0
@@ -228,6 +205,7 @@ class Host:
             expected=shape.expected if len(configured) == shape.replicas else len(configured),
             settings=shape.settings,
             log=log,
+            fresh=shape.fresh,
         )
         world.say(f"{self} starts")
         world.observer.started(self)
@@ -364,7 +342,7 @@ class Host:
             world.observer.stepped(self, output)
             if output.persist:
                 resets = [record.base.at for record in output.persist if isinstance(record, Reset)]
-                state = Saved(self.app.index, self.app.chain) if resets else None
+                state = self.app.saved() if resets else None
                 self._write(Write(output.persist, output.token, state, max(resets, default=0)))
             for peer, message in output.messages:
                 if not self._burn():
@@ -395,7 +373,7 @@ class Host:
         applied = self.channel.applied
         if disk is None or applied - disk.saved < self.world.shape.save_entries or disk.waiting:
             return
-        state = Saved(self.app.index, self.app.chain)
+        state = self.app.saved()
         trim = min(self.state.log.base.at, applied)
         self._write(Write([Committed(applied)], 0, state, applied, trim))
 
@@ -434,15 +412,17 @@ class Host:
             self._act(lambda: channel.persisted(self.world.now, token))
 
     def _handle(self, event: Event) -> None:
-        world, channel = self.world, self.channel
+        world = self.world
         match event:
             case Deliver():
                 self.app.deliver(event)
-            case ProvideSnapshot(token):
-                index, chunks = self.channel.applied, self.app.snapshot(world.shape.chunk)
-                self._soon(lambda: channel.snapshot_ready(world.now, token, index, chunks))
-            case InstallSnapshot():
-                self._soon(lambda: self._install(event))
+            case ProvideSnapshot() | ProvidePart():
+                self._provide(event)
+            case InstallPart():
+                if world.shape.parts or event.index is not None:
+                    self._soon(lambda: self._install(event))
+                else:
+                    self._install(event)
                 return
             case Stopped():
                 world.say(f"{self} has stopped")
@@ -454,14 +434,49 @@ class Host:
                 world.net.remove(self.replica)
             case ViewEvent():
                 world.say(f"{self} {event}")
+                self.app.settle(master=event.master == self.replica)
             case _:
                 pass
         world.observer.delivered(self, event)
 
-    def _install(self, event: InstallSnapshot) -> None:
-        self.app.restore(event.chunks)
-        self.world.observer.delivered(self, event)
-        self.channel.snapshot_installed(self.world.now, event.index)
+    def _provide(self, event: ProvideSnapshot | ProvidePart) -> None:
+        """Give the state, or the next part of it. A part is of the time when it is given."""
+        world, channel, app = self.world, self.channel, self.app
+        chunk = world.shape.chunk
+        if world.shape.parts:
+            if isinstance(event, ProvideSnapshot):
+                app.begin(event)
+            part = app.next(event.token, event.index, 1 + chunk // 2)
+            if part is None:
+                self._soon(lambda: channel.part_failed(world.now, event.token, "it has ended"))
+                return
+            data, index, last = part
+            self._soon(lambda: channel.part_ready(world.now, event.token, data, index, last=last))
+        else:
+            whole = app.whole()
+            size = max(chunk, len(whole) // MAX_PIECES)
+            pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
+            self._soon(lambda: channel.snapshot_ready(world.now, event.token, event.index, pieces))
+
+    def _install(self, event: InstallPart) -> None:
+        world, channel, app = self.world, self.channel, self.app
+        if not world.shape.parts:
+            if not event.number:
+                self._gathered.clear()
+            self._gathered.append(event.data)
+            if event.index is not None:
+                event = attrs.evolve(event, number=0, data=b"".join(self._gathered))
+        marker = b""
+        if world.shape.parts or event.index is not None:
+            try:
+                marker = app.take(event)
+            except Spoiled as error:
+                reason = str(error)
+                world.say(f"{self} refuses: {reason}")
+                channel.part_refused(world.now, event.token, reason)
+                return
+        world.observer.delivered(self, event)
+        channel.part_installed(world.now, event.token, marker if world.shape.parts else b"")
 
     def _soon(self, action: Callable[[], None]) -> None:
         """The application takes its time."""
@@ -471,7 +486,12 @@ class Host:
             if life == self.life:
                 self._act(action)
 
-        self.world.at(self.world.now + self.world.chance.uniform(0, self.world.shape.snapshot_s), act)
+        shape = self.world.shape
+        most = shape.snapshot_s / (PARTS if shape.parts else 1)
+        # One thing after the other, in the order of the events.
+        now = self.world.now
+        self._app_free = max(self._app_free, now + self.world.chance.uniform(0, most))
+        self.world.at(self._app_free, act)
 
     def _alarm(self) -> None:
         deadline = self.channel.deadline

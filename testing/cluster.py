@@ -172,7 +172,7 @@ class Cluster:
         """Start a killed replica again, with nothing."""
         replica = self.replicas[id]
         replica.incarnation += 1
-        replica.node = self._node(id, replica.incarnation)
+        replica.node = self._node(id, replica.incarnation, fresh=bool(replica.rejoin))
         replica.rejoin = ""
         self._start(id)
 
@@ -212,7 +212,7 @@ class Cluster:
 
     # The machinery
 
-    def _node(self, id: int, incarnation: int) -> Node:
+    def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
         channel, engine, node = self._settings
         return Node(
             id,
@@ -225,6 +225,7 @@ class Cluster:
             channel_settings=channel,
             engine_settings=engine,
             settings=node,
+            fresh=fresh,
         )
 
     def _others(self, id: int) -> list[int]:

@@ -77,7 +77,7 @@ class DurableCluster(Cluster):
         replica.node = self._node(id, replica.incarnation)
         self._start(id)
 
-    def _node(self, id: int, incarnation: int) -> Node:
+    def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
         disk = self.disks[id]
         channel, engine_settings, node = self._settings
         engine = Engine(0, {"s0": 0}, engine_settings)
@@ -104,6 +104,7 @@ class DurableCluster(Cluster):
             settings=node,
             log=log,
             engine=engine,
+            fresh=fresh,
         )
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:

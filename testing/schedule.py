@@ -139,6 +139,8 @@ def draw(seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = N
     shape = _forwarding(shape, Random(f"forwarding {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
+    transfers = Random(f"transfers {seed}")
+    shape = attrs.evolve(shape, parts=transfers.random() < 0.75, fresh=transfers.random() < 0.5)
     names = list(FAULTS) if kinds is None else list(kinds)
     return Schedule(
         faults=_faults(Random(f"faults {seed}"), shape, rate, profile, names),

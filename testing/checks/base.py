@@ -6,8 +6,9 @@ from typing import ClassVar, TypeVar
 import attrs
 
 from ...hachannel import Event, Output, Source, View, ViewEvent
+from ..channel_app import Saved
 from ..channel_disk import Write
-from ..channel_world import Host, Observer, Saved, Violation
+from ..channel_world import Host, Observer, Violation
 from .history import History, Process, Step
 
 

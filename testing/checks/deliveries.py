@@ -1,6 +1,6 @@
 """I7, I8, I9, I15: what applications see."""
 
-from ...hachannel import Deliver, Event, InstallSnapshot
+from ...hachannel import Deliver, Event, InstallPart
 from ..channel_world import Host
 from .base import Checker, checker
 from .history import Process
@@ -50,7 +50,7 @@ class TrueSnapshots(Checker):
 
     def delivered(self, host: Host, event: Event) -> None:
         """The application has replaced its state."""
-        if isinstance(event, InstallSnapshot):
+        if isinstance(event, InstallPart) and event.index is not None:
             self.past.counts["snapshots"] += 1
             app = host.app
             if app.index > event.index or self.past.chains.get(app.index) != app.chain:

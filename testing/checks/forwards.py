@@ -1,6 +1,6 @@
 """I7: what members forward is ordered by its number, without gaps, once, and ends."""
 
-from ...hachannel import Deliver, Event, InstallSnapshot
+from ...hachannel import Deliver, Event, InstallPart
 from ..channel_world import Host
 from .base import Checker, checker
 from .history import History
@@ -57,7 +57,7 @@ class TrueNumbers(Checker):
 
     def delivered(self, host: Host, event: Event) -> None:
         """As many as were delivered anywhere up to its index."""
-        if not isinstance(event, InstallSnapshot):
+        if not isinstance(event, InstallPart) or event.index is None:
             return
         state = host.state
         own = [

@@ -25,8 +25,9 @@ from ...hachannel.messages import (
     decode_reconfig,
 )
 from ...hachannel.view import NO_TAG, NO_VIEW, Seat, Tag
+from ..channel_app import Saved, link
 from ..channel_disk import Write
-from ..channel_world import Host, Saved, World, link
+from ..channel_world import Host, World
 
 
 @attrs.define(eq=False)

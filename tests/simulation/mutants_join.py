@@ -72,22 +72,6 @@ def two_reconfigs_in_a_view():
         yield
 
 
-@mutant("The snapshot is said to be one entry younger than it is.", quick=True)
-def snapshot_mislabelled():
-    original = donor.Donor.snapshot_ready
-
-    def snapshot_ready(self, now, token, index, chunks):
-        original(self, now, token, max(index, self._state.log.base.at + 1), chunks)
-
-    def later(self, now, token, index, chunks):
-        later_index = min(index + 1, self._state.applied)
-        original(self, now, token, later_index, chunks)
-
-    assert snapshot_ready
-    with patched(donor.Donor, "snapshot_ready", later):
-        yield
-
-
 @mutant("A learner appends what it is sent after its own log, without comparing.")
 def catch_up_unchecked():
     original = learner.Learner.on_catch_up

@@ -112,6 +112,9 @@ def test_the_replica_that_differs_says_so_once_and_comes_back_in_the_right_state
     lines = cluster.replicas[wrong].lines
     said = [line for line in lines if f"replica {wrong} is in another state than the others" in line]
     assert len(said) == 1
+    others = [line for each in cluster.replicas.values() if each.id != wrong for line in each.lines]
+    assert any(f"replica {wrong} joins: sends the state" in line for line in others)
+    assert not any(f"replica {wrong} joins: sends the entries" in line for line in others)
     assert "between 6 and 10" in said[0]
     assert cluster.replicas[wrong].incarnation == 2
     assert [each.incarnation for each in cluster.replicas.values()].count(1) == 2

@@ -47,7 +47,9 @@ def parts(source: Source) -> Iterator[tuple[bytes, int | None]]:
     while not source.over:
         part = source.next()
         if part is not None:
-            yield part
+            assert part.last == source.over
+            assert part.index is not None or not part.last
+            yield part.data, part.index if part.last else None
 
 
 class Busy:
@@ -269,7 +271,7 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
 def test_a_marker_of_no_use_means_everything(marker: bytes) -> None:
     busy = Busy(7)
     target = fresh()
-    assert finish(busy, busy.engine.source(marker, have=10**9), target.staging(), target, acts=0) == 40
+    assert finish(busy, busy.engine.source(marker), target.staging(), target, acts=0) == 40
 
 
 def test_a_class_that_cannot_be_loaded_is_an_agent_error() -> None:

@@ -39,6 +39,7 @@ STRATEGIES = {
     tuple[Row, ...]: st.lists(sources, max_size=3).map(tuple),
     tuple[Seat, ...]: seats,
     View | None: st.one_of(st.none(), views),
+    Tag | None: st.one_of(st.none(), tags),
 }
 
 
@@ -88,7 +89,10 @@ def test_connections_that_come_and_go_in_any_order_never_raise(steps):
                 channel.receive(hand.now, peer, m.Tell(b""))
             case _:
                 channel.snapshot_ready(hand.now, peer, peer, [])
-                channel.snapshot_installed(hand.now, peer)
+                channel.part_ready(hand.now, peer, b"x", peer, last=bool(what))
+                channel.part_failed(hand.now, peer, "no")
+                channel.part_installed(hand.now, peer)
+                channel.part_refused(hand.now, peer, "no")
                 channel.persisted(hand.now, peer)
         channel.tick(hand.now)
         channel.take()

@@ -1,0 +1,67 @@
+"""Agents with as much state as wanted, for the benchmark of state transfer."""
+
+import attrs
+import msgspec
+
+from quorate import Agent, Context, Create, Notification, reacts
+from quorate.agents import factory
+
+
+@attrs.frozen
+class Fill(Notification):
+    """Make agents."""
+
+    count: int
+    size_bytes: int
+
+
+@attrs.frozen
+class Filled(Notification):
+    """They are there."""
+
+
+@attrs.frozen
+class Touch(Notification):
+    """Change something."""
+
+    number: int
+
+
+@attrs.define
+class Item(Agent):
+    """Some state: entries of a table, and how often it was touched."""
+
+    table: dict[str, str] = attrs.field(factory=dict)
+    touched: int = 0
+
+    @reacts
+    def touch(self, ctx: Context, note: Touch) -> None:
+        """One entry of the table changes."""
+        del ctx
+        self.touched += 1
+        self.table[f"key{note.number % 100}"] = f"{note.number:099}"
+
+
+@attrs.define
+class Stock(Agent):
+    """Makes items, and touches them in turn."""
+
+    made: int = 0
+    touched: int = 0
+
+    @reacts
+    def fill(self, ctx: Context, note: Fill) -> None:
+        """Ask the factory for items."""
+        table = {f"key{number}": f"{number:099}" for number in range(max(1, note.size_bytes // 108))}
+        state = msgspec.msgpack.encode({"table": table})
+        for _ in range(note.count):
+            ctx.send(factory(ctx.agent.host), Create("benchmarks.stock:Item", f"item{self.made}", state))
+            self.made += 1
+        ctx.send(ctx.sender, Filled())
+
+    @reacts
+    def touch(self, ctx: Context, note: Touch) -> None:
+        """One item after the other."""
+        self.touched += 1
+        if self.made:
+            ctx.send(f"item{self.touched * 7919 % self.made}", note)

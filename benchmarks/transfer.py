@@ -1,0 +1,173 @@
+"""What a state transfer costs the clients of a server with much state.
+
+The sample cluster runs with real processes. One replica is killed and loses its disk; clients send all the
+time, and what they send changes one agent after the other. Printed are how many notifications were
+acknowledged in a second before, during and after the transfer, all in the same run, and the longest wait of a
+client.
+
+    .venv/bin/python -m benchmarks.transfer [--megabytes 200] [--agent-bytes 100000] [--seconds 10]
+"""
+
+import argparse
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from quorate import connect
+from quorate.demo.ports import place
+from quorate.server.admin_client import ServerAdmin, gather
+from quorate.server.config import Config, load
+from quorate.server.supervisor import Supervisor
+
+from .stock import Fill, Filled, Touch
+
+ROOT = Path(__file__).parents[1]
+BOUND_S = 600.0
+FILL_BYTES = 10_000_000
+"""State made by one notification."""
+
+
+@attrs.frozen
+class Phase:
+    """What the clients saw for a while."""
+
+    name: str
+    seconds: float
+    acknowledged: int
+    longest_s: float
+
+    @property
+    def per_s(self) -> float:
+        """Acknowledged in a second."""
+        return self.acknowledged / self.seconds
+
+    def __str__(self) -> str:
+        return (
+            f"{self.name:9} {self.seconds:6.1f} s  {self.per_s:8.0f} acknowledged/s  "
+            f"longest wait {self.longest_s * 1000:6.0f} ms"
+        )
+
+
+class Clients:
+    """Threads that each send, wait for the acknowledgement, and send again."""
+
+    def __init__(self, urls: str, count: int) -> None:
+        self._urls = urls
+        self._ends: list[tuple[float, float]] = []
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(n,)) for n in range(count)]
+
+    def _run(self, first: int) -> None:
+        number = first
+        with connect(self._urls, user="root", password="root") as client:
+            while not self._over.is_set():
+                number += 1
+                began = time.perf_counter()
+                client.send("stock", Touch(number))
+                now = time.perf_counter()
+                self._ends.append((now, now - began))
+
+    def __enter__(self) -> "Clients":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join()
+
+    def phase(self, name: str, wait: Callable[[], None]) -> Phase:
+        """What happens until `wait` returns."""
+        first, began = len(self._ends), time.perf_counter()
+        wait()
+        seconds = time.perf_counter() - began
+        ends = self._ends[first:]
+        return Phase(name, seconds, len(ends), max((took for _, took in ends), default=seconds))
+
+
+def main() -> None:
+    """Run it and print the phases."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--megabytes", type=int, default=200, help="state of the server")
+    parser.add_argument("--agent-bytes", type=int, default=100_000, help="state of one agent")
+    parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--seconds", type=float, default=10.0, help="before and after the transfer")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        xml = Path(directory, "a3servers.xml")
+        place(ROOT / "a3servers.xml", xml)
+        data = Path(directory, "data")
+        with Supervisor(xml, data, restart=False, env={"PYTHONPATH": str(ROOT)}) as servers:
+            servers.wait_ready(BOUND_S)
+            run(servers, load(xml), xml, data, options)
+
+
+def run(servers: Supervisor, config: Config, xml: Path, data: Path, options: argparse.Namespace) -> None:
+    """Fill the server, measure, bring the replica back."""
+    urls = config.client_urls("s0")
+    deploy = ["deploy", str(xml), "--server", "s0", "benchmarks.stock:Stock", "--name", "stock"]
+    command = [sys.executable, "-m", "quorate", *deploy]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+    fill(urls, options.megabytes * 1_000_000, options.agent_bytes)
+    lost = 2 if servers.master("s0") != 2 else 1
+    servers.kill("s0", lost)
+    with Clients(urls, options.clients) as clients:
+        clients.phase("warm", lambda: time.sleep(options.seconds / 2))
+        views = view(config)
+        phases = [clients.phase("before", lambda: time.sleep(options.seconds))]
+        shutil.rmtree(data / "s0" / str(lost))
+        servers.start_replica("s0", lost)
+        phases.append(clients.phase("transfer", lambda: servers.wait_ready(BOUND_S)))
+        phases.append(clients.phase("after", lambda: time.sleep(options.seconds)))
+    for phase in phases:
+        print(phase)
+    before, during, after = (phase.per_s for phase in phases)
+    rest = statistics.mean((before, after))
+    print(f"during the transfer {during / before:.0%} of before, {during / rest:.0%} of before and after")
+    print(f"views: {views} before, {view(config)} after; equal states: {equal(config)}")
+    for line in Path(data, "s0", str(lost), "log").read_text().splitlines():
+        if "the state after entry" in line or "is active from" in line:
+            print(line)
+
+
+def fill(urls: str, total: int, size: int) -> None:
+    """Make the agents."""
+    with connect(urls, user="root", password="root") as client:
+        left = -(-total // size)
+        while left:
+            count = min(left, max(1, FILL_BYTES // size), 10_000)
+            client.request("stock", Fill(count, size), reply=Filled, timeout=BOUND_S)
+            left -= count
+
+
+def statuses(config: Config) -> list[dict[str, object]]:
+    """What the replicas say."""
+    ((_, replicas),) = gather([ServerAdmin(config, config.server("s0"))])
+    return [replica.status for replica in replicas if replica.status is not None]
+
+
+def view(config: Config) -> object:
+    """The number of the view."""
+    return max(str(status["view"]) for status in statuses(config))
+
+
+def equal(config: Config) -> bool:
+    """Whether all replicas come to the same digest after the same entry."""
+    for _ in range(100):
+        if len({(status["applied"], status["digest"]) for status in statuses(config)}) == 1:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+if __name__ == "__main__":
+    main()

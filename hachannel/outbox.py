@@ -1,0 +1,116 @@
+"""The parts of a state on the wire: cut into pieces at one end, put together at the other. A leaf, pure."""
+
+from collections import deque
+from collections.abc import Iterator
+
+import attrs
+
+from .messages import Chunk
+from .origins import Rows
+from .view import Tag
+
+MAX_PART_BYTES = 1 << 30
+"""A part that is said to be larger than this is not believed."""
+
+
+@attrs.define(eq=False)
+class Outbox:
+    """The pieces of the donor, each kept until the learner has taken it."""
+
+    token: int
+    piece_bytes: int
+    """The largest piece."""
+    window: int
+    """Pieces on their way."""
+    acked: int = 0
+    """Pieces that the learner has taken."""
+    sent: int = 0
+    """Pieces sent, so far as is known not in vain."""
+    _pieces: deque[Chunk] = attrs.field(factory=deque[Chunk])
+    _next: int = 0
+
+    def put(self, data: bytes, at: Tag | None, origins: Rows = ()) -> None:
+        """Cut a part. at, origins: it is the last one, the whole is the state after that entry."""
+        start = 0
+        while True:
+            piece = data[start : start + self.piece_bytes]
+            start += len(piece)
+            more = start < len(data)
+            end = (None, ()) if more else (at, origins)
+            self._pieces.append(Chunk(self.token, self._next, piece, more, *end))
+            self._next += 1
+            if not more:
+                return
+
+    @property
+    def hungry(self) -> bool:
+        """Everything there is was sent, and there is room for more on the way."""
+        return self.sent == self._next and self.sent - self.acked < self.window
+
+    def due(self) -> Iterator[Chunk]:
+        """What is to be sent now."""
+        while self.sent < self._next and self.sent - self.acked < self.window:
+            piece = self._pieces[self.sent - self.acked]
+            self.sent += 1
+            yield piece
+
+    def ack(self, count: int) -> bool:
+        """The learner has taken so many pieces; says whether that is news."""
+        if not self.acked < count <= self._next:
+            return False
+        for _ in range(count - self.acked):
+            self._pieces.popleft()
+        self.acked = count
+        self.sent = max(self.sent, count)
+        return True
+
+    def again(self) -> None:
+        """What was sent and not acknowledged may be lost."""
+        self.sent = self.acked
+
+
+@attrs.define(eq=False)
+class Inbox:
+    """The pieces of the learner, in their order."""
+
+    window: int
+    """Pieces that may wait for the application."""
+    taken: int = 0
+    """Pieces that the application has, or that are the beginning of a part."""
+    _waiting: deque[Chunk] = attrs.field(factory=deque[Chunk])
+    _part: list[bytes] = attrs.field(factory=list[bytes])
+    _part_bytes: int = 0
+    _given: bool = False
+    """The application has a part that it has not confirmed."""
+
+    def add(self, piece: Chunk) -> None:
+        """A piece arrived; one that does not follow, or for which there is no room, comes again."""
+        expected = self.taken + self._given + len(self._waiting)
+        if piece.number == expected and len(self._waiting) < 2 * self.window:
+            self._waiting.append(piece)
+
+    def part(self) -> tuple[bytes, Chunk] | None:
+        """The next part and its last piece, if it is here and the one before is confirmed."""
+        while self._waiting and not self._given:
+            piece = self._waiting.popleft()
+            self._part.append(piece.data)
+            self._part_bytes += len(piece.data)
+            if piece.more:
+                self.taken += 1
+                continue
+            data = self._part[0] if len(self._part) == 1 else b"".join(self._part)
+            self._part, self._part_bytes = [], 0
+            self._given = True
+            return data, piece
+        return None
+
+    @property
+    def too_large(self) -> bool:
+        """The part that is coming in is beyond belief."""
+        return self._part_bytes > MAX_PART_BYTES
+
+    def confirm(self) -> bool:
+        """The application has taken the part; says whether it had one to take."""
+        given, self._given = self._given, False
+        self.taken += given
+        return given

@@ -1,0 +1,248 @@
+"""Mutants of state transfer: what is sent, as of which entry, and who goes on from where."""
+
+import attrs
+import msgspec
+
+from quorate.hachannel import Settings, donor, learner, outbox, replication
+from quorate.hachannel.messages import ChunkAck
+from quorate.testing import channel_app
+from quorate.testing.channel_script import Script
+from quorate.testing.mutation import mutant, patched
+
+
+def joined_under_load():
+    """A replica gets the state in small parts while every cell changes all the time."""
+    script = Script(3, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=0.5)
+    script.form()
+    for number in range(600):
+        if number == 60:
+            script.hosts[2].crash()
+        if number == 90:
+            script.hosts[2].start()
+        master = script.world.master()
+        if master is not None:
+            script.submit(master, 4)
+        script.run(0.01)
+    script.whole()
+
+
+def away_while_trimmed():
+    """A replica comes back with an old state, after the log was trimmed."""
+    script = Script(3, settings=Settings(keep=0, window=16), chunk=1)
+    script.form()
+    for number in range(90):
+        if number == 60:
+            script.hosts[2].pause()
+            script.whole(but=[2])
+        script.submit(script.master(), 4)
+        script.run(0.02)
+    script.run(1.0)
+    script.hosts[2].resume()
+    master = script.whole()
+    script.everywhere(script.submit(master, 30))
+
+
+@mutant("What changes while the state is sent is not marked.", caught=("I15",), quick=True)
+def dirty_mark_lost():
+    original = channel_app.App.deliver
+
+    def deliver(self, event):
+        passes, self._passes = self._passes, None
+        original(self, event)
+        self._passes = passes
+
+    with patched(channel_app.App, "deliver", deliver):
+        yield
+
+
+@mutant("A part that is sent again is taken off the marks only after it was read.", caught=("I15",))
+def mark_taken_off_late():
+    original = channel_app.App.next
+
+    def advance(self, token, index, cells):
+        given = original(self, token, index, cells)
+        if self._passes is not None and given is not None:
+            self._late = dict(self._passes.marks)
+        return given
+
+    original_deliver = channel_app.App.deliver
+
+    def deliver(self, event):
+        original_deliver(self, event)
+        if self._passes is not None and getattr(self, "_late", None) is not None:
+            self._passes.marks.clear()
+            self._late = None
+
+    with patched(channel_app.App, "next", advance), patched(channel_app.App, "deliver", deliver):
+        yield
+
+
+@mutant(
+    "The last parts are of the time when they go, not all as of one entry.",
+    caught=("I15",),
+    scenario=joined_under_load,
+)
+def rest_not_as_of_one_entry():
+    original = channel_app.App.next
+
+    def advance(self, token, index, cells):
+        if self._rest:
+            self._rest = type(self._rest)(
+                (key, self.cells[key]) for key, _ in self._rest if key in self.cells
+            )
+        return original(self, token, index, cells)
+
+    with patched(channel_app.App, "next", advance):
+        yield
+
+
+@mutant("The end of the state is said to be an entry later than it is.")
+def end_mislabelled():
+    original = donor.Donor._freeze
+
+    def freeze(self, session, index, *, last):
+        if last and index is not None:
+            index = min(index + 1, self._state.applied)
+        return original(self, session, index, last=last)
+
+    with patched(donor.Donor, "_freeze", freeze):
+        yield
+
+
+@mutant("The first entry after the state is not sent.")
+def entry_after_state_skipped():
+    original = donor.Donor._begin_entries
+
+    def begin(self, now, session, after):
+        original(self, now, session, min(after + 1, self._state.log.last.at))
+
+    def on_catch_up(self, voter, message):
+        log = self._state.log
+        if message.base.at == log.last.at + 1:
+            log.reset(message.base)
+            self._state.commit = self._state.applied = message.base.at
+        original_catch_up(self, voter, message)
+
+    original_catch_up = learner.Learner.on_catch_up
+    with (
+        patched(donor.Donor, "_begin_entries", begin),
+        patched(learner.Learner, "on_catch_up", on_catch_up),
+    ):
+        yield
+
+
+@mutant("A piece counts as an acknowledgement of the entries that the state has.")
+def pieces_counted():
+    original_ack = donor.Donor.on_chunk_ack
+    original_held = replication.Replication.held
+
+    def on_chunk_ack(self, now, voter, message):
+        if self._state.leading:
+            self._replication.learner = self._state.log.last.at
+        original_ack(self, now, voter, message)
+
+    def held(self, view):
+        matches = [slave.match for slave in self._slaves.values()]
+        matches = sorted([*matches, getattr(self, "learner", 0)], reverse=True)
+        if view.k == 1:
+            return self._synced
+        return max(original_held(self, view), min(self._synced, matches[view.k - 2]))
+
+    with (
+        patched(donor.Donor, "on_chunk_ack", on_chunk_ack),
+        patched(replication.Replication, "held", held),
+    ):
+        yield
+
+
+@mutant(
+    "A learner that resumes keeps what it has, changed since or not.",
+    caught=("I15",),
+    scenario=away_while_trimmed,
+)
+def stale_parts_trusted():
+    original = channel_app.App.begin
+
+    def begin(self, event):
+        original(self, event)
+        start = self._passes._start
+        if start.whole or start.place is not None or start.have:
+            self._passes._start = msgspec.structs.replace(
+                start, floor=self.index, have=start.have and self.index
+            )
+
+    original_take = channel_app.App.take
+
+    def take(self, event):
+        # What would be noticed at once: that it has never had a cell.
+        part = msgspec.msgpack.decode(event.data, type=channel_app.Part)
+        had = {**self.cells, **self._earlier, **self._staged}
+        part = msgspec.structs.replace(part, kept=[key for key in part.kept if key in had])
+        return original_take(self, attrs.evolve(event, data=msgspec.msgpack.encode(part)))
+
+    with patched(channel_app.App, "begin", begin), patched(channel_app.App, "take", take):
+        yield
+
+
+@mutant(
+    "What the learner had of cells that are gone since stays in its state.",
+    caught=("I15",),
+    scenario=away_while_trimmed,
+)
+def gone_parts_kept():
+    original = channel_app.App.take
+
+    def take(self, event):
+        if event.index is not None:
+            kept = {**self._earlier, **self.cells}
+            marker = original(self, event)
+            self.cells = {**kept, **self.cells}
+            return marker
+        return original(self, event)
+
+    with patched(channel_app.App, "take", take):
+        yield
+
+
+@mutant("The learner says that it has the state before the application has installed it.")
+def caught_up_before_installed():
+    original = learner.Learner._give
+
+    def give(self, learning):
+        original(self, learning)
+        if learning.at is not None and not learning.installed:
+            self._state.send(learning.donor, ChunkAck(learning.token, learning.inbox.taken + 1, True))
+            at = learning.at
+            self.part_installed(learning.token, b"")
+            assert learning.installed
+            assert self._state.applied == at.at
+
+    with patched(learner.Learner, "_give", give):
+        yield
+
+
+@mutant("The state is given as of an entry that is not committed.")
+def state_above_commit():
+    original = donor.Donor._freeze
+
+    def freeze(self, session, index, *, last):
+        if index is not None:
+            session.frozen = True
+            session.hold = index
+            if last:
+                session.at = self._state.log.last
+            return True
+        return original(self, session, index, last=last)
+
+    with patched(donor.Donor, "_freeze", freeze):
+        yield
+
+
+@mutant("A piece that comes twice is taken twice.")
+def piece_taken_twice():
+    def add(self, piece):
+        if piece.number >= self.taken + self._given - 1:
+            self._waiting.append(piece)
+
+    with patched(outbox.Inbox, "add", add):
+        yield
