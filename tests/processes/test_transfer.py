@@ -97,7 +97,8 @@ def come_back_with_nothing(site: Site, replica: int) -> None:
 
 
 @pytest.mark.parametrize("items", [100, 1500])
-def test_11_the_state_is_the_same_although_clients_go_on_sending(make_site: MakeSite, items: int) -> None:
+def test_the_state_is_the_same_although_clients_go_on_sending(make_site: MakeSite, items: int) -> None:
+    """Scenario 11."""
     site = stocked(make_site, items)
     with connect(site.url(), user="root", password="root") as client:
         for number in range(700):
@@ -113,7 +114,8 @@ def test_11_the_state_is_the_same_although_clients_go_on_sending(make_site: Make
     assert all("stopped" not in site.log(other) for other in site.replicas if other != lost)
 
 
-def test_12_the_next_master_goes_on_when_the_donor_is_killed(make_site: MakeSite) -> None:
+def test_the_next_master_goes_on_when_the_donor_is_killed(make_site: MakeSite) -> None:
+    """Scenario 12."""
     site = stocked(make_site, 1500)
     with connect(site.url(), user="root", password="root") as client:
         for number in range(700):
