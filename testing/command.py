@@ -19,7 +19,7 @@ from .channel_sim import Result, simulate
 from .channel_world import Violation
 from .checks import CHECKERS
 from .faults import FAULTS
-from .schedule import Schedule, ScheduleError, draw, read
+from .schedule import Schedule, ScheduleError, draw, operated, read
 from .shrink import shrink
 
 __all__ = ["command"]
@@ -84,6 +84,9 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
 )
 @click.option("--disk/--memory", default=None, help="All replicas with disks, or none; by default by seed.")
 @click.option(
+    "--operator", "with_operator", is_flag=True, help="Replicas are added, removed and moved meanwhile."
+)
+@click.option(
     "--schedule",
     "path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -113,6 +116,7 @@ def command(
     seeds: range,
     faults: tuple[str, ...] | None,
     disk: bool | None,
+    with_operator: bool,
     path: Path | None,
     drop: str,
     jobs: int,
@@ -127,7 +131,7 @@ def command(
 
     A seed decides everything: cluster, settings, network, faults. The same seed is the same run.
     """
-    plan = Plan(faults, disk, None, path, _positions(drop))
+    plan = Plan(faults, disk, None, path, _positions(drop), with_operator)
     if path is not None:
         try:
             schedule, seed = read(path)
@@ -197,10 +201,12 @@ class Plan:
     path: Path | None
     """Where `schedule` was read from."""
     drop: tuple[int, ...]
+    with_operator: bool = False
 
     def whole(self, seed: int) -> Schedule:
         """The schedule of a seed, before faults are left out."""
-        return self.schedule or draw(seed, self.faults, disk=self.disk)
+        schedule = self.schedule or draw(seed, self.faults, disk=self.disk)
+        return operated(schedule) if self.with_operator else schedule
 
     def of(self, seed: int) -> Schedule:
         """The schedule of a seed."""
@@ -215,6 +221,8 @@ class Plan:
             words.append(f"--faults {','.join(self.faults)}")
         if self.disk is not None:
             words.append("--disk" if self.disk else "--memory")
+        if self.with_operator:
+            words.append("--operator")
         left_out = ",".join(map(str, drop))
         return " ".join([*words, f"--drop {left_out}"] if left_out else words)
 

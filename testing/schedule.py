@@ -242,9 +242,10 @@ def _ordinary(random: Random) -> Shape:
     )
 
 
-def operated(seed: int) -> Schedule:
-    """The schedule of a seed, with an operator."""
-    schedule = draw(seed)
+def operated(schedule: Schedule | int) -> Schedule:
+    """A schedule, or that of a seed, with an operator who adds, removes and moves replicas."""
+    if isinstance(schedule, int):
+        schedule = draw(schedule)
     # With fewer founders than replicas, those that were removed and forgot it could found a cluster.
     shape = attrs.evolve(schedule.shape, expected=schedule.shape.replicas)
     return attrs.evolve(schedule, shape=shape, operator=OPERATOR_RATE)
