@@ -2,9 +2,38 @@
 
 import msgspec
 
-from quorate.hachannel import choice, election, gate, installation, learner, view
+from quorate.hachannel import Settings, choice, election, gate, installation, learner, view
+from quorate.hachannel.messages import decode_reconfig
 from quorate.testing import channel_world
+from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
+
+
+def a_voter_that_dies_when_it_is_added():
+    """A fourth voter is added and dies; a third one promises the next view and is cut off then."""
+    settings = Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4)
+    script = Script(4, settings=settings, snapshot_s=2.0)
+    script.form()
+    script.hosts[3].crash()
+    master = script.whole(but=[3])
+    script.hosts[3].start()
+    script.until(lambda: 3 not in {voter.replica for voter in master.channel.view.config})
+    script.split([2], [0, 1, 3])
+    script.whole(but=[2, 3])
+    script.mend()
+
+    def adds():
+        entry = master.state.log.reconfig(master.state.accepted.start)
+        return entry is not None and getattr(decode_reconfig(entry.payload), "add", False)
+
+    script.until(adds)
+    script.hosts[3].crash()
+    script.until(lambda: master.channel.installing is not None)
+    script.split([2], [0, 1, 3])
+    script.run(1.0)
+    script.mend()
+    script.hosts[3].start()
+    script.whole()
 
 
 @mutant("RECORD is sent before all members accepted.")
@@ -97,7 +126,12 @@ def old_quorum_one_short():
         yield
 
 
-@mutant("A view needs one voter less than a majority of its own configuration.", caught=("I2", "I12"))
+@mutant(
+    "A view needs one voter less than a majority of its own configuration.",
+    caught=("I2", "I12"),
+    scenario=a_voter_that_dies_when_it_is_added,
+    quick=True,
+)
 def new_quorum_one_short():
     def activated(have, source, active, new):
         if not set(new.members) <= set(have):
@@ -120,7 +154,7 @@ def old_configuration_not_asked():
         yield
 
 
-@mutant("Half of the expected replicas found a cluster.", caught=("I12", "I2", "L1"))
+@mutant("Half of the expected replicas found a cluster.", caught=("I12", "I2", "L1", "phases"))
 def barrier_at_half():
     original_boot = election.Election._evaluate_boot
     original_may = learner.Learner.may_boot
