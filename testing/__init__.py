@@ -6,6 +6,7 @@ from .channel_world import Shape, Violation
 from .checks import CHECKERS
 from .faults import (
     FAULTS,
+    Add,
     Break,
     CorruptDisk,
     Crash,
@@ -26,6 +27,7 @@ from .faults import (
     OneWay,
     Partition,
     Pause,
+    Remove,
     Reorder,
     SlowDisk,
     Start,
@@ -39,6 +41,7 @@ from .shrink import shrink
 __all__ = [
     "CHECKERS",
     "FAULTS",
+    "Add",
     "Break",
     "CorruptDisk",
     "Crash",
@@ -60,6 +63,7 @@ __all__ = [
     "OneWay",
     "Partition",
     "Pause",
+    "Remove",
     "Reorder",
     "Result",
     "Schedule",

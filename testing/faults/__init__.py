@@ -1,6 +1,6 @@
 """The faults that a simulation can inject, each a class of its own, named as in schedules."""
 
-from . import disks, networks, processes
+from . import disks, networks, operators, processes
 from .base import FAULTS, Fault, Injector, Who, named
 from .disks import CorruptDisk, FullDisk, LoseDisk, SlowDisk, TornWrite
 from .networks import (
@@ -16,13 +16,15 @@ from .networks import (
     Partition,
     Reorder,
 )
+from .operators import Add, Remove
 from .processes import Crash, CrashAll, CrashStep, Heal, Leave, Pause, Start, Submit
 
-MODULES = (disks, networks, processes)
+MODULES = (disks, networks, operators, processes)
 """Where the faults are; importing them puts them on the list."""
 
 __all__ = [
     "FAULTS",
+    "Add",
     "Break",
     "CorruptDisk",
     "Crash",
@@ -44,6 +46,7 @@ __all__ = [
     "OneWay",
     "Partition",
     "Pause",
+    "Remove",
     "Reorder",
     "SlowDisk",
     "Start",

@@ -7,6 +7,7 @@ from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Shape, Violation
 from quorate.testing.faults import (
     FAULTS,
+    Add,
     Break,
     CorruptDisk,
     Crash,
@@ -25,6 +26,7 @@ from quorate.testing.faults import (
     OneWay,
     Partition,
     Pause,
+    Remove,
     Reorder,
     SlowDisk,
     Start,
@@ -124,6 +126,16 @@ def test_replicas_with_disks_survive_the_loss_of_all_processes():
     schedule = Schedule(faults=[CrashAll(at=1.0 + n, back_s=0.3) for n in range(5)], shape=Shape(disk=True))
     result = simulate(schedule, seed=1)
     assert result.faults["crash-all"] == 5
+    assert result.views >= 4
+
+
+def test_an_operator_replaces_a_replica_while_its_master_dies():
+    schedule = Schedule(
+        faults=[Add(at=2.0), Remove(who=1, at=4.0), Crash(who="master", at=4.01), Add(who=1, at=6.0)],
+        seconds=8.0,
+    )
+    result = simulate(schedule, seed=2)
+    assert result.faults["add"] >= 1
     assert result.views >= 4
 
 

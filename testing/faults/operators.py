@@ -1,0 +1,48 @@
+"""What an operator does to a cluster that runs: replicas are added and removed. No faults, but as hard."""
+
+from random import Random
+
+from ..channel_operator import Operator
+from ..channel_world import Host
+from .base import Fault, Injector, named
+
+
+def _ask(cluster: Injector, name: str, replica: int) -> bool:
+    """Ask the master of the moment; False when there is none or it refuses."""
+    world = cluster.world
+    masters = [host for host in world.hosts if host.running and not host.paused and host.state.leading]
+    return bool(masters) and Operator(world, 0.0).ask(name, masters[-1], replica)
+
+
+@named("add")
+class Add(Fault, frozen=True):
+    """A new replica, with the next free id, is let in and started; or one that was removed, again."""
+
+    who: int | None = None
+    """One that was removed; None: a new one."""
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        world = cluster.world
+        if self.who is None:
+            host = Host(world, len(world.hosts))
+            world.hosts.append(host)
+        else:
+            host = world.hosts[self.who]
+        done = _ask(cluster, "add", host.replica)
+        if done:
+            host.retired = False
+        if not host.running:
+            host.start()
+        return done
+
+
+@named("remove")
+class Remove(Fault, frozen=True):
+    """A replica belongs to the cluster no more: it stops, and does not come back."""
+
+    who: int = 0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+        """See the class."""
+        return _ask(cluster, "remove", self.who)
