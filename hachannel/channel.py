@@ -1,6 +1,6 @@
 """The HA channel: one replica's side of the replication protocol, without clock, randomness or IO."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from .donor import Donor
 from .election import Election
@@ -11,6 +11,7 @@ from .forward import Forwarding
 from .gate import Gate
 from .installation import Installing
 from .learner import Learner
+from .lease import Lease
 from .log import Log, MemoryLog
 from .membership import Membership
 from .messages import (
@@ -27,6 +28,7 @@ from .messages import (
     Fetch,
     Forward,
     Forwarded,
+    Grant,
     Heartbeat,
     Join,
     Message,
@@ -45,6 +47,7 @@ from .messages import (
 )
 from .peers import Link, Peers
 from .phases import Phases
+from .porter import Porter
 from .replication import Replication
 from .settings import TRIM_STEP, Settings
 from .state import State
@@ -73,6 +76,7 @@ class Channel:
         log: Log | None = None,
         data: Mapping[int, bytes] | None = None,
         fresh: bool = False,
+        witnesses: Collection[int] = (),
     ) -> None:
         """A replica that has not started.
 
@@ -82,6 +86,7 @@ class Channel:
         expected: how many empty replicas found the cluster. log: a durable one, or None for memory.
         data: what to say of each replica, for the application: see `Seat`.
         fresh: this replica is to get the whole state from the others, whatever the log has.
+        witnesses: those of the members that vote and hold no log; they count as expected.
         Raises ValueError when these contradict each other.
         """
         if me not in members or len(set(members)) != len(members):
@@ -90,7 +95,14 @@ class Channel:
             raise ValueError(
                 f"expected replicas must be more than half of {len(members)} and not more, not {expected}"
             )
+        copies = set(members).difference(witnesses)
+        if not copies or not set(witnesses) <= set(members):
+            raise ValueError(f"witnesses {sorted(witnesses)} must be some of {list(members)}, and not all")
         self._settings = settings if settings is not None else Settings()
+        if self._settings.min_copies > len(copies):
+            raise ValueError(
+                f"min_copies is {self._settings.min_copies}, but only {len(copies)} replicas hold the log"
+            )
         self.state = State(
             Voter(me, incarnation),
             members,
@@ -100,14 +112,26 @@ class Channel:
             MemoryLog() if log is None else log,
             {} if data is None else data,
         )
+        self.state.witnesses = frozenset(witnesses)
+        self.lease = Lease(self.state)
         self._replication = Replication(self.state)
         self._forwarding = Forwarding(self.state, self._replication)
         self._donor = Donor(self.state, self._replication)
-        self._election = Election(self.state, self._replication, self._donor)
-        self._gate = Gate(self.state, self._replication, self._donor, self._election)
+        self._election = Election(self.state, self._replication, self._donor, self.lease)
+        self._porter = Porter(self.state, self._replication)
+        self._gate = Gate(
+            self.state, self._replication, self._donor, self._porter, self._election, self.lease
+        )
         self._membership = Membership(self.state, self._replication, self._election)
         self._facts = Facts(
-            self.state, self._replication, self._election, self._gate, self._donor, self._membership
+            self.state,
+            self._replication,
+            self._election,
+            self._gate,
+            self._donor,
+            self._membership,
+            self._porter,
+            self.lease,
         )
         self._learner = Learner(self.state, self._set_busy, fresh=fresh or self.state.guest)
         self.state.loopback = self._to_oneself
@@ -122,10 +146,12 @@ class Channel:
 
     @property
     def role(self) -> str:
-        """One of: joining, slave, master, changing, blocked, stopped."""
+        """One of: joining, slave, master, changing, blocked, witness, stopped."""
         state = self.state
         if state.stopped:
             return "stopped"
+        if state.witness:
+            return "witness" if state.seated else "joining"
         view = state.accepted
         if view is None or not state.member:
             return "joining"
@@ -214,6 +240,10 @@ class Channel:
         state = self.state
         return state.leading and not state.leaving and not state.blocked and self._replication.room
 
+    def holds_lease(self, now: float) -> bool:
+        """Whether this replica may do at this moment what only one may do: it is master, with the lease."""
+        return self.lease.holds(now)
+
     @property
     def can_forward(self) -> bool:
         """Whether `forward` would take a payload now. It may wait here for a master."""
@@ -231,6 +261,7 @@ class Channel:
         if state.stopped:
             return None
         times = [self._gate.wake, state.peers.deadline(), self._leave_by, self._donor.wake]
+        times += [self.lease.deadline(), self._election.wake]
         if state.peers.links:
             times.append(self._next_heartbeat)
         return min((time for time in times if time is not None), default=None)
@@ -245,6 +276,7 @@ class Channel:
         if state.seats_of != NO_VIEW:
             state.connect()
         self._next_heartbeat = now
+        self.lease.start(now)
         self._step(now, tick=True)
 
     def tick(self, now: float) -> None:
@@ -273,8 +305,11 @@ class Channel:
         state.attention = True
         self._step(now)
 
-    def disconnected(self, now: float, peer: int) -> None:
-        """The connection with a peer is gone; try to make another one at once."""
+    def disconnected(self, now: float, peer: int, *, ended: bool = False) -> None:
+        """The connection with a peer is gone; try to make another one at once.
+
+        ended: the process at its other end is known to have ended, say from the operating system they share.
+        """
         link = self.state.peers.links.get(peer)
         if link is None or self.state.stopped:
             return
@@ -282,6 +317,9 @@ class Channel:
             link.connected = False
             link.closed = now
             self.state.peers.follow(self.state.others, now)
+        if ended and link.voter is not None and not link.connected:
+            link.ended = True
+            self.lease.release(link.voter)
         self._step(now)
 
     def receive(self, now: float, peer: int, message: Message) -> None:
@@ -291,6 +329,7 @@ class Channel:
             return
         link.heard = now
         self.state.now = now
+        self.lease.watch(now)
         self._dispatch(now, link, link.voter, message)
         if self.state.attention:
             self._step(now)
@@ -430,6 +469,8 @@ class Channel:
         for link, reason in state.peers.review(now):
             state.note(f"replica {link.replica}: {reason}")
             state.attention = True
+        self.lease.review(now)
+        self._election.answer_deferred(now)
         if tick:
             self._election.tick(now)
             self._donor.tick(now)
@@ -444,6 +485,7 @@ class Channel:
             state.attention = False
             rounds += 1
             self._follow_up(now)
+        self.lease.review(now)
         if tick and now >= self._next_heartbeat and state.peers.links and not state.stopped:
             self._next_heartbeat = now + self._settings.heartbeat_s
             if state.leading:
@@ -456,6 +498,7 @@ class Channel:
         view = state.accepted
         if state.serving and view is not None and view.number != self._active:
             self._active = view.number
+            self.lease.reign(now, state.leading)
             self._forwarding.begin(now, view)
             self._donor.on_view(now)
             self._learner.done()
@@ -490,6 +533,8 @@ class Channel:
                 self._forwarding.on_forwarded(voter, message)
             case Heartbeat():
                 self._facts.on_heartbeat(now, link, voter, message)
+            case Grant():
+                self.lease.on_grant(now, voter, message)
             case Tell():
                 self.state.event(Told(link.replica, message.data))
             case Repair():

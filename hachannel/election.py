@@ -3,13 +3,14 @@
 Source: the channel protocol, section 3, steps 2 to 4.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 import attrs
 
 from .choice import Choice, choose, feasible, never_active, reconfigured, seated
 from .donor import Donor
 from .installation import Installation, Installing
+from .lease import Lease
 from .messages import (
     Change,
     Entry,
@@ -61,17 +62,20 @@ class Fetching:
 class Election:
     """Prepare, Promise and Choose; Installation does the rest."""
 
-    def __init__(self, state: State, replication: Replication, donor: Donor) -> None:
+    def __init__(self, state: State, replication: Replication, donor: Donor, lease: Lease) -> None:
         self._state = state
         self._replication = replication
         self._donor = donor
-        self.installation = Installation(state, replication, self.abandon)
+        self._lease = lease
+        self.installation = Installation(state, replication, lease, self.abandon)
         self._attempt: Preparing | Fetching | None = None
         self.since = 0.0
         """When the last proposal heard of made progress."""
         self.failures = 0
         """How many attempts in a row came to nothing."""
         self._yields: dict[Voter, int] = {}
+        self._deferred: tuple[Voter, Prepare] | None = None
+        """What a grant forbids to promise as yet."""
 
     @property
     def idle(self) -> bool:
@@ -101,8 +105,10 @@ class Election:
     def propose(
         self, now: float, reason: str, exclude: Collection[Voter] = (), *, boot: bool = False
     ) -> None:
-        """Start a view change."""
+        """Start a view change. Not while a grant to another replica binds this one."""
         state = self._state
+        if self._lease.blocks(now, state.me):
+            return
         number = ViewNumber(self.next_counter(), state.me.replica, state.me.incarnation)
         state.note(f"proposes view {number}: {reason}")
         self.installation.current = None
@@ -142,10 +148,30 @@ class Election:
             state.send(voter.replica, Refuse(number, state.promised))
             return
         if number > state.promised:
+            if self._lease.blocks(now, voter):
+                if self._deferred is None or self._deferred[1].number < number:
+                    self._deferred = voter, message
+                return
             self.abandon(now)
             state.note(f"promised view {number}: {message.reason}")
             state.promise(number)
         state.vow(voter.replica, self._promise(number))
+
+    def answer_deferred(self, now: float) -> None:
+        """Promise what a grant forbade to promise, once it is over."""
+        if self._deferred is None:
+            return
+        voter, message = self._deferred
+        if not self._lease.blocks(now, voter):
+            self._deferred = None
+            if self._state.peers.link(voter) is not None:
+                self.on_prepare(now, voter, message)
+
+    @property
+    def wake(self) -> float | None:
+        """When a grant that forbids a promise is over."""
+        until = self._lease.until
+        return until if self._deferred is not None and until > self._state.now else None
 
     def abandon(self, now: float) -> None:
         """Another proposal is ahead of that of this replica."""
@@ -244,7 +270,7 @@ class Election:
         """Another proposer found that this replica leads."""
         state = self._state
         state.saw(message.number)
-        fit = state.member or state.accepted is None
+        fit = (state.member or state.accepted is None) and not state.witness
         if self.idle and fit and not state.leaving and message.number >= state.promised:
             self.propose(now, message.reason)
 
@@ -328,13 +354,17 @@ class Election:
             attempt.number,
             config,
             members,
-            required(state.settings.mode, members),
+            required(state.settings.mode, members, state.settings.min_copies),
             log.last.at,
             0 if choice.active else source.boot,
             attempt.reason,
             seated(source.seats, change),
+            self._witnesses(config),
         )
         self._start(now, view, source, choice.active, bases)
+
+    def _witnesses(self, config: Iterable[Voter]) -> tuple[Voter, ...]:
+        return tuple(sorted(voter for voter in config if voter.replica in self._state.witnesses))
 
     def change(self, source: View) -> Change | None:
         """The change of the configuration that the adopted log makes, if any."""
@@ -378,17 +408,19 @@ class Election:
         ):
             return
         order = {replica: position for position, replica in enumerate(state.order)}
-        others = sorted(promises.keys() - {state.me}, key=lambda voter: order[voter.replica])
+        data = [voter for voter in promises if voter != state.me and voter.replica not in state.witnesses]
+        others = sorted(data, key=lambda voter: order[voter.replica])
         members = (state.me, *others)
         view = View(
             attempt.number,
-            tuple(sorted(members)),
+            tuple(sorted(promises)),
             members,
-            required(state.settings.mode, members),
+            required(state.settings.mode, members, state.settings.min_copies),
             0,
             len(state.order) - state.expected + 1,
             attempt.reason,
             state.configured,
+            self._witnesses(promises),
         )
         self._start(now, view, None, False, dict.fromkeys(others, 0))
 

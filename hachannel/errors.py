@@ -9,6 +9,10 @@ class NotMaster(ChannelError):
     """The caller submitted on a replica that is not an active master: send it to the master instead."""
 
 
+class TooFewCopies(ChannelError):
+    """The view has fewer members than `Settings.min_copies`: wait until more replicas have joined."""
+
+
 class WindowFull(ChannelError):
     """The caller submitted more than the window holds: wait until `Channel.can_submit` is true again."""
 

@@ -48,6 +48,17 @@ class Stable:
 
 
 @attrs.frozen
+class LeaseChanged:
+    """This replica, the master, holds the lease now, or holds it no longer.
+
+    Only with the lease may it do what no two replicas may do at a time: serve clients, run services. It comes
+    after the event of a view and is lost without one; see `Channel.holds_lease` for the present moment.
+    """
+
+    held: bool
+
+
+@attrs.frozen
 class ProvideSnapshot:
     """Another replica needs the state. Answer, soon or later, with one of these and this token:
 
@@ -107,7 +118,9 @@ class Stopped:
     reason: str
 
 
-Event: TypeAlias = Deliver | ViewEvent | Stable | ProvideSnapshot | ProvidePart | InstallPart | Told | Stopped
+Event: TypeAlias = (
+    Deliver | ViewEvent | LeaseChanged | Stable | ProvideSnapshot | ProvidePart | InstallPart | Told | Stopped
+)
 
 
 class Output:

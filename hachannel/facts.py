@@ -3,9 +3,11 @@
 from .donor import Donor
 from .election import Election
 from .gate import Gate
+from .lease import Lease
 from .membership import Membership
-from .messages import Exit, Heartbeat, Join
+from .messages import Exit, Heartbeat, Join, Record
 from .peers import Link
+from .porter import Porter
 from .replication import Replication
 from .state import State
 from .view import NO_VIEW, Voter
@@ -22,6 +24,8 @@ class Facts:
         gate: Gate,
         donor: Donor,
         membership: Membership,
+        porter: Porter,
+        lease: Lease,
     ) -> None:
         self._state = state
         self._replication = replication
@@ -29,6 +33,8 @@ class Facts:
         self._gate = gate
         self._donor = donor
         self._membership = membership
+        self._porter = porter
+        self._lease = lease
 
     def is_blocked(self) -> bool:
         """Whether too few replicas can be reached to go on."""
@@ -37,6 +43,8 @@ class Facts:
         if view is None or not state.member:
             return False
         if state.leading:
+            if state.too_few_copies:
+                return True
             alive = set(state.alive(view))
             return len(alive.intersection(view.members)) < view.k
         if state.serving and not state.peers.departs(view.members[0]):
@@ -60,6 +68,7 @@ class Facts:
             state.applied,
             self._replication.trim_point,
             state.stable,
+            state.now if self._lease.asks else None,
         )
 
     def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
@@ -84,7 +93,23 @@ class Facts:
                     self._election.installation.activate(now)
             elif not state.member:
                 self._election.lost(now)
+        self._remind(voter, message)
         self._replication.on_heartbeat(now, voter, message)
+        if message.mark is not None:
+            self._lease.on_mark(now, voter, message.mark)
+
+    def _remind(self, voter: Voter, message: Heartbeat) -> None:
+        """A voter outside the view that missed its record could not grant the lease."""
+        state = self._state
+        view = state.accepted
+        if (
+            state.leading
+            and view is not None
+            and message.view < view.number >= message.promised
+            and voter in view.config
+            and voter not in view.members
+        ):
+            state.send(voter.replica, Record(view))
 
     def on_exit(self, now: float, link: Link, message: Exit) -> None:
         """A peer does not follow the master, or leaves."""
@@ -92,6 +117,8 @@ class Facts:
             link.exit_since = now
         link.exit = True
         link.leaving = link.leaving or message.leaving
+        if link.leaving and link.voter is not None:
+            self._lease.release(link.voter)
         self._state.attention = True
 
     def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
@@ -105,5 +132,9 @@ class Facts:
                 f"replica {link.replica} is configured with other replicas: use the same file to begin"
             )
         link.join = message
-        if self._membership.lets_in(link):
+        if not self._membership.lets_in(link):
+            return
+        if link.replica in state.witnesses:
+            self._porter.on_join(voter)
+        else:
             self._donor.on_join(now, voter, message)

@@ -76,7 +76,7 @@ class Forwarding:
         state = self._state
         settings = state.settings
         return (
-            not (state.leaving or state.stopped)
+            not (state.leaving or state.stopped or state.witness)
             and len(self._queue) < settings.forward_queue
             and self._queue_bytes < settings.forward_queue_bytes
         )
@@ -91,6 +91,8 @@ class Forwarding:
         state = self._state
         if state.leaving or state.stopped:
             raise ChannelError("this replica leaves: submit on another one")
+        if state.witness:
+            raise ChannelError("a witness has nothing to submit: submit on another replica")
         if len(payload) > state.settings.max_payload_bytes:
             raise PayloadTooLarge(
                 f"a payload of {len(payload)} bytes is above {state.settings.max_payload_bytes}: split it"
@@ -175,7 +177,8 @@ class Forwarding:
         if not state.serving or state.leaving:
             return
         if state.leading:
-            self._admit()
+            if not state.too_few_copies:
+                self._admit()
         elif self._queue and self._given < self._first + len(self._queue) - 1 and self._ready:
             self._send()
 

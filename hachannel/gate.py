@@ -9,7 +9,9 @@ from collections.abc import Collection
 from .choice import quorum_of
 from .donor import Donor
 from .election import Election
+from .lease import Lease
 from .messages import Exit
+from .porter import Porter
 from .replication import Replication
 from .state import State
 from .view import View, Voter, present
@@ -23,10 +25,20 @@ MAX_BACKOFF = 10
 class Gate:
     """Watches the master as a slave, the slaves as a master, and proposes when it must."""
 
-    def __init__(self, state: State, replication: Replication, donor: Donor, election: Election) -> None:
+    def __init__(
+        self,
+        state: State,
+        replication: Replication,
+        donor: Donor,
+        porter: Porter,
+        election: Election,
+        lease: Lease,
+    ) -> None:
         self._state = state
+        self._lease = lease
         self._replication = replication
         self._donor = donor
+        self._porter = porter
         self._election = election
         self.exit = False
         """This replica does not follow a master."""
@@ -95,7 +107,7 @@ class Gate:
         self.wake = None
         view = state.accepted
         exits = not self.follows(now)
-        if exits and not self.exit and view is not None and state.serving:
+        if exits and not self.exit and view is not None and (state.serving or state.witness):
             state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
         self.exit = exits
         if view is None or not state.member or not self._election.idle or state.leaving:
@@ -137,6 +149,7 @@ class Gate:
         if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):
             # It is about to say where it stands: perhaps they go on in a view this replica recovers into.
             start = max(start, now + settings.heartbeat_s)
+        start = max(start, self._lease.until)
         if now >= start + delay:
             self._election.propose(now, reason)
         else:
@@ -166,10 +179,14 @@ class Gate:
             reasons.append(f"slave {stalled.replica} does not acknowledge")
         if laggard is not None:
             reasons.append(f"slave {laggard.replica} is too far behind")
+        if self._ignored(now, view):
+            reasons.append("too few voters follow it")
         if self.reconfiguring(view):
             reasons.append("the configuration changes")
-        if not reasons and self._donor.step(now):
-            reasons.append("a replica joins")
+        if not reasons:
+            self._porter.step(now)
+            if self._donor.step(now):
+                reasons.append("a replica joins")
         if not reasons or not self._promising(now, view, deaf):
             return
         reason = "; ".join(reasons)
@@ -178,6 +195,17 @@ class Gate:
             self.wake = state.active_since + state.settings.retry_s
         else:
             self._election.propose(now, reason, () if laggard is None else (laggard,))
+
+    def _ignored(self, now: float, view: View) -> bool:
+        """Whether the lease is not to be had because a voter outside has promised another view."""
+        since = self._lease.wanting_since
+        if since is None or now - since < self._state.settings.suspect_s:
+            return False
+        links = [self._state.peers.link(voter) for voter in view.config if voter not in view.members]
+        return any(
+            link is not None and link.heartbeat is not None and link.heartbeat.promised > view.number
+            for link in links
+        )
 
     def reconfiguring(self, view: View) -> bool:
         """Whether a change of the configuration is committed in this view."""

@@ -25,6 +25,7 @@ from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, Not
 from .group_wire import CHUNK_BYTES, Hello, cut
 from .link import Address, CallPort, LinkSettings
 from .messages import Ack, Data, decode_message
+from .process import this_process
 from .prompt import PromptReactor
 from .settings import Settings
 from .transport import ChannelTransport
@@ -114,7 +115,7 @@ class Group:
         longest = self._settings.max_payload_bytes - 64
         self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
         self._address = addresses[me]
-        self._mine = Hello(me, self._incarnation, cluster, False)
+        self._mine = Hello(me, self._incarnation, cluster, False, this_process())
         link = LinkSettings()
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
@@ -483,7 +484,7 @@ class Group:
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
         del reason
-        self._channel.disconnected(self._now(), peer)
+        self._channel.disconnected(self._now(), peer, ended=self._transport.ended(peer))
         self._drive(arm=True)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:

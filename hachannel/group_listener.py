@@ -176,7 +176,7 @@ class Listener(Factory):
             link.close()
             self._transport.called(hello.replica, hello.incarnation)
         else:
-            self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:])
+            self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:], hello.process)
 
     def _check(self, hello: Hello) -> None:
         if hello.cluster != self._mine.cluster:

@@ -52,6 +52,8 @@ class Hello(msgspec.Struct, frozen=True):
     cluster: str
     calls: bool
     """The connection only asks the other side to dial."""
+    process: str = ""
+    """See `process.this_process`."""
 
     @property
     def fields(self) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ import attrs
 
 from .choice import activated
 from .events import ViewEvent
+from .lease import Lease, proposer
 from .messages import Accept, Activate, Entry, NewView, Record, Recorded, Refuse
 from .replication import Replication
 from .state import State
@@ -50,9 +51,12 @@ class Staged:
 class Installation:
     """Both sides of installing a view."""
 
-    def __init__(self, state: State, replication: Replication, abandon: Callable[[float], None]) -> None:
+    def __init__(
+        self, state: State, replication: Replication, lease: Lease, abandon: Callable[[float], None]
+    ) -> None:
         self._state = state
         self._replication = replication
+        self._lease = lease
         self._abandon = abandon
         self.current: Installing | None = None
         self._staged: Staged | None = None
@@ -174,9 +178,9 @@ class Installation:
         """A part of the log of a new view; the last one completes it."""
         state = self._state
         view = message.view
-        if not _proposes(voter, view.number) or state.me not in view.members or self.busy:
+        if voter != proposer(view.number) or state.me not in view.members or self.busy or state.witness:
             return
-        if self._refused(voter, view.number):
+        if self._refused(voter, view.number) or self._bound(now, voter, view.number):
             return
         if state.accepted is not None and state.accepted.number == view.number:
             if message.complete:
@@ -202,6 +206,10 @@ class Installation:
             return False
         state.send(voter.replica, Refuse(number, state.promised))
         return True
+
+    def _bound(self, now: float, voter: Voter, number: ViewNumber) -> bool:
+        """Whether a grant forbids a view that was not promised before; it is sent again."""
+        return number > self._state.promised and self._lease.blocks(now, voter)
 
     def _stage(self, message: NewView) -> Staged | None:
         """Put a part after the earlier ones; None when it does not follow them."""
@@ -237,9 +245,9 @@ class Installation:
         """All members accepted a view this voter is no member of."""
         state = self._state
         view = message.view
-        if not _proposes(voter, view.number) or state.me in view.members:
+        if voter != proposer(view.number) or state.me in view.members:
             return
-        if self._refused(voter, view.number):
+        if self._refused(voter, view.number) or self._bound(now, voter, view.number):
             return
         if state.accepted is None or state.accepted.number != view.number:
             self._abandon(now)
@@ -285,8 +293,3 @@ class Installation:
                 view.reason,
             )
         )
-
-
-def _proposes(voter: Voter, number: ViewNumber) -> bool:
-    """Whether `voter` is the proposer the number names."""
-    return number.replica == voter.replica and number.incarnation == voter.incarnation

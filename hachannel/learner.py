@@ -73,7 +73,7 @@ class Learner:
         since, failures: the last progress of a proposal heard of, and how many of its own came to nothing.
         """
         state = self._state
-        if not self.empty or state.leaving:
+        if not self.empty or state.leaving or state.witness:
             return False
         found = {state.me.replica}
         for link in state.peers:
@@ -87,7 +87,7 @@ class Learner:
         if self._complete_since is None:
             self._complete_since = now
         settings = state.settings
-        rank = [replica for replica in state.order if replica in found].index(state.me.replica)
+        rank = [each for each in state.order if each in found - state.witnesses].index(state.me.replica)
         wait = 0.0 if len(found) == len(state.order) else settings.boot_wait_s
         wait += rank * settings.view_change_s + min(failures**2, MAX_BACKOFF) * settings.retry_s
         return now >= max(self._complete_since, since) + wait
@@ -97,7 +97,8 @@ class Learner:
     def tick(self, now: float) -> None:
         """Announce this replica while it is outside."""
         state = self._state
-        if (state.member and not self.empty) or state.leaving or now < self._next_join:
+        inside = state.seated if state.witness else state.member
+        if (inside and not self.empty) or state.leaving or now < self._next_join:
             return
         self._next_join = now + state.settings.retry_s * (1 if self.learning is None else 3)
         state.broadcast(self.join())
@@ -124,7 +125,7 @@ class Learner:
     def _follows(self, voter: Voter, token: int, *, entries: bool) -> Learning | None:
         """The transfer that a message is of; a new one if the token is above all others."""
         learning = self.learning
-        if self._state.member or token <= self._refused:
+        if self._state.member or self._state.witness or token <= self._refused:
             return None
         if learning is None or token > learning.token:
             if self.installing:

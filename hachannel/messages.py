@@ -74,6 +74,8 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     applied: int
     trim: int
     stable: int
+    mark: float | None = None
+    """The clock of a master that wants its lease prolonged; for nobody but itself to compare."""
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):
@@ -268,6 +270,13 @@ class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=25):
     oseq: int
 
 
+class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=30):
+    """Voter to master: from your mark on, for so many seconds, I take part in nobody else's view."""
+
+    mark: float
+    for_s: float
+
+
 class Unlisted(msgspec.Struct, array_like=True, frozen=True, tag=40):
     """Master to a replica that wants in: as of the active view `view`, you are none of the cluster's."""
 
@@ -333,6 +342,7 @@ Message: TypeAlias = (
     | Forwarded
     | Unlisted
     | Seats
+    | Grant
 )
 
 _encoder = msgspec.msgpack.Encoder()

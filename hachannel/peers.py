@@ -28,6 +28,8 @@ class Link:
     exit_since: float = 0.0
     leaving: bool = False
     suspected: bool = False
+    ended: bool = False
+    """The process of this life has ended: the operating system said so."""
 
     def forget(self) -> None:
         """Another life begins: nothing known of the last one holds."""
@@ -35,6 +37,7 @@ class Link:
         self.join = None
         self.exit = False
         self.leaving = False
+        self.ended = False
 
 
 def founds(link: Link, birth: bytes) -> bool:
@@ -106,6 +109,8 @@ class Peers:
             if link.connected:
                 suspected = now - link.heard >= self._suspect_s
                 reason = f"silent for {now - link.heard:.2f} s"
+            elif link.ended:
+                suspected, reason = True, "its process has ended"
             else:
                 suspected = now >= link.closed + self._verify_s
                 reason = f"no connection for {now - link.closed:.2f} s"

@@ -6,7 +6,7 @@ view does.
 
 import attrs
 
-from .errors import NotMaster, PayloadTooLarge, WindowFull
+from .errors import NotMaster, PayloadTooLarge, TooFewCopies, WindowFull
 from .messages import (
     PAYLOAD,
     RECONFIG,
@@ -102,6 +102,8 @@ class Replication:
             raise PayloadTooLarge(
                 f"a payload of {len(payload)} bytes is above {state.settings.max_payload_bytes}: split it"
             )
+        if state.too_few_copies:
+            raise TooFewCopies(f"wait for {state.too_few_copies}")
         if not self.room:
             raise WindowFull("too many entries are in flight: wait until can_submit is true")
         return self._append(now, stamp_ns, payload, PAYLOAD)

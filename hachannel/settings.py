@@ -16,12 +16,21 @@ class Settings:
 
     mode: Mode = "ALL"
     """Which members must hold an entry before it is committed: every member of the view, or a majority."""
+    min_copies: int = 1
+    """A view with fewer members takes no new entries; an entry is committed once so many hold it."""
     heartbeat_s: float = 0.05
     """How often a replica tells every peer where it stands."""
     suspect_s: float = 2.0
     """Silence after which a peer is suspected. Any frame counts as life."""
     verify_s: float = 0.06
     """How long a closed connection may stay closed before its peer is suspected."""
+    lease_s: float = attrs.field(
+        default=attrs.Factory(lambda settings: settings.suspect_s / 2, takes_self=True)
+    )
+    """How long a voter that hears the master promises nothing to anybody else. A master that hears no
+    majority for so long stops what only one may run. Half of `suspect_s` by default."""
+    drift: float = 0.01
+    """How much faster or slower than real time the clock of a replica may run, as a fraction."""
     retry_s: float = 0.1
     """Pause between repetitions of a message of a view change or a join that was not answered."""
     view_change_s: float = 1.0
@@ -71,3 +80,9 @@ class Settings:
             raise ValueError("forward_window and forward_queue must be at least 1")
         if self.verify_s > self.suspect_s or self.heartbeat_s * 4 > self.suspect_s:
             raise ValueError("suspect_s must be at least verify_s and four heartbeats")
+        if self.min_copies < 1:
+            raise ValueError(f"min_copies is at least 1, not {self.min_copies}")
+        if not 0 <= self.drift < 0.5:
+            raise ValueError(f"drift is a fraction from 0 to 0.5, not {self.drift}")
+        if self.lease_s < 2 * self.heartbeat_s:
+            raise ValueError("lease_s must be at least two heartbeats, or no lease is ever prolonged in time")

@@ -44,6 +44,8 @@ class State:
         """Replicas that are configured with others do not found a cluster together."""
         self.cluster = cluster
         self.expected = expected
+        self.witnesses: frozenset[int] = frozenset()
+        """The replicas that vote and hold no log."""
         self.settings = settings
         self.log = log
         self.now = 0.0
@@ -107,9 +109,28 @@ class State:
         return accepted is not None and self.newer <= accepted.number and self.me in accepted.members
 
     @property
+    def witness(self) -> bool:
+        """It votes and holds no log: it accepts no view and proposes none, it only promises and records."""
+        return self.me.replica in self.witnesses
+
+    @property
+    def seated(self) -> bool:
+        """It is a voter of the last view it knows of."""
+        accepted = self.accepted
+        return accepted is not None and self.newer <= accepted.number and self.me in accepted.config
+
+    @property
     def leading(self) -> bool:
         """It is the master of an active view."""
         return self.serving and self.accepted is not None and self.accepted.members[0] == self.me
+
+    @property
+    def too_few_copies(self) -> str:
+        """Why the view takes no new entries, "" when it does."""
+        view, least = self.accepted, self.settings.min_copies
+        if view is None or len(view.members) >= least:
+            return ""
+        return f"more replicas: the view has {len(view.members)} of the {least} copies it needs"
 
     def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
         """The voters of a view's configuration and members that can be reached, this replica included."""

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from . import process
 from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect
 
 __all__ = ["ChannelHost", "ChannelTransport"]
@@ -48,6 +49,8 @@ class _Peer:
     """This side dials; otherwise it calls."""
     link: Link | None = None
     incarnation: int = 0
+    process: str = ""
+    """Of the last connection, if it runs where this one runs."""
     give_up: Callable[[], None] | None = None
     retry: CallPort | None = None
     failures: int = 0
@@ -61,7 +64,7 @@ class ChannelTransport:
     `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
     dialing side of a hello (`calls`: the connection only asks the peer to dial). The listening side belongs
     to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer, the
-    fields ``replica`` and ``incarnation`` are used.
+    fields ``replica``, ``incarnation`` and ``process`` are used.
     """
 
     def __init__(
@@ -89,6 +92,10 @@ class ChannelTransport:
     def connected(self) -> list[int]:
         """The peers with a connection."""
         return [peer.id for peer in self._peers.values() if peer.link is not None]
+
+    def ended(self, peer: int) -> bool:
+        """Whether the process of a peer that was connected last is known to have ended."""
+        return process.has_ended(self._peers[peer].process)
 
     def start(self) -> None:
         """Begin to reach the peers."""
@@ -148,13 +155,18 @@ class ChannelTransport:
         if link is not None:
             link.drop(reason)
 
-    def accept(self, link: Link, replica: int, incarnation: int, frames: list[bytes]) -> None:
-        """Take over an accepted connection after its hello. `frames` came with the hello."""
+    def accept(
+        self, link: Link, replica: int, incarnation: int, frames: list[bytes], running: object = None
+    ) -> None:
+        """Take over an accepted connection after its hello. `frames` came with the hello.
+
+        running: the field ``process`` of the hello.
+        """
         peer = self._peers.get(replica)
         if peer is None or not self._running or incarnation < peer.incarnation:
             link.close()
             return
-        self._adopt(peer, link, incarnation, frames)
+        self._adopt(peer, link, incarnation, frames, running)
 
     def called(self, replica: int, incarnation: int) -> None:
         """A peer with a higher id asks to be dialed."""
@@ -198,7 +210,7 @@ class ChannelTransport:
             self._log(f"{link.peer} should be replica {peer.id} and says it is {replica}; check the networks")
             self._retry(peer)
         elif peer.dials:
-            self._adopt(peer, link, incarnation, frames)
+            self._adopt(peer, link, incarnation, frames, fields.get("process"))
         else:
             # The peer dials now. If that fails there is another call.
             link.close()
@@ -211,12 +223,13 @@ class ChannelTransport:
             delay = min(settings.max_delay_s, settings.first_delay_s * 2 ** min(peer.failures, 16))
             peer.retry = self._reactor.callLater(delay * self._jitter.uniform(0.6, 1.0), self._reach, peer)
 
-    def _adopt(self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes]) -> None:
+    def _adopt(self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes], running: object) -> None:
         if peer.link is not None:
             peer.link.drop("a newer connection replaces this one")
         self._quiet(peer)
         peer.link = link
         peer.incarnation = incarnation
+        peer.process = running if isinstance(running, str) and process.is_visible(running) else ""
         peer.failures = 0
         link.limit_frames(self._settings.max_frame_bytes)
         link.handler = _PeerLink(self, peer)

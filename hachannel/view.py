@@ -71,6 +71,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     """Why the view was proposed, for people."""
     seats: tuple[Seat, ...] = ()
     """The replicas of the cluster, by id. Whoever else comes is not let in."""
+    witnesses: tuple[Voter, ...] = ()
+    """Those of the configuration that vote and hold no log; never members."""
 
     @property
     def master(self) -> Voter:
@@ -96,9 +98,10 @@ def majority(config: Collection[Voter]) -> int:
     return len(config) // 2 + 1
 
 
-def required(mode: str, members: Collection[Voter]) -> int:
+def required(mode: str, members: Collection[Voter], min_copies: int = 1) -> int:
     """k: how many members must hold an entry before it is committed."""
-    return len(members) if mode == "ALL" else len(members) // 2 + 1
+    count = len(members)
+    return count if mode == "ALL" else max(count // 2 + 1, min(min_copies, count))
 
 
 def present(some: Iterable[Voter], config: Collection[Voter]) -> int:

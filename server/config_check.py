@@ -50,7 +50,7 @@ def _settled(each: ServerDraft, draft: Draft, report: Report) -> Server:
 
 
 def _check_expected(server: Server, expected: int, line: int, report: Report) -> None:
-    count = len(server.replicas)
+    count = server.copies
     least = count // 2 + 1
     if count and not least <= expected <= count:
         allowed = str(count) if least == count else f"from {least} to {count}"
@@ -164,8 +164,20 @@ def _check_replicas(server: Server, report: Report) -> None:
                 f"replica {replica.id} of {server.name} has no network, so the others cannot reach it; "
                 "add <network domain=... port=.../>.",
             )
-    first = server.replicas[0]
-    for replica in server.replicas[1:]:
+    if not server.copies:
+        report.problem(
+            server.line, f"{server.name} has witnesses only; at least one replica must hold the agents."
+        )
+        return
+    if server.min_copies > server.copies:
+        report.problem(
+            server.line,
+            f"min_copies is {server.min_copies}, but {server.name} has {_count(server.copies, 'replica')} "
+            "with agents; lower it.",
+        )
+    _check_witnesses(server, report)
+    first = next(replica for replica in server.replicas if not replica.witness)
+    for replica in server.replicas:
         domains = {network.domain for network in replica.networks}
         wanted = {network.domain for network in first.networks}
         if domains and wanted and domains != wanted:
@@ -175,6 +187,8 @@ def _check_replicas(server: Server, report: Report) -> None:
                 f"replica {first.id} in {_names(wanted)}; "
                 "declare the same domains for all replicas.",
             )
+        if replica.witness:
+            continue
         services = {service.class_name for service in replica.services}
         needed = {service.class_name for service in first.services}
         if services != needed:
@@ -190,6 +204,16 @@ def _check_replicas(server: Server, report: Report) -> None:
                 f"replicas {first.id} and {replica.id} of {server.name} have different users: "
                 "who may connect will change with the master.",
             )
+
+
+def _check_witnesses(server: Server, report: Report) -> None:
+    if server.witness_ids and len(server.replicas) % 2 == 0:
+        replica = next(replica for replica in server.replicas if replica.witness)
+        report.note(
+            replica.line,
+            f"{server.name} has {len(server.replicas)} voters with this witness: an odd number survives as "
+            "many losses with one fewer.",
+        )
 
 
 def _check_services(server: Server, report: Report) -> None:

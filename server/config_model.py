@@ -125,6 +125,8 @@ class Replica:
     properties: Mapping[str, str] = attrs.field(factory=dict[str, str])
     nats: tuple[Nat, ...] = ()
     line: int = attrs.field(default=0, eq=False)
+    witness: bool = False
+    """It votes when the view changes and grants leases; it has no agents and no services."""
 
     def network(self, domain: str) -> Network | None:
         """The listener in a domain, or None where there is none."""
@@ -145,7 +147,8 @@ class Replica:
 class Server:
     """An agent server: a cluster with its replicas, or a plain server, which is a cluster of one.
 
-    ``expected`` is how many replicas must see each other before the very first start (nbClusterExpected).
+    ``expected`` is how many replicas must see each other before the very first start (nbClusterExpected),
+    beside all witnesses. With fewer than ``min_copies`` replicas in its view it takes nothing new.
     ``properties`` are those of the <cluster> or plain <server> element.
     """
 
@@ -159,12 +162,23 @@ class Server:
     transient: bool = False
     properties: Mapping[str, str] = attrs.field(factory=dict[str, str])
     expected: int = 1
+    min_copies: int = 1
     line: int = attrs.field(default=0, eq=False)
 
     @property
     def domains(self) -> tuple[str, ...]:
         """The domains it is in, in the order of its first replica; the replicas agree on the set."""
         return tuple(network.domain for network in self.replicas[0].networks) if self.replicas else ()
+
+    @property
+    def witness_ids(self) -> tuple[int, ...]:
+        """The ids of its witnesses."""
+        return tuple(replica.id for replica in self.replicas if replica.witness)
+
+    @property
+    def copies(self) -> int:
+        """How many of its replicas are no witnesses."""
+        return len(self.replicas) - len(self.witness_ids)
 
     @property
     def replica_ids(self) -> tuple[int, ...]:
@@ -318,7 +332,7 @@ class Config:
             [
                 [
                     (server.id, server.name, server.clustered, server.transient),
-                    (server.mode, server.ack, server.durability),
+                    (server.mode, server.ack, server.durability, server.min_copies, server.witness_ids),
                     visible(server.properties),
                     sorted(server.domains),
                     sorted({service.class_name for each in server.replicas for service in each.services}),
@@ -326,7 +340,7 @@ class Config:
                     if server.clustered
                     else [
                         [
-                            (replica.id, replica.host),
+                            (replica.id, replica.host, replica.witness),
                             sorted(
                                 (network.domain, network.host, network.port) for network in replica.networks
                             ),

@@ -54,6 +54,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "digest_every": _COUNT,
     "heartbeat_s": _seconds,
     "high_water": _COUNT_FROM_1,
+    "lease_s": _seconds,
     "max_connections": _whole(1, 10**6),
     "max_frame": _whole(4096, 1 << 22),
     "max_turn": _COUNT_FROM_1,
@@ -135,6 +136,13 @@ def _contradictions(
             ("heartbeat_s", "suspect_s"),
             f"suspect_s is {suspect_s:g} and heartbeat_s is {heartbeat_s:g}: live replicas would be "
             f"suspected; give suspect_s at least {least_s:g}, or lower heartbeat_s.",
+        )
+    lease_s = value("lease_s", suspect_s / 2)
+    if suspect_s >= least_s and lease_s < 2 * heartbeat_s:
+        yield (
+            ("lease_s", "heartbeat_s"),
+            f"lease_s is {lease_s:g} and heartbeat_s is {heartbeat_s:g}: no lease could be prolonged; "
+            f"give lease_s at least {2 * heartbeat_s:g}, or lower heartbeat_s.",
         )
     connections = int(value("max_connections", DEFAULT_MAX_CONNECTIONS))
     max_turn = int(value("max_turn", engine.max_turn))

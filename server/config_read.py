@@ -116,7 +116,8 @@ def _server(element: Element, report: Report, check_services: bool) -> ServerDra
         durability=durability,
         transient=element.tag == "transient",
         properties=properties,
-        expected=number or len(replicas),
+        expected=number or sum(not replica.witness for replica in replicas),
+        min_copies=_min_copies(element, report),
         line=element.line,
     )
     return ServerDraft(server, nats, expected_at)
@@ -136,10 +137,9 @@ def _replica(
     translations = [nat for each in element.all("nat") if (nat := _nat(each, report)) is not None]
     for ignored in element.all("jvmArgs"):
         report.note(ignored.line, "jvmArgs is ignored; there is no Java virtual machine to give it to.")
-    if element.get("witness") == "true":
-        report.problem(
-            element.line, 'witness="true" is reserved: this version has no witnesses yet; remove it.'
-        )
+    witness = element.get("witness") == "true"
+    if witness and services:
+        report.problem(element.line, "a witness runs no services; remove them from it.")
     if identifier is None:
         return None
     nats[identifier] = translations
@@ -150,6 +150,7 @@ def _replica(
         services=services,
         properties=properties,
         line=element.line,
+        witness=witness,
     )
 
 
@@ -315,6 +316,14 @@ def _durability(element: Element) -> Durability:
     if element.tag == "transient" or element.get("durability") == "memory":
         return "memory"
     return "disk"
+
+
+def _min_copies(element: Element, report: Report) -> int:
+    text = element.get("min_copies")
+    number = number_of(text, 1, MAX_ID) if text is not None else 1
+    if number is None:
+        report.problem(element.line, f"min_copies must be a number of replicas, not {shown(text or '')}.")
+    return number or 1
 
 
 def _check_mode(element: Element, report: Report) -> None:

@@ -65,6 +65,7 @@ class Node:
         engine: Engine | None = None,
         data: Mapping[int, bytes] | None = None,
         fresh: bool = False,
+        witnesses: Sequence[int] = (),
     ) -> None:
         """See `Channel` and `Engine` for the arguments. Raises ValueError when they contradict each other.
 
@@ -85,9 +86,10 @@ class Node:
             log=log,
             data=data,
             fresh=fresh,
+            witnesses=witnesses,
         )
         self.serving = False
-        """True from the moment this replica became master until it lost that role."""
+        """True while this replica is master and holds the lease: its networks and services are to run."""
         self.reactions = 0
         """Reactions run by this incarnation."""
         self._out = Output()
@@ -105,6 +107,8 @@ class Node:
         self._stamp_at = 0.0
         self._digests = DigestBook(me)
         self._blamed: set[int] = set()
+        self._first_time = False
+        """The services of the cluster have never been started."""
 
     # What can be asked
 
@@ -112,6 +116,16 @@ class Node:
     def role(self) -> str:
         """The channel's role: joining, slave, master, changing, blocked, stopped."""
         return "stopped" if self._ended else self.channel.role
+
+    @property
+    def waits_for(self) -> str:
+        """What keeps this replica, if it is master of its view, from serving; "" if nothing does."""
+        state = self.channel.state
+        if not state.leading or self._ended:
+            return ""
+        if state.too_few_copies:
+            return state.too_few_copies
+        return "" if self.serving else "the lease: it has not heard a majority of the replicas lately"
 
     @property
     def accepting(self) -> bool:
@@ -174,9 +188,9 @@ class Node:
         self.channel.connected(now, peer, incarnation)
         self._run(now, wall_ns)
 
-    def disconnected(self, now: float, wall_ns: int, peer: int) -> None:
-        """The connection to a peer is gone, or could not be opened."""
-        self.channel.disconnected(now, peer)
+    def disconnected(self, now: float, wall_ns: int, peer: int, ended: bool = False) -> None:
+        """The connection to a peer is gone, or could not be opened; `ended`: its process has ended."""
+        self.channel.disconnected(now, peer, ended=ended)
         self._run(now, wall_ns)
 
     def persisted(self, now: float, wall_ns: int, token: int) -> None:
@@ -230,6 +244,7 @@ class Node:
 
     def work(self, now: float, wall_ns: int) -> bool:
         """Apply the next entry, or follow the next event of the channel. Returns False if there is none."""
+        self._watch_lease(now)
         if self._ended or not self._events:
             return False
         self._on_event(now, self._events.popleft())
@@ -271,6 +286,7 @@ class Node:
 
     def _run(self, now: float, wall_ns: int) -> None:
         out = self._out
+        self._watch_lease(now)
         while not self._ended:
             output = self.channel.take(more=bool(self._queue))
             if output.persist:
@@ -293,7 +309,7 @@ class Node:
             self._deliver(now, event)
         elif isinstance(event, ViewEvent):
             self._views_waiting -= 1
-            self._on_view(event)
+            self._on_view(now, event)
         elif isinstance(event, Told):
             self._on_told(event)
         elif isinstance(event, ProvideSnapshot | ProvidePart):
@@ -333,19 +349,33 @@ class Node:
         if every and event.index % every == 0:
             self._compare(event.index)
 
-    def _on_view(self, event: ViewEvent) -> None:
+    def _on_view(self, now: float, event: ViewEvent) -> None:
         self._view = event
         self._digests.clear()
         self._transfer.settle(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
         if event.master != self.me:
+            self._first_time = False
             self._serve(False, event.reason)
             return
         if self.serving and self._flight and self._flight[-1][0] > event.index:
             # What was submitted but is not in the log of the view will never be delivered.
             self._serve(False, "entries in flight were lost")
-        self._serve(True, event.reason, event.first_time)
+        self._first_time = self._first_time or event.first_time
+        self._begin_serving(now, event.reason)
+
+    def _begin_serving(self, now: float, reason: str) -> None:
+        """Serve, if this replica holds the lease; if not, once it does."""
+        if not self.serving and self.channel.holds_lease(now):
+            self._serve(True, reason, self._first_time)
+            self._first_time = False
+
+    def _watch_lease(self, now: float) -> None:
+        """Without the lease another replica may be serving: stop, whatever waits to be applied or sent."""
+        if self.serving and not self.channel.holds_lease(now):
+            self._out.effects.clear()
+            self._serve(False, "it does not hold the lease")
 
     def _follow_role(self, now: float) -> None:
         """Start or stop serving where the channel changes its role without a new view."""
@@ -360,7 +390,7 @@ class Node:
         view = self._view
         if role == "master":
             if view is not None and view.master == self.me:
-                self._serve(True, "master again")
+                self._begin_serving(now, "it is master and holds the lease")
         elif self.serving:
             self._serve(False, f"this replica is {role}")
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from ..hachannel.link import CallPort, Link, ReactorPort
+from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
 from . import admin_wire
 from .admin import AdminProtocol, AdminTarget, serve_admin
@@ -100,7 +101,12 @@ class ChannelPurpose:
                 f"Replica {replica} {STRANGER} {name}, which has {ids}: run "
                 f"`quorate replica add FILE --server {name} --replica {replica}`, or end it."
             )
-        return {"replica": host.replica.id, "incarnation": host.incarnation, "cluster": host.config.digest}
+        return {
+            "replica": host.replica.id,
+            "incarnation": host.incarnation,
+            "cluster": host.config.digest,
+            "process": this_process(),
+        }
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Hand the connection to the transport."""
@@ -113,7 +119,7 @@ class ChannelPurpose:
             link.close()
             transport.called(replica, incarnation)
         else:
-            transport.accept(link, replica, incarnation, frames)
+            transport.accept(link, replica, incarnation, frames, hello.fields.get("process"))
 
 
 class _AdminLink:

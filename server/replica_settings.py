@@ -61,16 +61,22 @@ class ReplicaSettings:
         channel, engine, node, limits = Settings(), EngineSettings(), NodeSettings(), BatchLimits()
         durability = DurabilitySettings()
         suspect_s = seconds("suspect_s", channel.suspect_s)
+        try:
+            channel = Settings(
+                mode=server.ack,
+                min_copies=server.min_copies,
+                heartbeat_s=seconds("heartbeat_s", channel.heartbeat_s),
+                suspect_s=suspect_s,
+                lease_s=seconds("lease_s", suspect_s / 2),
+                stall_s=seconds("stall_s", channel.stall_s),
+            )
+        except ValueError as error:
+            raise StartError(f"These properties contradict each other: {error}.") from None
         return cls(
             secret=config.setting("secret", server=server.id, replica=replica.id),
             trace=boolean("trace", True),
             trace_roll_s=seconds("trace_roll_s", 10.0),
-            channel=Settings(
-                mode=server.ack,
-                heartbeat_s=seconds("heartbeat_s", channel.heartbeat_s),
-                suspect_s=suspect_s,
-                stall_s=seconds("stall_s", channel.stall_s),
-            ),
+            channel=channel,
             engine=EngineSettings(
                 max_turn=whole("max_turn", engine.max_turn),
                 max_waiting=whole("max_waiting", engine.max_waiting),

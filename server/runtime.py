@@ -30,6 +30,7 @@ from ..hachannel import NotMaster as ChannelMaster
 from ..hachannel.durable import DurableLog
 from ..hachannel.journal import Identity
 from ..hachannel.link import Address
+from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
 from .admin import NotMaster
 from .config import Config, Server
@@ -213,7 +214,8 @@ class Replica:
                 names=self.config.names,
                 incarnation=self.incarnation,
                 cluster=self.config.digest,
-                expected=self._expected,
+                expected=self._expected + len(self.server.witness_ids),
+                witnesses=self.server.witness_ids,
                 channel_settings=self.settings.channel,
                 engine_settings=self.settings.engine,
                 settings=self.settings.node,
@@ -233,6 +235,7 @@ class Replica:
             "incarnation": self.incarnation,
             "cluster": self.config.digest,
             "calls": calls,
+            "process": this_process(),
         }
         return Shaking(CHANNEL, fields, self.settings.secret)
 
@@ -302,7 +305,7 @@ class Replica:
     # The trace
 
     def _open_trace(self) -> None:
-        if not self.settings.trace:
+        if not self.settings.trace or self.replica.witness:
             return
         self._trace_life = max(self._trace_life + 1, self._life)
         try:
@@ -464,7 +467,8 @@ class Replica:
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
         del reason
-        self._driver.give(self.node.disconnected, peer)
+        ended = self._transport is not None and self._transport.ended(peer)
+        self._driver.give(self.node.disconnected, peer, ended)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
         """A peer without connection cannot be reached."""

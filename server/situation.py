@@ -50,6 +50,8 @@ def _blocked(channel: Channel) -> str:
     state = channel.state
     view = state.accepted
     assert view is not None
+    if state.leading and state.too_few_copies:
+        return f"takes nothing new; it waits for {state.too_few_copies}"
     voters = {voter.replica for voter in (*view.config, *view.members)}
     heard = set(_heard(channel))
     missing = voters - heard - {state.me.replica}

@@ -43,7 +43,7 @@ Kind = Literal[
 ]
 Key = tuple[str, int]
 
-_READY = re.compile(r"\S+ (?P<role>master|slave), (?:no )?network.*")
+_READY = re.compile(r"\S+ (?P<role>master|slave|witness), (?:no )?network.*")
 _WAITING = re.compile(r"(?:joining|changing|blocked): .*")
 
 
@@ -192,7 +192,7 @@ class Supervisor:
             return child.process.pid if child.process is not None and child.alive else None
 
     def role(self, server: str, replica: int) -> str:
-        """What the replica last said to be: "master", "slave", or "" when it is not ready or does not run."""
+        """What the replica last said to be: master, slave or witness; "" when it is not ready."""
         return self._child(server, replica).role
 
     def master(self, server: str) -> int | None:

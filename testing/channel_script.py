@@ -24,6 +24,8 @@ class Script(Checks):
         chunk: int = 8,
         disk: bool = False,
         parts: bool = True,
+        witnesses: int = 0,
+        shared_host: bool = True,
     ) -> None:
         super().__init__()
         self.deliveries: dict[int, list[bytes]] = {}
@@ -40,6 +42,8 @@ class Script(Checks):
             chunk=chunk,
             disk=disk,
             parts=parts,
+            witnesses=witnesses,
+            shared_host=shared_host,
         )
         self.world = World(seed, shape, self)
         self.hosts = self.world.hosts
@@ -93,11 +97,12 @@ class Script(Checks):
 
         def one_view() -> bool:
             views = [host.channel.view for host in hosts if host.running]
+            data = [host for host in hosts if not host.watches]
             return (
                 len(views) == len(hosts)
-                and all(host.channel.role in ("master", "slave") for host in hosts)
+                and all(host.channel.role in ("master", "slave", "witness") for host in hosts)
                 and all(view is not None and view.number == views[0].number for view in views if views[0])
-                and set(hosts[0].channel.members) == {host.replica for host in hosts}
+                and set(hosts[0].channel.members) == {host.replica for host in data}
             )
 
         self.until(one_view, seconds)
@@ -139,7 +144,7 @@ class Script(Checks):
             return all(
                 host.channel.applied >= top
                 for host in self.running()
-                if host.channel.role != "joining" and not host.paused
+                if host.channel.role not in ("joining", "witness") and not host.paused
             )
 
         self.until(delivered, seconds)

@@ -17,7 +17,6 @@ from ..hachannel import (
     ProtocolError,
     ProvidePart,
     ProvideSnapshot,
-    Settings,
     Source,
     Stopped,
     ViewEvent,
@@ -29,8 +28,10 @@ from ..hachannel.log import Committed, Log, MemoryLog, Reset
 from ..hachannel.messages import PAYLOAD
 from ..hachannel.state import State
 from .channel_app import App, Saved, Spoiled
+from .channel_clock import MachineClock
 from .channel_disk import DiskError, SimulatedDisk, Write
-from .channel_net import Net, Weather
+from .channel_net import Net
+from .channel_shape import Shape as Shape
 
 TRACE_LINES = 400
 """How much of the trace a failure shows."""
@@ -108,32 +109,6 @@ class Observer:
         """A replica has taken a payload to be ordered."""
 
 
-@attrs.frozen(kw_only=True)
-class Shape:
-    """What is simulated. Drawn from the seed, or given."""
-
-    replicas: int = 3
-    expected: int = 3
-    settings: Settings = attrs.field(factory=Settings)
-    weather: Weather = attrs.field(factory=Weather)
-    chunk: int = 8
-    """Bytes of a piece of a state that is given as a whole, or half the cells of a part."""
-    parts: bool = False
-    """The application gives its state in parts, and goes on meanwhile."""
-    fresh: bool = False
-    """Whoever starts again wants the state, even where entries would do."""
-    snapshot_s: float = 0.01
-    """How long the application takes for a state, or a part of one, and to install it."""
-    codec: bool = False
-    """Every message goes through its bytes."""
-    disk: bool = False
-    """Replicas have disks: one that is killed comes back as the voter it was."""
-    sync_s: float = 0.01
-    """The longest time that a sync takes."""
-    save_entries: int = 20
-    """The application is saved to the disk after about so many entries."""
-
-
 @attrs.define(eq=False)
 class Fuse:
     """Something that happens after so many more steps of a process."""
@@ -168,6 +143,24 @@ class Host:
         self.life = 0
         """Counts the processes of this host."""
         self._wake: float | None = None
+        self._lives: dict[int, int] = {}
+        """Which process of each peer was connected last."""
+        self._clock = MachineClock(world.seed, replica, world.shape.drift)
+
+    def clock(self) -> float:
+        """What the monotonic clock of this machine reads now."""
+        return self._clock.read(self.world.now)
+
+    @property
+    def watches(self) -> bool:
+        """Whether it is a witness."""
+        return self.replica in self.world.shape.watchers
+
+    def _sees_end(self, peer: int) -> bool:
+        """Whether the operating system says that the process connected last has ended."""
+        other = self.world.hosts[peer]
+        runs = other.running and other.life == self._lives.get(peer)
+        return self.world.shape.shared_host and peer in self._lives and not runs
 
     @property
     def state(self) -> State:
@@ -206,6 +199,7 @@ class Host:
             settings=shape.settings,
             log=log,
             fresh=shape.fresh,
+            witnesses=[each for each in configured if each in shape.watchers],
         )
         world.say(f"{self} starts")
         world.observer.started(self)
@@ -214,7 +208,7 @@ class Host:
             self.app.deliver(event)
             world.observer.delivered(self, event)
         self._again = []
-        self.channel.start(world.now)
+        self.channel.start(self.clock())
         world.net.add(self.replica, self)
         self.settle()
 
@@ -270,7 +264,7 @@ class Host:
     def leave(self) -> None:
         """An orderly stop."""
         self.world.say(f"{self} leaves")
-        self._act(lambda: self.channel.leave(self.world.now))
+        self._act(lambda: self.channel.leave(self.clock()))
 
     # What the network does to it
 
@@ -279,15 +273,16 @@ class Host:
         if self.world.shape.codec:
             message = decode_message(encode_message(message))
         self.world.trace(lambda: f"{peer} -> {self.replica} {message}")
-        self._act(lambda: self.channel.receive(self.world.now, peer, message))
+        self._act(lambda: self.channel.receive(self.clock(), peer, message))
 
     def up(self, peer: int, incarnation: int) -> None:
         """There is a connection."""
-        self._act(lambda: self.channel.connected(self.world.now, peer, incarnation))
+        self._lives[peer] = self.world.hosts[peer].life
+        self._act(lambda: self.channel.connected(self.clock(), peer, incarnation))
 
     def down(self, peer: int) -> None:
         """The connection is gone."""
-        self._act(lambda: self.channel.disconnected(self.world.now, peer))
+        self._act(lambda: self.channel.disconnected(self.clock(), peer, ended=self._sees_end(peer)))
 
     def garbage(self, peer: int, frame: bytes) -> bool:
         """A frame arrived that may be no message: hang up, as the transport does."""
@@ -306,7 +301,7 @@ class Host:
         if not self.running or self.paused or not self.channel.can_submit:
             return False
         world = self.world
-        self.channel.submit(world.now, world.stamp(), payload)
+        self.channel.submit(self.clock(), world.stamp(), payload)
         self.settle()
         return True
 
@@ -314,7 +309,7 @@ class Host:
         """A client of this replica has a payload ordered; None when it does not take it."""
         if not self.running or self.paused or not self.channel.can_forward:
             return None
-        number = self.channel.forward(self.world.now, payload)
+        number = self.channel.forward(self.clock(), payload)
         source = Source(*self.state.me, self.state.boot, number)
         self.world.observer.forwarded(source, payload)
         self.settle()
@@ -409,7 +404,7 @@ class Host:
             self._sync_later()
         if token:
             channel = self.channel
-            self._act(lambda: channel.persisted(self.world.now, token))
+            self._act(lambda: channel.persisted(self.clock(), token))
 
     def _handle(self, event: Event) -> None:
         world = self.world
@@ -448,15 +443,15 @@ class Host:
                 app.begin(event)
             part = app.next(event.token, event.index, 1 + chunk // 2)
             if part is None:
-                self._soon(lambda: channel.part_failed(world.now, event.token, "it has ended"))
+                self._soon(lambda: channel.part_failed(self.clock(), event.token, "it has ended"))
                 return
             data, index, last = part
-            self._soon(lambda: channel.part_ready(world.now, event.token, data, index, last=last))
+            self._soon(lambda: channel.part_ready(self.clock(), event.token, data, index, last=last))
         else:
             whole = app.whole()
             size = max(chunk, len(whole) // MAX_PIECES)
             pieces = [whole[start : start + size] for start in range(0, len(whole), size)]
-            self._soon(lambda: channel.snapshot_ready(world.now, event.token, event.index, pieces))
+            self._soon(lambda: channel.snapshot_ready(self.clock(), event.token, event.index, pieces))
 
     def _install(self, event: InstallPart) -> None:
         world, channel, app = self.world, self.channel, self.app
@@ -473,10 +468,10 @@ class Host:
             except Spoiled as error:
                 reason = str(error)
                 world.say(f"{self} refuses: {reason}")
-                channel.part_refused(world.now, event.token, reason)
+                channel.part_refused(self.clock(), event.token, reason)
                 return
         world.observer.delivered(self, event)
-        channel.part_installed(world.now, event.token, marker if world.shape.parts else b"")
+        channel.part_installed(self.clock(), event.token, marker if world.shape.parts else b"")
 
     def _soon(self, action: Callable[[], None]) -> None:
         """The application takes its time."""
@@ -499,7 +494,8 @@ class Host:
             return
         self._wake = deadline
         life = self.life
-        self.world.at(max(deadline, self.world.now), lambda: self._ring(life, deadline))
+        at = self._clock.when(deadline)
+        self.world.at(max(at, self.world.now), lambda: self._ring(life, deadline))
 
     def _ring(self, life: int, deadline: float) -> None:
         if life == self.life and self.running and self._wake == deadline:
@@ -508,7 +504,7 @@ class Host:
                 self._tick()
 
     def _tick(self) -> None:
-        self.channel.tick(self.world.now)
+        self.channel.tick(self.clock())
         self.settle()
 
     def __str__(self) -> str:

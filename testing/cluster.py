@@ -133,13 +133,14 @@ class Cluster:
         return max(serving, key=_view_number, default=None)
 
     def whole(self) -> bool:
-        """Say whether all replicas are members of the same view and have applied the same entries."""
+        """Say whether all replicas are in the same view, have applied the same entries, and one serves."""
         living = [each for each in self.replicas.values() if each.alive]
         views = {_view_number(each) for each in living}
         roles = sorted(each.node.role for each in living)
         return (
             len(living) == len(self._ids)
             and len(views) == 1
+            and any(each.node.serving for each in living)
             and roles == ["master", *["slave"] * (len(living) - 1)]
             and len({each.node.engine.applied for each in living}) == 1
             and not any(each.node.unapplied or each.node.queued_notes for each in living)

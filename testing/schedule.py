@@ -137,6 +137,7 @@ def draw(seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = N
             settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
             shape, rate, profile = attrs.evolve(shape, weather=weather, settings=settings), 8.0, "crash"
     shape = _forwarding(shape, Random(f"forwarding {seed}"))
+    shape = _with_leases(shape, Random(f"lease {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
     transfers = Random(f"transfers {seed}")
@@ -175,6 +176,18 @@ def _forwarding(shape: Shape, random: Random) -> Shape:
         forward_queue=random.choice([2, 4, 4, 20]),
     )
     return attrs.evolve(shape, settings=settings)
+
+
+def _with_leases(shape: Shape, random: Random) -> Shape:
+    """The same cluster with clocks that drift, leases short and long, deaths seen or not; and witnesses."""
+    witnesses = min(random.choice([0, 0, 0, 1, 1, 2]), (shape.replicas - 1) // 2)
+    copies = min(random.choice([1, 1, 1, 2]), shape.replicas - witnesses)
+    drift = random.choice([0.0, 0.01, 0.05, 0.2])
+    lease_s = random.choice([0.15, 0.3, 0.6, 1.2])
+    settings = attrs.evolve(shape.settings, drift=drift, lease_s=lease_s, min_copies=copies)
+    return attrs.evolve(
+        shape, settings=settings, witnesses=witnesses, drift=drift, shared_host=random.random() < 0.3
+    )
 
 
 def _wide(random: Random) -> Shape:
@@ -248,5 +261,11 @@ def operated(schedule: Schedule | int) -> Schedule:
     if isinstance(schedule, int):
         schedule = draw(schedule)
     # With fewer founders than replicas, those that were removed and forgot it could found a cluster.
-    shape = attrs.evolve(schedule.shape, expected=schedule.shape.replicas)
+    # An operator who leaves fewer replicas than copies, or witnesses only, gets a cluster that waits.
+    shape = attrs.evolve(
+        schedule.shape,
+        expected=schedule.shape.replicas,
+        witnesses=0,
+        settings=attrs.evolve(schedule.shape.settings, min_copies=1),
+    )
     return attrs.evolve(schedule, shape=shape, operator=OPERATOR_RATE)

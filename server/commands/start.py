@@ -23,7 +23,7 @@ ROLE_PERIOD_S = 0.1
 """How often the role is looked at, to print its changes."""
 LEAVE_TIMEOUT_S = 0.8 * STOP_TIMEOUT_S
 """An orderly stop that takes longer is given up, shortly before a supervisor would use SIGKILL."""
-READY_ROLES = frozenset({"slave", "master"})
+READY_ROLES = frozenset({"slave", "master", "witness"})
 PATIENCE_S = 1.0
 """What keeps a replica from being slave or master is printed when it has lasted so long."""
 

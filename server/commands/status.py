@@ -88,6 +88,8 @@ def problems(replica: ReplicaStatus) -> list[str]:
     for key in ("situation", "difference"):
         if values.get(key):
             found.append(str(values[key]))
+    if values.get("waits_for"):
+        found.append(f"its services wait for {values['waits_for']}")
     if values.get("trace_problem"):
         found.append(f"trace: {values['trace_problem']}")
     return found

@@ -1,10 +1,38 @@
 """The invariants of the channel, one checker each, over what a simulation observes."""
 
-from . import commits, deliveries, forwards, gate, logs, masters, members, phases, promises, transfers, views
+from . import (
+    commits,
+    deliveries,
+    forwards,
+    gate,
+    leases,
+    logs,
+    masters,
+    members,
+    phases,
+    promises,
+    transfers,
+    views,
+    witnesses,
+)
 from .base import CHECKERS, Checker, Checks, checker
 from .history import History, Process, Step
 
-MODULES = (commits, deliveries, forwards, gate, logs, masters, members, phases, promises, transfers, views)
+MODULES = (
+    commits,
+    deliveries,
+    forwards,
+    gate,
+    leases,
+    logs,
+    masters,
+    members,
+    phases,
+    promises,
+    transfers,
+    views,
+    witnesses,
+)
 """Where the checkers are; importing them puts them on the list."""
 
 __all__ = ["CHECKERS", "Checker", "Checks", "History", "Process", "Step", "checker"]

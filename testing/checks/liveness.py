@@ -35,13 +35,15 @@ def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
         hosts = _listed(world)
         last = max(host.channel.last for host in hosts)
         return all(
-            host.running and host.channel.applied == last and not host.channel.forwarding for host in hosts
+            host.running and host.channel.applied == last and not host.channel.forwarding
+            for host in hosts
+            if not host.watches
         )
 
     if not world.run(limit, fresh):
         indices = {str(host): (host.channel.commit, host.channel.last) for host in _listed(world)}
         _fail(world, f"a new entry is not delivered everywhere: {indices}")
-    if len({host.app.chain for host in _listed(world)}) != 1:
+    if len({host.app.chain for host in _listed(world) if not host.watches}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
     return whole
 
@@ -61,11 +63,15 @@ def _whole(world: World) -> bool:
             host.retired = False
             host.start()
     channels = [host.channel for host in hosts]
+    copies = sum(not host.watches for host in hosts)
     return (
         all(
-            channel.role in ("master", "slave") and len(channel.members) == len(hosts) for channel in channels
+            host.channel.role in (("witness",) if host.watches else ("master", "slave"))
+            and len(host.channel.members) == copies
+            for host in hosts
         )
         and len({channel.view.number for channel in channels if channel.view is not None}) == 1
+        and any(host.channel.holds_lease(host.clock()) for host in hosts)
     )
 
 

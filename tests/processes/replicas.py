@@ -113,6 +113,8 @@ class Part:
     replicas: int = 1
     networks: tuple[str, ...] = ("D1",)
     clients: bool = True
+    witnesses: int = 0
+    """So many of the replicas, the last ones."""
     attributes: str = ""
     """More of them, for the element of the server or cluster."""
     services: str = ""
@@ -124,10 +126,11 @@ class Part:
         take = iter(ports)
         replicas = [
             f'<server id="{number if self.replicas > 1 else id}" '
-            f'{own if self.replicas == 1 else ""} hostname="{hosts[number]}">'
+            f'{own if self.replicas == 1 else ""} hostname="{hosts[number]}"'
+            + (' witness="true">' if number >= self.replicas - self.witnesses else ">")
             + "".join(f'<network domain="{domain}" port="{next(take)}"/>' for domain in self.networks)
-            + (self._services(next(take)) if self.clients else "")
-            + self.services
+            + (self._services(next(take)) if self.clients and number < self.replicas - self.witnesses else "")
+            + ("" if number >= self.replicas - self.witnesses else self.services)
             + "</server>"
             for number in range(self.replicas)
         ]

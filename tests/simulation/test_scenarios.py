@@ -330,7 +330,6 @@ def test_a_pending_entry_ends_when_the_dead_slave_leaves_the_view():
     script.run(0.5)
     script.hosts[2].crash()
     pending = script.submit(master)
-    script.run(0.04)
     assert script.deliveries[0] == []
     script.whole(but=[2])
     assert script.deliveries[0] == pending

@@ -299,7 +299,6 @@ MEANING = {
         "2: nbClusterExpected is 3, but s0 has 1 replica; give 1",
     ),
     "ack on a replica": (cluster().replace('h1"', 'h1" ack="ALL"'), "5: ack is the same for all replicas"),
-    "witness": (cluster().replace('h1"', 'h1" witness="true"'), '5: witness="true" is reserved'),
     "mode group": (cluster('mode="group"'), '2: mode="group" is reserved'),
     "mode mesh": (cluster('mode="mesh"'), '2: mode="mesh" is reserved'),
     "property twice": (
@@ -328,6 +327,10 @@ MEANING = {
     "a patience shorter than the default heartbeats": (
         cluster(extra="<property name='suspect_s' value='0.1'/>"),
         "3: suspect_s is 0.1 and heartbeat_s is 0.05",
+    ),
+    "a lease shorter than two heartbeats": (
+        cluster(extra="<property name='lease_s' value='0.06'/>"),
+        "3: lease_s is 0.06 and heartbeat_s is 0.05: no lease could be prolonged; give lease_s at least 0.1",
     ),
     "more connections than a turn can tell": (
         one(f"{CM}\n{TCP.format(2560)}\n<property name='max_turn' value='10000'/>"),

@@ -35,6 +35,8 @@ STRATEGIES = {
     int: small,
     bool: flags,
     str: words,
+    float: st.floats(),
+    float | None: st.one_of(st.none(), st.floats()),
     bytes: st.binary(max_size=4),
     tuple[Row, ...]: st.lists(sources, max_size=3).map(tuple),
     tuple[Seat, ...]: seats,

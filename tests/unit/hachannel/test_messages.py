@@ -21,6 +21,7 @@ EXAMPLES = [
     m.Ack(N, 8),
     m.Repair(N, 8),
     m.Heartbeat(N, N, True, True, False, True, False, 1, 2, 3, 4, 5),
+    m.Heartbeat(N, N, True, True, False, True, False, 1, 2, 3, 4, 5, 12.5),
     m.Prepare(N, "why"),
     m.Promise(N, VIEW, True, Tag(N, 8), 7, False),
     m.Promise(N, None, False, NO_TAG, 0, False),
@@ -47,6 +48,7 @@ EXAMPLES = [
     m.Chunk(5, 1, b"chunk", False, Tag(N, 7), (FORWARDED.source,)),
     m.Unlisted(N),
     m.Seats(N, (Seat(0, b"place"), Seat(3))),
+    m.Grant(12.5, 1.0),
 ]
 
 

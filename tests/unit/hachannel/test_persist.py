@@ -89,6 +89,7 @@ def test_the_master_counts_itself_once_its_disk_has_the_entry(hand):
 
 def test_a_promise_and_an_acceptance_wait_for_the_disk(hand):
     number = ViewNumber(7, 2, 3)
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     hand.give(2, 1, Prepare(number, "test"))
     assert hand.waiting(1, 2, Promise) == []
     assert Promised(number) in hand.records[1]
@@ -105,7 +106,7 @@ def test_a_promise_and_an_acceptance_wait_for_the_disk(hand):
 
 def test_a_proposal_leaves_once_its_number_can_no_longer_be_forgotten(hand):
     for replica in (1, 2):
-        hand.act(replica, lambda channel: channel.disconnected(hand.now, 0))
+        hand.act(replica, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     hand.tick(0.07, 1, 2)
     hand.settle(1, 2)
     assert hand.waiting(1, 2, Prepare) == []

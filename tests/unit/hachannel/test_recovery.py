@@ -2,7 +2,7 @@
 
 import attrs
 
-from quorate.hachannel import Channel, Deliver, Output, Source, ViewEvent
+from quorate.hachannel import Channel, Deliver, LeaseChanged, Output, Source, ViewEvent
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Appended, Booted, Truncated
 from quorate.hachannel.messages import Entry, Heartbeat, Prepare, Promise, Refuse
@@ -53,7 +53,7 @@ def test_a_restarted_voter_keeps_its_promise() -> None:
     channel.connected(0.0, 2, 9)
     run(channel, disk)
     high = ViewNumber(9, 2, 9)
-    channel.receive(0.0, 2, Prepare(high, "test"))
+    channel.receive(1.1, 2, Prepare(high, "test"))
     out = channel.take()
     assert not any(isinstance(message, Promise) for _, message in out.messages)
     disk.write(out)
@@ -102,9 +102,9 @@ def test_a_plain_server_is_founded_once_and_goes_on_from_its_log() -> None:
 
     again = disk.start(0, (0,))
     assert (again.commit, again.applied) == (2, 2)
-    events = run(again, disk).events
-    assert [getattr(event, "payload", None) for event in events[:-1]] == [b"three"]
-    view = events[-1]
+    entry, view, lease = run(again, disk).events
+    assert getattr(entry, "payload", None) == b"three"
+    assert lease == LeaseChanged(True)
     assert isinstance(view, ViewEvent)
     assert not view.first_time
     assert view.index == 3

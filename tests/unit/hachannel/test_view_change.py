@@ -53,7 +53,7 @@ def silence(hand, replica):
     """A replica is gone: the connections with it break, and stay so."""
     for other in hand.channels:
         if other != replica:
-            hand.act(other, lambda channel: channel.disconnected(hand.now, replica))
+            hand.act(other, lambda channel: channel.disconnected(hand.now, replica, ended=True))
             hand.wires[replica, other].clear()
             hand.wires[other, replica].clear()
     del hand.channels[replica]
@@ -69,13 +69,13 @@ def test_the_first_view_has_everybody_and_is_announced_alike(hand):
 
 
 def test_the_gate_needs_a_majority_that_suspects_the_master(hand):
-    hand.act(1, lambda channel: channel.disconnected(hand.now, 0))
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     hand.tick(0.07, 1)
     assert [exit.view for exit in hand.waiting(1, 2, Exit)] == [N1]
     assert hand.waiting(1, 2, Prepare) == []
     hand.deliver(1, 2)
     assert hand.waiting(2, 1, Prepare) == []
-    hand.act(2, lambda channel: channel.disconnected(hand.now, 0))
+    hand.act(2, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     hand.tick(0.07, 2)
     hand.deliver(2, 1)
     assert [message.number for message in hand.waiting(1, 2, Prepare)] == [number(2, 1)]
@@ -290,8 +290,8 @@ def test_a_vote_of_another_life_does_not_count(hand):
 
 def test_a_proposal_number_is_never_used_twice(hand):
     seen = set()
-    hand.act(1, lambda channel: channel.disconnected(hand.now, 0))
-    hand.act(2, lambda channel: channel.disconnected(hand.now, 0))
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    hand.act(2, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     for _ in range(100):
         hand.tick(0.07, 1, 2)
         for message in hand.waiting(1, 2, Prepare):

@@ -1,0 +1,26 @@
+"""The monotonic clock of a simulated machine: it starts anywhere, and runs too fast or too slow."""
+
+from random import Random
+
+__all__ = ["MachineClock"]
+
+
+class MachineClock:
+    """One machine's clock, drawn from the seed; without drift it is the clock of the world."""
+
+    def __init__(self, seed: int, replica: int, drift: float) -> None:
+        """drift: how far its rate may be from 1."""
+        self._rate, self._ahead_s = 1.0, 0.0
+        if drift:
+            random = Random(f"clock {seed} {replica}")
+            self._rate = random.choice([1 - drift, 1 + drift, random.uniform(1 - drift, 1 + drift)])
+            self._ahead_s = random.uniform(0.0, 1000.0)
+
+    def read(self, now: float) -> float:
+        """What it says at a moment of the world."""
+        return self._ahead_s + self._rate * now
+
+    def when(self, reading: float) -> float:
+        """The moment of the world at which it says that; a moment later rather than earlier."""
+        # Rounded down, an alarm would ring again and again before its time.
+        return (reading - self._ahead_s) / self._rate + (1e-9 if self._ahead_s else 0.0)

@@ -1,0 +1,45 @@
+"""What a simulation of the channel simulates."""
+
+import attrs
+
+from ..hachannel import Settings
+from .channel_net import Weather
+
+__all__ = ["Shape"]
+
+
+@attrs.frozen(kw_only=True)
+class Shape:
+    """What is simulated. Drawn from the seed, or given."""
+
+    replicas: int = 3
+    expected: int = 3
+    settings: Settings = attrs.field(factory=Settings)
+    weather: Weather = attrs.field(factory=Weather)
+    chunk: int = 8
+    """Bytes of a piece of a state that is given as a whole, or half the cells of a part."""
+    parts: bool = False
+    """The application gives its state in parts, and goes on meanwhile."""
+    fresh: bool = False
+    """Whoever starts again wants the state, even where entries would do."""
+    snapshot_s: float = 0.01
+    """How long the application takes for a state, or a part of one, and to install it."""
+    witnesses: int = 0
+    """So many of the replicas, the last ones, are witnesses."""
+    drift: float = 0.0
+    """How much the clock of a replica may run too fast or too slow; with it, they start anywhere."""
+    shared_host: bool = True
+    """Replicas run on one machine, whose operating system tells them that a process has ended."""
+    codec: bool = False
+    """Every message goes through its bytes."""
+    disk: bool = False
+    """Replicas have disks: one that is killed comes back as the voter it was."""
+    sync_s: float = 0.01
+    """The longest time that a sync takes."""
+    save_entries: int = 20
+    """The application is saved to the disk after about so many entries."""
+
+    @property
+    def watchers(self) -> range:
+        """The replicas that are witnesses."""
+        return range(self.replicas - self.witnesses, self.replicas)

@@ -1,0 +1,85 @@
+"""I11 for services: who may have them, at any real time and whatever the clocks of the replicas read."""
+
+from ...hachannel import Event, LeaseChanged, ViewNumber, Voter
+from ...hachannel.lease import proposer
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import History, Process, Step
+
+
+@checker("I11", "At most one replica holds the lease, and so may have services.")
+class OneHolder(Checker):
+    """The lease ends by itself: a paused replica holds it as long as its clock says so."""
+
+    def stepped(self, step: Step) -> None:
+        """Look at everybody: time has passed for all of them."""
+        hosts = [host for host in self.past.world.hosts if host.running and host.channel.lease.asks]
+        holders = [host for host in hosts if self._holds(host)] if len(hosts) > 1 else ()
+        if len(holders) > 1:
+            self.fail(step.host, f"{' and '.join(map(str, holders))} hold the lease")
+
+    def _holds(self, host: Host) -> bool:
+        lease = host.channel.lease
+        return lease.holds(host.clock()) or (lease.held and not host.paused)
+
+
+@checker("I11", "As long as a master counts a grant, the voter that gave it has promised nobody else.")
+class GrantsBind(Checker):
+    """Stronger than that a majority of grants excludes another one: each single grant binds."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._promised: dict[Voter, ViewNumber] = {}
+
+    def stepped(self, step: Step) -> None:
+        """A promise has changed, or a grant was counted: look at all who count grants."""
+        promised = step.host.state.promised
+        if step.host.channel.lease.asks or self._promised.get(step.host.state.me) != promised:
+            self._promised[step.host.state.me] = promised
+            self._look()
+
+    def _look(self) -> None:
+        hosts = [host for host in self.past.world.hosts if host.running and host.channel.lease.asks]
+        running = {host.state.me: host for host in self.past.world.hosts if host.running}
+        for host in hosts:
+            now = host.clock()
+            if not host.channel.lease.holds(now):
+                continue
+            for voter, until in host.channel.lease.grants.items():
+                granter = running.get(voter)
+                if until > now and granter is not None and self._follows_another(granter, host.state.me):
+                    self.fail(host, f"counts a grant of {granter}, which promised {granter.state.promised}")
+
+    def _follows_another(self, granter: Host, holder: Voter) -> bool:
+        return proposer(granter.state.promised) != holder
+
+
+@checker("I11", "The application hears of every change of the lease, and of nothing else.")
+class LeaseTold(Checker):
+    """What it was told last is what holds."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._told: dict[Voter, bool] = {}
+
+    def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
+        """Nothing is held at first."""
+        self._told[host.state.me] = False
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """Gained and lost in turn, and only by the master."""
+        if not isinstance(event, LeaseChanged):
+            return
+        if event.held == self._told[host.state.me]:
+            self.fail(host, f"is told twice: {event}")
+        self._told[host.state.me] = event.held
+
+    def stepped(self, step: Step) -> None:
+        """A step's events have not been handled yet: they must lead to what holds now."""
+        host = step.host
+        told = self._told[host.state.me]
+        for event in step.output.events:
+            if isinstance(event, LeaseChanged):
+                told = event.held
+        if told != host.channel.lease.held and not host.state.stopped:
+            self.fail(host, f"holds the lease: {host.channel.lease.held}, its application heard {told}")

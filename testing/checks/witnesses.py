@@ -1,0 +1,45 @@
+"""I19 and the copies: who holds the log, and how many must."""
+
+from ...hachannel import Deliver, View
+from ...hachannel.messages import PAYLOAD
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import Process, Step
+
+
+@checker("I19", "A witness is never master nor member, and never the only copy: it holds nothing.")
+class WitnessHoldsNothing(Checker):
+    """It votes, and that is all."""
+
+    def accepting(self, host: Host, process: Process, view: View) -> None:
+        """Views say who is a witness, and keep them out."""
+        del process
+        watchers = self.past.world.shape.watchers
+        if not view.members or any(voter.replica in watchers for voter in view.members):
+            self.fail(host, f"the members of {view} are no replicas that hold the log")
+        if {voter for voter in view.config if voter.replica in watchers} != set(view.witnesses):
+            self.fail(host, f"{view} does not say who its witnesses are")
+
+    def stepped(self, step: Step) -> None:
+        """It has no log and no state."""
+        host = step.host
+        state = host.state
+        if host.watches and (state.serving or state.log.last.at or state.commit or state.applied):
+            self.fail(host, f"a witness serves or holds entries up to {state.log.last}")
+        if host.watches and any(isinstance(event, Deliver) for event in step.output.events):
+            self.fail(host, "a witness delivers")
+
+
+@checker(
+    "copies", "No entry is taken in a view with fewer members than min_copies, nor with fewer to hold it."
+)
+class EnoughCopies(Checker):
+    """What was in flight when the view shrank is committed with it; nothing after that."""
+
+    def stepped(self, step: Step) -> None:
+        """Look at what a master appends."""
+        least = self.past.world.shape.settings.min_copies
+        for tag, _, entry in step.added:
+            view = self.past.views.get(tag.view)
+            if entry.kind == PAYLOAD and view is not None and min(len(view.members), view.k) < least:
+                self.fail(step.host, f"takes {tag} in a view of {len(view.members)}, k {view.k}")

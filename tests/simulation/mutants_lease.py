@@ -1,0 +1,164 @@
+"""Mutants of leases."""
+
+import math
+from collections.abc import Iterator
+
+import msgspec
+
+from quorate.hachannel import Channel, Settings, installation, lease
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.messages import Prepare, Promise, Record, Recorded
+from quorate.hachannel.view import ViewNumber
+from quorate.testing.channel_hand import Hand
+from quorate.testing.mutation import mutant, patched
+
+Lease = lease.Lease
+
+
+@mutant("A voter that granted promises a view to another proposer.", quick=True, caught=("I11",))
+def lease_not_awaited() -> Iterator[None]:
+    original = Lease.on_mark
+
+    def on_mark(self, now, voter, mark):
+        original(self, now, voter, mark)
+        self.until = -math.inf
+
+    with patched(Lease, "on_mark", on_mark):
+        yield
+
+
+@mutant("A grant counts from the moment it arrives, not from when its mark was sent.", quick=True)
+def grant_counted_from_its_arrival() -> Iterator[None]:
+    original = Lease.on_grant
+
+    def on_grant(self, now, voter, message):
+        original(self, now, voter, msgspec.structs.replace(message, mark=now))
+
+    with patched(Lease, "on_grant", on_grant):
+        yield
+
+
+@mutant("A master counts a grant for as long as the voter said, as if clocks did not drift.")
+def drift_ignored() -> Iterator[None]:
+    original = Lease.on_grant
+
+    def on_grant(self, now, voter, message):
+        drift = self._state.settings.drift
+        for_s = message.for_s * (1 + drift) / (1 - drift)
+        original(self, now, voter, msgspec.structs.replace(message, for_s=for_s))
+
+    with patched(Lease, "on_grant", on_grant):
+        yield
+
+
+@mutant("A minority of grants is enough.", quick=True, caught=("I11",))
+def grants_below_majority() -> Iterator[None]:
+    def expires(self):
+        return max(self.grants.values(), default=-math.inf)
+
+    with patched(Lease, "expires", expires):
+        yield
+
+
+@mutant("A lease that was gained once is kept until another view is known.", quick=True, caught=("I11",))
+def lease_without_end() -> Iterator[None]:
+    original = Lease.expires
+
+    def expires(self):
+        return math.inf if self.held or original(self) > self._state.now else -math.inf
+
+    with patched(Lease, "expires", expires):
+        yield
+
+
+@mutant("A voter grants to a master although it has promised another view.", caught=("I11",))
+def granted_against_a_promise() -> Iterator[None]:
+    with patched(lease, "proposer", _whoever):
+        yield
+
+
+def _whoever(number):
+    """Equal to every voter."""
+    del number
+    return _Anybody()
+
+
+class _Anybody:
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 0
+
+
+@mutant("A closed connection is taken for the end of the process.", quick=True, caught=("I11",))
+def closed_means_dead() -> Iterator[None]:
+    original = Channel.disconnected
+
+    def disconnected(self, now, peer, *, ended=False):
+        del ended
+        original(self, now, peer, ended=True)
+
+    with patched(Channel, "disconnected", disconnected):
+        yield
+
+
+def a_voter_that_restarts_from_its_disk() -> None:
+    """It granted, forgot it, and is asked by another proposer at once."""
+    hand = Hand()
+    master = hand.form()
+    view = hand.channels[1].view
+    assert view is not None
+    hand.tick(0.05)
+    hand.settle()
+    assert master.holds_lease(hand.now)
+    log = DurableLog(Remembered(promised=view.number, accepted=view, active=True))
+    hand.start(1, 3, 2, log)
+    hand.connect(1, 2)
+    hand.settle(1, 2)
+    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    for seconds in (0.5, 0.49):
+        hand.tick(seconds, 1)
+        hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
+        assert not hand.waiting(1, 2, Promise), "it promised what its grant forbids"
+    hand.tick(0.02, 1)
+    hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
+    assert hand.waiting(1, 2, Promise)
+
+
+@mutant(
+    "A voter that restarts from its disk takes it that it granted nothing.",
+    scenario=a_voter_that_restarts_from_its_disk,
+    caught=("scenario",),
+    quick=True,
+)
+def grant_forgotten_after_restart() -> Iterator[None]:
+    with patched(Lease, "start", lambda *_: None):
+        yield
+
+
+def a_view_that_is_recorded_within_a_grant() -> None:
+    """It was never promised, and is sent again once the grant is over."""
+    hand = Hand()
+    hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    old = hand.channels[1].view
+    assert old is not None
+    alone = old.members[2]
+    view = msgspec.structs.replace(old, number=ViewNumber(9, *alone), members=(alone,), k=1)
+    hand.give(2, 1, Record(view))
+    assert not hand.waiting(1, 2, Recorded), "it recorded what its grant forbids"
+    hand.tick(Settings().lease_s, 1)
+    hand.give(2, 1, Record(view))
+    assert hand.waiting(1, 2, Recorded)
+
+
+@mutant(
+    "A voter that granted accepts and records views of another that it has not promised.",
+    scenario=a_view_that_is_recorded_within_a_grant,
+    quick=True,
+)
+def record_ignores_grant() -> Iterator[None]:
+    with patched(installation.Installation, "_bound", lambda *_: False):
+        yield

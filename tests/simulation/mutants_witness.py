@@ -1,0 +1,86 @@
+"""Mutants of witnesses and of the number of copies."""
+
+from collections.abc import Iterator
+
+from quorate.hachannel import Channel, Settings, choice, election, state
+from quorate.testing.channel_script import Script
+from quorate.testing.mutation import mutant, patched
+
+QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
+
+
+def the_only_copy_is_waited_for() -> None:
+    """{A} and the witness go on without B; then B and the witness must wait for A."""
+    script = Script(3, witnesses=1, settings=QUICK, shared_host=False)
+    script.form()
+    script.split([1], [0, 2])
+    master = script.whole(but=[1])
+    alone = script.submit(master, 3)
+    master.pause()
+    script.mend()
+    script.split([0], [1, 2])
+    script.run(4.0)
+    assert len(script.active) == 2, "B and the witness went on without what A committed"
+    master.resume()
+    script.mend()
+    script.whole()
+    script.everywhere(alone)
+
+
+@mutant("A witness is a replica like any other.", quick=True, caught=("I19",))
+def witness_is_member() -> Iterator[None]:
+    original = Channel.__init__
+
+    def init(self, *arguments, witnesses=(), **options):
+        del witnesses
+        original(self, *arguments, **options)
+
+    with patched(Channel, "__init__", init):
+        yield
+
+
+@mutant(
+    "Choose does not look at the view that a witness has recorded.",
+    scenario=the_only_copy_is_waited_for,
+    quick=True,
+)
+def record_of_a_witness_ignored() -> Iterator[None]:
+    original = election.choose
+
+    def choose(promises, me):
+        views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
+        witnesses = {voter for view in views for voter in view.witnesses}
+        heard = {voter: promise for voter, promise in promises.items() if voter not in witnesses}
+        chosen = original({**promises, **dict.fromkeys(witnesses & set(promises), promises[me])}, me)
+        return chosen if heard else "nobody"
+
+    with patched(election, "choose", choose):
+        yield
+
+
+@mutant("Choose does not need voters beside the members: a witness has no vote.", quick=True)
+def witness_not_counted() -> Iterator[None]:
+    def quorum_of(view, active):
+        del active
+        return len(view.config) // 2 + 1 - len(view.witnesses)
+
+    with patched(choice, "quorum_of", quorum_of):
+        yield
+
+
+@mutant("A view takes entries however few its members are.", quick=True, caught=("copies",))
+def min_copies_ignored() -> Iterator[None]:
+    with patched(state.State, "too_few_copies", ""):
+        yield
+
+
+@mutant("An entry is committed by a majority although more copies are wanted.", caught=("copies",))
+def fewer_copies_commit() -> Iterator[None]:
+    original = election.required
+
+    def required(mode, members, min_copies=1):
+        del min_copies
+        return original(mode, members)
+
+    with patched(election, "required", required):
+        yield

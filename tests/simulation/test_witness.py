@@ -1,0 +1,171 @@
+"""Witnesses, copies and leases, played on simulated clusters and checked after every step."""
+
+import pytest
+
+from quorate.hachannel import LeaseChanged, Settings
+from quorate.testing.channel_script import Script
+
+QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
+
+
+def serving(script):
+    return [host.replica for host in script.running() if host.channel.holds_lease(host.clock())]
+
+
+def test_two_replicas_and_a_witness_lose_one_and_go_on():
+    script = Script(3, witnesses=1)
+    master = script.form()
+    assert master.channel.members == (0, 1)
+    assert script.hosts[2].channel.role == "witness"
+    assert master.channel.view.witnesses == (script.hosts[2].state.me,)
+    script.everywhere(script.submit(master, 3))
+    master.crash()
+    heir = script.whole(but=[0])
+    assert heir.replica == 1
+    assert heir.channel.view.k == 1
+    script.run(0.2)
+    assert serving(script) == [1]
+    taken = script.submit(heir, 3)
+    script.hosts[0].start()
+    script.whole()
+    script.everywhere(taken)
+    assert script.hosts[0].channel.members == (1, 0)
+
+
+def test_two_replicas_without_a_witness_stop_on_any_loss():
+    script = Script(2, settings=QUICK)
+    master = script.form()
+    script.hosts[1].crash()
+    script.run(2.0)
+    assert master.channel.role == "blocked"
+    assert serving(script) == []
+
+
+def test_a_replica_and_a_witness_wait_for_the_only_one_that_has_what_was_committed():
+    """Scenario 30."""
+    script = Script(3, witnesses=1, settings=QUICK, shared_host=False)
+    script.form()
+    script.split([1], [0, 2])
+    master = script.whole(but=[1])
+    assert master.replica == 0
+    alone = script.submit(master, 3)
+    assert script.deliveries[0] == alone
+    master.pause()
+    script.mend()
+    script.split([0], [1, 2])
+    script.run(5.0)
+    assert len(script.active) == 2
+    assert not script.hosts[1].channel.can_submit
+    assert script.deliveries[1] == []
+    assert serving(script) == []
+    master.resume()
+    script.mend()
+    script.whole()
+    script.everywhere(alone)
+    assert script.deliveries[1] == alone
+
+
+def test_the_witness_dies_and_its_next_life_takes_its_place():
+    script = Script(3, witnesses=1)
+    master = script.form()
+    script.hosts[2].crash()
+    script.run(0.5)
+    assert serving(script) == [0]
+    script.hosts[2].start()
+    script.until(lambda: script.hosts[2].channel.role == "witness")
+    script.until(lambda: len(master.channel.view.config) == 3)
+    assert script.hosts[2].state.me in master.channel.view.config
+    script.hosts[1].crash()
+    assert script.whole(but=[1]) is master
+
+
+def test_a_witness_never_proposes_however_long_it_waits():
+    script = Script(3, witnesses=1, settings=QUICK)
+    script.form()
+    script.hosts[0].crash()
+    script.hosts[1].crash()
+    script.run(5.0)
+    assert script.hosts[2].state.promised.counter == 1
+    assert script.hosts[2].channel.role == "witness"
+
+
+def test_a_master_that_hears_nobody_stops_its_services_before_another_one_has_any():
+    script = Script(3, settings=QUICK, shared_host=False)
+    master = script.form()
+    script.until(lambda: serving(script) == [0])
+    script.split([0], [1, 2])
+    cut = script.world.now
+    script.until(lambda: serving(script) == [])
+    assert script.world.now - cut <= QUICK.lease_s
+    assert master.channel.role == "master"
+    script.until(lambda: serving(script) == [1])
+    script.mend()
+    script.whole()
+    assert serving(script) == [1]
+
+
+def test_a_frozen_master_acknowledges_nothing_and_its_services_are_over_when_it_wakes():
+    """Scenario 7."""
+    script = Script(3, settings=QUICK, shared_host=False)
+    master = script.form()
+    script.until(lambda: serving(script) == [0])
+    taken = script.submit(master, 3)
+    script.everywhere(taken)
+    master.pause()
+    script.until(lambda: serving(script) == [1])
+    heir = script.hosts[1]
+    fresh = script.submit(heir, 2)
+    events = []
+    delivered = script.delivered
+    script.delivered = lambda host, event: (events.append((host.replica, event)), delivered(host, event))
+    assert not master.channel.holds_lease(master.clock())
+    master.resume()
+    script.whole()
+    script.everywhere(fresh)
+    mine = [event for replica, event in events if replica == 0]
+    assert mine[0] == LeaseChanged(False)
+    assert serving(script) == [1]
+    assert script.deliveries[0] == taken + fresh
+
+
+def test_a_pause_shorter_than_the_suspicion_costs_the_services_and_no_view():
+    script = Script(3)
+    master = script.form()
+    script.until(lambda: serving(script) == [0])
+    master.pause()
+    script.run(1.3)
+    assert serving(script) == []
+    master.resume()
+    script.run(0.2)
+    assert serving(script) == [0]
+    assert len(script.active) == 1
+
+
+@pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
+def test_a_view_with_too_few_copies_takes_nothing_new_until_there_are_more(mode):
+    script = Script(3, settings=Settings(min_copies=2, mode=mode))
+    master = script.form()
+    assert master.channel.view.k >= 2
+    script.hosts[1].crash()
+    script.whole(but=[1])
+    taken = script.submit(master, 2)
+    assert len(taken) == 2
+    script.hosts[1].start()
+    script.whole()
+    script.hosts[2].crash()
+    script.whole(but=[2])
+    script.everywhere(taken)
+
+
+def test_with_a_witness_one_copy_is_too_few_where_two_are_wanted():
+    script = Script(3, witnesses=1, settings=Settings(min_copies=2))
+    master = script.form()
+    script.hosts[1].crash()
+    script.until(lambda: master.channel.members == (0,))
+    script.run(0.2)
+    assert master.channel.role == "blocked"
+    assert script.submit(master, 1) == []
+    assert "1 of the 2 copies" in master.state.too_few_copies
+    script.hosts[1].start()
+    script.whole()
+    script.everywhere(script.submit(master, 1))
