@@ -164,7 +164,7 @@ class Channel:
     @property
     def phases(self) -> Phases:
         """Where this replica is in each of the tables of `phases`."""
-        return Phases(self.role, self._election.phase)
+        return Phases(self.role, self._election.phase, self._learner.phase, self._donor.phase)
 
     @property
     def view(self) -> View | None:

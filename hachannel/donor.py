@@ -31,8 +31,8 @@ MAX_PAUSE_S = 0.25
 class Phase(Enum):
     """How far a transfer has come."""
 
-    STATE = "sends the state"
-    ENTRIES = "sends entries"
+    STATE = "state"
+    ENTRIES = "entries"
 
 
 @attrs.define(eq=False)
@@ -89,6 +89,11 @@ class Donor:
         self._count = 0
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
+
+    @property
+    def phase(self) -> str:
+        """How far the transfer has come: see `phases.GIVING`."""
+        return "nobody" if self.session is None else self.session.phase.value
 
     @property
     def hold(self) -> int | None:

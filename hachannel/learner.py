@@ -54,6 +54,13 @@ class Learner:
         """The last transfer that came to nothing here."""
         self._failures = 0
 
+    @property
+    def phase(self) -> str:
+        """How far the transfer has come: see `phases.LEARNING`."""
+        if self.learning is None:
+            return "alone"
+        return "entries" if self.learning.installed else "state"
+
     # The barrier
 
     @property

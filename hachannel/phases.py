@@ -49,6 +49,10 @@ class Phases:
     """In the table `ROLES`."""
     change: str
     """In the table `VIEW_CHANGE`."""
+    learning: str
+    """In the table `LEARNING`."""
+    giving: str
+    """In the table `GIVING`."""
 
 
 ROLES = Table(
@@ -108,7 +112,36 @@ VIEW_CHANGE = Table(
     ),
 )
 
-TABLES = {"role": ROLES, "change": VIEW_CHANGE}
+LEARNING = Table(
+    "A replica that joins",
+    "A replica that is not in the view, `joining` or cut off, announces itself until the master takes it as"
+    " its learner. What it has of a state stays useful when another master goes on.",
+    (
+        Move(START, "alone", "a process begins"),
+        Move("alone", "state", "the first part of a state comes"),
+        Move("alone", "entries", "what it has suffices: entries come"),
+        Move("state", "entries", "the whole state is installed"),
+        Move("state", "alone", "a view took it in, or the transfer came to nothing"),
+        Move("entries", "state", "another transfer begins with a state"),
+        Move("entries", "alone", "a view took it in"),
+    ),
+)
+
+GIVING = Table(
+    "A master with a learner",
+    "One at a time. The master serves meanwhile.",
+    (
+        Move(START, "nobody", "a process begins"),
+        Move("nobody", "state", "a replica announces itself that needs the state"),
+        Move("nobody", "entries", "the log has all that it lacks"),
+        Move("state", "entries", "it has installed the state"),
+        Move("state", "nobody", "it is gone or too slow, or this replica leads no more"),
+        Move("entries", "state", "the learner begins again, from the state"),
+        Move("entries", "nobody", "a view took it in, or the same"),
+    ),
+)
+
+TABLES = {"role": ROLES, "change": VIEW_CHANGE, "learning": LEARNING, "giving": GIVING}
 """By the field of `Phases`."""
 
 
