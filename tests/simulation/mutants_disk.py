@@ -1,5 +1,7 @@
 """Mutants of what replicas with disks write, and when."""
 
+import attrs
+
 from quorate.hachannel import durable, election, state
 from quorate.testing import channel_world
 from quorate.testing.mutation import mutant, patched
@@ -131,7 +133,7 @@ def promise_lost_in_a_restart():
     def recovered(self):
         kept = original(self)
         number = kept.accepted.number if kept.accepted is not None else state.NO_VIEW
-        return durable.Recovered(number, kept.accepted, kept.active, kept.commit, kept.applied, kept.guest)
+        return attrs.evolve(kept, promised=number)
 
     with patched(durable.DurableLog, "recovered", recovered):
         yield
