@@ -51,7 +51,7 @@ def drift_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("A minority of grants is enough.", quick=True, caught=("I11",))
+@mutant("A minority of grants is enough.", quick=True)
 def grants_below_majority() -> Iterator[None]:
     def expires(self):
         return max(self.grants.values(), default=-math.inf)
@@ -91,7 +91,7 @@ class _Anybody:
         return 0
 
 
-@mutant("A closed connection is taken for the end of the process.", quick=True, caught=("I11",))
+@mutant("A closed connection is taken for the end of the process.", caught=("I11",))
 def closed_means_dead() -> Iterator[None]:
     original = Channel.disconnected
 
