@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping, Sequence
 
+from .dispatch import Dispatch
 from .donor import Donor
 from .election import Election
 from .errors import ChannelError
@@ -14,38 +15,8 @@ from .learner import Learner
 from .lease import Lease
 from .log import Log, MemoryLog
 from .membership import Membership
-from .messages import (
-    Accept,
-    Ack,
-    Activate,
-    CatchUp,
-    CaughtUp,
-    Chunk,
-    ChunkAck,
-    Commit,
-    Data,
-    Exit,
-    Fetch,
-    Forward,
-    Forwarded,
-    Grant,
-    Heartbeat,
-    Join,
-    Message,
-    NewView,
-    Prepare,
-    Promise,
-    Record,
-    Recorded,
-    Refuse,
-    Repair,
-    Seats,
-    Suffix,
-    Tell,
-    Unlisted,
-    Yield,
-)
-from .peers import Link, Peers
+from .messages import Exit, Message, Tell
+from .peers import Peers
 from .phases import Phases
 from .porter import Porter
 from .replication import Replication
@@ -134,7 +105,18 @@ class Channel:
             self.lease,
         )
         self._learner = Learner(self.state, self._set_busy, fresh=fresh or self.state.guest)
-        self.state.loopback = self._to_oneself
+        self._dispatch = Dispatch(
+            self.state,
+            self.lease,
+            self._replication,
+            self._forwarding,
+            self._election,
+            self._facts,
+            self._membership,
+            self._donor,
+            self._learner,
+        )
+        self.state.loopback = self._dispatch.to_oneself
         self._next_heartbeat = 0.0
         self._leave_by: float | None = None
         self._active = NO_VIEW
@@ -330,7 +312,7 @@ class Channel:
         link.heard = now
         self.state.now = now
         self.lease.watch(now)
-        self._dispatch(now, link, link.voter, message)
+        self._dispatch.message(now, link, link.voter, message)
         if self.state.attention:
             self._step(now)
 
@@ -514,87 +496,3 @@ class Channel:
         outside = view is not None and not state.member and state.newer >= view.number
         if self._leave_by is not None and (now >= self._leave_by or outside):
             state.stop("left")
-
-    # Messages
-
-    def _dispatch(self, now: float, link: Link, voter: Voter, message: Message) -> None:
-        """Hand a message to the part it is for; the frequent ones first."""
-        election = self._election
-        match message:
-            case Data():
-                self._on_data(now, voter, message)
-            case Ack():
-                self._replication.on_ack(now, voter, message)
-            case Commit():
-                self._replication.on_commit(now, voter, message)
-            case Forward():
-                self._forwarding.on_forward(voter, message)
-            case Forwarded():
-                self._forwarding.on_forwarded(voter, message)
-            case Heartbeat():
-                self._facts.on_heartbeat(now, link, voter, message)
-            case Grant():
-                self.lease.on_grant(now, voter, message)
-            case Tell():
-                self.state.event(Told(link.replica, message.data))
-            case Repair():
-                self._replication.on_repair(voter, message)
-            case Exit():
-                self._facts.on_exit(now, link, message)
-            case Prepare():
-                election.on_prepare(now, voter, message)
-            case Promise():
-                election.on_promise(now, voter, message)
-            case Refuse():
-                election.on_refuse(now, voter, message)
-            case Fetch():
-                election.on_fetch(voter, message)
-            case Suffix():
-                election.on_suffix(now, voter, message)
-            case Yield():
-                election.on_yield(now, message)
-            case NewView():
-                election.installation.on_new_view(now, voter, message)
-            case Accept():
-                election.installation.on_accept(now, voter, message)
-            case Record():
-                election.installation.on_record(now, voter, message)
-            case Recorded():
-                election.installation.on_recorded(now, voter, message)
-            case Activate():
-                election.installation.on_activate(now, voter, message)
-            case Join():
-                self._facts.on_join(now, link, voter, message)
-            case Chunk():
-                self._learner.on_chunk(voter, message)
-            case ChunkAck():
-                self._donor.on_chunk_ack(now, voter, message)
-            case CatchUp():
-                self._learner.on_catch_up(voter, message)
-            case CaughtUp():
-                self._donor.on_caught_up(now, voter, message)
-            case Unlisted():
-                self._membership.on_unlisted(message)
-                self.state.attention = True
-            case Seats():
-                self._membership.on_seats(message)
-
-    def _to_oneself(self, message: Message) -> None:
-        """A message this replica sent to itself, once it may count."""
-        state = self.state
-        now, me = state.now, state.me
-        if isinstance(message, Ack):
-            self._replication.on_ack(now, me, message)
-        elif isinstance(message, Promise):
-            self._election.on_promise(now, me, message)
-        elif isinstance(message, Accept):
-            self._election.installation.on_accept(now, me, message)
-
-    def _on_data(self, now: float, voter: Voter, message: Data) -> None:
-        state = self.state
-        view = state.accepted
-        if not state.serving and view is not None and message.entry.view == view.number:
-            if voter != view.members[0]:
-                return
-            self._election.installation.activate(now)
-        self._replication.on_data(now, voter, message)
