@@ -8,10 +8,10 @@ from .history import History, Process, Step, count
 
 @checker("I13", "Nothing is committed without a quorum: k members of an active view hold it.")
 class HeldByQuorum(Checker):
-    """k follows from the mode and the number of members, and is not taken from the view."""
+    """k follows from the mode, the number of members and of copies, and is not taken from the view."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """The k of a view is that of its mode."""
+        """The k of a view is that of its mode and of the copies wanted."""
         needed = self._needed(host, view)
         if view.k != needed:
             self.fail(host, f"{view} needs {view.k} members, should need {needed}")
@@ -28,8 +28,10 @@ class HeldByQuorum(Checker):
 
     @staticmethod
     def _needed(host: Host, view: View) -> int:
-        members = len(view.members)
-        return members if host.state.settings.mode == "ALL" else members // 2 + 1
+        members, settings = len(view.members), host.state.settings
+        if settings.mode == "ALL":
+            return members
+        return max(members // 2 + 1, min(settings.min_copies, members))
 
 
 @checker("I10", "What is acknowledged in the mode ALL is held by all members of the view.")

@@ -10,12 +10,13 @@ from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import Prepare, Promise, Record, Recorded
 from quorate.hachannel.view import ViewNumber
 from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
 
 Lease = lease.Lease
 
 
-@mutant("A voter that granted promises a view to another proposer.", quick=True, caught=("I11",))
+@mutant("A voter that granted promises a view to another proposer.", quick=True, first=5, caught=("I11",))
 def lease_not_awaited() -> Iterator[None]:
     original = Lease.on_mark
 
@@ -27,7 +28,7 @@ def lease_not_awaited() -> Iterator[None]:
         yield
 
 
-@mutant("A grant counts from the moment it arrives, not from when its mark was sent.", quick=True)
+@mutant("A grant counts from the moment it arrives, not from when its mark was sent.", quick=True, first=10)
 def grant_counted_from_its_arrival() -> Iterator[None]:
     original = Lease.on_grant
 
@@ -51,7 +52,7 @@ def drift_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("A minority of grants is enough.", quick=True)
+@mutant("A minority of grants is enough.", quick=True, first=14)
 def grants_below_majority() -> Iterator[None]:
     def expires(self):
         return max(self.grants.values(), default=-math.inf)
@@ -60,7 +61,9 @@ def grants_below_majority() -> Iterator[None]:
         yield
 
 
-@mutant("A lease that was gained once is kept until another view is known.", quick=True, caught=("I11",))
+@mutant(
+    "A lease that was gained once is kept until another view is known.", quick=True, first=12, caught=("I11",)
+)
 def lease_without_end() -> Iterator[None]:
     original = Lease.expires
 
@@ -91,7 +94,28 @@ class _Anybody:
         return 0
 
 
-@mutant("A closed connection is taken for the end of the process.", caught=("I11",))
+def a_master_that_loses_its_connections() -> None:
+    """It lives and counts what was granted to it; the others must wait until that is over."""
+    script = Script(shared_host=False)
+    master = script.form()
+    script.until(lambda: master.channel.lease.held)
+    others = [host.replica for host in script.hosts if host is not master]
+    script.split([master.replica], others)
+    for other in others:
+        script.net.shut((min(master.replica, other), max(master.replica, other)))
+    follower = script.hosts[others[0]]
+    script.until(lambda: follower.channel.role == "master")
+    assert not master.channel.lease.held
+    script.mend()
+    script.whole()
+
+
+@mutant(
+    "A closed connection is taken for the end of the process.",
+    scenario=a_master_that_loses_its_connections,
+    caught=("I11",),
+    quick=True,
+)
 def closed_means_dead() -> Iterator[None]:
     original = Channel.disconnected
 

@@ -58,7 +58,7 @@ def record_of_a_witness_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("Choose does not need voters beside the members: a witness has no vote.", quick=True)
+@mutant("Choose does not need voters beside the members: a witness has no vote.", quick=True, first=3)
 def witness_not_counted() -> Iterator[None]:
     def quorum_of(view, active):
         del active
@@ -74,7 +74,25 @@ def min_copies_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("An entry is committed by a majority although more copies are wanted.", caught=("copies",))
+def one_of_all_three_copies_is_late() -> None:
+    """A majority has the entry, and it is committed once the last member has it too."""
+    script = Script(settings=Settings(mode="MAJORITY", min_copies=3))
+    master = script.form()
+    slow = next(host.replica for host in script.hosts if host is not master)
+    script.cut((master.replica, slow))
+    late = script.submit(master)
+    script.run(0.5)
+    assert not script.deliveries[master.replica], "it was committed with two copies of three"
+    script.mend()
+    script.everywhere(late)
+
+
+@mutant(
+    "An entry is committed by a majority although more copies are wanted.",
+    scenario=one_of_all_three_copies_is_late,
+    caught=("copies", "I13"),
+    quick=True,
+)
 def fewer_copies_commit() -> Iterator[None]:
     original = election.required
 
