@@ -23,6 +23,7 @@ def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
         roles = {str(host): (host.channel.role, host.channel.members) for host in hosts}
         _fail(world, f"not whole {bound:.0f} s after healing: {roles}")
     whole = world.now
+    limit = max(limit, whole + _drain_s(world))
     payloads: list[bytes] = []
 
     def fresh() -> bool:
@@ -46,6 +47,13 @@ def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
     if len({host.app.chain for host in _listed(world) if not host.watches}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
     return whole
+
+
+def _drain_s(world: World) -> float:
+    """How long what is queued, and one entry more, may take where one entry goes after the other."""
+    weather = world.net.weather
+    queued = sum(host.channel.forwarding + host.channel.last - host.channel.commit for host in _listed(world))
+    return HEAL_S / 2 + (queued + 1) * 2 * (weather.delay_s + weather.slow_s)
 
 
 def _listed(world: World) -> list[Host]:
