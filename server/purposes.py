@@ -25,7 +25,7 @@ STRANGER = "does not belong to"
 """In the reason for which a cluster turns a replica away that is not one of its own."""
 
 
-class PurposeHost(AdminTarget, Protocol):
+class PurposeHost(Protocol):
     """What the purposes need of the replica."""
 
     @property
@@ -125,9 +125,9 @@ class ChannelPurpose:
 class _AdminLink:
     """Handler of one administrator's connection."""
 
-    def __init__(self, host: PurposeHost, link: Link) -> None:
+    def __init__(self, host: PurposeHost, target: AdminTarget, link: Link) -> None:
         self._host = host
-        self._protocol: AdminProtocol = serve_admin(host, lambda frame: link.send([frame]))
+        self._protocol: AdminProtocol = serve_admin(target, lambda frame: link.send([frame]))
         self._timer: CallPort = host.reactor.callLater(ADMIN_IDLE_S, self._look, link)
         self._used = True
 
@@ -160,19 +160,21 @@ class _AdminLink:
 class AdminPurpose:
     """Connections of administrators."""
 
-    def __init__(self, host: PurposeHost) -> None:
+    def __init__(self, host: PurposeHost, target: AdminTarget) -> None:
+        """`target` does what they ask for."""
         self._host = host
+        self._target = target
 
     def answer(self, hello: Hello) -> Mapping[str, Any]:
         """Answer an administrator's hello."""
         del hello
-        return {"server": self._host.server_id, "replica": self._host.replica.id}
+        return {"server": self._host.server.id, "replica": self._host.replica.id}
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Serve the connection."""
         del hello
         link.limit_frames(admin_wire.MAX_FRAME_BYTES)
-        handler = _AdminLink(self._host, link)
+        handler = _AdminLink(self._host, self._target, link)
         link.handler = handler
         if frames:
             handler.frames(link, frames)

@@ -5,50 +5,38 @@ servers and the services. Only what was committed leaves a replica.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
 from twisted.internet.defer import Deferred, DeferredList, succeed
-from twisted.internet.threads import deferToThread
 from twisted.python.failure import Failure
 
-from ..agents import AgentId, Note
 from ..engine import Engine, Reaction
-from ..hachannel import (
-    ChangeRefused,
-    Channel,
-    Message,
-    ProtocolError,
-    Seat,
-    decode_message,
-    encode_message,
-)
-from ..hachannel import NotMaster as ChannelMaster
 from ..hachannel.durable import DurableLog
 from ..hachannel.journal import Identity
 from ..hachannel.link import Address
-from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
-from .admin import NotMaster
+from .administration import Administration
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
 from .driver import Driver
 from .durability import Durability
-from .front import Front, Purpose, Shaking, StartError
+from .front import Front, Purpose, StartError
 from .hello import ADMIN, CHANNEL, NETWORK
 from .logfile import ReplicaLog
 from .master import MasterSide
 from .node import Node
 from .node_types import Output, RoleChange
 from .outside import Metrics
-from .places import Places, read_place
-from .purposes import STRANGER, AdminPurpose, ChannelPurpose
+from .peers import PeerSide
+from .places import Places
+from .purposes import AdminPurpose, ChannelPurpose
 from .replica_settings import ReplicaSettings
 from .situation import situation
-from .status import build_status
+from .trace_lives import TraceLives
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
@@ -97,17 +85,9 @@ class Replica:
         self.settings = ReplicaSettings.read(config, server, replica)
         self._expected = server.expected if expected is None else expected
         self._log: ReplicaLog | None = None
-        self._trace: Any = None
-        self._trace_life = 0
-        """Tells the files of this trace from those of earlier ones; within one, no reaction is missing."""
-        self._traced = 0
-        """Position of the last reaction given to the trace."""
         self._fronts: list[Front] = []
-        self._transport: ChannelTransport | None = None
-        self.places = Places(server, replica)
-        """Where the replicas are, as far as is known."""
-        self._turned_away = ""
-        """Why another replica did not let this one in, last."""
+        self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
+        self.peers = PeerSide(self)
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
         self._stopping = False
         self._left: Deferred[None] | None = None
@@ -143,7 +123,7 @@ class Replica:
         purposes: dict[str, Purpose] = {
             CHANNEL: ChannelPurpose(self),
             NETWORK: self.master.incoming,
-            ADMIN: AdminPurpose(self),
+            ADMIN: AdminPurpose(self, Administration(self)),
         }
         for network in self.replica.networks:
             front = Front(
@@ -168,18 +148,9 @@ class Replica:
         return done
 
     def _begin(self) -> None:
-        self._open_trace()
-        if self.server.clustered:
-            self._transport = ChannelTransport(
-                self.replica.id,
-                self.places.addresses(),
-                self,
-                self.reactor,
-                self._handshake,
-                self.log,
-                self.settings.link,
-            )
-            self._transport.start()
+        replayed, self._replayed = self._replayed, []
+        self.trace.open(self._life, replayed)
+        self.peers.start()
         self._driver.give(self.node.start)
 
     def _new_durability(self) -> Durability | None:
@@ -221,23 +192,12 @@ class Replica:
                 settings=self.settings.node,
                 log=log,
                 engine=engine,
-                data=self.places.data,
+                data=self.peers.places.data,
                 fresh=fresh,
             )
         except ValueError as error:
             raise StartError(str(error)) from None
         return Driver(node, self.reactor, self)
-
-    def _handshake(self, peer: int, calls: bool) -> Shaking:
-        del peer
-        fields = {
-            "replica": self.replica.id,
-            "incarnation": self.incarnation,
-            "cluster": self.config.digest,
-            "calls": calls,
-            "process": this_process(),
-        }
-        return Shaking(CHANNEL, fields, self.settings.secret)
 
     def _leave(self) -> None:
         if self.node.role == "stopped":
@@ -251,9 +211,8 @@ class Replica:
     def _finish(self, failure: Failure | None) -> None:
         """The node has ended: close everything, then fire `stopped`."""
         self._driver.stop()
-        if self._transport is not None:
-            self._transport.stop()
-        stored = self._close_trace().addBoth(lambda _: self._close_durability(save=failure is None))
+        self.peers.stop()
+        stored = self.trace.close().addBoth(lambda _: self._close_durability(save=failure is None))
         closing: list[Deferred[Any]] = [stored, *self._close_fronts()]
         DeferredList(closing, consumeErrors=True).addBoth(lambda _: self._say_stopped(failure))
 
@@ -282,10 +241,8 @@ class Replica:
         self.metrics.count("rejoins")
         delay = min(REJOIN_LAST_S, REJOIN_FIRST_S * 2 ** min(self._rejoins, 16))
         self._driver.stop()
-        if self._transport is not None:
-            self._transport.stop()
-            self._transport = None
-        self._close_trace()
+        self.peers.stop()
+        self.trace.close()
         self._life = self.incarnation = max(self._life + 1, time.time_ns() // 1_000_000)
         self.log(f"joining again in {delay:g} s as incarnation {self.incarnation}: {reason}")
 
@@ -302,48 +259,6 @@ class Replica:
             lambda failure: self._node_ended(f"The replica cannot join again: {_reason(failure)}", True)
         )
 
-    # The trace
-
-    def _open_trace(self) -> None:
-        if not self.settings.trace or self.replica.witness:
-            return
-        self._trace_life = max(self._trace_life + 1, self._life)
-        try:
-            from .tracing import TraceWriter
-
-            self._trace = TraceWriter(
-                self.directory / "trace",
-                self.server.name,
-                self.server.id,
-                self.replica.id,
-                self._trace_life,
-                roll_s=self.settings.trace_roll_s,
-            )
-        except ImportError as error:
-            self._trace = None
-            self.log(f"no trace is written: {error}; install quorate[replay] for one")
-        self._traced = 0
-        replayed, self._replayed = self._replayed, []
-        if replayed:
-            self._write_trace(replayed)
-
-    def _write_trace(self, reactions: list[Reaction]) -> None:
-        """Write reactions; where some are missing, the state came from another replica: a new life begins."""
-        if self._traced and reactions[0].position != self._traced + 1:
-            self._close_trace()
-            self._open_trace()
-        self._traced = reactions[-1].position
-        if self._trace is not None:
-            self._trace.write(reactions)
-
-    def trace_flushed(self) -> "Deferred[Any]":
-        """Fires when the reactions so far are in the files of the trace, or cannot be."""
-        return succeed(None) if self._trace is None else deferToThread(self._trace.flush)
-
-    def _close_trace(self) -> "Deferred[Any]":
-        trace, self._trace = self._trace, None
-        return succeed(None) if trace is None else deferToThread(trace.close)
-
     # What the node says
 
     @property
@@ -359,9 +274,9 @@ class Replica:
             if at_once:
                 self.persisted(out.token)
         if out.messages:
-            self._send(out.messages)
+            self.peers.send(out.messages)
         if out.seats is not None:
-            self._follow_seats(out.seats)
+            self.peers.follow(out.seats)
         for effects in out.effects:
             try:
                 self.master.carry_out(effects)
@@ -369,7 +284,7 @@ class Replica:
                 self.metrics.count("service_errors")
                 self.log(f"defect: the outputs of entry {effects.index} did not all leave: {error!r}")
         if out.trace:
-            self._write_trace(out.trace)
+            self.trace.write(out.trace)
         for line in out.lines:
             self.log(line)
         for token in out.committed:
@@ -380,17 +295,6 @@ class Replica:
             self._rejoin(out.rejoin)
         elif out.stopped:
             self._node_ended(out.stopped, out.failed)
-
-    def _follow_seats(self, seats: tuple[Seat, ...]) -> None:
-        """The cluster has other replicas than before, or they are elsewhere."""
-        self.places.follow(seats)
-        if self._transport is not None:
-            self._transport.follow(self.places.addresses())
-        names = ", ".join(f"{replica} at {place}" for replica, place in self.places.items())
-        self.log(f"{self.server.name} has the replicas {names}")
-        difference = self.places.difference()
-        if difference:
-            self.log(difference)
 
     def acted(self) -> None:
         """The node wants nothing more for now."""
@@ -406,23 +310,6 @@ class Replica:
         # From here on it acknowledges nothing.
         self._driver.stop()
         self._node_ended(f"{sentence} The replica has stopped; free or mend the disk and start it.", True)
-
-    def flush_soon(self) -> None:
-        """Submit what was posted, at the end of this turn of the reactor."""
-        self._driver.flush_soon()
-
-    def _send(self, messages: list[tuple[int, Message]]) -> None:
-        if self._transport is None:
-            return
-        encoded: dict[int, bytes] = {}
-        by_peer: dict[int, list[bytes]] = {}
-        for peer, message in messages:
-            body = encoded.get(id(message))
-            if body is None:
-                body = encoded[id(message)] = encode_message(message)
-            by_peer.setdefault(peer, []).append(body)
-        for peer, bodies in by_peer.items():
-            self._transport.send(peer, bodies)
 
     def _follow(self, role: RoleChange) -> None:
         if not role.master:
@@ -445,43 +332,50 @@ class Replica:
         failure = cast("Any", Failure)(ReplicaFailed(sentence)) if failed else None
         self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
 
-    # What the transport reports
+    # What its parts need
 
-    def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
-        """Frames of a peer."""
-        try:
-            messages = [decode_message(body) for body in bodies]
-        except ProtocolError as error:
-            self.metrics.count("garbage")
-            self.log(f"replica {peer} sent garbage: {error}")
-            if self._transport is not None:
-                self._transport.drop(peer, "it sent garbage")
-            return
-        self._driver.give(self.node.receive, peer, messages)
+    def give(self, call: Callable[..., None], *args: Any) -> None:
+        """Call an input of the node with the present time and these arguments, and act on what follows."""
+        self._driver.give(call, *args)
 
-    def peer_up(self, peer: int, incarnation: int) -> None:
-        """A connection to a peer."""
-        self._turned_away = ""
-        self._driver.give(self.node.connected, peer, incarnation)
+    def flush_soon(self) -> None:
+        """Submit what was posted, at the end of this turn of the reactor."""
+        self._driver.flush_soon()
 
-    def peer_down(self, peer: int, reason: str) -> None:
-        """No connection to a peer any more."""
-        del reason
-        ended = self._transport is not None and self._transport.ended(peer)
-        self._driver.give(self.node.disconnected, peer, ended)
-
-    def peer_unreachable(self, peer: int, reason: str) -> None:
-        """A peer without connection cannot be reached."""
-        if STRANGER in reason:
-            # Somebody lives in a cluster without this replica: it must not found another one.
-            self._turned_away = reason
-            self.node.channel.bar_founding()
-        self.peer_down(peer, reason)
+    def trace_flushed(self) -> "Deferred[Any]":
+        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+        return self.trace.flushed()
 
     @property
     def transport(self) -> ChannelTransport | None:
         """The connections to the peers; None in a plain server, or before joining again."""
-        return self._transport
+        return self.peers.transport
+
+    @property
+    def places(self) -> Places:
+        """Where the replicas are, as far as is known."""
+        return self.peers.places
+
+    @property
+    def serving(self) -> bool:
+        """Whether this replica does what only a master does, and goes on with it."""
+        return self.node.serving and not self._stopping
+
+    @property
+    def connections(self) -> int:
+        """Open on the networks it listens on."""
+        return sum(front.connections for front in self._fronts)
+
+    def situation(self) -> str:
+        """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
+        said = situation(self.node.channel)
+        return self.peers.turned_away or said if said else ""
+
+    def master_address(self) -> Address | None:
+        """Where the master listens, None if unknown."""
+        if self.node.serving and self.replica.networks:
+            return (self.replica.networks[0].host, self.replica.networks[0].port)
+        return self.master.master_in(None)
 
     def log(self, line: str) -> None:
         """Write a line to the log."""
@@ -493,83 +387,6 @@ class Replica:
         self.log(line)
         if self.on_tell is not None:
             self.on_tell(line)
-
-    # What administration needs
-
-    @property
-    def server_id(self) -> int:
-        """Identifier of the server."""
-        return self.server.id
-
-    def situation(self) -> str:
-        """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
-        said = situation(self.node.channel)
-        return self._turned_away or said if said else ""
-
-    def status(self) -> Mapping[str, Any]:
-        """How this replica is: see `admin.AdminTarget`."""
-        return build_status(self, sum(front.connections for front in self._fronts), self._trace)
-
-    def master_address(self) -> Address | None:
-        """Where the master listens, None if unknown."""
-        if self.node.serving and self.replica.networks:
-            return (self.replica.networks[0].host, self.replica.networks[0].port)
-        return self.master.master_in(None)
-
-    def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
-        """(id, name, class, reactions) of every agent."""
-        for cell in self.node.engine.cells():
-            yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
-
-    def state_of(self, address: AgentId | str) -> bytes | None:
-        """The state of an agent."""
-        return self.node.engine.state_of(address)
-
-    def lacks(self, address: AgentId | str) -> bool:
-        """Whether no agent can have the address."""
-        return self.node.engine.lacks(address)
-
-    def post(self, note: Note) -> "Deferred[None]":
-        """Post a notification; fires once committed. Raises NotMaster."""
-        self._require_master()
-        return self.master.post_note(note)
-
-    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
-        """Send a notification and wait for its reply. Raises NotMaster."""
-        self._require_master()
-        return self.master.request_note(note, timeout_s)
-
-    def admit(self, replica: int, data: bytes) -> bool:
-        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused."""
-        self._require_master()
-        if read_place(data) is None:
-            raise ChangeRefused(
-                "What is said of the replica cannot be read: use this version of the command."
-            )
-        return self._change(lambda channel, now: channel.admit(now, replica, data))
-
-    def remove(self, replica: int) -> bool:
-        """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
-        self._require_master()
-        return self._change(lambda channel, now: channel.remove(now, replica))
-
-    def _change(self, request: Callable[[Channel, float], bool]) -> bool:
-        if not self.server.clustered:
-            raise ChangeRefused(f"{self.server.name} is no <cluster>: its replica cannot be changed.")
-        changed: list[bool] = []
-
-        def ask(now: float, wall_ns: int) -> None:
-            changed.append(self.node.change(now, wall_ns, request))
-
-        try:
-            self._driver.give(ask)
-        except ChannelMaster:
-            raise NotMaster(self.master_address()) from None
-        return bool(changed and changed[0])
-
-    def _require_master(self) -> None:
-        if not self.node.serving or self._stopping:
-            raise NotMaster(self.master_address())
 
 
 def _use_monotonic(reactor: Any) -> None:

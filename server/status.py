@@ -10,11 +10,8 @@ if TYPE_CHECKING:
 __all__ = ["build_status"]
 
 
-def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, Any]:
-    """The status map of `admin.AdminTarget.status`.
-
-    `connections` are those open on the network port, `trace` is the writer of the trace or None.
-    """
+def build_status(replica: "Replica") -> dict[str, Any]:
+    """The status map of `admin.AdminTarget.status`."""
     node = replica.node
     channel, engine = node.channel, node.engine
     view = channel.view
@@ -44,7 +41,7 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
         "last": channel.last,
         "lag": max(0, channel.commit - engine.applied) if node.unapplied else 0,
         "connections": int(metrics.gauges.get("connections", 0)) if node.serving else 0,
-        "network_connections": connections,
+        "network_connections": replica.connections,
         "peers": replica.transport.connected if replica.transport is not None else [],
         "servers": {
             str(server): {"connected": way.connected, "waiting": way.waiting}
@@ -70,7 +67,7 @@ def build_status(replica: "Replica", connections: int, trace: Any) -> dict[str, 
         "port": network.port if network is not None else 0,
         "address": [network.host, network.port] if network is not None else None,
         "services_failed": replica.master.services.failed,
-        "trace_problem": trace.problem if trace is not None else None,
+        "trace_problem": replica.trace.problem,
         "counters": dict(metrics.counters),
         "gauges": dict(metrics.gauges),
     }

@@ -45,7 +45,7 @@ class Host:
 def begin(host: Host) -> Wire:
     wire = Wire()
     hello = parse_hello(build_hello(ADMIN, {}))
-    AdminPurpose(cast("Any", host)).begin(cast("Any", wire), hello, [])
+    AdminPurpose(cast("Any", host), cast("Any", host)).begin(cast("Any", wire), hello, [])
     return wire
 
 

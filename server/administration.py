@@ -1,0 +1,103 @@
+"""What an administrator can ask of a running replica, and have it do."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+from ..agents import AgentId, Note
+from ..hachannel import ChangeRefused, Channel
+from ..hachannel import NotMaster as ChannelMaster
+from ..hachannel.link import Address
+from .admin import NotMaster
+from .places import read_place
+from .status import build_status
+
+if TYPE_CHECKING:
+    from .runtime import Replica
+
+__all__ = ["Administration"]
+
+
+class Administration:
+    """The `AdminTarget` of a replica."""
+
+    def __init__(self, replica: "Replica") -> None:
+        self._replica = replica
+
+    # What is so
+
+    @property
+    def server_id(self) -> int:
+        """Identifier of the server."""
+        return self._replica.server.id
+
+    def status(self) -> Mapping[str, Any]:
+        """How the replica is: see `AdminTarget`."""
+        return build_status(self._replica)
+
+    def master_address(self) -> Address | None:
+        """Where the master listens, None if unknown."""
+        return self._replica.master_address()
+
+    def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
+        """(id, name, class, reactions) of every agent."""
+        for cell in self._replica.node.engine.cells():
+            yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
+
+    def state_of(self, address: AgentId | str) -> bytes | None:
+        """The state of an agent."""
+        return self._replica.node.engine.state_of(address)
+
+    def lacks(self, address: AgentId | str) -> bool:
+        """Whether no agent can have the address."""
+        return self._replica.node.engine.lacks(address)
+
+    # What can be done
+
+    def post(self, note: Note) -> "Deferred[None]":
+        """Post a notification; fires once committed. Raises NotMaster."""
+        self._require_master()
+        return self._replica.master.post_note(note)
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Send a notification and wait for its reply. Raises NotMaster."""
+        self._require_master()
+        return self._replica.master.request_note(note, timeout_s)
+
+    def admit(self, replica: int, data: bytes) -> bool:
+        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused."""
+        self._require_master()
+        if read_place(data) is None:
+            raise ChangeRefused(
+                "What is said of the replica cannot be read: use this version of the command."
+            )
+        return self._change(lambda channel, now: channel.admit(now, replica, data))
+
+    def remove(self, replica: int) -> bool:
+        """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
+        self._require_master()
+        return self._change(lambda channel, now: channel.remove(now, replica))
+
+    def stop(self) -> "Deferred[None]":
+        """Stop the replica in order."""
+        return self._replica.stop()
+
+    def _change(self, request: Callable[[Channel, float], bool]) -> bool:
+        replica = self._replica
+        if not replica.server.clustered:
+            raise ChangeRefused(f"{replica.server.name} is no <cluster>: its replica cannot be changed.")
+        changed: list[bool] = []
+
+        def ask(now: float, wall_ns: int) -> None:
+            changed.append(replica.node.change(now, wall_ns, request))
+
+        try:
+            replica.give(ask)
+        except ChannelMaster:
+            raise NotMaster(replica.master_address()) from None
+        return bool(changed and changed[0])
+
+    def _require_master(self) -> None:
+        if not self._replica.serving:
+            raise NotMaster(self._replica.master_address())

@@ -1,0 +1,171 @@
+"""The other replicas of the cluster, as a running replica meets them: connections, messages, who is where."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ..hachannel import Message, ProtocolError, Seat, decode_message
+from ..hachannel.group_drive import send_messages
+from ..hachannel.process import this_process
+from ..hachannel.transport import ChannelTransport
+from .config import Config, Replica, Server
+from .front import Shaking
+from .hello import CHANNEL
+from .node import Node
+from .outside import Metrics
+from .places import Places
+from .purposes import STRANGER
+from .replica_settings import ReplicaSettings
+
+__all__ = ["PeerHost", "PeerSide"]
+
+
+class PeerHost(Protocol):
+    """What the side of the peers needs of the replica."""
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        ...
+
+    @property
+    def server(self) -> Server:
+        """The server."""
+        ...
+
+    @property
+    def replica(self) -> Replica:
+        """The replica."""
+        ...
+
+    @property
+    def settings(self) -> ReplicaSettings:
+        """The settings of the replica."""
+        ...
+
+    @property
+    def incarnation(self) -> int:
+        """The voter that the replica is at present."""
+        ...
+
+    @property
+    def node(self) -> Node:
+        """The node of the replica's present incarnation."""
+        ...
+
+    @property
+    def reactor(self) -> Any:
+        """The reactor."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counters and gauges."""
+        ...
+
+    def give(self, call: Callable[..., None], *args: Any) -> None:
+        """Call an input of the node with the present time and these arguments, and act on what follows."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Write a line to the log."""
+        ...
+
+
+class PeerSide:
+    """Connections to the peers: `start` and `stop` for each incarnation. A plain server has none.
+
+    It is the `ChannelHost` of its transport.
+    """
+
+    def __init__(self, host: PeerHost) -> None:
+        self._host = host
+        self.places = Places(host.server, host.replica)
+        """Where the replicas are, as far as is known."""
+        self.transport: ChannelTransport | None = None
+        """The connections; None in a plain server, or before joining again."""
+        self.turned_away = ""
+        """Why another replica did not let this one in, last."""
+
+    def start(self) -> None:
+        """Begin to reach the others."""
+        host = self._host
+        if not host.server.clustered:
+            return
+        self.transport = ChannelTransport(
+            host.replica.id,
+            self.places.addresses(),
+            self,
+            host.reactor,
+            self._handshake,
+            host.log,
+            host.settings.link,
+        )
+        self.transport.start()
+
+    def stop(self) -> None:
+        """Close all connections, without reports to the node."""
+        if self.transport is not None:
+            self.transport.stop()
+            self.transport = None
+
+    def send(self, messages: list[tuple[int, Message]]) -> None:
+        """Send messages to peers, as far as there are connections."""
+        if self.transport is not None:
+            send_messages(self.transport, messages)
+
+    def follow(self, seats: tuple[Seat, ...]) -> None:
+        """The cluster has other replicas than before, or they are elsewhere."""
+        self.places.follow(seats)
+        if self.transport is not None:
+            self.transport.follow(self.places.addresses())
+        names = ", ".join(f"{replica} at {place}" for replica, place in self.places.items())
+        self._host.log(f"{self._host.server.name} has the replicas {names}")
+        difference = self.places.difference()
+        if difference:
+            self._host.log(difference)
+
+    def _handshake(self, peer: int, calls: bool) -> Shaking:
+        del peer
+        host = self._host
+        fields = {
+            "replica": host.replica.id,
+            "incarnation": host.incarnation,
+            "cluster": host.config.digest,
+            "calls": calls,
+            "process": this_process(),
+        }
+        return Shaking(CHANNEL, fields, host.settings.secret)
+
+    # What the transport reports
+
+    def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
+        """Frames of a peer."""
+        host = self._host
+        try:
+            messages = [decode_message(body) for body in bodies]
+        except ProtocolError as error:
+            host.metrics.count("garbage")
+            host.log(f"replica {peer} sent garbage: {error}")
+            if self.transport is not None:
+                self.transport.drop(peer, "it sent garbage")
+            return
+        host.give(host.node.receive, peer, messages)
+
+    def peer_up(self, peer: int, incarnation: int) -> None:
+        """A connection to a peer."""
+        self.turned_away = ""
+        self._host.give(self._host.node.connected, peer, incarnation)
+
+    def peer_down(self, peer: int, reason: str) -> None:
+        """No connection to a peer any more."""
+        del reason
+        ended = self.transport is not None and self.transport.ended(peer)
+        self._host.give(self._host.node.disconnected, peer, ended)
+
+    def peer_unreachable(self, peer: int, reason: str) -> None:
+        """A peer without connection cannot be reached."""
+        if STRANGER in reason:
+            # Somebody lives in a cluster without this replica: it must not found another one.
+            self.turned_away = reason
+            self._host.node.channel.bar_founding()
+        self.peer_down(peer, reason)
