@@ -18,11 +18,13 @@ from twisted.logger import Logger
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallPart, ProvideSnapshot, Stable, Stopped, ViewEvent
+from .group_application import Application
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
+from .group_stable import StableWaits
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
-from .group_wire import CHUNK_BYTES, Hello, cut
+from .group_wire import Hello
 from .link import Address, CallPort, LinkSettings
 from .messages import Ack, Data, decode_message
 from .process import this_process
@@ -93,7 +95,6 @@ class Group:
         self.stopped: Deferred[None] = Deferred()
         """Fires when this member has stopped; fails with GroupFailed when it cannot go on."""
         self._settings = settings or Settings()
-        self._handler = handler
         self._reactor: ReactorWithListeners = PromptReactor(reactor)
         self._now: Callable[[], float] = (
             time.monotonic if isinstance(reactor, ReactorBase) else self._reactor.seconds
@@ -114,17 +115,15 @@ class Group:
         # A pack with one message must fit in an entry.
         longest = self._settings.max_payload_bytes - 64
         self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
+        self._application = Application(handler, self._order, log)
         self._address = addresses[me]
         self._mine = Hello(me, self._incarnation, cluster, False, this_process())
         link = LinkSettings()
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
         self._events: deque[Event] = deque()
-        self._unstable: deque[tuple[int, Deferred[int], int]] = deque()
-        """(entry, what to fire, with which index) once all members hold the entry."""
+        self._unstable: StableWaits[Deferred[int]] = StableWaits()
         self._applied = 0
-        self._parts: list[bytes] = []
-        """Of a state that is coming in."""
         self._state = "new"
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
@@ -331,15 +330,8 @@ class Group:
         except ProtocolError as error:
             self._log(f"entry {event.index} was left out: {error}")
             return
-        origin = source.replica
-        delivered = self._handler.delivered
-        for payload in payloads:
-            try:
-                delivered(index, origin, payload)
-            except Exception as error:
-                self._blame("delivered", error)
-            index += 1
-        if origin == self.me:
+        self._application.deliver(index, source.replica, payloads)
+        if source.replica == self.me:
             self._confirm()
 
     def _confirm(self) -> None:
@@ -355,12 +347,11 @@ class Group:
         if self._applied <= self._channel.stable:
             return index
         done: Deferred[int] = Deferred()
-        self._unstable.append((self._applied, done, index))
+        self._unstable.add(self._applied, done, index)
         return done
 
     def _on_stable(self, upto: int) -> None:
-        while self._unstable and self._unstable[0][0] <= upto:
-            _, done, index = self._unstable.popleft()
+        for done, index in self._unstable.reached(upto):
             if not done.called:
                 done.callback(index)
 
@@ -379,26 +370,19 @@ class Group:
 
     def _on_view(self, event: ViewEvent) -> None:
         self.view = event
-        try:
-            self._handler.view_changed(event)
-        except Exception as error:
-            self._blame("view_changed", error)
+        self._application.change_view(event)
         joining, self._joining = self._joining, None
         if joining is not None and not joining.called:
             joining.callback(None)
 
     def _provide(self, event: ProvideSnapshot) -> None:
-        try:
-            state = self._handler.provide_state()
-            parts = [state] if isinstance(state, bytes) else list(state)
-            chunks = [chunk for part in parts for chunk in (cut(part) if len(part) > CHUNK_BYTES else [part])]
-        except Exception as error:
+        parts = self._application.provide()
+        if parts is None:
             # The member that joins waits for it, and nobody else can give it.
-            self._blame("provide_state", error)
             self._reactor.callLater(PROVIDE_AGAIN_S, self._provide_again, event)
             return
         index = max(self._applied, event.index)
-        self._channel.snapshot_ready(self._now(), event.token, index, [self._order.head(), *chunks])
+        self._channel.snapshot_ready(self._now(), event.token, index, parts)
 
     def _provide_again(self, event: ProvideSnapshot) -> None:
         if self._state == "running":
@@ -406,26 +390,17 @@ class Group:
             self._drive(arm=True)
 
     def _install(self, event: InstallPart) -> None:
-        if not event.number:
-            self._parts.clear()
-        self._parts.append(event.data)
+        try:
+            self._application.install(event)
+        except GroupFailed as error:
+            self._finish(error)
+            return
         if event.index is not None:
-            head, *parts = self._parts
-            self._parts.clear()
-            try:
-                self._order.restore(head)
-                self._handler.receive_state(parts)
-            except Exception as error:
-                self._finish(GroupFailed(f"the state of the other members cannot be used here: {error!r}"))
-                return
             self._applied = event.index
         self._channel.part_installed(self._now(), event.token)
         if event.index is not None:
             # Some of this member's messages may be part of the state.
             self._confirm()
-
-    def _blame(self, method: str, error: Exception) -> None:
-        self._log(f"defect: {method} of the handler raised {error!r} after message {self._order.position}")
 
     # The end
 
@@ -441,8 +416,7 @@ class Group:
         for done in self._order.drop():
             if not done.called:
                 done.errback(NotInGroup("this member stopped before it saw the message committed"))
-        unstable, self._unstable = self._unstable, deque()
-        for _, done, index in unstable:
+        for done, index in self._unstable.drop():
             if not done.called:
                 done.errback(NotInGroup(f"this member stopped before all members had message {index}"))
         joining, self._joining = self._joining, None

@@ -1,0 +1,76 @@
+"""The application's side of a group's member: its handler, and whole states on their way in and out.
+
+What the handler raises is logged, and the group goes on. Only a state that cannot be received ends the
+member.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from .events import InstallPart, ViewEvent
+from .group_order import Order
+from .group_types import GroupFailed, GroupHandler
+from .group_wire import CHUNK_BYTES, cut
+
+__all__ = ["Application"]
+
+
+class Application:
+    """Calls the handler."""
+
+    def __init__(self, handler: GroupHandler, order: Order[Any], log: Callable[[str], None]) -> None:
+        """`order` says which messages a state holds; `log` takes lines."""
+        self._handler = handler
+        self._order = order
+        self._log = log
+        self._parts: list[bytes] = []
+        """Of a state that is coming in."""
+
+    def deliver(self, index: int, origin: int, payloads: list[bytes]) -> None:
+        """Hand out messages of the member `origin`; the first one has this index."""
+        delivered = self._handler.delivered
+        for payload in payloads:
+            try:
+                delivered(index, origin, payload)
+            except Exception as error:
+                self._blame("delivered", error)
+            index += 1
+
+    def change_view(self, event: ViewEvent) -> None:
+        """Tell of a view."""
+        try:
+            self._handler.view_changed(event)
+        except Exception as error:
+            self._blame("view_changed", error)
+
+    def provide(self) -> list[bytes] | None:
+        """Return the parts of the state after the messages so far; None if the handler failed."""
+        try:
+            state = self._handler.provide_state()
+            parts = [state] if isinstance(state, bytes) else list(state)
+            chunks = [chunk for part in parts for chunk in (cut(part) if len(part) > CHUNK_BYTES else [part])]
+        except Exception as error:
+            self._blame("provide_state", error)
+            return None
+        return [self._order.head(), *chunks]
+
+    def install(self, event: InstallPart) -> None:
+        """Take a part of what `provide` gave elsewhere; the last one replaces the state.
+
+        Raises GroupFailed when the state cannot be used.
+        """
+        if not event.number:
+            self._parts.clear()
+        self._parts.append(event.data)
+        if event.index is None:
+            return
+        head, *parts = self._parts
+        self._parts.clear()
+        try:
+            self._order.restore(head)
+            self._handler.receive_state(parts)
+        except Exception as error:
+            raise GroupFailed(f"the state of the other members cannot be used here: {error!r}") from None
+
+    def _blame(self, method: str, error: Exception) -> None:
+        self._log(f"defect: {method} of the handler raised {error!r} after message {self._order.position}")
