@@ -34,7 +34,7 @@ from ..hachannel import (
     ViewEvent,
 )
 from .batching import BatchQueue
-from .digests import DigestBook, Diverged, Report, Verdict, decode_tell, encode_tell
+from .comparing import Comparison
 from .node_types import NodeSettings, Output, RoleChange
 from .transferring import StateTransfer, Unusable
 
@@ -105,8 +105,7 @@ class Node:
         self._transfer = StateTransfer(self.engine, self.channel, self._say, durable=durable)
         self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
-        self._digests = DigestBook(me)
-        self._blamed: set[int] = set()
+        self._comparison = Comparison(me, self.engine, self.channel, self._say, self._rejoin)
         self._first_time = False
         """The services of the cluster have never been started."""
 
@@ -311,7 +310,7 @@ class Node:
             self._views_waiting -= 1
             self._on_view(now, event)
         elif isinstance(event, Told):
-            self._on_told(event)
+            self._comparison.told(event)
         elif isinstance(event, ProvideSnapshot | ProvidePart):
             again = self._transfer.provide(now, event)
             if again is not None:
@@ -347,11 +346,11 @@ class Node:
         self._tick_waits = False
         every = self.settings.digest_every
         if every and event.index % every == 0:
-            self._compare(event.index)
+            self._comparison.compare(event.index)
 
     def _on_view(self, now: float, event: ViewEvent) -> None:
         self._view = event
-        self._digests.clear()
+        self._comparison.begin(event)
         self._transfer.settle(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
@@ -431,49 +430,7 @@ class Node:
             self._out.failed = failed
             self._serve(False, sentence)
 
-    # Digests
-
-    def _compare(self, index: int) -> None:
-        view = self._view
-        if view is None or len(view.members) < 2:
-            return
-        digest = self.engine.digest()
-        if view.master == self.me:
-            self._judge(self._digests.report(self.me, index, digest, view.members))
-        else:
-            self.channel.tell(view.master, encode_tell(Report(index, digest)))
-
-    def _on_told(self, event: Told) -> None:
-        message = decode_tell(event.data)
-        view = self._view
-        if view is None:
-            return
-        if isinstance(message, Report):
-            if view.master == self.me and event.peer in view.members:
-                self._judge(self._digests.report(event.peer, message.index, message.digest, view.members))
-        elif isinstance(message, Diverged) and event.peer == view.master:
-            self._diverged(message.after, message.index)
-
-    def _judge(self, verdict: Verdict | None) -> None:
-        view = self._view
-        if verdict is None or view is None:
-            return
-        # The others must be able to go on without it; if not, it waits until there are more of them.
-        voters = self.channel.view.config if self.channel.view is not None else ()
-        spare = len(view.members) - 1 > len(voters) // 2
-        if verdict.replica == self.me and spare:
-            self._diverged(verdict.after, verdict.index)
-            return
-        if spare:
-            self._out.lines.append(f"{verdict.sentence}; it is told to fetch the state again")
-            self.channel.tell(verdict.replica, encode_tell(Diverged(verdict.after, verdict.index)))
-        elif verdict.replica not in self._blamed:
-            self._out.lines.append(f"{verdict.sentence}; too few replicas are left to replace it")
-        self._blamed.add(verdict.replica)
-
-    def _diverged(self, after: int, index: int) -> None:
-        verdict = Verdict(self.me, after, index)
-        self._out.rejoin = (
-            f"{verdict.sentence}: an agent is not deterministic; it stops serving and fetches the state again"
-        )
-        self._end(self._out.rejoin)
+    def _rejoin(self, sentence: str) -> None:
+        """End, for a new incarnation to get the state from the others."""
+        self._out.rejoin = sentence
+        self._end(sentence)

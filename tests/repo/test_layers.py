@@ -69,6 +69,8 @@ PURE = (
     "client/desk.py",
     "server/node.py",
     "server/batching.py",
+    "server/comparing.py",
+    "server/digests.py",
     "replay/schema.py",
 )
 IMPURE_ALLOWED = {
