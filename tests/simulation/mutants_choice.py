@@ -125,12 +125,7 @@ def voters_overlap_one_short():
         yield
 
 
-@mutant(
-    "Choose needs one member less than |M| - k + 1.",
-    caught=("I2", "I5", "I6"),
-    scenario=members_that_lack_what_is_committed,
-    quick=True,
-)
+@mutant("Choose needs one member less than |M| - k + 1.", caught=("I2", "I5", "I6"))
 def members_overlap_one_short():
     original = choice.overlap
 
@@ -171,7 +166,12 @@ def silent_members_kept():
         yield
 
 
-@mutant("The proposer puts itself first instead of yielding to the first member.", caught=("I2",), quick=True)
+@mutant(
+    "The proposer puts itself first instead of yielding to the first member.",
+    caught=("I2",),
+    quick=True,
+    first=21,
+)
 def seniority_ignored():
     original = choice.choose
 

@@ -43,7 +43,7 @@ def table_forgotten_at_failover():
         yield
 
 
-@mutant("A snapshot comes without the table of origins.", seeds=200, quick=True)
+@mutant("A snapshot comes without the table of origins.", seeds=200, quick=True, first=13)
 def table_missing_in_snapshot():
     with patched(state.State, "origins_at", lambda self, index: ()):
         yield

@@ -7,7 +7,7 @@ from quorate.hachannel.messages import Reconfig
 from quorate.testing.mutation import mutant, patched
 
 
-@mutant("What a learner holds counts as an acknowledgement.", quick=True)
+@mutant("What a learner holds counts as an acknowledgement.", quick=True, first=9)
 def learner_counted():
     original_caught_up = donor.Donor.on_caught_up
     original_held = replication.Replication.held
@@ -93,7 +93,9 @@ def catch_up_unchecked():
         yield
 
 
-@mutant("The new life of a replica is added while its dead one still votes.", caught=("I2",), quick=True)
+@mutant(
+    "The new life of a replica is added while its dead one still votes.", caught=("I2",), quick=True, first=25
+)
 def dead_life_not_removed_first():
     original = donor.Donor.step
 
@@ -110,7 +112,7 @@ def dead_life_not_removed_first():
         yield
 
 
-@mutant("One RECONFIG takes the dead life out and puts the new one in.", caught=("I2",), quick=True)
+@mutant("One RECONFIG takes the dead life out and puts the new one in.", caught=("I2",), quick=True, first=25)
 def replaced_in_one_change():
     original_reconfigured = choice.reconfigured
     original_step = donor.Donor.step

@@ -52,10 +52,15 @@ def drift_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("A minority of grants is enough.", quick=True, first=14)
+@mutant("One grant less than a majority is enough.", quick=True, first=36, caught=("I11",))
 def grants_below_majority() -> Iterator[None]:
     def expires(self):
-        return max(self.grants.values(), default=-math.inf)
+        view = self._state.accepted
+        if self._reigns_since is None or view is None:
+            return -math.inf
+        granted = sorted((*self.grants.values(), math.inf), reverse=True)
+        enough = max(view.quorum - 1, 1)
+        return granted[enough - 1] if len(granted) >= enough else -math.inf
 
     with patched(Lease, "expires", expires):
         yield

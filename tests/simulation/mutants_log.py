@@ -32,7 +32,7 @@ def one_ack_short():
         yield
 
 
-@mutant("A member keeps entries of its own beyond the log of the new view.", first=126, quick=True)
+@mutant("A member keeps entries of its own beyond the log of the new view.")
 def tail_not_truncated():
     original = state.State.splice
 
@@ -83,7 +83,8 @@ def trimmed_too_far():
 
 @mutant("k is a majority of the members in the mode ALL, too.", caught=("I13", "I10"), quick=True)
 def all_by_majority():
-    def majority(mode, members):
+    def majority(mode, members, min_copies=1):
+        del mode, min_copies
         return len(members) // 2 + 1
 
     with patched(election, "required", majority):

@@ -62,7 +62,9 @@ def active_without_majority():
         yield
 
 
-@mutant("A proposer counts from the view it accepted, not from the highest it has seen.", quick=True)
+@mutant(
+    "A proposer counts from the view it accepted, not from the highest it has seen.", quick=True, first=11
+)
 def number_reused():
     def counter(self):
         accepted = self._state.accepted
@@ -72,7 +74,7 @@ def number_reused():
         yield
 
 
-@mutant("A voter accepts and records views below what it has promised.", quick=True)
+@mutant("A voter accepts and records views below what it has promised.", quick=True, first=13)
 def promise_forgotten():
     with patched(installation.Installation, "_refused", lambda *_: False):
         yield

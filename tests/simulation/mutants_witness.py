@@ -68,7 +68,7 @@ def witness_not_counted() -> Iterator[None]:
         yield
 
 
-@mutant("A view takes entries however few its members are.", quick=True, caught=("copies",))
+@mutant("A view takes entries however few its members are.", quick=True, first=33, caught=("copies",))
 def min_copies_ignored() -> Iterator[None]:
     with patched(state.State, "too_few_copies", ""):
         yield
