@@ -12,7 +12,7 @@ import sys
 from collections import deque
 from pathlib import Path
 
-from quorate.hachannel import Channel, Deliver, InstallSnapshot, Message, ProvideSnapshot, Settings
+from quorate.hachannel import Channel, Deliver, InstallPart, Message, ProvideSnapshot, Settings
 
 PAYLOAD = b"x" * 100
 BURST = 64
@@ -81,9 +81,9 @@ class Cluster:
                 self.delivered += me == 0
             elif isinstance(event, ProvideSnapshot):
                 channel.snapshot_ready(self.now, event.token, channel.applied, [b"state"])
-            elif isinstance(event, InstallSnapshot):
-                self.snapshots += 1
-                channel.snapshot_installed(self.now, event.index)
+            elif isinstance(event, InstallPart):
+                self.snapshots += event.index is not None
+                channel.part_installed(self.now, event.token)
 
     def kept(self) -> tuple[int, int, int]:
         """Entries in the logs, payloads in the queues of origins, messages on the wires."""

@@ -32,6 +32,7 @@ from .messages import (
     Record,
     Recorded,
     Refuse,
+    Release,
     Repair,
     Seats,
     Suffix,
@@ -88,6 +89,8 @@ class Dispatch:
                 self._facts.on_heartbeat(now, link, voter, message)
             case Grant():
                 self._lease.on_grant(now, voter, message)
+            case Release():
+                self._lease.release(voter)
             case Tell():
                 self._state.event(Told(link.replica, message.data))
             case Repair():

@@ -262,6 +262,7 @@ class Election:
         state = self._state
         state.note(f"yields to replica {first.replica}")
         self._yields[first] = self._yields.get(first, 0) + 1
+        self._lease.give_up(now)
         state.send(first.replica, Yield(attempt.number, attempt.reason))
         self.fail(now, f"replica {first.replica} is the first member")
         self.since = now + state.settings.view_change_s / 2

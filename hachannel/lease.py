@@ -13,7 +13,7 @@ Only this depends on clocks; the log does not. Source: the channel protocol, sec
 import math
 
 from .events import LeaseChanged
-from .messages import Grant
+from .messages import Grant, Release
 from .state import State
 from .view import ViewNumber, Voter
 
@@ -77,7 +77,7 @@ class Lease:
         state.vow(voter.replica, Grant(mark, state.settings.lease_s))
 
     def release(self, voter: Voter) -> None:
-        """This life of a replica has stopped its services for good: what was granted to it is over."""
+        """A replica does nothing any more that needs the lease: what was granted to it is over."""
         if self.holder == voter:
             self.until = -math.inf
             self._state.attention = True
@@ -96,6 +96,13 @@ class Lease:
         elif self._reigns_since is None:
             self._reigns_since = now
             self.grants.clear()
+
+    def give_up(self, now: float) -> None:
+        """This replica has another one take its place: it needs the lease no more, and says so."""
+        if self._reigns_since is not None:
+            self.reign(now, master=False)
+            self.review(now)
+            self._state.broadcast(Release())
 
     def on_grant(self, now: float, voter: Voter, message: Grant) -> None:
         """A voter granted, for some time from the mark on at the earliest."""

@@ -277,6 +277,10 @@ class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=30):
     for_s: float
 
 
+class Release(msgspec.Struct, array_like=True, frozen=True, tag=31):
+    """A master that has another one take its place, to all: what was granted to me is over."""
+
+
 class Unlisted(msgspec.Struct, array_like=True, frozen=True, tag=40):
     """Master to a replica that wants in: as of the active view `view`, you are none of the cluster's."""
 
@@ -343,6 +347,7 @@ Message: TypeAlias = (
     | Unlisted
     | Seats
     | Grant
+    | Release
 )
 
 _encoder = msgspec.msgpack.Encoder()

@@ -79,9 +79,12 @@ def test_a_master_that_is_removed_hands_over_and_stops():
     script = Script(3)
     master = script.form()
     sent = script.submit(master, 4)
+    started = script.world.now
     remove(script, master.replica)
     script.until(lambda: not master.running)
     assert script.whole(but=[0]).replica == 1
+    # What was granted to it is released: nobody waits for a lease to run out.
+    assert script.world.now - started < master.channel.state.settings.lease_s
     script.everywhere(sent)
     assert [event.master for event in script.view_events[2]] == [0, 1]
 
