@@ -18,5 +18,6 @@ class GateOpened(Checker):
             if isinstance(message, Prepare) and message.number[1:] == me:
                 since = self.past.since.get(view.number, 0.0)
                 exits = {me, *(voter for voter, at in self.past.exits.items() if at >= since)}
+                exits |= self.past.leaving
                 if count(exits, view.config) < majority(view.config):
                     self.fail(step.host, f"proposes {message.number}, in {view} only {sorted(exits)} want it")

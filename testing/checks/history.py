@@ -91,6 +91,8 @@ class History:
         """Who promised a view, and said what."""
         self.exits: dict[Voter, float] = {}
         """When each voter said last that it does not follow the master."""
+        self.leaving: set[Voter] = set()
+        """Who has said that it leaves: it follows nobody any more."""
         self.since: dict[ViewNumber, float] = {}
         """When each view became active."""
         self.active: dict[ViewNumber, tuple[int, int, tuple[int, ...], bool]] = {}
@@ -163,6 +165,8 @@ class History:
         for _, message in output.messages:
             if isinstance(message, Exit) or (isinstance(message, Heartbeat) and message.exit):
                 self.exits[host.state.me] = self.world.now
+            if isinstance(message, Exit) and message.leaving:
+                self.leaving.add(host.state.me)
             if isinstance(message, Promise):
                 self.promises.setdefault(message.number, {}).setdefault(host.state.me, message)
         self._scan(step)

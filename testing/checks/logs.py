@@ -118,6 +118,11 @@ class BoundedMemory(Checker):
                 and other.state.me in view.members
                 and other.state.accepted is not None
                 and other.state.accepted.number == view.number
-                and other.state.applied < log.base.at
+                and self._has(other) < log.base.at
             ):
                 self.fail(host, f"trimmed {log.base.at}, {other} applied {other.state.applied}")
+
+    @staticmethod
+    def _has(host: Host) -> int:
+        """Up to where a member needs nothing of its master: one that comes back applies its own log again."""
+        return host.state.applied if host.disk is None else host.state.log.last.at

@@ -256,6 +256,10 @@ class Injector:
                 view = memory.accepted
                 known = views.get(view.number)
                 views[view.number] = (view, memory.active or (known is not None and known[1]))
+            installing = host.channel.installing if host.running else None
+            if installing is not None:
+                # It may be accepted after its proposer is gone.
+                views.setdefault(installing.view.number, (installing.view, False))
         return all(_survives(view, active, living) for view, active in views.values())
 
     def _memory(self, host: Host) -> _Memory | None:

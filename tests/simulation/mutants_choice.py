@@ -125,7 +125,12 @@ def voters_overlap_one_short():
         yield
 
 
-@mutant("Choose needs one member less than |M| - k + 1.", caught=("I2", "I5", "I6"))
+@mutant(
+    "Choose needs one member less than |M| - k + 1.",
+    caught=("I2", "I5", "I6"),
+    scenario=members_that_lack_what_is_committed,
+    quick=True,
+)
 def members_overlap_one_short():
     original = choice.overlap
 

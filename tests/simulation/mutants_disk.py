@@ -48,7 +48,7 @@ def entries_not_written():
         yield
 
 
-@mutant("A cut of the log is not written.", caught=("I17",), schedule=with_disks)
+@mutant("A cut of the log is not written.", caught=("I17",), first=8, schedule=with_disks)
 def cut_not_written():
     original = state.State.record
 
