@@ -22,10 +22,8 @@ from .porter import Porter
 from .replication import Replication
 from .settings import TRIM_STEP, Settings
 from .state import State
+from .steps import Steps
 from .view import NO_VIEW, Seat, View, Voter
-
-MAX_ROUNDS = 8
-"""One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
 
 
 class Channel:
@@ -89,19 +87,17 @@ class Channel:
         self._forwarding = Forwarding(self.state, self._replication)
         self._donor = Donor(self.state, self._replication)
         self._election = Election(self.state, self._replication, self._donor, self.lease)
-        self._porter = Porter(self.state, self._replication)
-        self._gate = Gate(
-            self.state, self._replication, self._donor, self._porter, self._election, self.lease
-        )
+        porter = Porter(self.state, self._replication)
+        gate = Gate(self.state, self._replication, self._donor, porter, self._election, self.lease)
         self._membership = Membership(self.state, self._replication, self._election)
         self._facts = Facts(
             self.state,
             self._replication,
             self._election,
-            self._gate,
+            gate,
             self._donor,
             self._membership,
-            self._porter,
+            porter,
             self.lease,
         )
         self._learner = Learner(self.state, self._set_busy, fresh=fresh or self.state.guest)
@@ -117,9 +113,18 @@ class Channel:
             self._learner,
         )
         self.state.loopback = self._dispatch.to_oneself
-        self._next_heartbeat = 0.0
-        self._leave_by: float | None = None
-        self._active = NO_VIEW
+        self._steps = Steps(
+            self.state,
+            self.lease,
+            self._replication,
+            self._forwarding,
+            self._election,
+            gate,
+            self._facts,
+            self._membership,
+            self._donor,
+            self._learner,
+        )
 
     def _set_busy(self, busy: bool) -> None:
         self._election.installation.busy = busy
@@ -239,14 +244,7 @@ class Channel:
     @property
     def deadline(self) -> float | None:
         """When to call `tick` next, None for never. Read it after each `take`."""
-        state = self.state
-        if state.stopped:
-            return None
-        times = [self._gate.wake, state.peers.deadline(), self._leave_by, self._donor.wake]
-        times += [self.lease.deadline(), self._election.wake]
-        if state.peers.links:
-            times.append(self._next_heartbeat)
-        return min((time for time in times if time is not None), default=None)
+        return self._steps.deadline
 
     # Inputs
 
@@ -257,13 +255,11 @@ class Channel:
         state.peers = Peers(state.others, now, settings.suspect_s, settings.verify_s)
         if state.seats_of != NO_VIEW:
             state.connect()
-        self._next_heartbeat = now
-        self.lease.start(now)
-        self._step(now, tick=True)
+        self._steps.start(now)
 
     def tick(self, now: float) -> None:
         """Time passed."""
-        self._step(now, tick=True)
+        self._steps.step(now, tick=True)
 
     def connected(self, now: float, peer: int, incarnation: int) -> None:
         """There is a connection with this life of a peer; it replaces an earlier one."""
@@ -285,7 +281,7 @@ class Channel:
         self._election.installation.reconnected(now, voter)
         self._donor.reconnected(voter)
         state.attention = True
-        self._step(now)
+        self._steps.step(now)
 
     def disconnected(self, now: float, peer: int, *, ended: bool = False) -> None:
         """The connection with a peer is gone; try to make another one at once.
@@ -302,7 +298,7 @@ class Channel:
         if ended and link.voter is not None and not link.connected:
             link.ended = True
             self.lease.release(link.voter)
-        self._step(now)
+        self._steps.step(now)
 
     def receive(self, now: float, peer: int, message: Message) -> None:
         """A message arrived on the connection with a peer."""
@@ -314,7 +310,7 @@ class Channel:
         self.lease.watch(now)
         self._dispatch.message(now, link, link.voter, message)
         if self.state.attention:
-            self._step(now)
+            self._steps.step(now)
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload; returns its index. Delivered once committed; perhaps never if the view is lost.
@@ -343,7 +339,7 @@ class Channel:
         `seats`. Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
         """
         changed = self._membership.admit(now, replica, data)
-        self._step(now)
+        self._steps.step(now)
         return changed
 
     def remove(self, now: float, replica: int) -> bool:
@@ -353,7 +349,7 @@ class Channel:
         `seats`. Raises NotMaster, ChangeRefused, NotYet.
         """
         changed = self._membership.remove(now, replica)
-        self._step(now)
+        self._steps.step(now)
         return changed
 
     def bar_founding(self) -> None:
@@ -373,7 +369,7 @@ class Channel:
     def snapshot_ready(self, now: float, token: int, index: int, parts: Sequence[bytes]) -> None:
         """An answer to ProvideSnapshot: the whole state after entry `index`."""
         self._donor.snapshot_ready(now, token, index, parts)
-        self._step(now)
+        self._steps.step(now)
 
     def part_ready(
         self, now: float, token: int, data: bytes, index: int | None = None, *, last: bool = False
@@ -384,12 +380,12 @@ class Channel:
         would be had it not changed since; the log is kept from there. last: the whole is the state after it.
         """
         self._donor.part_ready(now, token, data, index, last=last)
-        self._step(now)
+        self._steps.step(now)
 
     def part_failed(self, now: float, token: int, reason: str) -> None:
         """An answer to ProvideSnapshot or ProvidePart: not now. The other replica asks again."""
         self._donor.part_failed(token, reason)
-        self._step(now)
+        self._steps.step(now)
 
     def part_installed(self, now: float, token: int, marker: bytes = b"") -> None:
         """An answer to InstallPart: done.
@@ -397,18 +393,18 @@ class Channel:
         marker: what another master's application is to know to go on from here, if this one goes.
         """
         self._learner.part_installed(token, marker)
-        self._step(now)
+        self._steps.step(now)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
         """An answer to InstallPart: it is of no use. Everything comes again, after a pause."""
         self._learner.part_refused(now, token, reason)
-        self._step(now)
+        self._steps.step(now)
 
     def persisted(self, now: float, token: int) -> None:
         """Everything in `Output.persist` up to the output with this token is durable."""
         self.state.now = now
         self.state.persisted(token)
-        self._step(now)
+        self._steps.step(now)
 
     def leave(self, now: float) -> None:
         """Stop in order: `Stopped` follows, soon."""
@@ -423,8 +419,8 @@ class Channel:
         if not state.member or view is None or len(view.members) == 1:
             state.stop("left")
         else:
-            self._leave_by = now + state.settings.leave_s
-        self._step(now)
+            self._steps.leave_by(now + state.settings.leave_s)
+        self._steps.step(now)
 
     def take(self, *, more: bool = False) -> Output:
         """What the inputs since the last call produced.
@@ -436,63 +432,3 @@ class Channel:
             self._forwarding.flush()
             self._replication.flush(more)
         return self.state.take()
-
-    # One step
-
-    def _step(self, now: float, *, tick: bool = False) -> None:
-        """Decide what follows from an input."""
-        state = self.state
-        if state.stopped:
-            return
-        state.now = now
-        pause = state.peers.paused(now)
-        if pause:
-            state.note(f"this replica did not run for {pause:.2f} s")
-        for link, reason in state.peers.review(now):
-            state.note(f"replica {link.replica}: {reason}")
-            state.attention = True
-        self.lease.review(now)
-        self._election.answer_deferred(now)
-        if tick:
-            self._election.tick(now)
-            self._donor.tick(now)
-            self._learner.tick(now)
-            self._forwarding.tick(now)
-            election = self._election
-            if election.idle and self._learner.may_boot(now, election.since, election.failures):
-                election.propose(now, "start-up", boot=True)
-            state.attention = True
-        rounds = 0
-        while state.attention and rounds < MAX_ROUNDS and not state.stopped:
-            state.attention = False
-            rounds += 1
-            self._follow_up(now)
-        self.lease.review(now)
-        if tick and now >= self._next_heartbeat and state.peers.links and not state.stopped:
-            self._next_heartbeat = now + self._settings.heartbeat_s
-            if state.leading:
-                self._replication.bound(self._donor.hold)
-            state.broadcast(self._facts.heartbeat())
-
-    def _follow_up(self, now: float) -> None:
-        """What a change of the facts leads to."""
-        state = self.state
-        view = state.accepted
-        if state.serving and view is not None and view.number != self._active:
-            self._active = view.number
-            self.lease.reign(now, state.leading)
-            self._forwarding.begin(now, view)
-            self._donor.on_view(now)
-            self._learner.done()
-            self._next_heartbeat = now
-            for link in state.peers:
-                # It was said of an older view, and is said again if it still holds.
-                link.exit = False
-                if link.connected and link.voter not in view.members:
-                    self._membership.greet(link)
-        self._membership.follow_up()
-        self._gate.consider(now)
-        state.blocked = self._facts.is_blocked()
-        outside = view is not None and not state.member and state.newer >= view.number
-        if self._leave_by is not None and (now >= self._leave_by or outside):
-            state.stop("left")

@@ -1,0 +1,132 @@
+"""What follows from an input of a channel: decisions in rounds, heartbeats, and the end of a leave."""
+
+from .donor import Donor
+from .election import Election
+from .facts import Facts
+from .forward import Forwarding
+from .gate import Gate
+from .learner import Learner
+from .lease import Lease
+from .membership import Membership
+from .replication import Replication
+from .state import State
+from .view import NO_VIEW
+
+__all__ = ["Steps"]
+
+MAX_ROUNDS = 8
+"""One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
+
+
+class Steps:
+    """Lets the parts decide, each after what it depends on."""
+
+    def __init__(
+        self,
+        state: State,
+        lease: Lease,
+        replication: Replication,
+        forwarding: Forwarding,
+        election: Election,
+        gate: Gate,
+        facts: Facts,
+        membership: Membership,
+        donor: Donor,
+        learner: Learner,
+    ) -> None:
+        self._state = state
+        self._lease = lease
+        self._replication = replication
+        self._forwarding = forwarding
+        self._election = election
+        self._gate = gate
+        self._facts = facts
+        self._membership = membership
+        self._donor = donor
+        self._learner = learner
+        self._next_heartbeat = 0.0
+        self._leave_by: float | None = None
+        self._active = NO_VIEW
+
+    @property
+    def deadline(self) -> float | None:
+        """When a step with `tick` is due, None for never."""
+        state = self._state
+        if state.stopped:
+            return None
+        times = [self._gate.wake, state.peers.deadline(), self._leave_by, self._donor.wake]
+        times += [self._lease.deadline(), self._election.wake]
+        if state.peers.links:
+            times.append(self._next_heartbeat)
+        return min((time for time in times if time is not None), default=None)
+
+    def start(self, now: float) -> None:
+        """Make the first step."""
+        self._next_heartbeat = now
+        self._lease.start(now)
+        self.step(now, tick=True)
+
+    def leave_by(self, time: float) -> None:
+        """Stop at this time even if the others have not gone on without this replica."""
+        self._leave_by = time
+
+    def step(self, now: float, *, tick: bool = False) -> None:
+        """Decide what follows from an input. tick: time passed, perhaps to the deadline."""
+        state = self._state
+        if state.stopped:
+            return
+        state.now = now
+        pause = state.peers.paused(now)
+        if pause:
+            state.note(f"this replica did not run for {pause:.2f} s")
+        for link, reason in state.peers.review(now):
+            state.note(f"replica {link.replica}: {reason}")
+            state.attention = True
+        self._lease.review(now)
+        self._election.answer_deferred(now)
+        if tick:
+            self._tick(now)
+        rounds = 0
+        while state.attention and rounds < MAX_ROUNDS and not state.stopped:
+            state.attention = False
+            rounds += 1
+            self._follow_up(now)
+        self._lease.review(now)
+        if tick and now >= self._next_heartbeat and state.peers.links and not state.stopped:
+            self._next_heartbeat = now + state.settings.heartbeat_s
+            if state.leading:
+                self._replication.bound(self._donor.hold)
+            state.broadcast(self._facts.heartbeat())
+
+    def _tick(self, now: float) -> None:
+        election = self._election
+        election.tick(now)
+        self._donor.tick(now)
+        self._learner.tick(now)
+        self._forwarding.tick(now)
+        if election.idle and self._learner.may_boot(now, election.since, election.failures):
+            election.propose(now, "start-up", boot=True)
+        self._state.attention = True
+
+    def _follow_up(self, now: float) -> None:
+        """What a change of the facts leads to."""
+        state = self._state
+        view = state.accepted
+        if state.serving and view is not None and view.number != self._active:
+            self._active = view.number
+            self._lease.reign(now, state.leading)
+            self._forwarding.begin(now, view)
+            self._donor.on_view(now)
+            self._learner.done()
+            self._next_heartbeat = now
+            for link in state.peers:
+                # It was said of an older view, and is said again if it still holds.
+                link.exit = False
+                if link.connected and link.voter not in view.members:
+                    self._membership.greet(link)
+        self._membership.follow_up()
+        self._gate.consider(now)
+        state.blocked = self._facts.is_blocked()
+        outside = view is not None and not state.member and state.newer >= view.number
+        if self._leave_by is not None and (now >= self._leave_by or outside):
+            state.stop("left")
