@@ -24,11 +24,9 @@ class Settings:
     """Silence after which a peer is suspected. Any frame counts as life."""
     verify_s: float = 0.06
     """How long a closed connection may stay closed before its peer is suspected."""
-    lease_s: float = attrs.field(
-        default=attrs.Factory(lambda settings: settings.suspect_s / 2, takes_self=True)
-    )
+    lease_s: float = 0.0
     """How long a voter that hears the master promises nothing to anybody else. A master that hears no
-    majority for so long stops what only one may run. Half of `suspect_s` by default."""
+    majority for so long stops what only one may run. 0, the default, becomes half of `suspect_s`."""
     drift: float = 0.01
     """How much faster or slower than real time the clock of a replica may run, as a fraction."""
     retry_s: float = 0.1
@@ -74,6 +72,8 @@ class Settings:
     """Payload bytes in memory above which the master does the same."""
 
     def __attrs_post_init__(self) -> None:
+        if self.lease_s == 0:
+            object.__setattr__(self, "lease_s", self.suspect_s / 2)
         if self.max_log < self.keep + 2 * self.window + 2 * TRIM_STEP:
             raise ValueError("max_log must leave room for keep and the window: raise it or lower those")
         if min(self.forward_window, self.forward_queue) < 1:

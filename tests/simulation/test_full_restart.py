@@ -62,6 +62,8 @@ def disks():
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"pending"))
     hand.deliver(0, 1)
     disks.sync(0, 1)
+    # Replica 1 has heard nothing of the master for so long that its grant to it is over.
+    hand.tick(1.1, 1)
     hand.give(2, 1, Prepare(PROMISED, "test"))
     disks.sync(1)
     assert [promise.number for promise in hand.waiting(1, 2, Promise)] == [PROMISED]
@@ -82,7 +84,7 @@ def test_after_a_full_restart_everything_committed_and_one_end_of_the_log_is_eve
     """Scenario 29: the next view is above every promise, and nobody goes on in the old one."""
     hand = disks.hand
     old = disks.remembered[0].accepted.number
-    disks.run()
+    disks.run(300)
     views = {hand.channels[replica].view.number for replica in REPLICAS}
     assert len(views) == 1
     assert views.pop() > PROMISED > old

@@ -150,7 +150,7 @@ def test_random_schedules_have_the_faults_asked_for():
 class Deaf(Channel):
     """Raises when a peer is gone."""
 
-    def disconnected(self, now, peer):
+    def disconnected(self, now, peer, *, ended=False):
         raise RuntimeError("made up")
 
 
