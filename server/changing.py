@@ -96,9 +96,14 @@ class Changer:
             except CallFailed as error:
                 if error.failure.kind not in ("not yet", "not master"):
                     raise
-                said = str(error)
+                reason = str(error)
             except (Lost, Unreachable) as error:
-                said = str(error)
+                reason = str(error)
+            else:
+                reason = ""
+            if reason and not said:
+                self.say(f"{name}: {change}: waits up to {self.timeout_s:g} s: {reason}")
+            said = reason or said
             self._pause(deadline, f"{name}: {change} is not done within {self.timeout_s:g} s: {said}")
         self.say(f"{name}: {change}: {'done' if asked else 'it is so'}")
         if change.place is not None and wait:

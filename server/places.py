@@ -108,7 +108,10 @@ class Places:
         return found
 
     def difference(self) -> str:
-        """What the file says otherwise than the cluster, in one sentence; "" if nothing or not known."""
+        """What the file says otherwise than the cluster, in one sentence; "" if nothing or not known.
+
+        It is the file as it was at the start: to apply that could undo a change made since.
+        """
         if not self.agreed:
             return ""
         found: list[str] = []
@@ -123,4 +126,7 @@ class Places:
                 found.append(f"replica {replica} is at {place}, not at {declared}")
         if not found:
             return ""
-        return f"{'; '.join(found)}: the cluster counts; edit the file, or run `quorate apply` with it"
+        return (
+            f"this replica was started with a file that differs ({'; '.join(found)}): the cluster counts; "
+            "the present file is read at the next start, and if that is right there is nothing to do"
+        )

@@ -24,6 +24,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
         loaded = read_config(config)
         chosen = loaded.servers if server is None else (loaded.server(server),)
         failed: list[str] = []
+        differs = False
         for declared in chosen:
             if not declared.clustered:
                 continue
@@ -32,6 +33,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
                 steps = plan(changer.declared(), changer.replicas())
                 for step in steps:
                     if dry_run:
+                        differs = True
                         click.echo(f"{declared.name}: would {step}")
                     else:
                         changer.make(step)
@@ -42,3 +44,5 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
                 click.echo(f"{declared.name} is as the file says")
         if failed:
             raise Sentence("; ".join(failed))
+    if differs:
+        raise SystemExit(1)

@@ -1,16 +1,19 @@
 """Asking a cluster for a change until it is made: refusals, masters that come and go, time."""
 
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from click.testing import CliRunner
 
 from quorate.server import admin_wire as wire
 from quorate.server.admin import AdminProtocol
 from quorate.server.admin_client import CallFailed, Endpoint, Unreachable
-from quorate.server.changing import Change, ChangeFailed, Changer, describe
+from quorate.server.changing import Change, ChangeFailed, Changer, Seated, describe
+from quorate.server.commands.apply import command as apply
 from quorate.server.places import Place, read_place
 
 PLACE = msgspec.msgpack.encode(Place("far", (("D1", "far", 9),)))
@@ -123,6 +126,8 @@ def test_it_gives_up_in_time_and_says_why() -> None:
     cluster.masters = []
     with pytest.raises(ChangeFailed, match="no master"):
         cluster.changer(3.0).make(Change(1, None))
+    waits = [line for line in cluster.said if "remove replica 1: waits up to 3 s: s0 has no master" in line]
+    assert len(waits) == 1
     cluster.masters = [0]
     with pytest.raises(ChangeFailed, match="does not take part"):
         cluster.changer(1.0).make(Change(3, PLACE))
@@ -156,3 +161,20 @@ def test_an_id_that_no_replica_can_have_is_refused() -> None:
     answer = wire.decode_answer(sent[0])
     assert isinstance(answer, wire.Failure)
     assert answer.kind == "refused"
+
+
+def test_a_dry_run_says_by_its_status_whether_something_would_be_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a3servers.xml"
+    file.write_text(
+        '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
+        '<network domain="D1" port="1000"/></server></cluster></config>'
+    )
+    found = {0: Seated("h (D1 h:1000)", voter=True, member=True)}
+    monkeypatch.setattr(Changer, "replicas", lambda _: found)
+    same = CliRunner().invoke(apply, [str(file), "--dry-run"])
+    assert (same.exit_code, same.output) == (0, "s0 is as the file says\n")
+    found[1] = found[0]
+    other = CliRunner().invoke(apply, [str(file), "--dry-run"])
+    assert (other.exit_code, other.output) == (1, "s0: would remove replica 1\n")
