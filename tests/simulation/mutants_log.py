@@ -2,6 +2,7 @@
 
 from quorate.hachannel import election, installation, replication, state
 from quorate.hachannel.messages import Ack
+from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
 
 
@@ -32,7 +33,24 @@ def one_ack_short():
         yield
 
 
-@mutant("A member keeps entries of its own beyond the log of the new view.")
+def a_master_comes_back_with_an_entry_of_its_own():
+    """The others went on without a new entry, so nothing they send contradicts it."""
+    script = Script(3)
+    old = script.form()
+    script.everywhere(script.submit(old))
+    script.split([0], [1, 2])
+    script.submit(old)
+    script.until(lambda: script.hosts[1].channel.role == "master")
+    script.mend()
+    script.whole()
+    script.everywhere(script.submit(script.master(), 3))
+
+
+@mutant(
+    "A member keeps entries of its own beyond the log of the new view.",
+    quick=True,
+    scenario=a_master_comes_back_with_an_entry_of_its_own,
+)
 def tail_not_truncated():
     original = state.State.splice
 
