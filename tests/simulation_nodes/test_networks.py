@@ -27,6 +27,7 @@ from quorate.server.hello import NETWORK
 from quorate.server.master import MasterSide
 from quorate.server.node import Node
 from quorate.server.outside import Metrics
+from quorate.server.places import Places
 from quorate.server.replica_settings import ReplicaSettings
 from quorate.testing.memory_net import MemoryNet
 
@@ -97,6 +98,7 @@ class Site:
             engine=engine,
         )
         replica = server.replicas[0]
+        self.places = Places(server, replica)
         settings = ReplicaSettings.read(config, server, replica)
         self.master = MasterSide(config, server, replica, settings, self, self.life, world.random)
         purposes = {NETWORK: self.master.incoming}
