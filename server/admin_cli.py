@@ -18,6 +18,7 @@ from ..agents import AgentId, Notification, decode, known_type
 from ..agents.state import field_names
 from .admin_client import AdminError, ServerAdmin
 from .config import Config, ConfigError, Server, UnknownName, load
+from .config_model import MAX_ID
 from .datadir import DataDirError
 from .supervisor import SupervisorError
 
@@ -29,10 +30,19 @@ config_argument = click.argument(
     "config", metavar="A3SERVERS.XML", type=click.Path(dir_okay=False, path_type=Path)
 )
 server_option = click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
-replica_option = click.option(
-    "--replica", metavar="ID", type=click.IntRange(0), help="Ask this replica instead of the master."
-)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+
+
+def replica_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Callback of an option: read the id of a replica. Raises click.BadParameter."""
+    if value is None or (value.isascii() and value.isdigit() and len(value) < 6 and int(value) <= MAX_ID):
+        return None if value is None else int(value)
+    raise click.BadParameter(f"{value!r} is not the id of a replica; give a number from 0 to {MAX_ID}.")
+
+
+replica_option = click.option(
+    "--replica", metavar="ID", callback=replica_id, help="Ask this replica instead of the master."
+)
 
 
 class Sentence(click.ClickException):

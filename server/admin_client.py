@@ -33,6 +33,8 @@ RETRY_LAST_S = 1.0
 MAX_HOPS = 4
 """Hints to follow at once, before waiting for the replicas to agree on who is master."""
 PARALLEL_STATUS = 32
+NOT_IN_THE_FILE = -1
+"""Instead of the id of a replica of which only the address is known."""
 RECEIVE_BYTES = 65536
 
 _LENGTH = struct.Struct(">I")
@@ -197,6 +199,10 @@ class ServerAdmin:
         """Where its replicas listen, in the order of the configuration."""
         return [Endpoint(*address) for address in self.config.addresses(self.server.name)]
 
+    def trusts(self, host: object) -> bool:
+        """Whether to ask a replica that the file lacks: it will prove the secret, or its host is known."""
+        return self._secret() is not None or host in [replica.host for replica in self.server.replicas]
+
     def ask(self, replica: int, body: wire.Body, expected: type[T], timeout_s: float = CALL_TIMEOUT_S) -> T:
         """Ask one replica, once. Raises AdminError."""
         endpoint = next((each for each in self.endpoints if each.replica == replica), None)
@@ -239,6 +245,7 @@ class ServerAdmin:
                     heard = self.seconds()
                     hint = _next_hint(error, repeatable)
                     if hint is not None and hint != previous:
+                        endpoints = self._with(endpoints, hint)
                         break
             now = self.seconds()
             if now - heard >= DOWN_TIMEOUT_S:
@@ -257,10 +264,7 @@ class ServerAdmin:
             delay_s = min(2 * delay_s, RETRY_LAST_S)
 
     def _once(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
-        known = (
-            endpoint.replica if endpoint.replica in self.server.replica_ids else self.server.replicas[0].id
-        )
-        secret = self.config.setting("secret", server=self.server.name, replica=known)
+        secret = self._secret(endpoint.replica)
         connection = self.connect(endpoint, secret, min(CONNECT_TIMEOUT_S, timeout_s))
         try:
             return wire.unpack(connection.call(body, timeout_s), expected)
@@ -268,6 +272,16 @@ class ServerAdmin:
             raise AdminError(f"{endpoint}: {error}") from None
         finally:
             connection.close()
+
+    def _with(self, endpoints: list[Endpoint], address: tuple[str, int]) -> list[Endpoint]:
+        """The endpoints, and that of a master which may not be in the file."""
+        if address in [(each.host, each.port) for each in endpoints] or not self.trusts(address[0]):
+            return endpoints
+        return [*endpoints, Endpoint(NOT_IN_THE_FILE, *address)]
+
+    def _secret(self, replica: int = NOT_IN_THE_FILE) -> str | None:
+        known = replica if replica in self.server.replica_ids else self.server.replicas[0].id
+        return self.config.setting("secret", server=self.server.name, replica=known)
 
 
 def _all_endpoints(admin: ServerAdmin) -> list[Endpoint]:
@@ -323,19 +337,50 @@ class ReplicaStatus:
 def gather(
     admins: Sequence[ServerAdmin], timeout_s: float = STATUS_TIMEOUT_S
 ) -> list[tuple[Server, list[ReplicaStatus]]]:
-    """Ask every replica of every server how it is, all at the same time."""
+    """Ask every replica of every server how it is, all at the same time.
+
+    Of a cluster, those too that it has and the file has not; they come last.
+    """
 
     def one(admin: ServerAdmin, endpoint: Endpoint) -> ReplicaStatus:
         try:
-            status = admin.ask(endpoint.replica, wire.Status(), dict[str, Any], timeout_s)
+            if not endpoint.port:
+                raise Unreachable(
+                    f"{admin.server.name}.{endpoint.replica} declares no network to be asked on."
+                )
+            status = admin.ask_at(endpoint, wire.Status(), dict[str, Any], timeout_s)
         except AdminError as error:
             refused = not isinstance(error, (Unreachable, Lost))
             return ReplicaStatus(endpoint, None, str(error), nobody_there(error), refused)
         return ReplicaStatus(endpoint, status)
 
-    with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:
+    def every(pool: ThreadPoolExecutor, wanted: Sequence[list[Endpoint]]) -> list[list[ReplicaStatus]]:
         asked = [
-            (admin.server, [pool.submit(one, admin, endpoint) for endpoint in _all_endpoints(admin)])
-            for admin in admins
+            [pool.submit(one, admin, endpoint) for endpoint in endpoints]
+            for admin, endpoints in zip(admins, wanted, strict=True)
         ]
-        return [(server, [future.result() for future in futures]) for server, futures in asked]
+        return [[future.result() for future in futures] for futures in asked]
+
+    with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:
+        found = every(pool, [_all_endpoints(admin) for admin in admins])
+        more = every(pool, [_beyond(admin, all) for admin, all in zip(admins, found, strict=True)])
+        return [(admin.server, [*a, *b]) for admin, a, b in zip(admins, found, more, strict=True)]
+
+
+def as_agreed(statuses: Sequence[ReplicaStatus]) -> dict[int, dict[str, Any]]:
+    """The replicas that the cluster has, as the one of the latest view says; none if it is not known."""
+    said = [each.status for each in statuses if each.status is not None and each.status.get("agreed")]
+    if not said:
+        return {}
+    latest = max(said, key=lambda status: (status.get("role") == "master", status.get("view", 0)))
+    return {int(id): seated for id, seated in latest.get("replicas", {}).items()}
+
+
+def _beyond(admin: ServerAdmin, statuses: Sequence[ReplicaStatus]) -> list[Endpoint]:
+    """The replicas that belong to the cluster and are not in the file, as far as they are trusted."""
+    found: list[Endpoint] = []
+    for id, seated in sorted(as_agreed(statuses).items()):
+        address = seated.get("address")
+        if id not in admin.server.replica_ids and address and admin.trusts(address[0]):
+            found.append(Endpoint(id, str(address[0]), int(address[1])))
+    return found

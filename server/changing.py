@@ -12,7 +12,15 @@ import attrs
 import msgspec
 
 from . import admin_wire as wire
-from .admin_client import AdminError, CallFailed, Endpoint, Lost, ServerAdmin, Unreachable
+from .admin_client import (
+    NOT_IN_THE_FILE,
+    AdminError,
+    CallFailed,
+    Endpoint,
+    Lost,
+    ServerAdmin,
+    Unreachable,
+)
 from .places import place_of, read_place
 
 __all__ = ["Change", "ChangeFailed", "Changer", "Seated", "plan"]
@@ -31,6 +39,14 @@ class Seated(msgspec.Struct, frozen=True):
     at: str
     voter: bool
     member: bool
+
+
+class _Cluster(msgspec.Struct, frozen=True):
+    """What the master says of the cluster."""
+
+    replicas: dict[int, Seated]
+    removed: frozenset[int] = frozenset()
+    """Replicas that it has had, as far as the master has seen them go."""
 
 
 @attrs.frozen
@@ -73,7 +89,7 @@ class Changer:
 
     def replicas(self) -> dict[int, Seated]:
         """The replicas of the cluster, as its master says. Raises AdminError."""
-        return self._master()[1]
+        return self._master()[1].replicas
 
     def declared(self) -> dict[int, bytes]:
         """The replicas of the file."""
@@ -86,8 +102,10 @@ class Changer:
         asked, said = False, ""
         while True:
             try:
-                master, replicas = self._master()
-                if change.done(replicas):
+                master, cluster = self._master()
+                if change.done(cluster.replicas):
+                    if not asked:
+                        self._check_known(change, cluster)
                     break
                 self._ask(master, change)
                 if not asked:
@@ -109,10 +127,22 @@ class Changer:
         if change.place is not None and wait:
             self._wait_for(change.replica, deadline)
 
+    def _check_known(self, change: Change, cluster: _Cluster) -> None:
+        """A replica that is not there was there once, or is in the file. Raises ChangeFailed."""
+        declared = {replica.id for replica in self.admin.server.replicas}
+        if change.place is None and change.replica not in declared | cluster.removed:
+            has = ", ".join(map(str, sorted(cluster.replicas)))
+            raise ChangeFailed(
+                f"{self.admin.server.name} has no replica {change.replica}, neither running nor in the file; "
+                f"it has {has}."
+            )
+
     def _wait_for(self, replica: int, deadline: float) -> None:
         """Wait until a replica is a voter that holds the log."""
         name = self.admin.server.name
-        said = ""
+        command = f"quorate start FILE --server {name} --replica {replica}"
+        absent = f"it does not take part yet; start it with `{command}`"
+        said, told = "", False
         while True:
             try:
                 seated = self.replicas().get(replica)
@@ -122,12 +152,10 @@ class Changer:
                 if seated is not None and seated.voter and seated.member:
                     self.say(f"{name}: replica {replica} takes part")
                     return
-                if not said:
-                    said = (
-                        "it does not take part yet; start it with "
-                        f"`quorate start FILE --server {name} --replica {replica}`"
-                    )
+                said = absent
+                if not told:
                     self.say(f"{name}: replica {replica}: {said}")
+                told = True
             self._pause(
                 deadline, f"{name}: replica {replica} was added, and after {self.timeout_s:g} s {said}"
             )
@@ -143,8 +171,8 @@ class Changer:
         )
         self.admin.ask_at(master, body, bool, ASK_TIMEOUT_S)
 
-    def _master(self) -> tuple[Endpoint, dict[int, Seated]]:
-        """The master, which may not be in the file, and what it says of the replicas. Raises Unreachable."""
+    def _master(self) -> tuple[Endpoint, _Cluster]:
+        """The master, which may not be in the file, and what it says of the cluster. Raises Unreachable."""
         reasons: list[str] = []
         pending = list(self.admin.endpoints)
         for endpoint in pending:
@@ -154,21 +182,14 @@ class Changer:
                 reasons.append(str(error))
                 continue
             if status.get("role") == "master":
-                return endpoint, msgspec.convert(status["replicas"], dict[int, Seated], strict=False)
+                return endpoint, msgspec.convert(status, _Cluster, strict=False)
             reasons.append(f"{endpoint} is {status.get('role')}")
             hint = status.get("master_address")
-            if hint is not None and self._trusted(hint[0]):
+            if hint is not None and self.admin.trusts(hint[0]):
                 address = (str(hint[0]), int(hint[1]))
                 if address not in [(each.host, each.port) for each in pending]:
-                    pending.append(Endpoint(-1, *address))
+                    pending.append(Endpoint(NOT_IN_THE_FILE, *address))
         raise Unreachable(f"{self.admin.server.name} has no master now: {'; '.join(reasons)}")
-
-    def _trusted(self, host: object) -> bool:
-        """Whether to believe in a master that the file lacks: it proves the secret, or its host is known."""
-        hosts = [replica.host for replica in self.admin.server.replicas]
-        first = self.admin.server.replicas[0].id
-        secret = self.admin.config.setting("secret", server=self.admin.server.name, replica=first)
-        return secret is not None or host in hosts
 
 
 def describe(seated: Seated) -> str:

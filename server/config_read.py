@@ -322,7 +322,9 @@ def _min_copies(element: Element, report: Report) -> int:
     text = element.get("min_copies")
     number = number_of(text, 1, MAX_ID) if text is not None else 1
     if number is None:
-        report.problem(element.line, f"min_copies must be a number of replicas, not {shown(text or '')}.")
+        report.problem(
+            element.line, f"min_copies must be a number of replicas, at least 1, not {shown(text or '')}."
+        )
     return number or 1
 
 

@@ -1,6 +1,6 @@
 """Where the replicas of this server are: as the cluster agreed; until that is known, as the file says."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -8,7 +8,7 @@ from ..hachannel import Seat
 from ..hachannel.link import Address
 from .config import Replica, Server
 
-__all__ = ["Place", "Places", "place_of", "read_place"]
+__all__ = ["Place", "Places", "differing", "place_of", "read_place"]
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
@@ -39,6 +39,19 @@ def read_place(data: bytes) -> Place | None:
         return None
 
 
+def differing(declared: Mapping[int, str], cluster: Mapping[int, str]) -> list[str]:
+    """Where a file and the cluster differ: replicas and where they are, in words; one phrase for each."""
+    found: list[str] = []
+    for replica in sorted(cluster.keys() | declared.keys()):
+        if replica not in cluster:
+            found.append(f"replica {replica} is in the file only")
+        elif replica not in declared:
+            found.append(f"replica {replica} at {cluster[replica]} is not in the file")
+        elif declared[replica] != cluster[replica]:
+            found.append(f"replica {replica} is at {cluster[replica]}, not at {declared[replica]}")
+    return found
+
+
 class Places:
     """The replicas of this server and where they are."""
 
@@ -51,6 +64,8 @@ class Places:
         self._places: dict[int, Place] = {}
         self.agreed = False
         """They are those of the cluster, not only of the file."""
+        self.removed: set[int] = set()
+        """Replicas that belonged to the cluster when it was looked at before, and do not now."""
         self.follow(self.seats, agreed=False)
 
     @property
@@ -74,12 +89,14 @@ class Places:
 
     def follow(self, seats: Iterable[Seat], *, agreed: bool = True) -> None:
         """The cluster says who belongs to it."""
+        before = set(self._places) if self.agreed else set[int]()
         self.agreed = agreed
         self._places = {
             seat.replica: place
             for seat in seats
             if (place := read_place(seat.data) or read_place(self._declared.get(seat.replica, b"")))
         }
+        self.removed = (self.removed | before) - set(self._places)
 
     def addresses(self, domain: str | None = None, *, nat: bool = True) -> dict[int, Address]:
         """Where each replica listens in a domain (None: the first one). nat: as seen from this replica."""
@@ -114,16 +131,10 @@ class Places:
         """
         if not self.agreed:
             return ""
-        found: list[str] = []
-        for replica in sorted(self._places.keys() | self._declared.keys()):
-            declared = read_place(self._declared.get(replica, b""))
-            place = self._places.get(replica)
-            if place is None:
-                found.append(f"replica {replica} is in the file only")
-            elif declared is None:
-                found.append(f"replica {replica} at {place} is not in the file")
-            elif declared != place:
-                found.append(f"replica {replica} is at {place}, not at {declared}")
+        found = differing(
+            {replica: str(read_place(data)) for replica, data in self._declared.items()},
+            {replica: str(place) for replica, place in self._places.items()},
+        )
         if not found:
             return ""
         return (

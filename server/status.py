@@ -19,6 +19,7 @@ def build_status(replica: "Replica") -> dict[str, Any]:
     network = replica.replica.networks[0] if replica.replica.networks else None
     metrics = replica.metrics
     master_address = replica.master_address()
+    listeners = {id: list(address) for id, address in replica.places.addresses(nat=False).items()}
     return {
         "server": replica.server.name,
         "server_id": replica.server.id,
@@ -30,9 +31,16 @@ def build_status(replica: "Replica") -> dict[str, Any]:
         "members": list(channel.members),
         "master": channel.master,
         "replicas": {
-            str(id): {"at": str(place), "voter": id in voters, "member": id in channel.members}
+            str(id): {
+                "at": str(place),
+                "address": listeners.get(id),
+                "voter": id in voters,
+                "member": id in channel.members,
+            }
             for id, place in replica.places.items()
         },
+        "agreed": replica.places.agreed,
+        "removed": sorted(replica.places.removed),
         "difference": replica.places.difference(),
         "situation": replica.situation(),
         "master_address": list(master_address) if master_address is not None else None,

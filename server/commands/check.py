@@ -40,7 +40,7 @@ def summary(config: Config) -> Table:
         for number, replica in enumerate(server.replicas):
             table.add_row(
                 _title(server) if number == 0 else "",
-                str(replica.id) if server.clustered else "-",
+                _number(server, replica),
                 replica.host,
                 " ".join(f"{network.domain}:{network.port}" for network in replica.networks) or "-",
                 ", ".join(_services(replica)) or "-",
@@ -52,11 +52,20 @@ def _title(server: Server) -> str:
     return f"{server.name} (id {server.id}{', transient' if server.transient else ''})"
 
 
+def _number(server: Server, replica: Replica) -> str:
+    if not server.clustered:
+        return "-"
+    return f"{replica.id} (witness)" if replica.witness else str(replica.id)
+
+
 def _discipline(server: Server) -> str:
     who = "all replicas" if server.ack == "ALL" else "a majority of the replicas"
+    copies = f", nothing new with fewer than {server.min_copies} replicas" if server.min_copies > 1 else ""
+    witnesses = len(server.witness_ids)
+    beside = f" and {_count(witnesses, 'witness')}" if witnesses else ""
     return (
-        f"{server.name}: mode {server.mode}, acknowledged by {who} of the view, "
-        f"first start with {server.expected} of {len(server.replicas)}."
+        f"{server.name}: mode {server.mode}, acknowledged by {who} of the view{copies}, "
+        f"first start with {server.expected} of {server.copies}{beside}."
     )
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ..admin_cli import Sentence, config_argument, read_config, sentences, server_option
+from ..admin_cli import Sentence, config_argument, read_config, replica_id, sentences, server_option
 from ..admin_client import ServerAdmin
 from ..changing import Change, Changer, describe
 from ..places import place_of
@@ -12,7 +12,7 @@ from ..places import place_of
 TIMEOUT_S = 60.0
 
 which_option = click.option(
-    "--replica", metavar="ID", type=click.IntRange(0), required=True, help="Id of the replica."
+    "--replica", metavar="ID", callback=replica_id, required=True, help="Id of the replica."
 )
 timeout_option = click.option(
     "--timeout",

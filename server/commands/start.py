@@ -14,7 +14,7 @@ from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure
 
-from ..admin_cli import Sentence, config_argument, import_from_here, sentences
+from ..admin_cli import Sentence, config_argument, import_from_here, replica_id, sentences
 from ..config import Config, Server, load
 from ..datadir import DataDir
 from ..supervisor import LIFELINE, STOP_TIMEOUT_S
@@ -33,7 +33,7 @@ PATIENCE_S = 1.0
 )
 @config_argument
 @click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
-@click.option("--replica", metavar="ID", type=click.IntRange(0), help="Needed when the server is a cluster.")
+@click.option("--replica", metavar="ID", callback=replica_id, help="Needed when the server is a cluster.")
 @click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Default: data beside the file.")
 @click.option(
     "--expected",

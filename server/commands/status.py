@@ -11,8 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ..admin_cli import admins, config_argument, console, json_option, json_text, read_config, sentences
-from ..admin_client import STATUS_TIMEOUT_S, ReplicaStatus, ServerAdmin, gather
+from ..admin_client import STATUS_TIMEOUT_S, ReplicaStatus, ServerAdmin, as_agreed, gather
 from ..config import Server
+from ..places import differing, place_of, read_place
 
 SMALLEST_PERIOD_S = 0.2
 
@@ -71,21 +72,41 @@ def command(
     else:
         console().print(_table(statuses))
         for server_asked, replicas in statuses:
+            differences = compare(server_asked, replicas)
+            if differences:
+                click.echo(f"quorate: {server_asked.name}: {_advice(config, differences)}", err=True)
             for replica in replicas:
-                for problem in problems(replica):
+                for problem in problems(replica, same_file=differences == []):
                     name = f"{server_asked.name}.{replica.endpoint.replica}"
                     click.echo(f"quorate: {name}: {problem}", err=True)
     ctx.exit(0 if all(has_master(replicas) for _, replicas in statuses) else 1)
 
 
-def problems(replica: ReplicaStatus) -> list[str]:
-    """What the table does not show."""
+def compare(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:
+    """Where the running cluster and the file differ, in words; None where there is nothing to compare."""
+    cluster = as_agreed(replicas) if server.clustered else {}
+    if not cluster:
+        return None
+    declared = {each.id: str(read_place(place_of(each))) for each in server.replicas}
+    return differing(declared, {id: str(seated.get("at")) for id, seated in cluster.items()})
+
+
+def _advice(config: Path, differences: list[str]) -> str:
+    name = click.format_filename(config)
+    return (
+        f"the cluster is not as {name} says: {'; '.join(differences)}; "
+        f"run `quorate apply {name}` if the file is right, else correct the file"
+    )
+
+
+def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
+    """What the table does not show. same_file: the file of this command is as the cluster."""
     if replica.refused:
         return [replica.reason]
     values = replica.status or {}
     failed: dict[str, str] = values.get("services_failed") or {}
     found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
-    for key in ("situation", "difference"):
+    for key in ("situation",) if same_file else ("situation", "difference"):
         if values.get(key):
             found.append(str(values[key]))
     if values.get("waits_for"):
@@ -107,6 +128,7 @@ def as_object(statuses: Statuses) -> dict[str, Any]:
             {
                 "server": server.name,
                 "id": server.id,
+                "differences": compare(server, replicas) or [],
                 "replicas": [_replica_object(replica) for replica in replicas],
             }
             for server, replicas in statuses

@@ -9,8 +9,17 @@ import attrs
 import click
 
 from .. import admin_wire as wire
-from ..admin_cli import Sentence, admins, config_argument, read_config, sentences
-from ..admin_client import AdminError, Lost, ReplicaStatus, ServerAdmin, Unreachable, gather, nobody_there
+from ..admin_cli import Sentence, admins, config_argument, read_config, replica_id, sentences
+from ..admin_client import (
+    CALL_TIMEOUT_S,
+    AdminError,
+    Lost,
+    ReplicaStatus,
+    ServerAdmin,
+    Unreachable,
+    gather,
+    nobody_there,
+)
 from ..local import is_local
 
 STOP_TIMEOUT_S = 15.0
@@ -31,14 +40,14 @@ class _Stopping:
     def ask(self) -> None:
         # Whether it is down is seen afterwards.
         with contextlib.suppress(Lost, Unreachable):
-            self.admin.ask(self.replica.endpoint.replica, wire.Stop(), type(None))
+            self.admin.ask_at(self.replica.endpoint, wire.Stop(), type(None), CALL_TIMEOUT_S)
 
     def is_down(self) -> bool:
         return not self._answers() and not self._process_lives()
 
     def _answers(self) -> bool:
         try:
-            self.admin.ask(self.replica.endpoint.replica, wire.Status(), dict, POLL_TIMEOUT_S)
+            self.admin.ask_at(self.replica.endpoint, wire.Status(), dict, POLL_TIMEOUT_S)
         except AdminError as error:
             return not nobody_there(error)
         return True
@@ -68,7 +77,7 @@ def _is_zombie(pid: int) -> bool:
 @click.command(epilog="Exit status: 0 if all that was to stop is down, 1 otherwise.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
-@click.option("--replica", metavar="ID", type=click.IntRange(0), help="Only this replica of --server.")
+@click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
 def command(config: Path, server: str | None, replica: int | None) -> None:
     """Stop servers in order, slaves before masters, and wait until they are down."""
     with sentences():

@@ -2,7 +2,7 @@
 
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -11,6 +11,8 @@ import click
 from rich.text import Text
 
 from ..admin_cli import config_argument, console, import_from_here, read_config, sentences
+from ..config import ConfigError
+from ..local import is_local
 from ..supervisor import Event, Supervisor
 
 _COLOURS = {
@@ -62,12 +64,64 @@ def command(
         names = [loaded.server(name).name for name in servers] or None
         supervisor = Supervisor(config, data, restart=restart, on_event=show, servers=names)
         try:
+            edited = Edited(config)
             supervisor.start()
             while supervisor.running and not asked.wait(POLL_S):
-                pass
+                for line in edited.look(supervisor.replicas):
+                    screen.print(Text(line), soft_wrap=True)
         finally:
             supervisor.stop()
     ctx.exit(0 if asked.is_set() or not dead else 1)
+
+
+class Edited:
+    """Notices that the file was edited while its replicas run: they go on with what it said before."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen = self._stamp()
+        self._text = self._read()
+
+    def look(self, running: Collection[tuple[str, int]]) -> list[str]:
+        """What to say of an edit since the last look; `running` are the (server, replica) of `up`."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return []
+        self._seen = stamp
+        text = self._read()
+        if text in (self._text, None):
+            return []
+        self._text = text
+        name = click.format_filename(self._path)
+        try:
+            loaded = read_config(self._path)
+        except ConfigError:
+            return [f"{name} was edited and is not valid; see `quorate check {name}`"]
+        lines = [
+            f"{name} was edited; what runs goes on as before: `quorate apply {name}` adds and removes "
+            "replicas, anything else takes a restart of all"
+        ]
+        for server in loaded.servers:
+            lines += [
+                f"{server.name}.{replica.id} is new: start it with "
+                f"`quorate start {name} --server {server.name} --replica {replica.id}`"
+                for replica in server.replicas
+                if (server.name, replica.id) not in running and is_local(replica.host)
+            ]
+        return lines
+
+    def _stamp(self) -> tuple[int, int] | None:
+        try:
+            found = self._path.stat()
+        except OSError:
+            return None
+        return found.st_mtime_ns, found.st_size
+
+    def _read(self) -> bytes | None:
+        try:
+            return self._path.read_bytes()
+        except OSError:
+            return None
 
 
 @contextmanager

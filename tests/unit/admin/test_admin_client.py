@@ -87,6 +87,26 @@ def test_a_hint_to_somebody_unknown_is_never_followed(xml: Any) -> None:
     assert set(cluster.tried) == {1001, 1002}
 
 
+def test_a_master_that_the_file_lacks_is_followed_where_its_host_is_known(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=[failure("not master", ("localhost", 1009))], p1009=[5])
+    assert cluster.ask() == 5
+    assert cluster.tried == [1001, 1009]
+
+
+def test_replicas_of_the_cluster_that_the_file_lacks_are_asked_too(xml: Any) -> None:
+    replicas = {str(id): {"at": f"h{id}", "address": ["localhost", 1001 + id]} for id in range(4)}
+    replicas["4"] = {"at": "evil", "address": ["evil", 80]}
+    slave = {"role": "slave", "view": 3, "agreed": True, "replicas": replicas}
+    cluster = Cluster(xml, p1001=[slave], p1004=[{**slave, "role": "master"}])
+    ((_, found),) = gather([cluster.admin])
+    assert [(each.endpoint.replica, each.role) for each in found] == [
+        (0, "slave"),
+        (1, "down"),
+        (2, "down"),
+        (3, "master"),
+    ]
+
+
 def test_a_failover_is_waited_out(xml: Any) -> None:
     leaderless = failure("not master")
     cluster = Cluster(xml, p1002=[*[leaderless] * 5, 5], p1003=[leaderless])

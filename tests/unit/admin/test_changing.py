@@ -33,10 +33,14 @@ class Cluster:
         self.said: list[str] = []
         self.secret: str | None = None
         self.hints: dict[int, tuple[str, int]] = {}
+        self.removed: list[int] = []
+        self.mute = 0
+        """So many questions are not answered."""
 
     def make(self, body: wire.Body) -> None:
         if isinstance(body, wire.Remove):
             self.replicas.pop(str(body.replica), None)
+            self.removed.append(body.replica)
         elif isinstance(body, wire.Admit):
             at = str(read_place(body.place))
             self.replicas[str(body.replica)] = {"at": at, "voter": False, "member": False}
@@ -45,9 +49,13 @@ class Cluster:
         del expected, timeout_s
         self.clock += 0.1
         id = endpoint.port
+        if self.mute:
+            self.mute -= 1
+            raise Unreachable("nobody")
         if isinstance(body, wire.Status):
             role = "master" if id in self.masters else "slave"
-            return {"role": role, "replicas": self.replicas, "master_address": self.hints.get(id)}
+            said = {"role": role, "replicas": self.replicas, "removed": self.removed}
+            return {**said, "master_address": self.hints.get(id)}
         self.asked.append(body)
         self.on_ask(body)
         return True
@@ -62,7 +70,7 @@ class Cluster:
             server=SimpleNamespace(name="s0", replicas=[SimpleNamespace(id=0, host="h")]),
             endpoints=[Endpoint(id, "h", id) for id in range(3)],
             ask_at=self.ask_at,
-            config=SimpleNamespace(setting=lambda *_, **__: self.secret),
+            trusts=lambda host: self.secret is not None or host == "h",
         )
         return Changer(admin, timeout_s, self.said.append, lambda: self.clock, self.sleep)  # type: ignore[arg-type]
 
@@ -81,9 +89,34 @@ def test_a_replica_is_added_and_waited_for() -> None:
 
 def test_what_is_so_already_is_not_asked_for() -> None:
     cluster = Cluster()
-    cluster.changer().make(Change(7, None))
+    cluster.changer().make(Change(1, None))
+    cluster.changer().make(Change(1, None))
+    assert len(cluster.asked) == 1
+    assert cluster.said[-1] == "s0: remove replica 1: it is so"
+    del cluster.replicas["0"]
+    cluster.changer().make(Change(0, None))
+    assert len(cluster.asked) == 1, "the file has it: it may be deleted there later"
+
+
+def test_a_replica_that_never_was_cannot_be_removed() -> None:
+    cluster = Cluster()
+    with pytest.raises(ChangeFailed, match=r"s0 has no replica 7, neither running nor in the file; it has 0"):
+        cluster.changer().make(Change(7, None))
     assert cluster.asked == []
-    assert cluster.said == ["s0: remove replica 7: it is so"]
+
+
+def test_how_to_start_what_is_added_is_said_also_after_a_poll_that_failed() -> None:
+    cluster = Cluster()
+    changer = cluster.changer()
+
+    def sleep(seconds: float) -> None:
+        if not cluster.mute and not any("takes part" in line for line in cluster.said):
+            cluster.mute = 3 if cluster.clock < 1 else 0
+        cluster.sleep(seconds)
+
+    changer.sleep = sleep
+    changer.make(Change(3, PLACE))
+    assert len([line for line in cluster.said if "quorate start" in line]) == 1
 
 
 def test_a_change_that_comes_to_nothing_is_asked_for_again() -> None:

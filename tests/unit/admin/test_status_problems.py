@@ -1,7 +1,11 @@
 """What `quorate status` says besides its table."""
 
+from pathlib import Path
+from typing import Any
+
 from quorate.server.admin_client import Endpoint, ReplicaStatus
-from quorate.server.commands.status import problems
+from quorate.server.commands.status import compare, problems
+from quorate.server.config import load
 
 HERE = Endpoint(replica=0, host="localhost", port=1)
 
@@ -24,3 +28,32 @@ def test_a_replica_without_problems_adds_nothing() -> None:
         problems(ReplicaStatus(HERE, {"role": "slave", "services_failed": {}, "trace_problem": None})) == []
     )
     assert problems(ReplicaStatus(HERE, None, "no answer")) == []
+
+
+def compared(found: dict[str, Any], place: Path) -> list[str] | None:
+    file = place / "a3servers.xml"
+    file.write_text(
+        '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
+        '<network domain="D1" port="1000"/></server></cluster></config>'
+    )
+    return compare(load(file).server("s0"), [ReplicaStatus(HERE, None), ReplicaStatus(HERE, found)])
+
+
+def test_the_cluster_is_compared_with_the_file(tmp_path: Path) -> None:
+    here, there = {"at": "h (D1 h:1000)"}, {"at": "far (D1 far:1)"}
+    status: dict[str, Any] = {"agreed": True, "view": 2, "replicas": {"0": here}}
+    assert compared(status, tmp_path) == []
+    status["replicas"] = {"0": there, "1": there}
+    assert compared(status, tmp_path) == [
+        "replica 0 is at far (D1 far:1), not at h (D1 h:1000)",
+        "replica 1 at far (D1 far:1) is not in the file",
+    ]
+    status["replicas"] = {"1": here}
+    assert (compared(status, tmp_path) or [])[0] == "replica 0 is in the file only"
+    assert compared({**status, "agreed": False}, tmp_path) is None
+
+
+def test_the_file_a_replica_was_started_with_does_not_matter_where_the_present_one_is_right() -> None:
+    status = ReplicaStatus(HERE, {"role": "slave", "difference": "it was started with another file"})
+    assert problems(status) == ["it was started with another file"]
+    assert problems(status, same_file=True) == []

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from quorate.server.commands.check import command as check
 from quorate.server.config import Config, ConfigError, load
 
 CM = '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
@@ -48,7 +50,7 @@ def test_the_digest_tells_witnesses_and_copies(tmp_path: Path) -> None:
         ("", WITNESS, {1: CM}, "4: a witness runs no services"),
         ("", dict.fromkeys(range(3), 'witness="true"'), {}, "2: s0 has witnesses only"),
         ('min_copies="3"', WITNESS, {}, "2: min_copies is 3, but s0 has 2 replicas with agents; lower it"),
-        ('min_copies="0"', {}, {}, "2: min_copies must be a number of replicas, not"),
+        ('min_copies="0"', {}, {}, "2: min_copies must be a number of replicas, at least 1, not '0'"),
         ('nbClusterExpected="3"', WITNESS, {}, "2: nbClusterExpected is 3, but s0 has 2 replicas; give 2"),
     ],
 )
@@ -59,3 +61,14 @@ def test_what_makes_no_sense_is_refused(
         read(tmp_path, attributes, own, inside)
     (found,) = caught.value.problems
     assert f"{found.line}: {found.message}".startswith(problem)
+
+
+def test_check_shows_witnesses_and_copies(tmp_path: Path) -> None:
+    path = read(tmp_path, 'min_copies="2"', own=WITNESS).path
+    shown = CliRunner().invoke(check, [str(path)])
+    assert shown.exit_code == 0
+    assert " 1 (witness) " in shown.output
+    assert (
+        "acknowledged by all replicas of the view, nothing new with fewer than 2 replicas, "
+        "first start with 2 of 2 and 1 witness." in shown.output
+    )

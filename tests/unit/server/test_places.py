@@ -58,6 +58,7 @@ def test_the_cluster_counts_and_the_difference_is_told(tmp_path: Path) -> None:
     assert "replica 1 is in the file only" in said
     assert "replica 3 at h3" in said
     assert "nothing to do" in said
+    assert found.removed == {1}
     assert "quorate apply" not in said  # It would undo what was changed since this replica started.
     assert found.service_peers("quorate.services.tcp:TcpProxyService") == [
         (0, "far", "2500"),
