@@ -21,6 +21,8 @@ class Choice:
     """The highest view accepted by anybody who answered."""
     active: bool
     """Somebody knows that it was active."""
+    founded: bool
+    """Somebody knows that it, or a view before it, was active: the cluster has begun."""
     holder: Voter
     """Who has the longest log among its members that accepted it."""
     last: Tag
@@ -60,7 +62,12 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
     if holder is None:
         return f"no member of view {source.number} that accepted it has answered"
     members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
-    return Choice(source, active, holder, same[holder].last, members)
+    founded = any(_founded(promise) for promise in promises.values())
+    return Choice(source, active, founded, holder, same[holder].last, members)
+
+
+def _founded(promise: Promise) -> bool:
+    return promise.active or (promise.accepted is not None and not promise.accepted.boot)
 
 
 def overlap(answered: Collection[Voter], source: View, active: bool) -> str:

@@ -145,6 +145,8 @@ class Dispatch:
             self._election.on_promise(now, me, message)
         elif isinstance(message, Accept):
             self._election.installation.on_accept(now, me, message)
+        elif isinstance(message, Activate):
+            self._election.installation.on_noted(now, message)
 
     def _on_data(self, now: float, voter: Voter, message: Data) -> None:
         """An entry of a view proves that the view is active."""

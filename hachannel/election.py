@@ -357,7 +357,7 @@ class Election:
             members,
             required(state.settings.mode, members, state.settings.min_copies),
             log.last.at,
-            0 if choice.active else source.boot,
+            0 if choice.founded else source.boot,
             attempt.reason,
             seated(source.seats, change),
             self._witnesses(config),

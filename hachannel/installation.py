@@ -14,7 +14,7 @@ from .lease import Lease, proposer
 from .messages import Accept, Activate, Entry, NewView, Record, Recorded, Refuse
 from .replication import Replication
 from .state import State
-from .view import Tag, View, ViewNumber, Voter
+from .view import NO_VIEW, Tag, View, ViewNumber, Voter
 
 RESEND = 5
 """The log of a view is sent again after this many retry intervals."""
@@ -37,6 +37,8 @@ class Installing:
     recorded: set[Voter]
     recording: float | None = None
     """When it was last sent to be recorded."""
+    known: bool = False
+    """It is active; a first view waits until that is durable here."""
 
 
 @attrs.define(eq=False)
@@ -60,6 +62,8 @@ class Installation:
         self._abandon = abandon
         self.current: Installing | None = None
         self._staged: Staged | None = None
+        self._noted = NO_VIEW
+        """The first view of the cluster that is active: being made durable."""
         self.busy = False
         """The application is installing a snapshot: no view can be accepted meanwhile."""
 
@@ -124,10 +128,9 @@ class Installation:
         view = installing.view
         if installing.recording is None and self.complete(installing):
             self._record(now, installing)
-        if activated(installing.accepted | installing.recorded, installing.source, installing.active, view):
-            self.current = None
-            for voter in view.members[1:]:
-                self._state.send(voter.replica, Activate(view.number))
+        have = installing.accepted | installing.recorded
+        if not installing.known and activated(have, installing.source, installing.active, view):
+            installing.known = True
             self.activate(now)
 
     def complete(self, installing: Installing) -> bool:
@@ -148,7 +151,7 @@ class Installation:
     def drive(self, now: float) -> str:
         """Repeat what was not answered; returns why the view cannot be installed, "" when it still can."""
         installing, state = self.current, self._state
-        if installing is None:
+        if installing is None or installing.known:
             return ""
         for voter in installing.bases:
             if voter not in installing.accepted and state.peers.departs(voter):
@@ -279,6 +282,31 @@ class Installation:
             return
         state.supersede(view.number)
         state.know_active()
+        if not view.boot:
+            self._begin(now, view, first_time=False)
+        elif self._noted != view.number:
+            # A process that forgot it would say again that this is the first time.
+            self._noted = view.number
+            state.vow(state.me.replica, Activate(view.number))
+
+    def on_noted(self, now: float, message: Activate) -> None:
+        """That the first view is active will not be forgotten here."""
+        state = self._state
+        view = state.accepted
+        if (
+            view is not None
+            and view.number == message.number == state.promised
+            and state.member
+            and not state.serving
+        ):
+            self._begin(now, view, first_time=view.number != state.told)
+
+    def _begin(self, now: float, view: View, *, first_time: bool) -> None:
+        state = self._state
+        if self.current is not None:
+            self.current = None
+            for voter in view.members[1:]:
+                state.send(voter.replica, Activate(view.number))
         state.commit_to(view.start)
         self._replication.begin(now, view)
         state.attention = True
@@ -289,7 +317,7 @@ class Installation:
                 view.number,
                 view.members[0].replica,
                 view.replicas(),
-                view.boot > 0 and not resumed,
+                first_time,
                 view.reason,
             )
         )

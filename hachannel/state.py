@@ -59,6 +59,8 @@ class State:
         self.guest = recovered.guest
         self.resumed = NO_VIEW if recovered.accepted is None else recovered.accepted.number
         """The view this replica was in when its process ended: others may be in it still."""
+        self.told = self.resumed if recovered.active else NO_VIEW
+        """That view, if its application may have been told of it."""
         self.known_active = recovered.active
         """`accepted` is known to be, or to have been, active."""
         self.serving = False

@@ -106,8 +106,6 @@ class Node:
         self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
         self._comparison = Comparison(me, self.engine, self.channel, self._say, self._rejoin)
-        self._first_time = False
-        """The services of the cluster have never been started."""
 
     # What can be asked
 
@@ -244,18 +242,29 @@ class Node:
     def work(self, now: float, wall_ns: int) -> bool:
         """Apply the next entry, or follow the next event of the channel. Returns False if there is none."""
         self._watch_lease(now)
-        if self._ended or not self._events:
+        if self._ended or not (self._events or self._unborn):
             return False
-        self._on_event(now, self._events.popleft())
+        if self._events:
+            self._on_event(now, self._events.popleft())
         self._run(now, wall_ns)
         return True
 
     # Batches
 
+    @property
+    def _unborn(self) -> bool:
+        """The first entry of the server may go: its services have been started."""
+        if self.engine.birth or not self.serving or self._tick_waits or self._out.roles:
+            return False
+        return not self._views_waiting and self.channel.can_submit
+
     def _submit(self, now: float, wall_ns: int) -> bool:
         """Submit a batch if there is one and it may go; say whether one went."""
         channel, queue = self.channel, self._queue
         if not self.serving or self._views_waiting or not channel.can_submit:
+            return False
+        if self._out.roles and not self.engine.birth:
+            # What services send as soon as they are started goes with the first entry.
             return False
         stamp_ns = self._time(now, wall_ns)
         timer_ns = self.engine.next_timer_ns
@@ -355,20 +364,18 @@ class Node:
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
         if event.master != self.me:
-            self._first_time = False
             self._serve(False, event.reason)
             return
         if self.serving and self._flight and self._flight[-1][0] > event.index:
             # What was submitted but is not in the log of the view will never be delivered.
             self._serve(False, "entries in flight were lost")
-        self._first_time = self._first_time or event.first_time
         self._begin_serving(now, event.reason)
 
     def _begin_serving(self, now: float, reason: str) -> None:
         """Serve, if this replica holds the lease; if not, once it does."""
         if not self.serving and self.channel.holds_lease(now):
-            self._serve(True, reason, self._first_time)
-            self._first_time = False
+            # Nothing is committed: whoever had the services before has left nothing behind.
+            self._serve(True, reason, not self.engine.birth)
 
     def _watch_lease(self, now: float) -> None:
         """Without the lease another replica may be serving: stop, whatever waits to be applied or sent."""

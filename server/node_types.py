@@ -29,7 +29,7 @@ class RoleChange:
 
     master: bool
     first_time: bool
-    """Of a master: the first one in the life of the cluster."""
+    """Of a master: nothing was ever committed in the life of the cluster."""
     reason: str
 
 

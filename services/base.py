@@ -155,8 +155,10 @@ class Service:
     """Base class of services. The classes named in the XML derive from it and take no argument."""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
-        """Start. ``first_time`` is true in the life of the cluster's first master only.
+        """Start. ``first_time``: nothing was ever committed in the life of the cluster.
 
+        What a service sends before it returns is part of the first entry, so no later master is told so once
+        that is committed. If the first master dies before, the next one is told.
         Raises `ServiceError` (or fails the Deferred with it) when the service cannot run.
         """
         raise NotImplementedError

@@ -91,7 +91,8 @@ class Cluster:
         self._count = 0
         self._token = 0
         self._ticks: dict[int, float] = {}
-        self._firsts = 0
+        self._begun = False
+        """Something is committed: the services of the cluster were started for the first time."""
         self._ids = tuple(range(size))
         self._links = {
             frozenset((one, other)): _Link() for one in self._ids for other in self._ids if one < other
@@ -313,9 +314,9 @@ class Cluster:
         self.committed.update(out.committed)
         replica.lines += out.lines
         replica.roles += out.roles
-        self._firsts += sum(role.first_time for role in out.roles)
-        if self._firsts > 1:
+        if self._begun and any(role.first_time for role in out.roles):
             raise Violation(f"seed {self.seed}: the cluster was founded twice; {self.describe()}")
+        self._begun = self._begun or replica.node.engine.birth > 0
         if out.failed:
             raise Violation(f"seed {self.seed}: replica {replica.id} failed: {out.stopped}")
         replica.rejoin = out.rejoin or replica.rejoin

@@ -3,7 +3,7 @@
 import msgspec
 
 from quorate.hachannel import Settings, choice, election, gate, installation, learner, view
-from quorate.hachannel.messages import decode_reconfig
+from quorate.hachannel.messages import Activate, decode_reconfig
 from quorate.testing import channel_world
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
@@ -202,4 +202,33 @@ def accepted_is_active():
             self.activate(now)
 
     with patched(installation.Installation, "on_new_view", on_new_view):
+        yield
+
+
+def a_founder_that_dies_at_once():
+    """The only replica of its cluster is told of the first view, and dies before anything else is written."""
+    script = Script(1, disk=True)
+    [host] = script.hosts
+    host.start()
+    script.until(lambda: bool(script.view_events[0]))
+    host.crash(0)
+    host.start()
+    script.whole()
+
+
+@mutant(
+    "The first view is announced before it is durable that it is active.",
+    scenario=a_founder_that_dies_at_once,
+    caught=("I12",),
+    quick=True,
+)
+def first_view_announced_at_once():
+    original = installation.Installation.activate
+
+    def activate(self, now):
+        original(self, now)
+        if self._noted == self._state.promised:
+            self.on_noted(now, Activate(self._noted))
+
+    with patched(installation.Installation, "activate", activate):
         yield

@@ -173,6 +173,38 @@ def test_a_master_goes_on_serving_while_it_loses_a_slave(seed: int) -> None:
     assert master.node.accepting
 
 
+def firsts(cluster: Cluster) -> list[int]:
+    """Which replicas were told to start the services for the first time."""
+    return [id for id, each in cluster.replicas.items() for role in each.roles if role.first_time]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_services_start_for_the_first_time_at_the_next_master_if_the_first_one_dies_before_it_serves(
+    seed: int,
+) -> None:
+    cluster = Cluster(seed)
+    cluster.run_until(lambda: any(each.node.role == "slave" for each in cluster.replicas.values()))
+    [first] = [id for id, each in cluster.replicas.items() if each.node.role == "master"]
+    assert not cluster.replicas[first].node.serving
+    cluster.kill(first)
+    cluster.run_until(lambda: cluster.master() is not None)
+    master = cluster.master()
+    assert master is not None
+    assert firsts(cluster) == [master.id]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_later_master_is_not_told_that_it_is_the_first_time(seed: int) -> None:
+    cluster = Cluster(seed)
+    cluster.run_until(cluster.whole)
+    master = cluster.master()
+    assert master is not None
+    cluster.run(0.5)
+    cluster.kill(master.id)
+    cluster.run_until(lambda: cluster.master() is not None)
+    assert firsts(cluster) == [master.id]
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_master_that_is_cut_off_stops_serving_and_another_takes_over(seed: int) -> None:
     cluster = Cluster(seed)

@@ -123,6 +123,25 @@ def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
     assert node.engine.applied == node.channel.last
 
 
+def test_services_are_started_before_the_first_entry_which_has_what_they_send_at_once() -> None:
+    node = Node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
+    node.start(50.0, WALL)
+    out = node.take()
+    while not out.roles:
+        assert node.channel.last == 0
+        assert node.work(50.0, WALL)
+        out = node.take()
+    assert out.roles[0].first_time
+    assert node.channel.last == 0
+    node.post([Note(factory(0), outside(0), Poke.type_name, encode(Poke(0.0)), 5)])
+    assert node.work(50.0, WALL)
+    assert node.channel.last == 1
+    while node.take() and node.work(50.0, WALL):
+        pass
+    assert node.reactions == 1
+    assert node.channel.last == 1
+
+
 def test_what_is_posted_is_applied_and_its_token_and_reply_come_back() -> None:
     alone = Alone()
     alone.post(poke(request=5), token=3)
