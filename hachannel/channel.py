@@ -212,6 +212,11 @@ class Channel:
         return self.state.applied
 
     @property
+    def lacking(self) -> View | None:
+        """A view that this replica has heard of in vain: too few of those who hold it can be reached."""
+        return self._election.lacking
+
+    @property
     def proposing(self) -> bool:
         """Whether a view change proposed by this replica is under way."""
         return not self._election.idle

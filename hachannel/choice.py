@@ -42,11 +42,7 @@ def quorum_of(view: View, active: bool) -> int:
 
 def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
     """The choice these promises allow, or the reason why they allow none yet."""
-    source: View | None = None
-    for promise in promises.values():
-        accepted = promise.accepted
-        if accepted is not None and (source is None or accepted.number > source.number):
-            source = accepted
+    source = latest(promises)
     if source is None:
         return "nobody who answered has accepted a view"
     same = {
@@ -68,6 +64,12 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
 
 def _founded(promise: Promise) -> bool:
     return promise.active or (promise.accepted is not None and not promise.accepted.boot)
+
+
+def latest(promises: Mapping[Voter, Promise]) -> View | None:
+    """The highest view that anybody who answered has accepted."""
+    views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
+    return max(views, key=lambda view: view.number, default=None)
 
 
 def overlap(answered: Collection[Voter], source: View, active: bool) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 
 import attrs
 
-from .choice import Choice, choose, feasible, never_active, reconfigured, seated
+from .choice import Choice, choose, feasible, latest, never_active, overlap, reconfigured, seated
 from .donor import Donor
 from .installation import Installation, Installing
 from .lease import Lease
@@ -73,6 +73,7 @@ class Election:
         """When the last proposal heard of made progress."""
         self.failures = 0
         """How many attempts in a row came to nothing."""
+        self._lacking: View | None = None
         self._yields: dict[Voter, int] = {}
         self._deferred: tuple[Voter, Prepare] | None = None
         """What a grant forbids to promise as yet."""
@@ -99,6 +100,14 @@ class Election:
     def waiting(self) -> str:
         """What an attempt of this replica waits for."""
         return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""
+
+    @property
+    def lacking(self) -> View | None:
+        """The last view that those know who answered this replica, while too few of it can be reached."""
+        view = self._lacking
+        if view is not None and overlap(self._state.alive(view), view, active=True):
+            return view
+        return None
 
     # Prepare
 
@@ -226,6 +235,7 @@ class Election:
         choice = choose(attempt.promises, state.me)
         if isinstance(choice, str):
             attempt.waiting = choice
+            self._lacking = latest(attempt.promises)
             return
         late = now - attempt.since >= state.settings.view_change_s
         expected = {*state.alive(choice.source)}
@@ -380,6 +390,7 @@ class Election:
         """Hand over to the installation."""
         self._attempt = None
         self._yields.clear()
+        self._lacking = None
         self.failures = 0
         self.since = now
         self.installation.propose(
@@ -450,4 +461,5 @@ class Election:
                 reached = attempt.base + len(attempt.entries)
                 state.send(attempt.choice.holder.replica, Fetch(attempt.prepared.number, reached))
         if state.serving:
+            self._lacking = None
             self.failures = 0

@@ -49,7 +49,7 @@ class Facts:
             return len(alive.intersection(view.members)) < view.k
         if state.serving and not state.peers.departs(view.members[0]):
             return False
-        return not self._gate.possible(view)
+        return not self._gate.possible(view) or self._election.lacking is not None
 
     def heartbeat(self) -> Heartbeat:
         """Where this replica stands."""

@@ -129,7 +129,8 @@ class Gate:
             self._opened, self._opened_for = None, since
         awaited = Voter(state.promised.replica, state.promised.incarnation)
         if state.serving:
-            reason = f"master {view.members[0].replica} is suspected"
+            gone = "is suspected" if peers.suspects(view.members[0]) else "leaves"
+            reason = f"master {view.members[0].replica} {gone}"
             if not peers.departs(view.members[0]) or not self._gate_open(view):
                 self._opened = None
                 return
@@ -163,7 +164,8 @@ class Gate:
         for voter in view.members[1:]:
             link = state.peers.link(voter)
             if state.peers.departs(voter):
-                reasons.append(f"slave {voter.replica} is suspected or leaves")
+                gone_by = "is suspected" if state.peers.suspects(voter) else "leaves"
+                reasons.append(f"slave {voter.replica} {gone_by}")
             elif (
                 link is not None
                 and link.exit

@@ -22,6 +22,9 @@ __all__ = [
     "connect",
 ]
 
+SILENCE = "nothing was heard"
+"""In the reason for which a connection was given up: the peer is frozen, or cut off."""
+
 Address = tuple[str, int]
 
 
@@ -251,7 +254,7 @@ class Link(TwistedProtocol):
         self._check = self._reactor.callLater(settings.ping_s, self._check_silence)
         # A process that was itself stopped for a while must first read what has come in meanwhile.
         if now - self._heard > settings.silence_s and not late:
-            self.drop(f"nothing was heard for {settings.silence_s:g} s")
+            self.drop(f"{SILENCE} for {settings.silence_s:g} s")
         elif now - self._sent >= settings.ping_s * 0.9 and self._writable:
             self.send([b""])
 

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from ..hachannel import Message, ProtocolError, Seat, decode_message
 from ..hachannel.group_drive import send_messages
+from ..hachannel.link import SILENCE
 from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
 from .config import Config, Replica, Server
@@ -17,6 +18,9 @@ from .purposes import STRANGER
 from .replica_settings import ReplicaSettings
 
 __all__ = ["PeerHost", "PeerSide"]
+
+NOBODY_LISTENS = "refused by other side"
+"""In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
 
 
 class PeerHost(Protocol):
@@ -85,6 +89,8 @@ class PeerSide:
         """The connections; None in a plain server, or before joining again."""
         self.turned_away = ""
         """Why another replica did not let this one in, last."""
+        self.mute: set[int] = set()
+        """Peers that cannot be reached, and not because nobody listens where they should be."""
 
     def start(self) -> None:
         """Begin to reach the others."""
@@ -154,11 +160,13 @@ class PeerSide:
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
         self.turned_away = ""
+        self.mute.discard(peer)
         self._host.give(self._host.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
-        del reason
+        if SILENCE in reason:
+            self.mute.add(peer)
         ended = self.transport is not None and self.transport.ended(peer)
         self._host.give(self._host.node.disconnected, peer, ended)
 
@@ -168,4 +176,8 @@ class PeerSide:
             # Somebody lives in a cluster without this replica: it must not found another one.
             self.turned_away = reason
             self._host.node.channel.bar_founding()
+        elif NOBODY_LISTENS in reason:
+            self.mute.discard(peer)
+        else:
+            self.mute.add(peer)
         self.peer_down(peer, reason)

@@ -1,23 +1,27 @@
 """What keeps a replica from being master or slave, in one sentence for whoever has started it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
+
+import attrs
 
 from ..hachannel import Channel
-from ..hachannel.view import NO_VIEW
+from ..hachannel.choice import overlap
+from ..hachannel.view import NO_VIEW, View, Voter, present
 
 __all__ = ["situation"]
 
 
-def situation(channel: Channel) -> str:
+def situation(channel: Channel, mute: Collection[int] = ()) -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
+    mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
     The sentence stays the same as long as the same replicas are heard.
     """
     match channel.role:
         case "joining":
-            return _joining(channel)
+            return _joining(channel, mute)
         case "blocked":
-            return _blocked(channel)
+            return _blocked(channel, mute)
         case "changing":
             return f"the replicas agree on the next view; this one hears {_names(_heard(channel))}"
         case _:
@@ -28,7 +32,13 @@ def _heard(channel: Channel) -> list[int]:
     return sorted(link.replica for link in channel.state.peers if link.connected and not link.suspected)
 
 
-def _joining(channel: Channel) -> str:
+def _silent(channel: Channel, mute: Collection[int]) -> set[int]:
+    """Who is there, or might be, and says nothing."""
+    connected = {link.replica for link in channel.state.peers if link.connected and link.suspected}
+    return connected.union(mute)
+
+
+def _joining(channel: Channel, mute: Collection[int]) -> str:
     state = channel.state
     heard = _heard(channel)
     if channel.unlisted:
@@ -36,35 +46,136 @@ def _joining(channel: Channel) -> str:
     if channel.master is not None:
         return f"gets the state from the others, whose master is replica {channel.master}"
     missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}
+    silent = missing & _silent(channel, mute)
+    advice = _advice(_start(missing - silent), _does_not_answer(silent))
     begun = any(link.heartbeat is not None and link.heartbeat.founded for link in state.peers)
     if begun or state.known_active or state.newer != NO_VIEW:
-        return f"waits for a master; this replica hears {_names(heard)}{_start(missing)}"
+        advice = advice or "; `quorate status` says what those wait for"
+        return f"waits for a master; this replica hears {_names(heard)}{advice}"
     here = 1 + len(heard)
     return (
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
-        f"this replica hears {_names(heard)}{_start(missing)}"
+        f"this replica hears {_names(heard)}{advice}"
     )
 
 
-def _blocked(channel: Channel) -> str:
+@attrs.frozen
+class _Lacking:
+    """Those of the voters of a view that are not there, of whom one suffices, or all it takes."""
+
+    silent: set[int]
+    """They may still run."""
+    reborn: set[int]
+    """Their processes have ended; they run again without what they knew."""
+    absent: set[int]
+    either: bool
+    """Any one of them suffices."""
+    holder: bool
+    """There is only one, and what is lacking is its log."""
+
+
+def _lacking(channel: Channel, view: View, mute: Collection[int]) -> _Lacking:
     state = channel.state
-    view = state.accepted
+    alive = state.alive(view)
+    missing = sorted({*view.config, *view.members}.difference(alive))
+    enough = [voter for voter in missing if not overlap([*alive, voter], view, state.known_active)]
+    needed = enough or missing
+    silent, reborn, absent = set[int](), set[int](), set[int]()
+    quiet = _silent(channel, mute)
+    for voter in needed:
+        link = state.peers.links.get(voter.replica)
+        another = link is not None and link.connected and link.voter != voter
+        ended = link is not None and link.voter == voter and link.ended and not state.log.durable
+        into = reborn if another or ended else silent if voter.replica in quiet else absent
+        into.add(voter.replica)
+    holder = len(enough) == 1 and _lacks_log(alive, view)
+    return _Lacking(silent, reborn, absent, len(enough) > 1, holder)
+
+
+def _lacks_log(alive: Sequence[Voter], view: View) -> bool:
+    return present(alive, view.members) < len(view.members) - view.k + 1
+
+
+def _blocked(channel: Channel, mute: Collection[int]) -> str:
+    state = channel.state
+    view = channel.lacking or state.accepted
     assert view is not None
     if state.leading and state.too_few_copies:
-        return f"takes nothing new; it waits for {state.too_few_copies}"
-    voters = {voter.replica for voter in (*view.config, *view.members)}
-    heard = set(_heard(channel))
-    missing = voters - heard - {state.me.replica}
-    return (
+        return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, mute)}"
+    lacking = _lacking(channel, view, mute)
+    alive = [voter.replica for voter in state.alive(view) if voter != state.me]
+    said = (
         f"too few replicas of view {view.number.counter} can be reached to go on, this one hears "
-        f"{_names(heard & voters)}{_start(missing, ', or mend the network')}"
+        f"{_names(alive)}"
+    )
+    if state.log.durable:
+        return said + _with_disks(lacking)
+    return said + _without_disks(lacking)
+
+
+def _with_disks(lacking: _Lacking) -> str:
+    start = _start(lacking.absent, either=lacking.either)
+    if start and lacking.holder:
+        start += ", which holds the last view"
+    if start:
+        start += ", or mend the network"
+    reborn = ""
+    if lacking.reborn:
+        them = "one of them" if len(lacking.reborn) > 1 and lacking.either else "that"
+        verb = "have" if len(lacking.reborn) > 1 else "has"
+        reborn = (
+            f"{_replicas(lacking.reborn)} {verb} come back without what was on the disk, and cannot stand "
+            f"for what {'they were' if verb == 'have' else 'it was'}: put back the directory of {them}"
+        )
+    return _advice(start, _does_not_answer(lacking.silent), reborn)
+
+
+def _without_disks(lacking: _Lacking) -> str:
+    """Nobody who has ended comes back: what is to be done depends on whether somebody has not."""
+    gone = "what the cluster held is lost: stop all replicas and start them again, they begin with nothing"
+    running = lacking.absent | lacking.silent
+    if not running:
+        verb = "have" if len(lacking.reborn) > 1 else "has"
+        return f"; {_replicas(lacking.reborn)} {verb} ended, and kept nothing without a disk; {gone}"
+    plural = len(running) > 1
+    return (
+        f"; if {_replicas(running, either=lacking.either)} still {'run' if plural else 'runs'}, mend the "
+        f"network; if {'they have' if plural else 'it has'} ended, {gone}"
     )
 
 
-def _start(missing: Iterable[int], more: str = "") -> str:
-    absent = set(missing)
-    plural = "s" if len(absent) > 1 else ""
-    return f"; start replica{plural} {_names(absent)}{more}" if absent else ""
+def _more_copies(channel: Channel, view: View, mute: Collection[int]) -> str:
+    state = channel.state
+    members = {voter.replica for voter in view.members}
+    missing = {seat.replica for seat in state.seats} - members - state.witnesses
+    absent = missing.difference(_heard(channel))
+    silent = absent & _silent(channel, mute)
+    joining = missing - absent
+    comes = f"{_replicas(joining)} about to join" if joining else ""
+    return _advice(comes, _start(absent - silent, either=len(absent) > 1), _does_not_answer(silent))
+
+
+def _advice(*parts: str) -> str:
+    return "".join(f"; {part}" for part in parts if part)
+
+
+def _start(absent: Iterable[int], *, either: bool = False) -> str:
+    who = set(absent)
+    return f"start {_replicas(who, either=either)}" if who else ""
+
+
+def _does_not_answer(silent: Collection[int]) -> str:
+    if not silent:
+        return ""
+    verb = "do" if len(silent) > 1 else "does"
+    return f"{_replicas(silent)} {verb} not answer: frozen, overloaded or cut off"
+
+
+def _replicas(ids: Collection[int], *, either: bool = False) -> str:
+    names = list(map(str, sorted(ids)))
+    if either and len(names) > 1:
+        return f"replica {', '.join(names[:-1])} or {names[-1]}"
+    return f"replica{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
 
 def _names(replicas: Iterable[int]) -> str:

@@ -244,3 +244,15 @@ def test_an_outsider_that_knows_one_replica_only_learns_of_the_others():
 @pytest.mark.parametrize("seed", range(12))
 def test_clusters_that_an_operator_changes_keep_all_invariants(seed):
     assert simulate(operated(seed), seed=seed).views
+
+
+def test_the_reason_of_a_view_after_an_orderly_leave_says_so():
+    script = Script(3)
+    script.form()
+    script.hosts[2].leave()
+    script.whole(but=[2])
+    assert script.master().channel.view.reason == "slave 2 leaves"
+    first, second = script.master(), script.hosts[1]
+    first.leave()
+    script.until(lambda: not first.running)
+    assert second.channel.view.reason == "master 0 leaves"

@@ -1,36 +1,118 @@
 """What a replica that is neither master nor slave waits for, as its starter reads it."""
 
+from quorate.hachannel import Settings
 from quorate.server.situation import situation
-from quorate.testing.cluster import Cluster
+from quorate.testing.channel_script import Script
+
+QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 
-def said(cluster: Cluster, replica: int) -> str:
-    return situation(cluster.replicas[replica].node.channel)
+def said(script: Script, replica: int, *mute: int) -> str:
+    return situation(script.hosts[replica].channel, mute)
+
+
+def formed(replicas: int = 3, *, settings: Settings = QUICK, disk: bool = True, witnesses: int = 0) -> Script:
+    script = Script(replicas, disk=disk, settings=settings, witnesses=witnesses)
+    script.form()
+    script.run(1.0)
+    assert [said(script, replica) for replica in range(replicas)] == [""] * replicas
+    return script
 
 
 def test_before_the_very_first_start_it_says_who_is_missing() -> None:
-    cluster = Cluster(1)
-    cluster.cut(2)
-    cluster.run(1.0)
-    assert cluster.replicas[0].node.role == "joining"
-    assert said(cluster, 0) == (
+    script = Script(3, settings=QUICK)
+    script.hosts[0].start()
+    script.hosts[1].start()
+    script.run(1.0)
+    assert said(script, 0) == (
         "waits for the others before the very first start: 2 of 3 expected are here, "
         "this replica hears 1; start replica 2"
     )
-    assert said(cluster, 2).endswith("1 of 3 expected are here, this replica hears none; start replicas 0, 1")
+    assert said(script, 0, 2).endswith("; replica 2 does not answer: frozen, overloaded or cut off")
+    script.hosts[1].crash()
+    script.run(1.0)
+    assert said(script, 0).endswith("1 of 3 expected are here, this replica hears none; start replicas 1, 2")
 
 
-def test_a_replica_that_lost_the_majority_says_whom_it_needs() -> None:
-    cluster = Cluster(2)
-    cluster.run_until(cluster.whole)
-    assert [said(cluster, replica) for replica in range(3)] == [""] * 3
-    cluster.kill(0)
-    cluster.kill(2)
-    cluster.run(5)
-    assert cluster.replicas[1].node.role == "blocked"
-    assert said(cluster, 1).startswith("too few replicas of view 1 can be reached to go on")
-    assert said(cluster, 1).endswith("this one hears none; start replicas 0, 2, or mend the network")
-    cluster.restart(0)
-    cluster.run(5)
-    assert said(cluster, 1).endswith("this one hears 0; start replica 2, or mend the network")
-    assert said(cluster, 0) == "waits for a master; this replica hears 1; start replica 2"
+def test_any_one_of_those_that_suffice_is_to_be_started() -> None:
+    script = formed()
+    script.hosts[0].crash()
+    script.hosts[2].crash()
+    script.run(3.0)
+    assert said(script, 1) == (
+        "too few replicas of view 1 can be reached to go on, this one hears none; "
+        "start replica 0 or 2, or mend the network"
+    )
+
+
+def test_who_holds_the_last_view_is_named_and_nobody_else() -> None:
+    script = formed(witnesses=1)
+    script.hosts[1].crash()
+    assert script.whole(but=[1]) is script.hosts[0]
+    script.hosts[0].crash()
+    script.hosts[1].start()
+    script.run(3.0)
+    assert script.hosts[1].channel.role == "blocked"
+    assert said(script, 1).endswith(
+        "this one hears 2; start replica 0, which holds the last view, or mend the network"
+    )
+    script.hosts[0].start()
+    script.whole()
+    assert said(script, 1) == ""
+
+
+def test_a_frozen_replica_is_not_to_be_started() -> None:
+    script = formed()
+    script.hosts[0].crash()
+    script.hosts[2].pause()
+    script.run(3.0)
+    assert said(script, 1).endswith(
+        "hears none; start replica 0, or mend the network; "
+        "replica 2 does not answer: frozen, overloaded or cut off"
+    )
+
+
+def test_replicas_that_lost_their_disks_are_there_and_do_not_count() -> None:
+    script = formed()
+    for lost in (0, 2):
+        script.hosts[lost].crash()
+        script.hosts[lost].lose_disk()
+        script.hosts[lost].start()
+    script.run(3.0)
+    assert said(script, 1).endswith(
+        "this one hears none; replicas 0, 2 have come back without what was on the disk, and cannot stand "
+        "for what they were: put back the directory of one of them"
+    )
+    assert said(script, 0) == (
+        "waits for a master; this replica hears 1, 2; `quorate status` says what those wait for"
+    )
+
+
+def test_without_disks_what_is_lost_is_said() -> None:
+    script = formed(disk=False)
+    script.hosts[0].crash()
+    script.hosts[2].pause()
+    script.run(3.0)
+    assert said(script, 1).endswith(
+        "; if replica 2 still runs, mend the network; if it has ended, what the cluster held is lost: "
+        "stop all replicas and start them again, they begin with nothing"
+    )
+    script.hosts[2].crash()
+    script.hosts[0].start()
+    script.hosts[2].start()
+    script.run(3.0)
+    assert said(script, 1).endswith(
+        "; replicas 0, 2 have ended, and kept nothing without a disk; what the cluster held is lost: "
+        "stop all replicas and start them again, they begin with nothing"
+    )
+
+
+def test_with_too_few_copies_it_says_whom_to_start() -> None:
+    script = formed(settings=Settings(suspect_s=0.5, view_change_s=0.4, min_copies=3))
+    script.hosts[2].crash()
+    script.until(lambda: script.hosts[0].channel.members == (0, 1))
+    script.run(1.0)
+    assert said(script, 0) == (
+        "takes nothing new; it waits for more replicas: the view has 2 of the 3 copies it needs; "
+        "start replica 2"
+    )
