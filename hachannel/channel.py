@@ -81,7 +81,7 @@ class Channel:
             MemoryLog() if log is None else log,
             {} if data is None else data,
         )
-        self.state.witnesses = frozenset(witnesses)
+        self.state.watched_by(witnesses)
         self.lease = Lease(self.state)
         self._replication = Replication(self.state)
         self._forwarding = Forwarding(self.state, self._replication)

@@ -1,7 +1,7 @@
 """What the parts of a channel share: this replica's promises, its log, and the output under construction."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -45,7 +45,7 @@ class State:
         self.cluster = cluster
         self.expected = expected
         self.witnesses: frozenset[int] = frozenset()
-        """The replicas that vote and hold no log."""
+        """The replicas that vote and hold no log: by the file, or by a view that was accepted since."""
         self.settings = settings
         self.log = log
         self.now = 0.0
@@ -76,6 +76,7 @@ class State:
         """Seats of the view before, whose voters may be needed until the one accepted is active."""
         if recovered.accepted is not None and recovered.accepted.seats:
             self.seats, self.seats_of = recovered.accepted.seats, recovered.accepted.number
+            self.watched_by(voter.replica for voter in recovered.accepted.witnesses)
         self.unlisted = False
         """The master said that this replica does not belong to the cluster."""
         self.counter = recovered.promised.counter
@@ -167,6 +168,7 @@ class State:
         self.attention = True
         self.record(Accepted(view))
         self.sit(view.number, view.seats)
+        self.watched_by(voter.replica for voter in view.witnesses)
         if self.known_active:
             self.record(Activated(view.number))
             self._settle_seats()
@@ -193,6 +195,10 @@ class State:
             self.note(f"view {number} is active without this replica")
 
     # Who belongs to the cluster
+
+    def watched_by(self, replicas: Iterable[int]) -> None:
+        """These are witnesses. The file of this process may be of another day than the view it is in."""
+        self.witnesses = self.witnesses.union(replicas)
 
     def lists(self, replica: int) -> bool:
         """Whether a replica belongs to the cluster, as of the view accepted last."""

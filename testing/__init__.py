@@ -4,6 +4,7 @@ from .channel_net import Weather
 from .channel_sim import Result, simulate
 from .channel_world import Shape, Violation
 from .checks import CHECKERS
+from .drawing import draw
 from .faults import (
     FAULTS,
     Add,
@@ -11,7 +12,9 @@ from .faults import (
     CorruptDisk,
     Crash,
     CrashAll,
+    CrashProposer,
     CrashStep,
+    CrashTransfer,
     Cut,
     Delay,
     Duplicate,
@@ -27,6 +30,7 @@ from .faults import (
     OneWay,
     Partition,
     Pause,
+    RefusePart,
     Remove,
     Reorder,
     SlowDisk,
@@ -35,7 +39,7 @@ from .faults import (
     TornWrite,
 )
 from .harness import Harness
-from .schedule import Schedule, ScheduleError, draw
+from .schedule import Schedule, ScheduleError
 from .shrink import shrink
 
 __all__ = [
@@ -46,7 +50,9 @@ __all__ = [
     "CorruptDisk",
     "Crash",
     "CrashAll",
+    "CrashProposer",
     "CrashStep",
+    "CrashTransfer",
     "Cut",
     "Delay",
     "Duplicate",
@@ -63,6 +69,7 @@ __all__ = [
     "OneWay",
     "Partition",
     "Pause",
+    "RefusePart",
     "Remove",
     "Reorder",
     "Result",

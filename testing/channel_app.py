@@ -60,6 +60,8 @@ class App:
         self.index = 0
         self.chain = b""
         self.cells: dict[int, Cell] = {}
+        self.spoiled = False
+        """The next part cannot be read, or used."""
         self._passes: Passes[int] | None = None
         self._token = 0
         self._start: Marker | None = None
@@ -130,7 +132,7 @@ class App:
         index: entries up to here that were not delivered are none for the application.
         """
         passes = self._passes
-        if passes is None or token != self._token:
+        if passes is None or token != self._token or self._is_spoiled():
             return None
         kept: list[int] = []
         send: dict[int, Cell] = {}
@@ -187,6 +189,8 @@ class App:
 
         Raises Spoiled.
         """
+        if self._is_spoiled():
+            raise Spoiled("it does not fit")
         part = msgspec.msgpack.decode(event.data, type=Part)
         start = part.start
         if start is not None:
@@ -211,6 +215,10 @@ class App:
             self.cells = self._staged
             self._staged, self._earlier = {}, {}
         return msgspec.msgpack.encode(part.marker)
+
+    def _is_spoiled(self) -> bool:
+        spoiled, self.spoiled = self.spoiled, False
+        return spoiled
 
     def settle(self, *, master: bool) -> None:
         """In a view no state is needed, and only a master gives one."""

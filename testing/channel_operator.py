@@ -78,7 +78,17 @@ class Operator:
 
     def _remove(self, master: Host) -> None:
         """Any replica, the master as well."""
-        self.ask("remove", master, self._random.choice(self._listed(master)))
+        replica = self._random.choice(self._listed(master))
+        if self._leaves_enough(master, replica):
+            self.ask("remove", master, replica)
+
+    def _leaves_enough(self, master: Host, replica: int) -> bool:
+        """Whether those that remain can hold as many copies as are wanted: else the cluster would wait."""
+        world = self._world
+        watchers = world.shape.watchers
+        files = (self._listed(master), world.configured)
+        copies = min(len({*file} - {replica, *watchers}) for file in files)
+        return copies >= world.shape.settings.min_copies
 
     def _readmit(self, master: Host) -> None:
         """One that was removed, or never came in: it is started again if it has ended."""

@@ -40,6 +40,21 @@ class Shape:
     """The application is saved to the disk after about so many entries."""
 
     @property
+    def round_trip_s(self) -> float:
+        """The longest time between a message and its answer, with what the disk takes for each."""
+        weather = self.weather
+        slow_s = weather.slow_s if weather.slow_chance else 0.0
+        # What comes while a disk is busy waits for the next sync.
+        return 2 * (weather.delay_s + slow_s) + (2 * self.sync_s if self.disk else 0.0)
+
+    @property
+    def least_lease_s(self) -> float:
+        """A lease longer than this is prolonged in time, whichever clocks run fast; a shorter one may not."""
+        settings = self.settings
+        trip_s = self.round_trip_s + 2 * settings.heartbeat_s
+        return trip_s * (1 + settings.drift) * (1 + self.drift) / ((1 - settings.drift) * (1 - self.drift))
+
+    @property
     def watchers(self) -> range:
         """The replicas that are witnesses."""
         return range(self.replicas - self.witnesses, self.replicas)

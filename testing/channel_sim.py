@@ -15,8 +15,9 @@ from .channel_operator import Operator
 from .channel_world import Violation, World
 from .checks import Checks
 from .checks.liveness import converge
+from .drawing import draw
 from .faults import Injector
-from .schedule import Schedule, draw
+from .schedule import Schedule
 
 __all__ = ["Result", "simulate"]
 
@@ -46,6 +47,10 @@ class Result:
     """Faults that found nothing to happen to, or that nobody could have survived."""
     trace: list[str]
     """The last lines of the run."""
+
+
+TELLS = 0.02
+"""How often a client has a replica tell another one something, for each time it may submit."""
 
 
 class Load:
@@ -81,6 +86,8 @@ class Load:
             if self._forwards:
                 for _ in range(self._random.choice([0, 0, 0, 0, 1, 4])):
                     self.forward(host.replica)
+            if self._random.random() < TELLS:
+                host.tell(self._random.choice(world.hosts).replica)
         world.at(world.now + world.random.expovariate(self._rate), self._next)
 
     def submit(self, replica: int) -> bytes | None:
@@ -145,7 +152,7 @@ def simulate(
             injector.heal()
             load.slow_down()
             start = world.now
-            healed_s = converge(world, load.last) - start
+            healed_s = converge(world, load.last, lease=schedule.lease) - start
     except Violation as violation:
         violation.seed, violation.trace = seed, list(world.lines)
         raise

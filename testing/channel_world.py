@@ -315,6 +315,12 @@ class Host:
         self.settle()
         return source
 
+    def tell(self, peer: int) -> None:
+        """Have another replica told something."""
+        if self.running and not self.paused:
+            self.channel.tell(peer, b"%d %d" % (self.replica, peer))
+            self.settle()
+
     def _act(self, action: Callable[[], None]) -> None:
         """Run an input now, or when the process runs again."""
         if not self.running:

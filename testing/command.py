@@ -18,8 +18,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from .channel_sim import Result, simulate
 from .channel_world import Violation
 from .checks import CHECKERS
+from .drawing import draw, operated
 from .faults import FAULTS
-from .schedule import Schedule, ScheduleError, draw, operated, read
+from .schedule import Schedule, ScheduleError, read
 from .shrink import shrink
 
 __all__ = ["command"]

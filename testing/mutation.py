@@ -23,7 +23,8 @@ import attrs
 
 from .channel_sim import simulate
 from .channel_world import Violation
-from .schedule import Schedule, draw
+from .drawing import draw
+from .schedule import Schedule
 
 __all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "load", "mutant", "patched"]
 

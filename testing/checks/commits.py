@@ -1,6 +1,6 @@
 """I10, I13, I16: what is committed is held by those who must hold it, and only that gets out."""
 
-from ...hachannel import Deliver, Event, View, Voter
+from ...hachannel import Deliver, Event, Stable, View, Voter
 from ..channel_world import Host
 from .base import Checker, checker
 from .history import History, Process, Step, count
@@ -75,6 +75,29 @@ class StableHeldByAll(Checker):
             }
             if not any(holders.issuperset(view.members) for view in step.process.was_active):
                 self.fail(host, f"says that all hold {tag}, held by {sorted(holders)} only")
+
+
+@checker("I10", "The application hears how far all members hold everything, and of nothing else.")
+class StableTold(Checker):
+    """Who waits for all members in the mode MAJORITY waits for this event."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._told: dict[int, int] = {}
+
+    def stepped(self, step: Step) -> None:
+        """What it was told last is what holds."""
+        state = step.host.state
+        told = before = self._told.get(step.process.life, 0)
+        for event in step.output.events:
+            if isinstance(event, Stable):
+                if event.index <= told:
+                    self.fail(step.host, f"is told {event} after {told}")
+                told = event.index
+        if told != before:
+            self._told[step.process.life] = told
+        if state.settings.mode == "MAJORITY" and told != state.stable:
+            self.fail(step.host, f"stable {state.stable}, its application heard {told}")
 
 
 @checker("I16", "Only what is committed leaves the channel.")

@@ -1,6 +1,6 @@
 """I7, I8, I9, I15: what applications see."""
 
-from ...hachannel import Deliver, Event, InstallPart
+from ...hachannel import Deliver, Event, InstallPart, Told
 from ..channel_world import Host
 from .base import Checker, checker
 from .history import Process
@@ -39,7 +39,9 @@ class NothingInvented(Checker):
     """See the rule."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """It was submitted."""
+        """It was submitted, or said by the replica that is said to have said it."""
+        if isinstance(event, Told) and event.data != b"%d %d" % (event.peer, host.replica):
+            self.fail(host, f"hears {event.data!r} of {event.peer}, which did not say that")
         if isinstance(event, Deliver) and event.payload not in self.past.submitted:
             self.fail(host, f"delivers {event.payload!r} at {event.index}, which nobody submitted")
 

@@ -1,4 +1,4 @@
-"""L1: once faults stop and a majority is connected, a new entry commits within a bound."""
+"""L1: once faults stop and a majority is connected, a new entry commits within a bound, and calm lasts."""
 
 from collections.abc import Callable
 
@@ -7,23 +7,26 @@ from ..channel_world import Host, Violation, World
 HEAL_S = 20.0
 """Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere; besides
 what the application takes for snapshots."""
+CALM_LEASES = 3
+"""How long nothing may change in the end, in leases."""
 
 
-def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
+def converge(world: World, submit: Callable[[int], bytes | None], *, lease: bool = True) -> float:
     """Let time pass until every replica is a member of one view and has delivered a new entry.
 
-    submit: gives a new payload to a replica, None when it does not take it. Returns when the cluster was
-    whole. Raises Violation.
+    submit: gives a new payload to a replica, None when it does not take it. lease: the master must hold the
+    lease, and keep it. Returns when the cluster was whole. Raises Violation.
     """
     # Transfers follow one another, and the application may take its time with each.
     bound = HEAL_S + 2 * world.shape.snapshot_s * len(world.hosts)
     limit = world.now + bound
-    if not world.run(limit, lambda: _whole(world)):
+    if not world.run(limit, lambda: _whole(world, start=True)):
         hosts = [host for host in world.hosts if host.running]
         roles = {str(host): (host.channel.role, host.channel.members) for host in hosts}
         _fail(world, f"not whole {bound:.0f} s after healing: {roles}")
+    if lease and not world.run(limit, lambda: _whole(world) and _leased(world)):
+        _fail(world, f"no replica holds the lease {bound:.0f} s after healing")
     whole = world.now
-    limit = max(limit, whole + _drain_s(world))
     payloads: list[bytes] = []
 
     def fresh() -> bool:
@@ -33,27 +36,33 @@ def converge(world: World, submit: Callable[[int], bytes | None]) -> float:
             if payload is None:
                 return False
             payloads.append(payload)
-        hosts = _listed(world)
-        last = max(host.channel.last for host in hosts)
+        copies = [host for host in _listed(world) if not host.watches]
+        last = max(host.channel.last for host in copies)
         return all(
-            host.running and host.channel.applied == last and not host.channel.forwarding
-            for host in hosts
-            if not host.watches
+            host.running
+            and host.channel.applied == last == host.channel.stable
+            and not host.channel.forwarding
+            for host in copies
         )
 
     if not world.run(limit, fresh):
-        indices = {str(host): (host.channel.commit, host.channel.last) for host in _listed(world)}
-        _fail(world, f"a new entry is not delivered everywhere: {indices}")
+        indices = {
+            str(host): (host.channel.stable, host.channel.commit, host.channel.last, host.channel.forwarding)
+            for host in _listed(world)
+        }
+        _fail(world, f"a new entry is not delivered everywhere, or not known to be: {indices}")
     if len({host.app.chain for host in _listed(world) if not host.watches}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
+    if lease:
+        _calm(world)
     return whole
 
 
-def _drain_s(world: World) -> float:
-    """How long what is queued, and one entry more, may take where one entry goes after the other."""
-    weather = world.net.weather
-    queued = sum(host.channel.forwarding + host.channel.last - host.channel.commit for host in _listed(world))
-    return HEAL_S / 2 + (queued + 1) * 2 * (weather.delay_s + weather.slow_s)
+def _calm(world: World) -> None:
+    """Nothing happens any more: the view stays, and its master has the lease all the time."""
+    end = world.now + CALM_LEASES * world.shape.settings.lease_s
+    if world.run(end, lambda: not (_whole(world) and _leased(world))):
+        _fail(world, "the view changes, or its master is without the lease, although nothing happens")
 
 
 def _listed(world: World) -> list[Host]:
@@ -64,29 +73,28 @@ def _listed(world: World) -> list[Host]:
     return [host for host in world.hosts if host.replica in ids]
 
 
-def _whole(world: World) -> bool:
+def _whole(world: World, *, start: bool = False) -> bool:
+    """Whether all replicas of the cluster are in one view. start: those that do not run are started."""
     hosts = _listed(world)
     for host in hosts:
-        if not host.running:
+        if start and not host.running:
             host.retired = False
             host.start()
     channels = [host.channel for host in hosts]
     copies = sum(not host.watches for host in hosts)
     return (
         all(
-            host.channel.role in (("witness",) if host.watches else ("master", "slave"))
+            host.running
+            and host.channel.role in (("witness",) if host.watches else ("master", "slave"))
             and len(host.channel.members) == copies
             for host in hosts
         )
         and len({channel.view.number for channel in channels if channel.view is not None}) == 1
-        and (any(host.channel.holds_lease(host.clock()) for host in hosts) or not _leases_last(world))
     )
 
 
-def _leases_last(world: World) -> bool:
-    """Whether a grant always comes back before it is over: on too slow a network there is no lease."""
-    weather, settings = world.net.weather, world.shape.settings
-    return settings.lease_s > 2 * (weather.delay_s + weather.slow_s + settings.heartbeat_s)
+def _leased(world: World) -> bool:
+    return any(host.channel.holds_lease(host.clock()) for host in _listed(world))
 
 
 def _fail(world: World, text: str) -> None:

@@ -17,7 +17,19 @@ from .networks import (
     Reorder,
 )
 from .operators import Add, Remove
-from .processes import Crash, CrashAll, CrashStep, Heal, Leave, Pause, Start, Submit
+from .processes import (
+    Crash,
+    CrashAll,
+    CrashProposer,
+    CrashStep,
+    CrashTransfer,
+    Heal,
+    Leave,
+    Pause,
+    RefusePart,
+    Start,
+    Submit,
+)
 
 MODULES = (disks, networks, operators, processes)
 """Where the faults are; importing them puts them on the list."""
@@ -29,7 +41,9 @@ __all__ = [
     "CorruptDisk",
     "Crash",
     "CrashAll",
+    "CrashProposer",
     "CrashStep",
+    "CrashTransfer",
     "Cut",
     "Delay",
     "Duplicate",
@@ -46,6 +60,7 @@ __all__ = [
     "OneWay",
     "Partition",
     "Pause",
+    "RefusePart",
     "Remove",
     "Reorder",
     "SlowDisk",

@@ -18,8 +18,8 @@ from ..channel_world import Host, Shape, World
 from ..checks import Checks
 from ..checks.history import changed, count, majority
 
-Who: TypeAlias = int | Literal["any", "master", "slave", "proposer"]
-"""A replica: its id, or whoever is that at the moment, or any that runs."""
+Who: TypeAlias = int | Literal["any", "master", "slave", "proposer", "donor", "learner"]
+"""A replica: its id, or whoever is that at the moment, or any that runs. Donor, learner: of a state."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +132,10 @@ class Injector:
             hosts = [host for host in hosts if host.state.serving and not host.state.leading]
         elif who == "proposer":
             hosts = [host for host in hosts if host.channel.proposing]
+        elif who == "donor":
+            hosts = [host for host in hosts if host.channel.phases.giving == "state"]
+        elif who == "learner":
+            hosts = [host for host in hosts if host.channel.phases.learning != "alone"]
         return random.choice(hosts) if hosts else None
 
     def crash(self, host: Host, back_s: float | None, *, force: bool = False) -> bool:

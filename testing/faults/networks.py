@@ -14,6 +14,24 @@ from .base import Fault, Injector, Who, draw_any, named, while_random
 
 FOR_S = (0.1, 0.7, 3.0)
 RAW_S = (0.3, 1.0)
+MUTED = [
+    *["Join"] * 12,
+    *(
+        "Prepare",
+        "Promise",
+        "Yield",
+        "Fetch",
+        "Suffix",
+        "NewView",
+        "Accept",
+        "Record",
+        "Recorded",
+        "Activate",
+    ),
+    *("Ack", "Commit", "Repair", "Forward", "Forwarded", "Grant", "Release", "Exit"),
+    *("Chunk", "ChunkAck", "CatchUp", "CaughtUp", "Seats", "Unlisted"),
+]
+"""Everything that is repeated until it is answered, or said by heartbeats as well."""
 
 
 def _between(one: list[int], other: list[int]) -> list[tuple[int, int]]:
@@ -255,5 +273,6 @@ class Mute(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Mute":  # noqa: ARG003
-        """Nobody joins for a while, so that views stay small."""
-        return cls(at=at, for_s=round(4.0 * random.random(), 4))
+        """Often nobody joins for a while, so that views stay small."""
+        for_s = 4.0 * random.random()
+        return cls(at=at, message=random.choice(MUTED), for_s=round(for_s, 4))

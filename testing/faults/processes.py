@@ -41,6 +41,40 @@ class CrashProposer(Crash, frozen=True):
         return cls(at=at, back_s=while_random(random, BACK_S))
 
 
+@named("crash-transfer", weight=1)
+class CrashTransfer(Crash, frozen=True):
+    """SIGKILL a replica in the middle of the transfer of a state: who gives it, or who gets it."""
+
+    who: Who = "donor"
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "CrashTransfer":  # noqa: ARG003
+        """The donor more often."""
+        who: Who = random.choice(["donor", "donor", "learner"])
+        return cls(at=at, who=who, back_s=while_random(random, BACK_S))
+
+
+@named("refuse-part", weight=1)
+class RefusePart(Fault, frozen=True):
+    """The application cannot read the next part of its state, or cannot use the next one that it gets."""
+
+    who: Who = "learner"
+
+    def inject(self, cluster: Injector, random: Random) -> bool:
+        """See the class."""
+        host = cluster.pick(self.who, random)
+        if host is None:
+            return False
+        host.app.spoiled = True
+        return True
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "RefusePart":  # noqa: ARG003
+        """On either side."""
+        who: Who = random.choice(["donor", "learner"])
+        return cls(at=at, who=who)
+
+
 @named("crash-step", weight=3)
 class CrashStep(Fault, frozen=True):
     """SIGKILL one replica after so many more steps: messages sent, writes begun, writes done."""

@@ -4,8 +4,8 @@ import attrs
 
 from quorate.hachannel import durable, election, state
 from quorate.testing import channel_world
+from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedule import draw
 
 
 def with_disks(seed):

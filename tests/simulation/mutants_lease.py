@@ -99,6 +99,28 @@ class _Anybody:
         return 0
 
 
+@mutant(
+    "A grant counts only if it comes within a heartbeat: no lease on a slow network.",
+    caught=("L1",),
+)
+def late_grants_dropped() -> Iterator[None]:
+    original = Lease.on_grant
+
+    def on_grant(self, now, voter, message):
+        if now - message.mark <= self._state.settings.heartbeat_s:
+            original(self, now, voter, message)
+
+    with patched(Lease, "on_grant", on_grant):
+        yield
+
+
+@mutant("A master that holds the lease asks again only when it has lost it.", caught=("L1",), quick=True)
+def lease_not_prolonged() -> Iterator[None]:
+    asks = property(lambda self: self._reigns_since is not None and not self.held)
+    with patched(Lease, "asks", asks):
+        yield
+
+
 def a_master_that_loses_its_connections() -> None:
     """It lives and counts what was granted to it; the others must wait until that is over."""
     script = Script(shared_host=False)

@@ -8,8 +8,8 @@ from quorate.hachannel import choice, donor, election, installation, membership,
 from quorate.hachannel.messages import Dismiss
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
+from quorate.testing.drawing import operated
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedule import operated
 
 SEEDS = 300
 

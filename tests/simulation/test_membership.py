@@ -6,7 +6,7 @@ from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Host
-from quorate.testing.schedule import operated
+from quorate.testing.drawing import operated
 
 
 def add(script, replica=None, *, start=True):

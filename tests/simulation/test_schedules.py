@@ -2,9 +2,11 @@
 
 import pytest
 
-from quorate.hachannel import Channel
+from quorate.hachannel import Channel, Settings
+from quorate.testing.channel_net import Weather
 from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Shape, Violation
+from quorate.testing.drawing import draw, operated
 from quorate.testing.faults import (
     FAULTS,
     Add,
@@ -33,7 +35,7 @@ from quorate.testing.faults import (
     Submit,
     TornWrite,
 )
-from quorate.testing.schedule import Schedule, ScheduleError, draw, read
+from quorate.testing.schedule import Schedule, ScheduleError, read
 from quorate.testing.shrink import shrink
 
 EVERYTHING = [
@@ -109,6 +111,30 @@ def test_a_schedule_without_faults_runs_for_a_while_and_converges():
     result = simulate(Schedule(seconds=1.0), seed=3)
     assert result.views == 1
     assert result.faults == {}
+
+
+def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_demanded(tmp_path):
+    slow = Shape(weather=Weather(delay_s=0.4, slow_chance=0.0), settings=Settings(lease_s=0.5))
+    with pytest.raises(ScheduleError, match=r"lease_s is 0\.5, and this network may need 0\.9"):
+        Schedule(shape=slow)
+    path = tmp_path / "schedule.json"
+    schedule = Schedule(shape=slow, seconds=1.0, lease=False)
+    path.write_bytes(schedule.to_json(1))
+    assert read(path)[0].lease is False
+    path.write_bytes(schedule.to_json(1).replace(b'"lease": false', b'"lease": true'))
+    with pytest.raises(ScheduleError, match="raise lease_s, or say lease=False"):
+        read(path)
+    assert simulate(schedule, seed=1).views
+
+
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_every_random_schedule_has_settings_that_fit_its_network(first):
+    for seed in range(first, first + 100):
+        for schedule in (draw(seed), draw(seed, disk=True), operated(seed)):
+            settings = schedule.shape.settings
+            assert schedule.lease
+            assert settings.lease_s > schedule.shape.least_lease_s
+            assert settings.suspect_s > schedule.shape.round_trip_s
 
 
 def test_what_nobody_would_survive_is_skipped_unless_forced():

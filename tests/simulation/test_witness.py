@@ -169,3 +169,19 @@ def test_with_a_witness_one_copy_is_too_few_where_two_are_wanted():
     script.hosts[1].start()
     script.whole()
     script.everywhere(script.submit(master, 1))
+
+
+def test_a_witness_of_the_view_is_one_also_for_who_was_started_without_it_in_the_file():
+    script = Script(3, witnesses=1, settings=QUICK, disk=True)
+    script.form()
+    script.world.configured = [0, 1]
+    for replica in (0, 1):
+        script.hosts[replica].crash()
+        script.whole(but=[replica])
+        script.hosts[replica].start()
+        view = script.whole().channel.view
+        assert view.witnesses == (script.hosts[2].state.me,)
+    script.hosts[2].crash()
+    script.hosts[2].lose_disk()
+    script.hosts[2].start()
+    script.whole()

@@ -1,0 +1,227 @@
+"""Random schedules: the cluster of a seed, its network, and what happens to it."""
+
+from collections.abc import Iterable
+from random import Random
+
+import attrs
+
+from ..hachannel import Settings
+from .channel_net import Weather
+from .channel_world import Shape
+from .faults import FAULTS, Fault
+from .schedule import Schedule
+
+__all__ = ["draw", "operated"]
+
+FAULTS_S = 6.0
+"""How long a random schedule has faults."""
+OPERATOR_RATE = 2.0
+"""Requests of an operator in a second."""
+DRAIN_S = 10.0
+"""What the queues of all replicas hold is delivered within this time."""
+
+PROFILES: dict[str, dict[str, int]] = {
+    "all": {},
+    "split": {"partition": 15, "isolate": 10, "crash": 5, "mute": 15, "crash-proposer": 10},
+    "crash": {"crash": 30, "break": 10, "crash-proposer": 20, "mute": 5, "crash-step": 5},
+    "transfer": {"crash": 10, "crash-transfer": 20, "refuse-part": 6, "break": 5},
+    "tails": {"isolate": 15, "one-way": 15, "pause": 10, "break": 5, "mute": 8},
+}
+"""Weights of faults besides their own: many crashes hit view changes half-way; splits and slow joins make
+views that are smaller than their configurations; long transfers are broken off; masters that are cut off
+and live have entries that nobody else has."""
+OPERATED = {"leave": 6, "crash": 3}
+"""More of these where there is an operator."""
+
+
+def draw(seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = None) -> Schedule:
+    """The schedule of a seed. kinds: only these faults; disk: with or without; both as the seed has it.
+
+    Of eight seeds two are wide clusters where joins are slow, two have slow messages and many crashes, one
+    has long transfers that are broken off, one masters that are cut off with a log of their own. Every third
+    seed has disks, every fifth one an operator. Raises KeyError for a fault that is not there.
+    """
+    random = Random(f"shape {seed}")
+    with_disk = seed % 3 == 2 if disk is None else disk
+    transfers = Random(f"transfers {seed}")
+    if seed % 4 == 1:
+        shape, rate, profile = _wide(random), random.choice([3.0, 6.0]), "split"
+    else:
+        shape = _ordinary(random)
+        rate, profile = random.choice([0.5, 2.0, 5.0]), "all"
+        if seed % 4 == 3:
+            weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.2, slow_s=0.2)
+            settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
+            shape, rate, profile = attrs.evolve(shape, weather=weather, settings=settings), 8.0, "crash"
+        elif seed % 8 == 6:
+            shape, rate, profile = _joining(shape, transfers), 4.0, "transfer"
+        elif seed % 8 == 2:
+            shape, rate, profile = _parting(shape, Random(f"tails {seed}")), 3.0, "tails"
+    shape = _forwarding(shape, Random(f"forwarding {seed}"))
+    shape = _with_leases(shape, Random(f"lease {seed}"))
+    sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
+    shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
+    parts = profile == "transfer" or transfers.random() < 0.75
+    shape = _fitting(attrs.evolve(shape, parts=parts, fresh=transfers.random() < 0.5))
+    names = list(FAULTS) if kinds is None else list(kinds)
+    with_operator = kinds is None and seed % 5 == 4
+    extra = {**PROFILES[profile], **(OPERATED if with_operator else {})}
+    schedule = Schedule(
+        faults=_faults(Random(f"faults {seed}"), shape, rate, extra, names),
+        shape=shape,
+        seconds=FAULTS_S,
+        load=random.choice([5.0, 30.0]) if profile != "tails" else random.choice([30.0, 100.0]),
+    )
+    return operated(schedule) if with_operator else schedule
+
+
+def _faults(
+    random: Random, shape: Shape, rate: float, extra: dict[str, int], names: list[str]
+) -> list[Fault]:
+    menu = {
+        name: FAULTS[name].weight + extra.get(name, 0)
+        for name in names
+        if shape.disk or not FAULTS[name].disk
+    }
+    menu = {name: weight for name, weight in menu.items() if weight}
+    faults: list[Fault] = []
+    now = random.choice([0.0, 1.0]) + random.expovariate(rate)
+    while menu and now < FAULTS_S:
+        name = random.choices(list(menu), list(menu.values()))[0]
+        faults.append(FAULTS[name].draw(round(now, 6), random, shape))
+        now += random.expovariate(rate)
+    return faults
+
+
+def _forwarding(shape: Shape, random: Random) -> Shape:
+    settings = attrs.evolve(
+        shape.settings,
+        forward_window=random.choice([1, 3, 64]),
+        forward_window_bytes=random.choice([4, 1 << 20]),
+        forward_queue=random.choice([2, 4, 4, 20]),
+    )
+    return attrs.evolve(shape, settings=settings)
+
+
+def _with_leases(shape: Shape, random: Random) -> Shape:
+    """The same cluster with clocks that drift, leases short and long, deaths seen or not; and witnesses."""
+    witnesses = min(random.choice([0, 0, 0, 1, 1, 2]), (shape.replicas - 1) // 2)
+    copies = random.choice([1, 1, random.randint(1, shape.replicas - witnesses)])
+    drift = random.choice([0.0, 0.01, 0.05, 0.2])
+    lease_s = random.choice([0.15, 0.3, 0.6, 1.2])
+    settings = attrs.evolve(shape.settings, drift=drift, lease_s=lease_s, min_copies=copies)
+    return attrs.evolve(
+        shape, settings=settings, witnesses=witnesses, drift=drift, shared_host=random.random() < 0.3
+    )
+
+
+def _fitting(shape: Shape) -> Shape:
+    """The same cluster with what the network allows, as users choose it: a silence that is longer than an
+    answer takes, a lease that is prolonged in time, queues that drain."""
+    settings, trip_s = shape.settings, shape.round_trip_s
+    trips = DRAIN_S / trip_s
+    one_by_one = settings.forward_window_bytes < 100
+    most = trips / (shape.replicas / settings.window + 2 / (1 if one_by_one else settings.forward_window))
+    settings = attrs.evolve(
+        settings,
+        suspect_s=max(settings.suspect_s, trip_s + 2 * settings.heartbeat_s),
+        lease_s=max(settings.lease_s, round(shape.least_lease_s + 0.001, 3)),
+        forward_queue=max(1, min(settings.forward_queue, int(most))),
+    )
+    return attrs.evolve(shape, settings=settings)
+
+
+def _joining(shape: Shape, random: Random) -> Shape:
+    """The same cluster, in which a state takes a second or two, in many parts, and the log is not kept."""
+    settings = attrs.evolve(shape.settings, keep=0, part_bytes=random.choice([200, 2000]))
+    snapshot_s = random.choice([1.0, 2.0])
+    return attrs.evolve(shape, settings=settings, chunk=random.choice([1, 4]), snapshot_s=snapshot_s)
+
+
+def _parting(shape: Shape, random: Random) -> Shape:
+    """Three replicas or more; logs that are sent in pieces, and kept long enough that they differ, or become
+    too long where one of them does not keep up."""
+    replicas = max(shape.replicas, 3)
+    settings = attrs.evolve(shape.settings, part_bytes=random.choice([12, 40, 200]))
+    if random.random() < 0.4:
+        settings = attrs.evolve(
+            settings, mode="MAJORITY", window=4, keep=0, max_log=136, suspect_s=3.0, stall_s=6.0
+        )
+    else:
+        settings = attrs.evolve(settings, window=random.choice([4, 16, 64]), keep=64, max_log=400)
+    return attrs.evolve(shape, replicas=replicas, expected=replicas, settings=settings)
+
+
+def _wide(random: Random) -> Shape:
+    settings = Settings(
+        mode=random.choice(["MAJORITY", "MAJORITY", "ALL"]),
+        suspect_s=0.3,
+        verify_s=0.03,
+        retry_s=0.05,
+        rank_delay_s=0.02,
+        view_change_s=0.3,
+        leave_s=0.5,
+        window=random.choice([4, 64]),
+        keep=0,
+        max_log=1000,
+    )
+    replicas = random.choice([3, 5, 5, 5])
+    weather = Weather(delay_s=random.choice([0.005, 0.05]), slow_chance=0.05, slow_s=0.1, notice_s=0.01)
+    return Shape(
+        replicas=replicas,
+        expected=replicas,
+        settings=settings,
+        weather=weather,
+        # All others may have to join one after the other, within the bound of L1.
+        snapshot_s=random.choice([0.5, 2.0]),
+    )
+
+
+def _ordinary(random: Random) -> Shape:
+    replicas = random.choice([1, 2, 3, 3, 3, 3, 3, 4, 5, 5])
+    expected = replicas
+    if replicas > 2 and random.random() < 0.25:
+        expected = random.randint(replicas // 2 + 1, replicas)
+    settings = Settings(
+        mode=random.choice(["ALL", "ALL", "MAJORITY"]),
+        heartbeat_s=0.05,
+        suspect_s=random.choice([0.4, 0.6]),
+        verify_s=random.choice([0.03, 0.06]),
+        retry_s=0.05,
+        rank_delay_s=random.choice([0.02, 0.1]),
+        view_change_s=random.choice([0.3, 0.6]),
+        stall_s=random.choice([0.8, 1.5]),
+        leave_s=0.5,
+        boot_wait_s=0.2,
+        window=random.choice([1, 4, 16, 64]),
+        part_bytes=random.choice([200, 2000, 1 << 20]),
+        transfer_window=random.choice([2, 4]),
+        keep=random.choice([0, 0, 64]),
+        max_log=random.choice([400, 1000]),
+    )
+    weather = Weather(
+        delay_s=random.choice([0.001, 0.005, 0.02]),
+        slow_chance=random.choice([0.0, 0.02, 0.1]),
+        slow_s=random.choice([0.02, 0.2]),
+        duplicate_chance=random.choice([0.0, 0.0, 0.05]),
+        notice_s=random.choice([0.002, 0.1, 0.5]),
+        reconnect_s=random.choice([0.01, 0.1]),
+    )
+    return Shape(
+        replicas=replicas,
+        expected=expected,
+        settings=settings,
+        weather=weather,
+        chunk=random.choice([1, 5, 64]),
+        snapshot_s=random.choice([0.0, 0.05, 0.5]),
+        codec=random.random() < 0.1,
+    )
+
+
+def operated(schedule: Schedule | int) -> Schedule:
+    """A schedule, or that of a seed, with an operator who adds, removes and moves replicas."""
+    if isinstance(schedule, int):
+        schedule = draw(schedule)
+    # With fewer founders than replicas, those that were removed and forgot it could found a cluster.
+    shape = attrs.evolve(schedule.shape, expected=schedule.shape.replicas)
+    return attrs.evolve(schedule, shape=shape, operator=OPERATOR_RATE)
