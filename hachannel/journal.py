@@ -7,7 +7,9 @@ it is never served. The rows of an application can go into the same file, in the
 
 import sqlite3
 import struct
+import zlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from .durable import Remembered
-from .journal_wal import inspect_wal
+from .journal_wal import inspect_wal, page_size_of
 from .log import Appended, LogRecord, Reset, Truncated
 from .messages import Entry
 from .origins import Source
@@ -33,10 +35,14 @@ __all__ = [
     "translated",
 ]
 
-FORMAT: Final = 2
-PAGE_BYTES: Final = 4096
-CHECKPOINT_PAGES: Final = 2000
-"""The write-ahead log is moved into the file when it has so many pages (8 MiB)."""
+FORMAT: Final = 3
+OLD_FORMAT: Final = 2
+"""Read and written as it is: the checksum of an entry goes over its whole payload."""
+PAGE_BYTES: Final = 16384
+"""Of a new journal. Larger ones make small writes larger, smaller ones make large writes many."""
+CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
+"""The write-ahead log is moved into the file when it is so long. Entries that were trimmed by then have given
+their pages to others, which are moved once: so it is a few times what is kept of the log."""
 TRIM_ROWS: Final = 256
 """Entries below the base that one transaction deletes: a write must not wait long for the old ones."""
 
@@ -114,8 +120,10 @@ class Journal:
         incarnation: int,
         remembered: Remembered,
         entries: list[Entry],
+        format: int,
     ) -> None:
         self.path = path
+        self._format = format
         self.connection = connection
         """For tables of the application: read at any time, written in `write` only."""
         self.incarnation = incarnation
@@ -148,7 +156,8 @@ class Journal:
         """
         try:
             fresh = not path.exists() or not path.stat().st_size
-            report = inspect_wal(path.with_name(path.name + "-wal"), PAGE_BYTES)
+            page_bytes = page_size_of(path) or PAGE_BYTES
+            report = inspect_wal(path.with_name(path.name + "-wal"), page_bytes)
         except OSError as error:
             raise JournalError(f"The journal {path} cannot be read ({error.strerror}).") from None
         if report.lost and not fresh:
@@ -161,7 +170,7 @@ class Journal:
         connection: sqlite3.Connection | None = None
         try:
             connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
-            _configure(connection)
+            _configure(connection, page_bytes)
             journal = cls._load(
                 path, connection, _Meta(FORMAT, identity, incarnation), existing, guest, schema
             )
@@ -190,14 +199,14 @@ class Journal:
                 raise _gone(path)
             remembered = Remembered(guest=guest)
             _create(connection, own, remembered, schema)
-            return cls(path, connection, own.incarnation, remembered, [])
+            return cls(path, connection, own.incarnation, remembered, [], own.format)
         if "meta" not in tables:
             raise Foreign(f"{path} is a database, but no journal of a replica; choose another directory.")
         (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if flaw != "ok":
             raise Damaged(f"The journal {path} is damaged: {' '.join(str(flaw).split())}.")
         meta = _decode_row(path, connection, "meta", _decode_meta)
-        if meta.format != FORMAT:
+        if meta.format not in (FORMAT, OLD_FORMAT):
             raise Foreign(
                 f"The journal {path} has format {meta.format}, this program reads {FORMAT}; upgrade it."
             )
@@ -209,7 +218,8 @@ class Journal:
                 "choose another directory with --data."
             )
         remembered = _decode_row(path, connection, "remembered", _decode_remembered)
-        return cls(path, connection, meta.incarnation, remembered, _entries(path, connection, remembered))
+        entries = _entries(path, connection, remembered, meta.format)
+        return cls(path, connection, meta.incarnation, remembered, entries, meta.format)
 
     def write(
         self,
@@ -269,7 +279,7 @@ class Journal:
             known = self._views = (entry.view, _encode(entry.view))
         view = known[1]
         source = b"" if entry.source is None else _encode(entry.source)
-        kept = _entry_sum(view, source, entry)
+        kept = _entry_sum(view, source, entry, self._format)
         return entry.index, view, entry.kind, entry.stamp_ns, source, entry.payload, kept
 
     def _delete(self, base: int) -> int:
@@ -289,18 +299,25 @@ def _gone(path: Path) -> Damaged:
     return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
 
 
-def _entry_sum(view: bytes, source: bytes, entry: Entry) -> bytes:
-    return checksum(_NUMBERS.pack(entry.index, entry.kind, entry.stamp_ns), view, source, entry.payload)
+def _entry_sum(view: bytes, source: bytes, entry: Entry, format: int) -> bytes:
+    payload = entry.payload
+    if format != OLD_FORMAT:
+        # Payloads are long, and this is the one that costs least.
+        payload = zlib.crc32(payload).to_bytes(4, "little")
+    return checksum(_NUMBERS.pack(entry.index, entry.kind, entry.stamp_ns), view, source, payload)
 
 
-def _configure(connection: sqlite3.Connection) -> None:
+def _configure(connection: sqlite3.Connection, page_bytes: int) -> None:
     for pragma in (
         # Nobody else may open it, and no memory is shared for nobody.
         "locking_mode = EXCLUSIVE",
-        f"page_size = {PAGE_BYTES}",
+        f"page_size = {page_bytes}",
         "journal_mode = WAL",
         "synchronous = FULL",
-        f"wal_autocheckpoint = {CHECKPOINT_PAGES}",
+        f"wal_autocheckpoint = {CHECKPOINT_BYTES // page_bytes}",
+        f"journal_size_limit = {2 * CHECKPOINT_BYTES}",
+        # Where it is on by default, every page that is given back is written once more, with zeros.
+        "secure_delete = OFF",
         "cache_size = -8192",
         "temp_store = MEMORY",
     ):
@@ -332,7 +349,7 @@ def _decode_row(
     raise Damaged(f"The journal {path} is damaged: its row of {table} is missing or spoiled.")
 
 
-def _entries(path: Path, connection: sqlite3.Connection, remembered: Remembered) -> list[Entry]:
+def _entries(path: Path, connection: sqlite3.Connection, remembered: Remembered, format: int) -> list[Entry]:
     """The entries from base + 1 to last, all of them and unspoiled."""
     entries: list[Entry] = []
     wanted = remembered.base.at + 1
@@ -340,19 +357,21 @@ def _entries(path: Path, connection: sqlite3.Connection, remembered: Remembered)
         "SELECT idx, view, kind, stamp, source, payload, checksum FROM entries WHERE idx > ? ORDER BY idx",
         (remembered.base.at,),
     )
-    for index, view, kind, stamp, source, payload, kept in rows:
-        if index != wanted:
-            break
-        try:
-            origin = _decode_source(source) if source else None
-            entry = Entry(_decode_view(view), index, stamp, payload, kind, origin)
-            sound = _entry_sum(view, source, entry) == kept
-        except _UNREADABLE:
-            sound = False
-        if not sound:
-            raise Damaged(f"The journal {path} is damaged: entry {index} is not what was written.")
-        entries.append(entry)
-        wanted += 1
+    # An open query would keep the file open, whoever closes the connection.
+    with closing(rows):
+        for index, view, kind, stamp, source, payload, kept in rows:
+            if index != wanted:
+                break
+            try:
+                origin = _decode_source(source) if source else None
+                entry = Entry(_decode_view(view), index, stamp, payload, kind, origin)
+                sound = _entry_sum(view, source, entry, format) == kept
+            except _UNREADABLE:
+                sound = False
+            if not sound:
+                raise Damaged(f"The journal {path} is damaged: entry {index} is not what was written.")
+            entries.append(entry)
+            wanted += 1
     if wanted - 1 != remembered.last:
         flaw = "missing" if wanted <= remembered.last else "too many"
         raise Damaged(

@@ -6,6 +6,7 @@ the committed entries after it once more; then the channel goes on from there.
 
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -175,7 +176,8 @@ class Durability:
         try:
             stored = store.read(journal.connection)
             if stored is not None:
-                engine.load(stored.header, stored.agents)
+                with closing(stored.agents):
+                    engine.load(stored.header, stored.agents)
         except sqlite3.Error as error:
             raise translated(self.path, error) from None
         except (SnapshotError, AgentError, ValueError) as error:

@@ -2,7 +2,8 @@
 
 import sqlite3
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,8 +40,9 @@ class StoredState:
     index: int
     """It is the state after this entry."""
     header: bytes
-    agents: Iterator[AgentState]
-    """All of them; raises Damaged at the first that is not as it was written, or at the end if some lack."""
+    agents: Generator[AgentState]
+    """All of them; raises Damaged at the first that is not as it was written, or at the end if some lack.
+    Close it before the connection."""
 
 
 class StateStore:
@@ -100,23 +102,25 @@ class StateStore:
         )
         self._count, self._total = count, total
 
-    def _agents(self, connection: sqlite3.Connection) -> Iterator[AgentState]:
+    def _agents(self, connection: sqlite3.Connection) -> Generator[AgentState]:
         count = total = 0
         rows = connection.execute(
             "SELECT id, name, cls, reactions, state, rest, checksum FROM agents ORDER BY id"
         )
         rows.arraysize = FETCH_ROWS
-        for id, name, cls, reactions, state, rest, kept in rows:
-            try:
-                agent = AgentState(AgentId.parse(id), name, cls, reactions, state, *_rest.decode(rest))
-                sound = _row(agent)[-1] == kept
-            except _UNREADABLE:
-                sound = False
-            if not sound:
-                raise self._damaged(f"agent {id} is not what was written")
-            count += 1
-            total += int.from_bytes(kept, "little")
-            yield agent
+        # An open query would keep the file open, whoever closes the connection.
+        with closing(rows):
+            for id, name, cls, reactions, state, rest, kept in rows:
+                try:
+                    agent = AgentState(AgentId.parse(id), name, cls, reactions, state, *_rest.decode(rest))
+                    sound = _row(agent)[-1] == kept
+                except _UNREADABLE:
+                    sound = False
+                if not sound:
+                    raise self._damaged(f"agent {id} is not what was written")
+                count += 1
+                total += int.from_bytes(kept, "little")
+                yield agent
         if (count, total % _MODULUS) != (self._count, self._total):
             raise self._damaged(f"it holds {count} agents, and not the {self._count} that were written")
 

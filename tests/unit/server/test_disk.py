@@ -13,7 +13,7 @@ import pytest
 from quorate import Agent, Context, Delete, Notification, reacts
 from quorate.agents import factory
 from quorate.engine import Capture, Engine
-from quorate.hachannel.journal import Damaged, Identity, Journal
+from quorate.hachannel.journal import FORMAT, Damaged, Identity, Journal
 from quorate.hachannel.log import Appended, Committed, Promised, Reset
 from quorate.hachannel.messages import Entry
 from quorate.hachannel.view import Tag, ViewNumber
@@ -62,7 +62,7 @@ class Rig:
 
     def __init__(self, path: Path) -> None:
         opened = Journal.open(path, ME, 7, schema=SCHEMA)
-        self.journal = Held(path, opened.connection, 7, opened.remembered, [])
+        self.journal = Held(path, opened.connection, 7, opened.remembered, [], FORMAT)
         self.journal.gate = threading.Semaphore(0)
         self.journal.begun = threading.Semaphore(0)
         self.store = StateStore(path)
