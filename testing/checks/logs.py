@@ -1,6 +1,7 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
 from ...hachannel import Deliver, Event, View, ViewEvent
+from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
 from ..channel_world import Host
 from .base import Checker, checker
@@ -107,8 +108,12 @@ class BoundedMemory(Checker):
         log, settings = state.log, state.settings
         if log.base.at > state.applied:
             self.fail(host, f"trimmed {log.base.at}, applied {state.applied}")
-        if len(log) > settings.max_log + settings.window + 64:
-            self.fail(host, f"{len(log)} entries in memory")
+        bound = settings.max_log + settings.window + TRIM_STEP
+        if host.disk is not None:
+            # A restart finds on the disk what the log had when the state was saved, and what came since.
+            bound += self.past.world.shape.save_entries + settings.window
+        if len(log) > bound:
+            self.fail(host, f"{len(log)} entries in memory, the bound is {bound}")
         view = state.accepted
         if not state.leading or view is None:
             return
