@@ -6,10 +6,19 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 
-KINDS: dict[str, int] = {"kill": 4, "freeze": 4, "cut": 4, "leave": 1, "lose": 1, "kill_all": 1}
-"""What happens, and how often compared with the others."""
+KINDS: dict[str, int] = {
+    "kill": 3,
+    "behead": 3,
+    "freeze": 4,
+    "cut": 4,
+    "leave": 1,
+    "lose": 1,
+    "kill_all": 1,
+}
+"""What happens, and how often compared with the others. `behead`: one is killed while others do not take what
+it says, frozen or cut off from it."""
 DISK_ONLY = ("lose", "kill_all")
-FATAL = ("kill", "leave", "lose", "kill_all")
+FATAL = ("kill", "behead", "leave", "lose", "kill_all")
 
 
 @attrs.frozen
@@ -20,11 +29,12 @@ class Step:
     """Since the step before."""
     kind: str
     victims: tuple[int, ...]
-    """Members by seniority: 0 is the master of the moment. For `cut` a permutation of all."""
+    """Members by seniority: 0 is the master of the moment. For `cut` a permutation of all; `behead` kills the
+    first one."""
     for_s: float
     """Until it is undone."""
     shape: str = ""
-    """Of a cut."""
+    """Of a cut; `behead` cuts if it is "cut" and freezes otherwise."""
 
 
 @attrs.frozen
@@ -80,12 +90,21 @@ def _step(chance: random.Random, members: int, *, disk: bool, net: bool) -> Step
         order[1:] = chance.sample(order[1:], members - 1)
     else:
         chance.shuffle(order)
-    count = {"kill_all": members, "cut": members, "freeze": chance.choice((1, 1, 1, minority, members))}
+    count = {
+        "kill_all": members,
+        "cut": members,
+        "freeze": chance.choice((1, 1, 1, minority, members)),
+        "behead": chance.choice((members, minority + 1)),
+    }
     victims = order[: count.get(kind, chance.choice((1, 1, minority)))]
     # Around what the timeouts of suspicions and leases are.
     times = (chance.uniform(0.05, 0.4), chance.uniform(0.4, 1.2), chance.uniform(1.2, 3.5))
     shape = chance.choice(("split", "split", "one way", "unplug", "ring", "star")) if kind == "cut" else ""
-    return Step(chance.uniform(0.1, 2.0), kind, tuple(victims), chance.choice(times), shape)
+    for_s = chance.choice(times)
+    if kind == "behead" and net and chance.random() < 0.6:
+        # Long enough for the others to give up its connections, and what they would still bring.
+        shape, for_s = "cut", chance.uniform(1.3, 3.5)
+    return Step(chance.uniform(0.1, 2.0), kind, tuple(victims), for_s, shape)
 
 
 def directions(shape: str, order: Sequence[int]) -> Iterator[tuple[int, int]]:

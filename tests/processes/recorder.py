@@ -271,8 +271,11 @@ def main():
     if options.broken:
         mutants = Path(__file__).parents[1] / "simulation"
         mutation.load(sorted(mutants.glob("mutants_*.py")))
-        mutation.MUTANTS[options.broken].apply().__enter__()
+        # Kept for good: one that is collected mends what it broke.
+        options.mutant = mutation.MUTANTS[options.broken].apply()
+        options.mutant.__enter__()
     recorder = Recorder(options)
+    recorder.options = options
     stdio.StandardIO(recorder)
     recorder.group.join()
     for _ in range(options.window):
