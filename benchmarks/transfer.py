@@ -2,13 +2,15 @@
 
 The sample cluster runs with real processes. One replica is killed and loses its disk; clients send all the
 time, and what they send changes one agent after the other. Printed are how many notifications were
-acknowledged in a second before, during and after the transfer, all in the same run, and the longest wait of a
-client.
+acknowledged in a second before, during and after the transfer, all in the same run, the longest wait of a
+client, the longest time in which nothing was acknowledged to anybody, and the memory of the two replicas.
 
     .venv/bin/python -m benchmarks.transfer [--megabytes 200] [--agent-bytes 100000] [--seconds 10]
+                                            [--durability memory]
 """
 
 import argparse
+import contextlib
 import shutil
 import statistics
 import subprocess
@@ -17,6 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import attrs
@@ -43,6 +46,7 @@ class Phase:
     seconds: float
     acknowledged: int
     longest_s: float
+    gap_s: float
 
     @property
     def per_s(self) -> float:
@@ -52,7 +56,7 @@ class Phase:
     def __str__(self) -> str:
         return (
             f"{self.name:9} {self.seconds:6.1f} s  {self.per_s:8.0f} acknowledged/s  "
-            f"longest wait {self.longest_s * 1000:6.0f} ms"
+            f"longest wait {self.longest_s * 1000:6.0f} ms  longest gap {self.gap_s * 1000:6.0f} ms"
         )
 
 
@@ -91,7 +95,9 @@ class Clients:
         wait()
         seconds = time.perf_counter() - began
         ends = self._ends[first:]
-        return Phase(name, seconds, len(ends), max((took for _, took in ends), default=seconds))
+        times = [began, *sorted(end for end, _ in ends), began + seconds]
+        gap = max(after - before for before, after in pairwise(times))
+        return Phase(name, seconds, len(ends), max((took for _, took in ends), default=seconds), gap)
 
 
 def main() -> None:
@@ -100,11 +106,14 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200, help="state of the server")
     parser.add_argument("--agent-bytes", type=int, default=100_000, help="state of one agent")
     parser.add_argument("--clients", type=int, default=8)
+    parser.add_argument("--durability", choices=("disk", "memory"), default="disk")
     parser.add_argument("--seconds", type=float, default=10.0, help="before and after the transfer")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         xml = Path(directory, "a3servers.xml")
         place(ROOT / "a3servers.xml", xml)
+        text = xml.read_text().replace("<cluster ", f'<cluster durability="{options.durability}" ')
+        xml.write_text(text)
         data = Path(directory, "data")
         with Supervisor(xml, data, restart=False, env={"PYTHONPATH": str(ROOT)}) as servers:
             servers.wait_ready(BOUND_S)
@@ -125,18 +134,37 @@ def run(servers: Supervisor, config: Config, xml: Path, data: Path, options: arg
         views = view(config)
         phases = [clients.phase("before", lambda: time.sleep(options.seconds))]
         shutil.rmtree(data / "s0" / str(lost))
+        donor = servers.pid("s0", servers.master("s0") or 0)
+        forget_peak(donor)
         servers.start_replica("s0", lost)
         phases.append(clients.phase("transfer", lambda: servers.wait_ready(BOUND_S)))
+        peaks = [peak_mib(donor), peak_mib(servers.pid("s0", lost))]
         phases.append(clients.phase("after", lambda: time.sleep(options.seconds)))
     for phase in phases:
         print(phase)
     before, during, after = (phase.per_s for phase in phases)
     rest = statistics.mean((before, after))
     print(f"during the transfer {during / before:.0%} of before, {during / rest:.0%} of before and after")
+    print(f"most memory during the transfer: donor {peaks[0]:.0f} MiB, learner {peaks[1]:.0f} MiB")
     print(f"views: {views} before, {view(config)} after; equal states: {equal(config)}")
     for line in Path(data, "s0", str(lost), "log").read_text().splitlines():
         if "the state after entry" in line or "is active from" in line:
             print(line)
+
+
+def forget_peak(pid: int | None) -> None:
+    """From now on, let `peak_mib` say what a process has at most, where the system can do that."""
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_mib(pid: int | None) -> float:
+    """What a process has had in memory at most; 0 where the system does not tell."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
+    return 0.0
 
 
 def fill(urls: str, total: int, size: int) -> None:

@@ -11,7 +11,7 @@ from .rerun import Rerun
 from .settings import EngineSettings
 from .snapshot import SnapshotError
 from .trace import Reaction
-from .transfer import Source, Staging
+from .transfer import Source, Staging, Taken
 
 __all__ = [
     "Action",
@@ -37,6 +37,7 @@ __all__ = [
     "SnapshotError",
     "Source",
     "Staging",
+    "Taken",
     "Tick",
     "Unstorable",
     "decode_batch",

@@ -40,6 +40,8 @@ class Capture:
         self.flaws: list[str] = []
         """Agents whose state cannot be stored any more, and why: they are kept as of the last state that
         could be, with the reactions since."""
+        self.staged = False
+        """The agents, all of them but those in `deleted`, were given to the store before, as they came."""
         self.written = False
         """Set it when all of this is in the store; until then it may yet come to nothing."""
         self._find = find

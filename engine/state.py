@@ -164,6 +164,14 @@ class EngineState:
         self._capture = self._captured(index, covered, changed is None)
         return self._capture
 
+    def adopted(self, index: int, gone: Sequence[AgentId]) -> Capture:
+        """The same for a store that has all agents, and those in `gone`, by other ways; complete at once."""
+        self._directory.changes()
+        capture = self._capture = self._captured(index, [], False)
+        capture.deleted.extend(gone)
+        capture.staged = True
+        return capture
+
     def _captured(self, index: int, covered: Sequence[AgentId], full: bool) -> Capture:
         header = encode_header(self._header())
         return Capture(max(self.applied, index), header, full, covered, self._directory.find)

@@ -17,7 +17,7 @@ from .directory import Directory, state_hash
 from .passes import Action, Marker, Passes
 from .snapshot import SnapshotError
 
-__all__ = ["End", "Given", "Source", "Staging"]
+__all__ = ["End", "Given", "Source", "Staging", "Taken"]
 
 PART_BYTES: Final = 256 * 1024
 PART_AGENTS: Final = 400
@@ -181,6 +181,15 @@ def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
     return Marker(birth, min(max(have, 0), now))
 
 
+@attrs.frozen
+class Taken:
+    """What a part of a state has brought."""
+
+    agents: Sequence[AgentState]
+    anew: bool
+    """What earlier parts have brought is of no use any more."""
+
+
 class Staging:
     """Takes the parts of a state. The engine it is for stays as it is until `Engine.install`.
 
@@ -202,7 +211,7 @@ class Staging:
         self._earlier: dict[AgentId, Cell] = {}
         """From sources before this one."""
         self._begun = False
-        self._based = False
+        self.based = False
         """Agents of the engine are part of the whole."""
         self.cells: dict[AgentId, Cell] = {}
         self.hashes: dict[AgentId, int] = {}
@@ -211,7 +220,12 @@ class Staging:
         self.marker = b""
         """What another source is to know, to go on from here."""
 
-    def take(self, data: bytes) -> None:
+    @property
+    def gone(self) -> list[AgentId]:
+        """Agents that came in parts and are not part of the whole."""
+        return [identity for identity in self.hashes if identity not in self.cells]
+
+    def take(self, data: bytes) -> Taken:
         """The next part of a source. After the last one `end` is set, and `Engine.install` may be called.
 
         Raises SnapshotError when it is damaged or goes on from something else than what is here, AgentError
@@ -221,14 +235,13 @@ class Staging:
             part = _parts.decode(data)
         except msgspec.DecodeError as error:
             raise SnapshotError(f"a part of the state is damaged: {error}") from error
-        if part.start is not None:
-            self._begin(part.start)
-        elif not self._begun:
+        anew = part.start is not None and self._begin(part.start)
+        if part.start is None and not self._begun:
             raise SnapshotError("the parts of the state do not begin with the first")
         cells = self.cells
         for identity in part.kept:
             cell = self._earlier.get(identity)
-            if cell is None and self._based:
+            if cell is None and self.based:
                 cell = self._own(identity)
             if cell is None:
                 raise SnapshotError(f"agent {identity} is said to be here already, and is not")
@@ -244,8 +257,10 @@ class Staging:
             cells.pop(identity, None)
         self.end = part.end
         self.marker = _encoder.encode(part.marker)
+        return Taken(part.agents, anew)
 
-    def _begin(self, start: Marker) -> None:
+    def _begin(self, start: Marker) -> bool:
+        """The first part of a source; says whether what is here is of no use any more."""
         if start.have and start.birth != self._birth():
             raise SnapshotError(
                 f"the parts go on from the state after entry {start.have} of another life, not from this one"
@@ -255,8 +270,9 @@ class Staging:
         self.cells = {}
         if not resumed:
             self.hashes = {}
-        self._based = start.have > 0
+        self.based = start.have > 0
         self._begun = True
+        return not resumed
 
     def _spec(self, cls: str) -> AgentSpec:
         spec = self._specs.get(cls)

@@ -1,12 +1,13 @@
 """The thread that writes to the journal: what waits is written together and synced once."""
 
+import sqlite3
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Condition, Thread
 
 import attrs
 
-from ..engine import Capture
+from ..engine import Capture, Taken
 from ..hachannel import LogRecord
 from ..hachannel.journal import Journal, WriteFailed
 from ..hachannel.log import Appended, Committed
@@ -18,6 +19,8 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 """More than this never waits: the caller waits instead. The channel's own windows stop far below."""
 RECORD_BYTES = 200
 """Counted for each record besides its payloads."""
+STAGE_BYTES = 4 * 1024 * 1024
+"""So much of a state that comes in is written at a time: what is recorded meanwhile waits no longer."""
 LAZY_S = 1.0
 """A commit index that nobody waits for is written with the next records, or after this time."""
 
@@ -30,11 +33,15 @@ class _Job:
     state: Capture | None = None
     trim: int = 0
     done: Callable[[], None] | None = None
+    taken: Taken | None = None
+    taken_bytes: int = 0
+    """Not in `size`: the agents have this in memory all the same."""
 
     @property
     def lazy(self) -> bool:
         """Nothing is lost if it is not on the disk after all."""
-        return self.state is None and all(isinstance(record, Committed) for record in self.records)
+        whole = self.state is None and self.taken is None
+        return whole and all(isinstance(record, Committed) for record in self.records)
 
 
 class Disk:
@@ -98,6 +105,13 @@ class Disk:
             if not self._failed and not self._closing:
                 self._put(_Job([Committed(state.index)], 0, state.size_bytes, state, trim, done))
 
+    def stage(self, taken: Taken) -> None:
+        """Write what has come of a state, beside the one that is there."""
+        with self._changed:
+            if not self._failed and not self._closing:
+                size = sum(len(agent.state) for agent in taken.agents)
+                self._put(_Job((), 0, RECORD_BYTES * len(taken.agents), taken=taken, taken_bytes=size))
+
     def close(self) -> None:
         """Write what waits, and end. It blocks: call it from a thread that may wait."""
         with self._changed:
@@ -146,14 +160,19 @@ class Disk:
             )
 
     def _take(self) -> tuple[list[_Job], bool]:
-        """Wait for jobs; return those that go into one transaction: all, up to one that has a state."""
+        """Wait for jobs; return those that go into one transaction: all, up to one that has a state.
+
+        Or up to so much of a state that comes in.
+        """
         with self._changed:
             timeout = LAZY_S if self._commit else None
             self._changed.wait_for(lambda: self._jobs or self._closing, timeout)
             jobs: list[_Job] = []
-            while self._jobs and not (jobs and self._jobs[0].state is not None):
+            taken = 0
+            while self._jobs and taken < STAGE_BYTES and not (jobs and self._jobs[0].state is not None):
                 jobs.append(self._jobs.popleft())
                 self._waiting_bytes -= jobs[-1].size
+                taken += jobs[-1].taken_bytes
                 if jobs[-1].state is not None:
                     break
             if jobs:
@@ -168,12 +187,15 @@ class Disk:
             return
         if self._commit:
             records.insert(0, self._commit)
-        if state is None:
-            self._journal.write(records)
-        else:
-            self._journal.write(
-                records, trim=trim, also=lambda connection: self._store.save(connection, state)
-            )
+
+        def also(connection: sqlite3.Connection) -> None:
+            for job in jobs:
+                if job.taken is not None:
+                    self._store.stage(connection, job.taken)
+            if state is not None:
+                self._store.save(connection, state)
+
+        self._journal.write(records, trim=trim, also=also)
         self._commit = None
         self.writes += 1
 

@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThread
 
 from ..agents import AgentError
-from ..engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError
+from ..engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Taken
 from ..hachannel import LogRecord
 from ..hachannel.durable import DurableLog
 from ..hachannel.journal import Damaged, Identity, Journal, JournalError, translated
@@ -175,6 +175,9 @@ class Durability:
     ) -> list[Reaction]:
         try:
             stored = store.read(journal.connection)
+            if store.unfinished(journal.connection):
+                lines.append("what had come of a state of the other replicas is dropped: it was not all")
+                journal.write([], also=store.discard)
             if stored is not None:
                 with closing(stored.agents):
                     engine.load(stored.header, stored.agents)
@@ -258,6 +261,11 @@ class Durability:
         ):
             self._begin_snapshot()
         return self._disk.write(records, token, installed)
+
+    def stage(self, taken: Taken) -> None:
+        """Write what has come of a state, beside the one that is there."""
+        if self._disk is not None:
+            self._disk.stage(taken)
 
     def _begin_snapshot(self) -> None:
         assert self._engine is not None

@@ -16,6 +16,7 @@ from ..engine import (
     EngineStopped,
     NetPeer,
     Nondeterministic,
+    Taken,
     Tick,
     encode_batch,
 )
@@ -102,7 +103,8 @@ class Node:
         self._unsettled_since: float | None = None
         self._tick_waits = False
         durable = log is not None and log.durable
-        self._transfer = StateTransfer(self.engine, self.channel, self._say, durable=durable)
+        stage = self._stage if durable else None
+        self._transfer = StateTransfer(self.engine, self.channel, self._say, stage)
         self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
         self._comparison = Comparison(me, self.engine, self.channel, self._say, self._rejoin)
@@ -425,6 +427,9 @@ class Node:
             self._stamp_ns, self._stamp_at = max(self._stamp_ns, self.engine.now_ns), now
             # Written with the record that the log begins anew: either both are on the disk or none is.
             self._out.installed = installed
+
+    def _stage(self, taken: Taken) -> None:
+        self._out.staged.append(taken)
 
     def _say(self, line: str) -> None:
         self._out.lines.append(line)

@@ -2,7 +2,7 @@
 
 import attrs
 
-from ..engine import Capture, Effects, Reaction
+from ..engine import Capture, Effects, Reaction, Taken
 from ..hachannel import LogRecord, Message, Seat
 from .batching import BatchLimits
 
@@ -37,12 +37,15 @@ class RoleChange:
 class Output:
     """What is to be done, in the order of the fields."""
 
+    staged: list[Taken] = attrs.field(factory=list[Taken])
+    """Agents of a state that comes in, to be kept beside those that are there, before what follows."""
     persist: list[LogRecord] = attrs.field(factory=list[LogRecord])
     """To be durable before `messages` leave."""
     token: int = 0
     """For `Node.persisted`; 0 when there is nothing to persist."""
     installed: Capture | None = None
-    """The whole state, just replaced: to be durable with `persist`, in one piece."""
+    """The whole state, just replaced: to be durable with `persist`, in one piece. `Capture.staged`: what was
+    staged takes the place of the agents that are there."""
     messages: list[tuple[int, Message]] = attrs.field(factory=list[tuple[int, Message]])
     effects: list[Effects] = attrs.field(factory=list[Effects])
     """Of entries applied as master: committed, to be acted on."""

@@ -269,9 +269,10 @@ class Replica:
     def act(self, out: Output) -> None:
         """Do what the node wants done, messages first."""
         durability = self.durability
-        if durability is not None and out.persist:
-            at_once = durability.write(out.persist, out.token, out.installed)
-            if at_once:
+        if durability is not None:
+            for taken in out.staged:
+                durability.stage(taken)
+            if out.persist and durability.write(out.persist, out.token, out.installed):
                 self.persisted(out.token)
         if out.messages:
             self.peers.send(out.messages)

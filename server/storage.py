@@ -1,8 +1,12 @@
-"""The state of an engine in the file of the journal: every agent a row, rewritten when it has changed."""
+"""The state of an engine in the file of the journal: every agent a row, rewritten when it has changed.
+
+A state that comes from another replica gathers in a table of its own, write by write, which takes the place
+of the agents at the end, in one step. A start drops what has not come to that.
+"""
 
 import sqlite3
 import struct
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Final
@@ -11,16 +15,19 @@ import attrs
 import msgspec
 
 from ..agents import AgentId
-from ..engine import AgentState, Capture, Ran
+from ..engine import AgentState, Capture, Ran, Taken
 from ..hachannel.journal import Damaged, checksum
 
 __all__ = ["SCHEMA", "StateStore", "StoredState"]
 
+_AGENTS: Final = (
+    "CREATE TABLE IF NOT EXISTS {} (id TEXT PRIMARY KEY, name TEXT, cls TEXT, reactions INTEGER, state BLOB, "
+    "rest BLOB, checksum BLOB)"
+)
 SCHEMA: Final = (
     "CREATE TABLE state (one INTEGER PRIMARY KEY CHECK (one = 1), idx INTEGER, header BLOB, agents INTEGER, "
     "total BLOB, checksum BLOB)",
-    "CREATE TABLE agents (id TEXT PRIMARY KEY, name TEXT, cls TEXT, reactions INTEGER, state BLOB, "
-    "rest BLOB, checksum BLOB)",
+    _AGENTS.format("agents"),
 )
 """The tables, for `Journal.open`."""
 
@@ -45,6 +52,48 @@ class StoredState:
     Close it before the connection."""
 
 
+@attrs.define
+class _Table:
+    """A table of agents: how many there are, and the sum of their checksums."""
+
+    name: str
+    count: int = 0
+    total: int = 0
+
+    def create(self, connection: sqlite3.Connection) -> None:
+        """Make it, if it is not there."""
+        connection.execute(_AGENTS.format(self.name))
+
+    def drop(self, connection: sqlite3.Connection) -> None:
+        """Remove it, if it is there."""
+        connection.execute(f"DROP TABLE IF EXISTS {self.name}")
+        self.count = self.total = 0
+
+    def put(self, connection: sqlite3.Connection, agents: Sequence[AgentState]) -> None:
+        """Add agents, or replace them."""
+        self._forget(connection, [str(agent.identity) for agent in agents])
+        rows = [_row(agent) for agent in agents]
+        sql = f"INSERT OR REPLACE INTO {self.name} VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
+        connection.executemany(sql, rows)
+        self.count += len(rows)
+        self.total = (self.total + sum(int.from_bytes(row[-1], "little") for row in rows)) % _MODULUS
+
+    def remove(self, connection: sqlite3.Connection, ids: Sequence[AgentId]) -> None:
+        """Remove those of the agents that are there."""
+        gone = [str(identity) for identity in ids]
+        self._forget(connection, gone)
+        sql = f"DELETE FROM {self.name} WHERE id = ?"  # noqa: S608
+        connection.executemany(sql, [(identity,) for identity in gone])
+
+    def _forget(self, connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+        sql = f"SELECT checksum FROM {self.name} WHERE id = ?"  # noqa: S608
+        for identity in ids:
+            row = connection.execute(sql, (identity,)).fetchone()
+            if row is not None:
+                self.count -= 1
+                self.total = (self.total - int.from_bytes(row[0], "little")) % _MODULUS
+
+
 class StateStore:
     """The tables of the engine's state. Used by the thread that uses the journal's connection.
 
@@ -54,8 +103,8 @@ class StateStore:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._count = 0
-        self._total = 0
+        self._agents = _Table("agents")
+        self._coming = _Table("coming")
 
     def read(self, connection: sqlite3.Connection) -> StoredState | None:
         """The state, or None if none was ever saved. Raises Damaged."""
@@ -72,37 +121,49 @@ class StateStore:
             sound = False
         if not sound:
             raise self._damaged("the row of the engine's state is spoiled")
-        self._count, self._total = count, int.from_bytes(total, "little")
-        return StoredState(index, header, self._agents(connection))
+        self._agents.count, self._agents.total = count, int.from_bytes(total, "little")
+        return StoredState(index, header, self._rows(connection))
+
+    def unfinished(self, connection: sqlite3.Connection) -> bool:
+        """Whether there is a state that has not come as a whole: `discard` it."""
+        sql = "SELECT count(*) FROM sqlite_master WHERE name = 'coming'"
+        return bool(connection.execute(sql).fetchone()[0])
+
+    def discard(self, connection: sqlite3.Connection) -> None:
+        """Drop what has come of a state. Called within a transaction, as `stage` and `save`."""
+        self._coming.drop(connection)
+
+    def stage(self, connection: sqlite3.Connection, taken: Taken) -> None:
+        """Write what has come of a state, beside the one that is there."""
+        if taken.anew:
+            self._coming.drop(connection)
+        if taken.agents:
+            self._coming.create(connection)
+            self._coming.put(connection, taken.agents)
 
     def save(self, connection: sqlite3.Connection, capture: Capture) -> None:
         """Write a complete capture. Called within a transaction; a failed one ends the use of this object."""
-        count, total = self._count, self._total
-        if capture.full:
-            count = total = 0
-            connection.execute("DELETE FROM agents")
-        else:
-            gone = [str(identity) for identity in capture.deleted]
-            gone += [str(agent.identity) for agent in capture.agents]
-            for old in _sums(connection, gone):
-                count -= 1
-                total -= old
-            connection.executemany(
-                "DELETE FROM agents WHERE id = ?", [(str(identity),) for identity in capture.deleted]
-            )
-        rows = [_row(agent) for agent in capture.agents]
-        connection.executemany("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        count += len(rows)
-        total = (total + sum(int.from_bytes(row[-1], "little") for row in rows)) % _MODULUS
-        packed = total.to_bytes(8, "little")
-        kept = _header_sum(capture.index, capture.header, count, packed)
+        agents = self._agents
+        if capture.staged:
+            coming = self._coming
+            coming.create(connection)
+            agents.drop(connection)
+            connection.execute(f"ALTER TABLE {coming.name} RENAME TO {agents.name}")
+            agents.count, agents.total = coming.count, coming.total
+            coming.count = coming.total = 0
+        elif capture.full:
+            agents.drop(connection)
+            agents.create(connection)
+        agents.remove(connection, capture.deleted)
+        agents.put(connection, capture.agents)
+        packed = agents.total.to_bytes(8, "little")
+        kept = _header_sum(capture.index, capture.header, agents.count, packed)
         connection.execute(
             "INSERT OR REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?)",
-            (capture.index, capture.header, count, packed, kept),
+            (capture.index, capture.header, agents.count, packed, kept),
         )
-        self._count, self._total = count, total
 
-    def _agents(self, connection: sqlite3.Connection) -> Generator[AgentState]:
+    def _rows(self, connection: sqlite3.Connection) -> Generator[AgentState]:
         count = total = 0
         rows = connection.execute(
             "SELECT id, name, cls, reactions, state, rest, checksum FROM agents ORDER BY id"
@@ -121,8 +182,10 @@ class StateStore:
                 count += 1
                 total += int.from_bytes(kept, "little")
                 yield agent
-        if (count, total % _MODULUS) != (self._count, self._total):
-            raise self._damaged(f"it holds {count} agents, and not the {self._count} that were written")
+        if (count, total % _MODULUS) != (self._agents.count, self._agents.total):
+            raise self._damaged(
+                f"it holds {count} agents, and not the {self._agents.count} that were written"
+            )
 
     def _damaged(self, flaw: str) -> Damaged:
         return Damaged(f"The journal {self._path} is damaged: {flaw}.")
@@ -140,11 +203,3 @@ def _row(agent: AgentState) -> tuple[Any, ...]:
 
 def _header_sum(index: int, header: bytes, count: int, total: bytes) -> bytes:
     return checksum(struct.pack("<qq", index, count), header, total)
-
-
-def _sums(connection: sqlite3.Connection, ids: Sequence[str]) -> Iterator[int]:
-    """The checksums of those of the agents that have a row."""
-    for identity in ids:
-        row = connection.execute("SELECT checksum FROM agents WHERE id = ?", (identity,)).fetchone()
-        if row is not None:
-            yield int.from_bytes(row[0], "little")

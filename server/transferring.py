@@ -3,7 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-from ..engine import Capture, Engine, SnapshotError, Source, Staging
+import attrs
+
+from ..engine import Capture, Engine, SnapshotError, Source, Staging, Taken
 from ..hachannel import Channel, InstallPart, ProvidePart, ProvideSnapshot
 
 __all__ = ["StateTransfer", "Unusable"]
@@ -23,13 +25,19 @@ class StateTransfer:
     """Answers the events of the channel that are about whole states, a few milliseconds at a time."""
 
     def __init__(
-        self, engine: Engine, channel: Channel, say: Callable[[str], None], *, durable: bool
+        self,
+        engine: Engine,
+        channel: Channel,
+        say: Callable[[str], None],
+        stage: Callable[[Taken], None] | None = None,
     ) -> None:
-        """`say` takes lines for the log. durable: what was installed is to be written: see `install`."""
+        """`say` takes lines for the log; `stage`, where there is a disk, what comes in: see `install`."""
         self._engine = engine
         self._channel = channel
         self._say = say
-        self._durable = durable
+        self._stage = stage
+        self._staged = False
+        """There is something on the disk, beside the state, that is to become the state."""
         self._token = 0
         self._source: Source | None = None
         self._index: int | None = None
@@ -41,6 +49,7 @@ class StateTransfer:
     def settle(self, *, master: bool) -> None:
         """A view has begun with this replica: it needs no state now, and only a master gives one."""
         self._staging = None
+        self._unstage()
         if not master and self._source is not None:
             self._source.close()
             self._source = None
@@ -80,7 +89,9 @@ class StateTransfer:
         """Take a part; with the last one, replace the state of the engine.
 
         Returns what is to be written in one piece with the records of the channel, None when there is
-        nothing. While `busy`, call it with the same event once more. Raises AgentError, Unusable.
+        nothing. A state that has nothing of the one that is there goes to the disk as it comes; of another
+        one, what differs is prepared at the end: while `busy`, call it with the same event once more.
+        Raises AgentError, Unusable.
         """
         if self._capture is None:
             try:
@@ -88,6 +99,7 @@ class StateTransfer:
                 if event.index is None:
                     self._channel.part_installed(now, event.token, staging.marker)
                     return None
+                gone = staging.gone
                 self._engine.install(staging)
             except SnapshotError as error:
                 self._refuse(now, event, error)
@@ -95,9 +107,13 @@ class StateTransfer:
             self._refusals = 0
             self._staging = None
             self._say(f"the state after entry {event.index} was installed, {len(staging.hashes)} agents came")
-            if not self._durable:
+            if self._stage is None:
                 self._channel.part_installed(now, event.token)
                 return None
+            if self._staged:
+                self._staged = False
+                self._channel.part_installed(now, event.token)
+                return self._engine.adopted(event.index, gone)
             self._capture = self._engine.capture(event.index)
         capture = self._capture
         if not capture.step(SLICE_AGENTS, SLICE_BYTES):
@@ -115,10 +131,20 @@ class StateTransfer:
         staging = self._staging
         if staging is None:
             staging = self._staging = self._engine.staging()
-        staging.take(event.data)
+        taken = staging.take(event.data)
+        if staging.based:
+            self._unstage()
+        elif self._stage is not None:
+            self._stage(taken if self._staged else attrs.evolve(taken, anew=True))
+            self._staged = True
         if (staging.end is None) != (event.index is None):
             raise SnapshotError("the parts of the state end where they should not")
         return staging
+
+    def _unstage(self) -> None:
+        if self._staged and self._stage is not None:
+            self._stage(Taken((), True))
+        self._staged = False
 
     def _refuse(self, now: float, event: InstallPart, error: SnapshotError) -> None:
         self._staging = None

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 
 from ..agents import AgentId
-from ..engine import AgentState, Capture, Engine
+from ..engine import AgentState, Capture, Engine, Taken
 from ..hachannel.durable import DurableLog, Remembered
 from ..hachannel.log import Committed
 from ..hachannel.messages import PAYLOAD
@@ -17,16 +17,35 @@ from .cluster import Cluster, SimulatedReplica, Violation
 __all__ = ["AgentDisk", "DurableCluster"]
 
 
+@attrs.frozen
+class _Staging(Write[Capture]):
+    """Agents of a state that comes in."""
+
+    taken: Taken = attrs.field(kw_only=True)
+
+
 @attrs.define(eq=False)
 class AgentDisk(SimulatedDisk[Capture]):
     """Keeps the agents of an engine, each in its last saved state."""
 
     header: bytes = b""
     agents: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
+    coming: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
+    """Of a state that is not here as a whole. A start drops it."""
+
+    def put(self, write: Write[Capture]) -> None:
+        """See `SimulatedDisk`."""
+        super().put(write)
+        if isinstance(write, _Staging):
+            if write.taken.anew:
+                self.coming = {}
+            self.coming |= {agent.identity: agent for agent in write.taken.agents}
 
     def save(self, state: Capture) -> None:
         """Keep what has changed."""
-        if state.full:
+        if state.staged:
+            self.agents, self.coming = self.coming, {}
+        elif state.full:
             self.agents = {}
         for identity in state.deleted:
             self.agents.pop(identity, None)
@@ -79,6 +98,7 @@ class DurableCluster(Cluster):
 
     def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
         disk = self.disks[id]
+        disk.coming = {}
         channel, engine_settings, node = self._settings
         engine = Engine(0, {"s0": 0}, engine_settings)
         if disk.header:
@@ -109,6 +129,8 @@ class DurableCluster(Cluster):
         )
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
+        for taken in out.staged:
+            self._write(replica, _Staging((), taken=taken))
         if out.persist:
             installed = out.installed
             saved = installed.index if installed is not None else 0

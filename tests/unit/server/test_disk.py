@@ -1,6 +1,7 @@
 """The thread that writes, and the engine's state in the file, under disks that are slow, full or spoiled."""
 
 import queue
+import shutil
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -11,8 +12,8 @@ import attrs
 import pytest
 
 from quorate import Agent, Context, Delete, Notification, reacts
-from quorate.agents import factory
-from quorate.engine import Capture, Engine
+from quorate.agents import AgentId, factory
+from quorate.engine import Capture, Engine, Taken
 from quorate.hachannel.journal import FORMAT, Damaged, Identity, Journal
 from quorate.hachannel.log import Appended, Committed, Promised, Reset
 from quorate.hachannel.messages import Entry
@@ -113,6 +114,15 @@ def _load(name: str) -> Any:
     harness = Harness()
     harness.know(Sum)
     return harness._load(name)
+
+
+def crashed(place: Path) -> Path:
+    """What is on the disk now."""
+    copy = place / "copy"
+    copy.mkdir()
+    for file in place.glob("journal.db*"):
+        shutil.copy(file, copy)
+    return copy / "journal.db"
 
 
 def captured(harness: Harness) -> Capture:
@@ -256,6 +266,67 @@ def test_a_saved_state_lets_entries_go(rig: Rig, tmp_path: Path) -> None:
     assert journal.remembered.commit == 9
     journal.close()
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
+
+
+def taken(harness: Harness, *ids: AgentId, anew: bool = False) -> Taken:
+    """These agents, as a part of a transfer brings them."""
+    return Taken([cell.stored()[0] for cell in harness.engine.cells() if cell.identity in ids], anew)
+
+
+def test_a_state_that_comes_in_gathers_beside_the_one_that_is_there(rig: Rig, tmp_path: Path) -> None:
+    rig.let(100)
+    old = Harness()
+    old.know(Sum)
+    old.deploy(Sum, name="old")
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 12)))], 1)
+    rig.disk.save(captured(old), 0, lambda: None)
+    coming = Harness()
+    coming.know(Sum)
+    ids = [coming.deploy(Sum, name=f"sum{number}") for number in range(6)]
+    rig.disk.stage(taken(coming, *ids[3:], anew=True))
+    # Another transfer begins: what came is void. Of this one, an agent comes twice, and one is deleted.
+    rig.disk.stage(taken(coming, anew=True))
+    rig.disk.stage(taken(coming, *ids[:4]))
+    rig.turn()
+    while rig.disk.writes < 3:
+        rig.turn()
+    assert load(crashed(tmp_path)).digest() == old.engine.digest()
+    coming.send(ids[1], Add(7))
+    coming.send(factory(0), Delete(str(ids[2])))
+    rig.disk.stage(taken(coming, ids[1], *ids[4:]))
+    index = coming.engine.applied
+    rig.disk.write([Reset(Tag(VIEW, index))], 2, coming.engine.adopted(index, [ids[2]]))
+    coming.send(ids[0], Add(9))
+    rig.disk.save(captured(coming), 0, lambda: None)
+    rig.disk.close()
+    assert load(tmp_path / "journal.db").digest() == coming.engine.digest()
+
+
+def test_a_start_drops_a_state_that_did_not_come_as_a_whole(rig: Rig, tmp_path: Path) -> None:
+    rig.let(100)
+    coming = Harness()
+    coming.know(Sum)
+    rig.disk.stage(taken(coming, coming.deploy(Sum, name="sum"), anew=True))
+    rig.disk.close()
+    journal, store = Journal.open(tmp_path / "journal.db", ME, 8), StateStore(tmp_path)
+    assert store.unfinished(journal.connection)
+    journal.write([], also=store.discard)
+    assert not store.unfinished(journal.connection)
+    assert store.read(journal.connection) is None
+    journal.close()
+
+
+def test_a_large_state_is_written_some_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    coming = Harness()
+    coming.know(Sum)
+    rig.disk.write([Promised(VIEW)], 1)
+    rig.wait_begun()
+    for number in range(4):
+        rig.disk.stage(taken(coming, coming.deploy(Sum, name=f"sum{number}"), anew=not number))
+    rig.let(100)
+    while rig.disk.writes < 5:
+        rig.turn()
 
 
 # The state in the file
