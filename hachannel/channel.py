@@ -15,7 +15,7 @@ from .learner import Learner
 from .lease import Lease
 from .log import Log, MemoryLog
 from .membership import Membership
-from .messages import Exit, Message, Tell
+from .messages import Exit, Heartbeat, Message, Tell
 from .peers import Peers
 from .phases import Phases
 from .porter import Porter
@@ -212,6 +212,16 @@ class Channel:
         return self.state.applied
 
     @property
+    def outdated(self) -> int | None:
+        """A replica of a cluster that was begun again without this one, which is of no use then."""
+        return self.state.outdated
+
+    @property
+    def foreigners(self) -> list[int]:
+        """Connected replicas that belong to another cluster than this one."""
+        return sorted(link.replica for link in self.state.peers if link.connected and link.foreign)
+
+    @property
     def lacking(self) -> View | None:
         """A view that this replica has heard of in vain: too few of those who hold it can be reached."""
         return self._election.lacking
@@ -312,6 +322,8 @@ class Channel:
             return
         link.heard = now
         self.state.now = now
+        if link.foreign and not isinstance(message, Heartbeat):
+            return
         self.lease.watch(now)
         self._dispatch.message(now, link, link.voter, message)
         if self.state.attention:

@@ -131,7 +131,7 @@ class Election:
         """Ask everybody who has not answered; for the first view, only those who may found a cluster."""
         message = Prepare(attempt.number, attempt.reason)
         for link in self._state.peers:
-            asked = not attempt.boot or founds(link, self._state.birth)
+            asked = founds(link, self._state.birth) if attempt.boot else not link.foreign
             if link.connected and link.voter not in attempt.promises and asked:
                 self._state.vow(link.replica, message)
 
@@ -371,6 +371,7 @@ class Election:
             attempt.reason,
             seated(source.seats, change),
             self._witnesses(config),
+            source.lineage,
         )
         self._start(now, view, source, choice.active, bases)
 

@@ -61,7 +61,7 @@ class Facts:
             state.serving,
             state.member,
             state.leading and not state.leaving,
-            state.known_active or (view is not None and not view.boot),
+            state.founded,
             self._gate.exit,
             state.commit,
             state.log.last.at,
@@ -69,12 +69,16 @@ class Facts:
             self._replication.trim_point,
             state.stable,
             state.now if self._lease.asks else None,
+            None if view is None else view.lineage,
         )
 
     def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
         """Where a peer stands."""
         state = self._state
         before, link.heartbeat = link.heartbeat, message
+        state.review_lineage(link)
+        if link.foreign:
+            return
         if message.exit != link.exit:
             link.exit = message.exit
             link.exit_since = now

@@ -261,6 +261,17 @@ class Journal:
         self.remembered = remembered
         self._deleted = deleted
 
+    def rename(self, incarnation: int, records: Iterable[LogRecord]) -> None:
+        """Make it that of another voter, and records durable, in one transaction. Raises WriteFailed."""
+
+        def replace(connection: sqlite3.Connection) -> None:
+            (body,) = connection.execute("SELECT body FROM meta").fetchone()
+            body = _encode(msgspec.structs.replace(_decode_meta(body), incarnation=incarnation))
+            connection.execute("UPDATE meta SET body = ?, checksum = ?", (body, checksum(body)))
+
+        self.write(records, also=replace)
+        self.incarnation = incarnation
+
     def close(self) -> None:
         """Move the write-ahead log into the file, and close it. Never raises: what was written is safe."""
         try:

@@ -10,7 +10,7 @@ import msgspec
 
 from .errors import ProtocolError
 from .origins import Rows, Source
-from .view import Seat, Tag, View, ViewNumber
+from .view import Seat, Tag, View, ViewNumber, Voter
 
 PAYLOAD: Final = 0
 RECONFIG: Final = 1
@@ -76,6 +76,8 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     stable: int
     mark: float | None = None
     """The clock of a master that wants its lease prolonged; for nobody but itself to compare."""
+    lineage: Voter | None = None
+    """That of `view`."""
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):

@@ -30,6 +30,8 @@ class Link:
     suspected: bool = False
     ended: bool = False
     """The process of this life has ended: the operating system said so."""
+    foreign: bool = False
+    """It belongs to another cluster: see `View.lineage`. Nothing but its heartbeats is heard."""
 
     def forget(self) -> None:
         """Another life begins: nothing known of the last one holds."""
@@ -38,6 +40,7 @@ class Link:
         self.exit = False
         self.leaving = False
         self.ended = False
+        self.foreign = False
 
 
 def founds(link: Link, birth: bytes) -> bool:
@@ -80,7 +83,8 @@ class Peers:
     def link(self, voter: Voter) -> Link | None:
         """The connection with exactly this life of a replica, if there is one."""
         link = self.links.get(voter.replica)
-        return link if link is not None and link.connected and link.voter == voter else None
+        there = link is not None and link.connected and link.voter == voter and not link.foreign
+        return link if there else None
 
     def suspects(self, voter: Voter) -> bool:
         """Whether this life of a replica seems to be gone. Not for oneself."""
@@ -106,7 +110,9 @@ class Peers:
         """Decide again whom to suspect; returns what changed and why."""
         changes: list[tuple[Link, str]] = []
         for link in self:
-            if link.connected:
+            if link.foreign:
+                suspected, reason = True, "belongs to another cluster"
+            elif link.connected:
                 suspected = now - link.heard >= self._suspect_s
                 reason = f"silent for {now - link.heard:.2f} s"
             elif link.ended:

@@ -10,7 +10,7 @@ from .events import Deliver, Event, Output, Stable, Stopped
 from .log import Accepted, Activated, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
 from .messages import PAYLOAD, Entry, Message
 from .origins import Origins, Rows
-from .peers import Peers
+from .peers import Link, Peers
 from .settings import Settings
 from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
 
@@ -117,6 +117,11 @@ class State:
         return self.me.replica in self.witnesses
 
     @property
+    def founded(self) -> bool:
+        """It knows that its cluster exists: some view was active."""
+        return self.known_active or (self.accepted is not None and not self.accepted.boot)
+
+    @property
     def seated(self) -> bool:
         """It is a voter of the last view it knows of."""
         accepted = self.accepted
@@ -148,6 +153,32 @@ class State:
         """Remember the highest view counter, so that the next proposal is above it."""
         self.counter = max(self.counter, number.counter)
 
+    # Other clusters
+
+    def review_lineage(self, link: Link) -> None:
+        """Find out again whether a peer belongs to another cluster than this replica."""
+        said, accepted = link.heartbeat, self.accepted
+        if said is None or accepted is None or not (self.founded and said.founded):
+            foreign = False
+        else:
+            foreign = said.lineage != accepted.lineage
+        if foreign != link.foreign:
+            link.foreign = foreign
+            link.join = None
+            self.attention = True
+
+    @property
+    def outdated(self) -> int | None:
+        """Of the replicas heard the one whose cluster was begun after that of this replica; None if none."""
+        accepted = self.accepted
+        own = None if accepted is None else accepted.lineage
+        for link in self.peers:
+            if link.foreign and link.connected and link.heartbeat is not None:
+                theirs = link.heartbeat.lineage
+                if theirs is not None and (own is None or theirs.incarnation > own.incarnation):
+                    return link.replica
+        return None
+
     # Changes of the durable facts
 
     def promise(self, number: ViewNumber) -> None:
@@ -169,6 +200,8 @@ class State:
         self.record(Accepted(view))
         self.sit(view.number, view.seats)
         self.watched_by(voter.replica for voter in view.witnesses)
+        for link in self.peers:
+            self.review_lineage(link)
         if self.known_active:
             self.record(Activated(view.number))
             self._settle_seats()
@@ -179,6 +212,8 @@ class State:
             self.known_active = True
             self.record(Activated(self.accepted.number))
             self._settle_seats()
+            for link in self.peers:
+                self.review_lineage(link)
 
     def supersede(self, number: ViewNumber) -> None:
         """`number` is active; this replica takes no part in it unless it accepted it."""

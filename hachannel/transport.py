@@ -116,6 +116,11 @@ class ChannelTransport:
         """Whether that replica is a peer, or one that is about to go."""
         return replica in self._peers
 
+    def life(self, replica: int) -> int:
+        """The incarnation of a peer that was connected last, 0 if none was."""
+        peer = self._peers.get(replica)
+        return 0 if peer is None else peer.incarnation
+
     def follow(self, addresses: Mapping[int, Address]) -> None:
         """These are the replicas now, this one included. Who is not among them keeps an open connection."""
         for id, address in addresses.items():

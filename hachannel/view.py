@@ -73,6 +73,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     """The replicas of the cluster, by id. Whoever else comes is not let in."""
     witnesses: tuple[Voter, ...] = ()
     """Those of the configuration that vote and hold no log; never members."""
+    lineage: Voter | None = None
+    """The life of the replica that an operator made the beginning of this cluster; None if its replicas have
+    founded it. What is of another lineage is another cluster."""
 
     @property
     def master(self) -> Voter:

@@ -7,6 +7,7 @@ the committed entries after it once more; then the channel goes on from there.
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,12 +22,13 @@ from ..hachannel.durable import DurableLog
 from ..hachannel.journal import Damaged, Identity, Journal, JournalError, translated
 from ..hachannel.log import Appended
 from ..hachannel.messages import PAYLOAD
+from .config import Server
 from .disk import Disk
 from .front import StartError
 from .storage import SCHEMA, StateStore
 from .tracing import sync_directory
 
-__all__ = ["Durability", "DurabilityHost", "DurabilitySettings", "Recovery"]
+__all__ = ["JOURNAL_FILE", "Durability", "DurabilityHost", "DurabilitySettings", "Recovery", "identity_of"]
 
 JOURNAL_FILE: Final = "journal.db"
 MADE_FILE: Final = "journal.made"
@@ -38,6 +40,12 @@ MAX_FLAWS: Final = 100
 SLICE_AGENTS: Final = 200
 SLICE_BYTES: Final = 1024 * 1024
 """Agents, and bytes of them, encoded for a snapshot at a time: a few milliseconds."""
+
+
+def identity_of(server: Server, replica: int) -> Identity:
+    """Whose journal that of a replica is."""
+    facts = f"{server.id} {server.name} {server.clustered} {server.mode}"
+    return Identity(blake2b(facts.encode(), digest_size=8).hexdigest(), server.name, replica)
 
 
 @attrs.frozen

@@ -14,7 +14,7 @@ from .hello import CHANNEL
 from .node import Node
 from .outside import Metrics
 from .places import Places
-from .purposes import STRANGER
+from .purposes import SET_BACK, STRANGER
 from .replica_settings import ReplicaSettings
 
 __all__ = ["PeerHost", "PeerSide"]
@@ -176,6 +176,8 @@ class PeerSide:
             # Somebody lives in a cluster without this replica: it must not found another one.
             self.turned_away = reason
             self._host.node.channel.bar_founding()
+        elif SET_BACK in reason:
+            self.turned_away = reason
         elif NOBODY_LISTENS in reason:
             self.mute.discard(peer)
         else:

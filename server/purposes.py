@@ -73,6 +73,10 @@ class PurposeHost(Protocol):
         ...
 
 
+SET_BACK = "comes as an earlier life of itself than was here before"
+"""In the reason for which a replica is turned away that has forgotten what it promised."""
+
+
 class ChannelPurpose:
     """Connections of other replicas of the cluster."""
 
@@ -83,7 +87,6 @@ class ChannelPurpose:
         """Answer a peer's hello. Raises ProtocolError for a stranger."""
         host = self._host
         replica = hello.integer("replica")
-        hello.integer("incarnation")
         if hello.text("cluster") != host.config.digest:
             raise ProtocolError(
                 f"Replica {replica} has another configuration than replica {host.replica.id} of "
@@ -100,6 +103,11 @@ class ChannelPurpose:
             raise NotNow(
                 f"Replica {replica} {STRANGER} {name}, which has {ids}: run "
                 f"`quorate replica add FILE --server {name} --replica {replica}`, or end it."
+            )
+        if hello.integer("incarnation") < host.transport.life(replica):
+            raise NotNow(
+                f"Replica {replica} {SET_BACK}: its directory is an old copy, or its clock was set back; "
+                "remove its directory and start it again, it joins as a new one."
             )
         return {
             "replica": host.replica.id,

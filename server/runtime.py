@@ -7,7 +7,6 @@ servers and the services. Only what was committed leaves a replica.
 import time
 from collections.abc import Callable
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, cast
 
@@ -16,14 +15,13 @@ from twisted.python.failure import Failure
 
 from ..engine import Engine, Reaction
 from ..hachannel.durable import DurableLog
-from ..hachannel.journal import Identity
 from ..hachannel.link import Address
 from ..hachannel.transport import ChannelTransport
 from .administration import Administration
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
 from .driver import Driver
-from .durability import Durability
+from .durability import Durability, identity_of
 from .front import Front, Purpose, StartError
 from .hello import ADMIN, CHANNEL, NETWORK
 from .logfile import ReplicaLog
@@ -157,10 +155,9 @@ class Replica:
         server = self.server
         if server.durability != "disk":
             return None
-        facts = f"{server.id} {server.name} {server.clustered} {server.mode}"
         return Durability(
             self.directory,
-            Identity(blake2b(facts.encode(), digest_size=8).hexdigest(), server.name, self.replica.id),
+            identity_of(server, self.replica.id),
             server.clustered,
             self.reactor,
             self,
@@ -369,7 +366,7 @@ class Replica:
 
     def situation(self) -> str:
         """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
-        said = situation(self.node.channel, self.peers.mute)
+        said = situation(self.node.channel, self.peers.mute, str(self.directory))
         return self.peers.turned_away or said if said else ""
 
     def master_address(self) -> Address | None:

@@ -8,15 +8,22 @@ from ..hachannel import Channel
 from ..hachannel.choice import overlap
 from ..hachannel.view import NO_VIEW, View, Voter, present
 
-__all__ = ["situation"]
+__all__ = ["situation", "strangers"]
 
 
-def situation(channel: Channel, mute: Collection[int] = ()) -> str:
+def situation(channel: Channel, mute: Collection[int] = (), directory: str = "its directory") -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
     mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
+    directory: where the replica keeps its files.
     The sentence stays the same as long as the same replicas are heard.
     """
+    if channel.outdated is not None and channel.role != "stopped":
+        clear = f"remove {directory} and " if channel.state.log.durable else ""
+        return (
+            f"replica {channel.outdated} belongs to a cluster that was begun again without this replica, "
+            f"whose state is of no use there: stop this one, {clear}start it again; it joins as a new one"
+        )
     match channel.role:
         case "joining":
             return _joining(channel, mute)
@@ -26,6 +33,19 @@ def situation(channel: Channel, mute: Collection[int] = ()) -> str:
             return f"the replicas agree on the next view; this one hears {_names(_heard(channel))}"
         case _:
             return ""
+
+
+def strangers(channel: Channel) -> str:
+    """Which replicas are kept out because they belong to another cluster, in one sentence; "" if none."""
+    if channel.outdated is not None or not channel.foreigners:
+        return ""
+    names = _replicas(channel.foreigners)
+    several = len(channel.foreigners) > 1
+    verb, them, their = ("belong", "them", "their") if several else ("belongs", "it", "its")
+    return (
+        f"{names} {verb} to the cluster as it was before it was begun again, and cannot take part: "
+        f"stop {them}, remove {their} directory and start {them} again"
+    )
 
 
 def _heard(channel: Channel) -> list[int]:
@@ -125,7 +145,8 @@ def _with_disks(lacking: _Lacking) -> str:
         verb = "have" if len(lacking.reborn) > 1 else "has"
         reborn = (
             f"{_replicas(lacking.reborn)} {verb} come back without what was on the disk, and cannot stand "
-            f"for what {'they were' if verb == 'have' else 'it was'}: put back the directory of {them}"
+            f"for what {'they were' if verb == 'have' else 'it was'}: put back the directory of {them}, or "
+            "give up what only they have with `quorate replica force-new-cluster`"
         )
     return _advice(start, _does_not_answer(lacking.silent), reborn)
 

@@ -4,6 +4,8 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
+from .situation import strangers
+
 if TYPE_CHECKING:
     from .runtime import Replica
 
@@ -43,6 +45,7 @@ def build_status(replica: "Replica") -> dict[str, Any]:
         "removed": sorted(replica.places.removed),
         "difference": replica.places.difference(),
         "situation": replica.situation(),
+        "strangers": strangers(channel),
         "master_address": list(master_address) if master_address is not None else None,
         "commit": channel.commit,
         "applied": engine.applied,

@@ -1,12 +1,14 @@
 """`quorate replica`: replicas of a running cluster are added, removed and replaced."""
 
+import sys
 from pathlib import Path
 
 import click
 
 from ..admin_cli import Sentence, config_argument, read_config, replica_id, sentences, server_option
-from ..admin_client import ServerAdmin
+from ..admin_client import ServerAdmin, gather
 from ..changing import Change, Changer, describe
+from ..config import Replica, Server
 from ..places import place_of
 
 TIMEOUT_S = 60.0
@@ -32,6 +34,9 @@ def changer(config: Path, server: str, timeout_s: float) -> Changer:
     if not declared.clustered:
         raise Sentence(f"{declared.name} is no <cluster>: it has one replica for good.")
     return Changer(ServerAdmin(loaded, declared), timeout_s, click.echo)
+
+
+CONFIRM = "Type {} to accept this loss"
 
 
 @click.group()
@@ -101,3 +106,81 @@ def replace(config: Path, server: str, replica: int, timeout_s: float) -> None:
         place = place_of(change.admin.config.replica(server, replica))
         change.make(Change(replica, None))
         change.make(Change(replica, place))
+
+
+@command.command(
+    "force-new-cluster", epilog="Exit status: 0 if it is done, 1 if not: then nothing was changed."
+)
+@config_argument
+@server_option
+@which_option
+@click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Default: data beside the file.")
+@click.option("--accept-loss", is_flag=True, help="Do not ask: what is lost is accepted.")
+def force(config: Path, server: str, replica: int, data: Path | None, accept_loss: bool) -> None:
+    """Begin a new cluster with what one stopped replica has on its disk.
+
+    For when too few of the others are left to go on, for good: their disks are lost. Whatever only they had
+    acknowledged is lost, and so is their membership. It runs on the host of the replica and says what is
+    lost before it does anything. All other replicas must be stopped, and need empty directories afterwards.
+    """
+    with sentences():
+        loaded = read_config(config)
+        declared = loaded.server(server)
+        name = f"{declared.name}.{replica}"
+        _check_forcible(declared, loaded.replica(server, replica))
+        _check_others(ServerAdmin(loaded, declared))
+        _force(data or loaded.path.parent / "data", declared, replica, accept_loss)
+    click.echo(
+        f"{name} is the beginning of a new cluster. Start it first: "
+        f"quorate start {click.format_filename(config)} --server {declared.name} --replica {replica}"
+    )
+
+
+def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
+    # Other commands need no part of a running server.
+    from ...hachannel.journal import JournalError
+    from ..forcing import Forcing, ForcingError
+
+    try:
+        forcing = Forcing.open(data, server, replica)
+        try:
+            for line in forcing.report():
+                click.echo(line)
+            if not accepted:
+                _confirm(f"{server.name}.{replica}")
+            forcing.begin_again()
+        finally:
+            forcing.close()
+    except (ForcingError, JournalError) as error:
+        raise Sentence(str(error)) from None
+
+
+def _check_forcible(server: Server, replica: Replica) -> None:
+    if not server.clustered:
+        raise Sentence(f"{server.name} is no <cluster>: start it, it needs nobody else.")
+    if replica.witness:
+        raise Sentence(f"Replica {replica.id} of {server.name} is a witness: it holds nothing to begin with.")
+    if server.durability != "disk":
+        raise Sentence(
+            f"{server.name} keeps nothing on disks (durability memory): what it held is lost when too few of "
+            "its replicas are left; stop all and start them again, they begin with nothing."
+        )
+
+
+def _check_others(admin: ServerAdmin) -> None:
+    """No replica may run: one with a majority needs no force, and any other one could not take part."""
+    ((_, replicas),) = gather([admin])
+    for each in replicas:
+        at = f"{admin.server.name}.{each.endpoint.replica}"
+        if each.role == "master":
+            raise Sentence(f"{at} is master and serves: nothing is lost, start the others as ever.")
+        if not each.nobody_there:
+            runs = f"may run ({each.reason})" if each.role == "down" else f"runs ({each.role})"
+            raise Sentence(f"{at} {runs}: stop all replicas first, with `quorate stop`.")
+
+
+def _confirm(name: str) -> None:
+    if not sys.stdin.isatty():
+        raise Sentence("Nothing was changed. Give --accept-loss to go on.")
+    if click.prompt(CONFIRM.format(name), default="", show_default=False) != name:
+        raise Sentence("Nothing was changed.")

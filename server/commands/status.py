@@ -106,7 +106,7 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
     values = replica.status or {}
     failed: dict[str, str] = values.get("services_failed") or {}
     found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
-    for key in ("situation",) if same_file else ("situation", "difference"):
+    for key in ("situation", "strangers") if same_file else ("situation", "strangers", "difference"):
         if values.get(key):
             found.append(str(values[key]))
     if values.get("waits_for"):

@@ -16,8 +16,18 @@ voters = st.builds(Voter, st.integers(0, 3), st.integers(0, 4))
 tags = st.builds(Tag, numbers, small)
 groups = st.lists(voters, min_size=1, max_size=4).map(tuple)
 seats = st.sampled_from([(), (Seat(0), Seat(1), Seat(2)), (Seat(0, b"x"), Seat(3))])
+lineages = st.sampled_from([None, None, None, Voter(1, 3)])
 views = st.builds(
-    View, numbers, groups, groups, st.integers(1, 3), small, st.integers(0, 3), st.just("x"), seats
+    View,
+    numbers,
+    groups,
+    groups,
+    st.integers(1, 3),
+    small,
+    st.integers(0, 3),
+    st.just("x"),
+    seats,
+    lineage=lineages,
 )
 changes = st.sampled_from([m.Reconfig(True, 1, 1), m.Admit(3, b"x"), m.Dismiss(0), m.Dismiss(2)])
 payloads = st.one_of(st.binary(max_size=3), changes.map(m.encode_reconfig))
@@ -41,6 +51,7 @@ STRATEGIES = {
     tuple[Row, ...]: st.lists(sources, max_size=3).map(tuple),
     tuple[Seat, ...]: seats,
     View | None: st.one_of(st.none(), views),
+    Voter | None: lineages,
     Tag | None: st.one_of(st.none(), tags),
 }
 

@@ -1,0 +1,51 @@
+"""Making what one replica has on its disk the beginning of a new cluster, when too few of the old are left.
+
+The view protocol never gives up what may have been committed. An operator may, on one stopped replica: its
+configuration becomes this replica alone, with everything that it has, also what it does not know to be
+committed: it may have been acknowledged. Views carry the *lineage* of their cluster, the life of the replica
+that was made its beginning. Replicas of different lineages take no message of each other but heartbeats, so
+that the old and the new cluster never mix. Why so: docs/decisions/0013-beginning-again.md.
+"""
+
+from .durable import Remembered
+from .journal import Journal
+from .log import Accepted, Activated
+from .view import Seat, View, ViewNumber, Voter
+
+__all__ = ["NothingThere", "begin_again", "first_view"]
+
+
+class NothingThere(ValueError):
+    """The replica has never held anything of the cluster."""
+
+
+def first_view(remembered: Remembered, me: Voter, seats: tuple[Seat, ...]) -> View:
+    """The view with which a new cluster goes on from what one replica remembers.
+
+    me: a life of that replica which nobody has met. seats: who belongs to the cluster, if no view says so.
+    Raises NothingThere.
+    """
+    old = remembered.accepted
+    if old is None and not remembered.last:
+        raise NothingThere
+    seen = max(remembered.promised.counter, 0 if old is None else old.number.counter)
+    return View(
+        ViewNumber(seen + 1, me.replica, me.incarnation),
+        (me,),
+        (me,),
+        1,
+        remembered.last,
+        reason=f"replica {me.replica} was made the beginning of a new cluster",
+        seats=seats if old is None or not old.seats else old.seats,
+        lineage=me,
+    )
+
+
+def begin_again(journal: Journal, me: Voter, seats: tuple[Seat, ...]) -> View:
+    """Make the journal that of the only replica of a new cluster, in one transaction.
+
+    Returns the view that it begins with. Raises NothingThere, WriteFailed.
+    """
+    view = first_view(journal.remembered, me, seats)
+    journal.rename(me.incarnation, [Accepted(view), Activated(view.number)])
+    return view

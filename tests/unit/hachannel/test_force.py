@@ -1,0 +1,160 @@
+"""One replica of several becomes the beginning of a new cluster: on its disk, and among the others."""
+
+from pathlib import Path
+
+import pytest
+
+from quorate.hachannel import Settings
+from quorate.hachannel.durable import Remembered
+from quorate.hachannel.force import NothingThere, begin_again, first_view
+from quorate.hachannel.journal import Identity, Journal
+from quorate.hachannel.log import Accepted, Activated, Appended, Committed, Promised
+from quorate.hachannel.messages import Entry
+from quorate.hachannel.view import Seat, View, ViewNumber, Voter
+from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Host, Observer
+
+QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
+OLD = ViewNumber(3, 1, 11)
+SEATS = (Seat(0), Seat(1), Seat(2))
+VIEW = View(OLD, (Voter(0, 10), Voter(1, 11), Voter(2, 12)), (Voter(1, 11), Voter(0, 10)), 2, 0, seats=SEATS)
+ME = Voter(0, 99)
+IDENTITY = Identity("c", "s0", 0)
+
+
+def test_the_new_view_is_above_all_that_was_seen_and_of_this_replica_alone() -> None:
+    remembered = Remembered(promised=ViewNumber(7, 2, 12), accepted=VIEW, active=True, commit=2, last=4)
+    view = first_view(remembered, ME, ())
+    assert view.number == ViewNumber(8, 0, 99)
+    assert (view.config, view.members, view.k, view.start) == ((ME,), (ME,), 1, 4)
+    assert (view.seats, view.lineage, view.boot) == (SEATS, ME, 0)
+
+
+def test_who_holds_nothing_is_no_beginning_and_a_learner_with_a_state_is() -> None:
+    with pytest.raises(NothingThere):
+        first_view(Remembered(), ME, SEATS)
+    assert first_view(Remembered(commit=5, last=5), ME, SEATS).seats == SEATS
+
+
+def test_the_journal_is_another_voters_and_keeps_its_entries(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    journal = Journal.open(path, IDENTITY, 10)
+    entries = tuple(Entry(OLD, index, index, b"x") for index in (1, 2, 3))
+    journal.write([Accepted(VIEW), Activated(OLD), Appended(entries), Committed(2), Promised(OLD)])
+    journal.close()
+    journal = Journal.open(path, IDENTITY, 99, existing=True)
+    assert journal.incarnation == 10
+    view = begin_again(journal, ME, ())
+    journal.close()
+    found = Journal.open(path, IDENTITY, 100, existing=True)
+    assert found.incarnation == 99
+    assert tuple(found.recovered) == entries
+    remembered = found.remembered
+    assert (remembered.accepted, remembered.active, remembered.promised) == (view, True, view.number)
+    assert (remembered.commit, remembered.last) == (2, 3)
+    found.close()
+
+
+def forced(script: Script, host: Host) -> None:
+    """As the command does on the disk of a stopped replica. The books of the old cluster are closed."""
+    script.world.observer = Observer()
+    disk = host.disk
+    assert disk is not None
+    disk.incarnation = script.world.incarnation()
+    view = first_view(disk.remembered, Voter(host.replica, disk.incarnation), ())
+    for record in (Accepted(view), Activated(view.number)):
+        disk.remembered.apply(record)
+
+
+@pytest.fixture
+def script() -> Script:
+    """A cluster that has lost replicas 0 and 1 after 20 entries, of which replica 2 has all."""
+    script = Script(3, disk=True, settings=QUICK)
+    master = script.form()
+    script.everywhere(script.submit(master, 20))
+    script.run(0.5)
+    for host in script.hosts:
+        host.crash()
+    forced(script, script.hosts[2])
+    return script
+
+
+def index(host: Host) -> int:
+    return host.app.index
+
+
+def test_it_serves_alone_with_everything_and_the_others_join_as_new_ones(script: Script) -> None:
+    last = script.hosts[2]
+    before = last.disk.remembered.last if last.disk is not None else 0
+    last.start()
+    script.until(lambda: last.channel.can_submit)
+    assert index(last) == before
+    assert script.submit(last, 3)
+    for host in script.hosts[:2]:
+        host.lose_disk()
+        host.start()
+    script.whole()
+    script.until(lambda: len({host.app.chain for host in script.hosts}) == 1)
+    assert {host.channel.view.lineage for host in script.hosts if host.channel.view} == {
+        Voter(2, last.incarnation)
+    }
+    assert len(script.hosts[0].channel.members) == 3
+
+
+def test_those_of_before_are_not_let_in_and_hear_why(script: Script) -> None:
+    one, _, last = script.hosts
+    last.start()
+    one.start()
+    script.until(lambda: last.channel.can_submit)
+    script.run(3.0)
+    assert last.channel.members == (2,)
+    assert (one.channel.outdated, last.channel.outdated) == (2, None)
+    assert (one.channel.foreigners, last.channel.foreigners) == ([2], [0])
+    assert not one.channel.can_submit
+
+
+def test_the_old_cluster_may_go_on_beside_it_and_nothing_is_mixed(script: Script) -> None:
+    """An operator was wrong: the others had their disks, and are a majority."""
+    one, other, last = script.hosts
+    for host in script.hosts:
+        host.start()
+    script.until(lambda: last.channel.can_submit)
+    script.until(lambda: any(host.channel.can_submit for host in (one, other)))
+    old = one if one.channel.can_submit else other
+    for _ in range(20):
+        script.submit(old, 1)
+        script.submit(last, 1)
+        script.run(0.1)
+    assert set(old.channel.members) == {0, 1}
+    assert last.channel.members == (2,)
+    assert one.app.chain == other.app.chain != last.app.chain
+
+
+def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: Script) -> None:
+    one, other, last = script.hosts
+    last.start()
+    script.until(lambda: last.channel.can_submit)
+    one.lose_disk()
+    one.start()
+    other.start()
+    script.until(lambda: set(last.channel.members) == {0, 2} and last.channel.can_submit)
+    assert script.submit(last, 5)
+    script.run(3.0)
+    assert one.channel.foreigners == [1]
+    last.crash()
+    script.run(2.0)
+    assert one.channel.role == "blocked", "the one of before is no voter, whatever it has"
+    last.start()
+    script.until(lambda: last.channel.can_submit or one.channel.can_submit)
+    script.until(lambda: one.app.chain == last.app.chain)
+
+
+def test_of_two_that_were_forced_the_later_one_counts(script: Script) -> None:
+    one, _, last = script.hosts
+    forced(script, one)
+    one.start()
+    last.start()
+    script.run(3.0)
+    assert (one.channel.outdated, last.channel.outdated) == (None, 0)
+    assert one.channel.can_submit
+    assert last.channel.can_submit, "it goes on: whoever has forced it twice must end it"
