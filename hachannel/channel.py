@@ -430,6 +430,7 @@ class Channel:
             return
         state.leaving = True
         state.note("leaves")
+        self._election.withdraw(now)
         view = state.accepted
         if view is not None:
             state.broadcast(Exit(view.number, True, f"replica {state.me.replica} leaves"))

@@ -188,6 +188,12 @@ class Election:
         self.installation.current = None
         self.since = now
 
+    def withdraw(self, now: float) -> None:
+        """This replica leaves: a view that it has not begun to install is left to the others."""
+        if self._attempt is not None:
+            self._state.note("leaves the next view to the others")
+            self.abandon(now)
+
     def lost(self, now: float) -> None:
         """A view is active without this replica: it has nothing to propose."""
         if not self.idle:

@@ -10,7 +10,7 @@ from .peers import Link
 from .porter import Porter
 from .replication import Replication
 from .state import State
-from .view import NO_VIEW, Voter
+from .view import NO_VIEW, ViewNumber, Voter
 
 
 class Facts:
@@ -79,8 +79,9 @@ class Facts:
         state.review_lineage(link)
         if link.foreign:
             return
-        if message.exit != link.exit:
-            link.exit = message.exit
+        exits = message.exit and not self._of_before(voter, message.view)
+        if exits != link.exit:
+            link.exit = exits
             link.exit_since = now
             state.attention = True
         if before is None or before.view != message.view or before.promised != message.promised:
@@ -102,6 +103,15 @@ class Facts:
         if message.mark is not None:
             self._lease.on_mark(now, voter, message.mark)
 
+    def _of_before(self, voter: Voter, number: ViewNumber) -> bool:
+        """Whether a member said something of its master before it was in the view that this one follows.
+
+        It was in it before it was active. Of a voter outside that cannot be told: its record may be lost.
+        """
+        state = self._state
+        view = state.accepted
+        return state.serving and view is not None and number < view.number and voter in view.members
+
     def _remind(self, voter: Voter, message: Heartbeat) -> None:
         """A voter outside the view that missed its record could not grant the lease."""
         state = self._state
@@ -117,12 +127,15 @@ class Facts:
 
     def on_exit(self, now: float, link: Link, message: Exit) -> None:
         """A peer does not follow the master, or leaves."""
+        voter = link.voter
+        if voter is None or (not message.leaving and self._of_before(voter, message.view)):
+            return
         if not link.exit:
             link.exit_since = now
         link.exit = True
         link.leaving = link.leaving or message.leaving
-        if link.leaving and link.voter is not None:
-            self._lease.release(link.voter)
+        if link.leaving:
+            self._lease.release(voter)
         self._state.attention = True
 
     def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:

@@ -123,11 +123,16 @@ class BoundedMemory(Checker):
                 and other.state.me in view.members
                 and other.state.accepted is not None
                 and other.state.accepted.number == view.number
-                and self._has(other) < log.base.at
+                and self._has(other, view) < log.base.at
             ):
                 self.fail(host, f"trimmed {log.base.at}, {other} applied {other.state.applied}")
 
     @staticmethod
-    def _has(host: Host) -> int:
-        """Up to where a member needs nothing of its master: one that comes back applies its own log again."""
-        return host.state.applied if host.disk is None else host.state.log.last.at
+    def _has(host: Host, view: View) -> int:
+        """Up to where a member needs nothing of its master.
+
+        It has accepted the log of the view, whatever it has applied; one that comes back applies its own log
+        again.
+        """
+        own = host.state.log.last.at
+        return max(host.state.applied, min(view.start, own)) if host.disk is None else own

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.hachannel.messages import Exit
+from quorate.hachannel.messages import Exit, NewView, Prepare, Promise
 from quorate.testing.channel_hand import Hand
 
 
@@ -22,3 +22,22 @@ def test_who_says_that_it_leaves_and_then_promises_to_stay_costs_one_view_at_mos
         hand.settle()
     assert hand.channels[0].members == (0, 1, 2)
     assert hand.channels[0].view.number.counter <= view.counter + 1
+
+
+def test_who_leaves_while_it_proposes_leaves_the_view_to_the_others(hand):
+    """It could be the only one left in it, and take what is committed with it."""
+    for other in (1, 2):
+        hand.act(other, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    hand.tick(0.07, 1, 2)
+    hand.deliver(2, 1)
+    assert hand.waiting(1, 2, Prepare)
+    hand.act(1, lambda channel: channel.leave(hand.now))
+    hand.deliver(1, 2)
+    assert hand.waiting(2, 1, Promise)
+    hand.deliver(2, 1)
+    assert not hand.waiting(1, 2, NewView)
+    hand.settle(1, 2)
+    hand.tick(0.2, 1, 2)
+    hand.settle(1, 2)
+    assert hand.channels[2].members == (2,)
+    assert hand.channels[1].role == "stopped"

@@ -12,6 +12,7 @@ from quorate.hachannel.messages import (
     Entry,
     Exit,
     Fetch,
+    Heartbeat,
     NewView,
     Prepare,
     Promise,
@@ -20,7 +21,7 @@ from quorate.hachannel.messages import (
     Refuse,
     Suffix,
 )
-from quorate.hachannel.view import NO_TAG, Tag
+from quorate.hachannel.view import NO_TAG, NO_VIEW, Tag
 from quorate.testing.channel_hand import Hand
 
 VOTERS = tuple(Voter(replica, replica + 1) for replica in range(5))
@@ -79,6 +80,18 @@ def test_the_gate_needs_a_majority_that_suspects_the_master(hand):
     hand.tick(0.07, 2)
     hand.deliver(2, 1)
     assert [message.number for message in hand.waiting(1, 2, Prepare)] == [number(2, 1)]
+
+
+def test_what_a_member_said_before_it_was_in_the_view_opens_no_gate(hand):
+    """It followed nobody then, and its words were long on their way."""
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    hand.tick(0.07, 1)
+    hand.give(2, 1, Heartbeat(NO_VIEW, NO_VIEW, False, False, False, False, True, 0, 0, 0, 0, 0))
+    hand.give(2, 1, Exit(NO_VIEW, False, "the master is suspected"))
+    hand.tick(0.2, 1)
+    assert hand.waiting(1, 2, Prepare) == []
+    hand.give(2, 1, Exit(N1, False, "the master is suspected"))
+    assert hand.waiting(1, 2, Prepare)
 
 
 def test_a_dead_master_is_replaced_and_its_unfinished_entries_become_everybodys(hand):
