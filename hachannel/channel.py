@@ -290,6 +290,7 @@ class Channel:
         link.heard = now
         state.send(peer, self._facts.heartbeat())
         self._membership.greet(link)
+        self.lease.greet(peer)
         self._learner.hurry()
         self._replication.reconnected(voter)
         self._forwarding.reconnected(now, voter)
@@ -423,6 +424,15 @@ class Channel:
         self.state.persisted(token)
         self._steps.step(now)
 
+    def lease_ended(self, now: float) -> None:
+        """The answer to LeaseChanged(False): what only one may run has ended here.
+
+        Without it a master that leaves, or makes room for another one, is waited for as if it had died.
+        """
+        self.state.now = now
+        self.lease.ended()
+        self._steps.step(now)
+
     def leave(self, now: float) -> None:
         """Stop in order: `Stopped` follows, soon."""
         state = self.state
@@ -433,6 +443,7 @@ class Channel:
         self._election.withdraw(now)
         view = state.accepted
         if view is not None:
+            self.lease.give_up(now)
             state.broadcast(Exit(view.number, True, f"replica {state.me.replica} leaves"))
         if not state.member or view is None or len(view.members) == 1:
             state.stop("left")

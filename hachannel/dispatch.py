@@ -90,7 +90,7 @@ class Dispatch:
             case Grant():
                 self._lease.on_grant(now, voter, message)
             case Release():
-                self._lease.release(voter)
+                self._lease.release(voter, message.mark)
             case Tell():
                 self._state.event(Told(link.replica, message.data))
             case Repair():

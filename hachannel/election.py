@@ -179,7 +179,7 @@ class Election:
     @property
     def wake(self) -> float | None:
         """When a grant that forbids a promise is over."""
-        until = self._lease.until
+        until = self._lease.bound_until
         return until if self._deferred is not None and until > self._state.now else None
 
     def abandon(self, now: float) -> None:

@@ -52,7 +52,8 @@ class LeaseChanged:
     """This replica, the master, holds the lease now, or holds it no longer.
 
     Only with the lease may it do what no two replicas may do at a time: serve clients, run services. It comes
-    after the event of a view and is lost without one; see `Channel.holds_lease` for the present moment.
+    after the event of a view and is lost without one; see `Channel.holds_lease` for the present moment. When
+    it is held no longer: end that, then call `Channel.lease_ended`.
     """
 
     held: bool

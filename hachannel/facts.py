@@ -134,8 +134,6 @@ class Facts:
             link.exit_since = now
         link.exit = True
         link.leaving = link.leaving or message.leaving
-        if link.leaving:
-            self._lease.release(voter)
         self._state.attention = True
 
     def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:

@@ -17,7 +17,7 @@ from twisted.logger import Logger
 
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
-from .events import Deliver, Event, InstallPart, ProvideSnapshot, Stable, Stopped, ViewEvent
+from .events import Deliver, Event, InstallPart, LeaseChanged, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_application import Application
 from .group_drive import Alarm, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
@@ -365,6 +365,10 @@ class Group:
             self._provide(event)
         elif isinstance(event, InstallPart):
             self._install(event)
+        elif isinstance(event, LeaseChanged):
+            if not event.held:
+                # Nothing here needs it.
+                self._channel.lease_ended(self._now())
         elif isinstance(event, Stopped):
             self._finish(None)
 

@@ -27,6 +27,8 @@ class Lease:
         """Who was granted last; None with a grant that is not over: somebody, forgotten."""
         self.until = -math.inf
         """When that grant is over."""
+        self._marked = -math.inf
+        """The mark it was for."""
         self.held = False
         """This replica is master and holds the lease, as of the last step."""
         self.wanting_since: float | None = None
@@ -37,6 +39,12 @@ class Lease:
         """Until when others granted."""
         self._over = -math.inf
         """Until when a majority did."""
+        self._told = 0
+        """How often the application was told that the lease is over, and has not answered."""
+        self._kept_until = -math.inf
+        """Lost before its time, and the application may still act on it: like a grant to oneself."""
+        self._released: float | None = None
+        """Given up: once the application has answered, the others hear that grants up to this are over."""
 
     def start(self, now: float) -> None:
         """What an earlier process granted is forgotten, and still binds."""
@@ -56,7 +64,12 @@ class Lease:
         """Whether a grant forbids to promise, accept or record a view of `other` now."""
         if now < self.until and self.holder != other:
             return True
-        return other != self._state.me and self.holds(now)
+        return other != self._state.me and (now < self._kept_until or self.holds(now))
+
+    @property
+    def bound_until(self) -> float:
+        """When nothing forbids any more to promise, except the lease that this replica holds."""
+        return max(self.until, self._kept_until)
 
     def on_mark(self, now: float, voter: Voter, mark: float) -> None:
         """A master wants the lease prolonged: grant it, if this replica follows nobody else."""
@@ -72,13 +85,13 @@ class Lease:
             or self.blocks(now, voter)
         ):
             return
-        self.holder = voter
+        self.holder, self._marked = voter, mark
         self.until = now + state.settings.lease_s
         state.vow(voter.replica, Grant(mark, state.settings.lease_s))
 
-    def release(self, voter: Voter) -> None:
-        """A replica does nothing any more that needs the lease: what was granted to it is over."""
-        if self.holder == voter:
+    def release(self, voter: Voter, mark: float = math.inf) -> None:
+        """A replica does nothing any more that needs the lease: what was granted to its marks is over."""
+        if self.holder == voter and self._marked <= mark:
             self.until = -math.inf
             self._state.attention = True
 
@@ -96,17 +109,43 @@ class Lease:
         elif self._reigns_since is None:
             self._reigns_since = now
             self.grants.clear()
+            self._released = None
 
     def give_up(self, now: float) -> None:
-        """This replica has another one take its place: it needs the lease no more, and says so."""
-        if self._reigns_since is not None:
-            self.reign(now, master=False)
-            self.review(now)
-            self._state.broadcast(Release())
+        """This replica has another one take its place: it needs the lease no more.
+
+        It says so once its application has ended what only one may run.
+        """
+        if self._reigns_since is None:
+            return
+        self._reigns_since = None
+        self.review(now)
+        self._released = now
+        self._release()
+
+    def ended(self) -> None:
+        """The application has ended what only one may run."""
+        self._told -= self._told > 0
+        if not self._told:
+            self._kept_until = -math.inf
+            self._state.attention = True
+            self._release()
+
+    def _release(self) -> None:
+        for link in self._state.peers:
+            if link.connected:
+                self.greet(link.replica)
+
+    def greet(self, replica: int) -> None:
+        """Tell a replica that has connected, if it is so, that what it granted is over."""
+        if self._released is not None and not self._told and not self._state.stopped:
+            self._state.send(replica, Release(self._released))
 
     def on_grant(self, now: float, voter: Voter, message: Grant) -> None:
         """A voter granted, for some time from the mark on at the earliest."""
-        if self._reigns_since is None or not message.mark <= now or not message.for_s > 0:
+        since = self._reigns_since
+        # What was granted in an earlier reign may have been released since.
+        if since is None or not since <= message.mark <= now or not message.for_s > 0:
             return
         drift = self._state.settings.drift
         over = message.mark + message.for_s * (1 - drift) / (1 + drift)
@@ -145,11 +184,15 @@ class Lease:
         if self._reigns_since is None and not self.held:
             return
         state = self._state
+        before = self._over
         reigning = self._reigning()
         self._over = self.expires()
         held = reigning and now < self._over
         if held != self.held:
             self.held = held
+            if not held:
+                self._told += 1
+                self._kept_until = min(before, now + state.settings.lease_s)
             if held:
                 self.wanting_since = None
                 state.note("holds the lease")

@@ -280,7 +280,9 @@ class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=30):
 
 
 class Release(msgspec.Struct, array_like=True, frozen=True, tag=31):
-    """A master that has another one take its place, to all: what was granted to me is over."""
+    """A master that makes room for another one, to all: what was granted to my marks up to this is over."""
+
+    mark: float
 
 
 class Unlisted(msgspec.Struct, array_like=True, frozen=True, tag=40):

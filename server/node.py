@@ -25,6 +25,7 @@ from ..hachannel import (
     Deliver,
     Event,
     InstallPart,
+    LeaseChanged,
     Log,
     Message,
     ProvidePart,
@@ -108,6 +109,10 @@ class Node:
         self._stamp_ns = self.engine.now_ns
         self._stamp_at = 0.0
         self._comparison = Comparison(me, self.engine, self.channel, self._say, self._rejoin)
+        self._stopping = 0
+        """Services that were to be stopped, and are not known to be."""
+        self._lost = 0
+        """How often the lease was lost since the channel knows that services have stopped."""
 
     # What can be asked
 
@@ -195,6 +200,11 @@ class Node:
     def persisted(self, now: float, wall_ns: int, token: int) -> None:
         """Records are durable."""
         self.channel.persisted(now, token)
+        self._run(now, wall_ns)
+
+    def services_stopped(self, now: float, wall_ns: int) -> None:
+        """What was to be stopped by a `RoleChange` has stopped: call it once for each."""
+        self._stopping -= 1
         self._run(now, wall_ns)
 
     def leave(self, now: float, wall_ns: int) -> None:
@@ -307,12 +317,28 @@ class Node:
             if output.seats is not None:
                 out.seats = output.seats
             if output.events:
+                self._note_lease(now, output.events)
                 self._events += output.events
                 self._views_waiting += sum([isinstance(event, ViewEvent) for event in output.events])
             if not self._events:
                 self._follow_role(now)
-            if not self._submit(now, wall_ns):
+            if not (self._submit(now, wall_ns) or self._end_lease(now)):
                 break
+
+    def _note_lease(self, now: float, events: Sequence[Event]) -> None:
+        """Services stop at once when the lease is lost, whatever waits to be applied."""
+        lost = sum(isinstance(event, LeaseChanged) and not event.held for event in events)
+        if lost:
+            self._lost += lost
+            self._watch_lease(now)
+
+    def _end_lease(self, now: float) -> bool:
+        """Once the services have stopped another replica may have the lease; say whether that was news."""
+        if not self._lost or self._stopping:
+            return False
+        self._lost -= 1
+        self.channel.lease_ended(now)
+        return True
 
     def _on_event(self, now: float, event: Event) -> None:
         if isinstance(event, Deliver):
@@ -410,6 +436,7 @@ class Node:
         self._flight.clear()
         self._tick_waits = False
         self.serving = master
+        self._stopping += not master
         self._out.roles.append(RoleChange(master, first_time, reason))
 
     def _install(self, now: float, event: InstallPart) -> None:

@@ -312,10 +312,15 @@ class Replica:
     def _follow(self, role: RoleChange) -> None:
         if not role.master:
             self.log(f"this replica is master no longer: {role.reason}")
-            self.master.stop(role.reason)
+            node = self.node
+            self.master.stop(role.reason).addBoth(lambda _: self._services_stopped(node))
         elif not self._stopping:
             self.log(f"this replica is master now: {role.reason}")
             self.master.start(role.first_time)
+
+    def _services_stopped(self, node: Node) -> None:
+        if node is self.node:
+            self._driver.give(node.services_stopped)
 
     def _node_ended(self, sentence: str, failed: bool) -> None:
         if self._left is not None:

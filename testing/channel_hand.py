@@ -4,7 +4,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..hachannel import Channel, Deliver, Event, Log, LogRecord, Message, Settings, ViewEvent
+from ..hachannel import (
+    Channel,
+    Deliver,
+    Event,
+    LeaseChanged,
+    Log,
+    LogRecord,
+    Message,
+    Output,
+    Settings,
+    ViewEvent,
+)
 
 MAX_ROUNDS = 1000
 """So often everything on the wires is delivered before `settle` gives up."""
@@ -27,6 +38,8 @@ class Hand:
         self.records: dict[int, list[LogRecord]] = {}
         self.tokens: dict[int, int] = {}
         self.channels: dict[int, Channel] = {}
+        self.stops = True
+        """Applications end at once what needs the lease; False: the test says when."""
         for replica in range(replicas):
             self.start(replica, replicas, replica + 1, None if logs is None else logs[replica])
         for one in range(replicas):
@@ -61,6 +74,11 @@ class Hand:
     def flush(self, replica: int) -> None:
         """Put what a channel sends on the wires."""
         output = self.channels[replica].take()
+        self._put(replica, output)
+        if self.stops and LeaseChanged(False) in output.events:
+            self.act(replica, lambda channel: channel.lease_ended(self.now))
+
+    def _put(self, replica: int, output: Output) -> None:
         self.records[replica] += output.persist
         self.tokens[replica] = max(self.tokens[replica], output.token)
         self.events[replica] += output.events

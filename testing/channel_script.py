@@ -26,6 +26,7 @@ class Script(Checks):
         parts: bool = True,
         witnesses: int = 0,
         shared_host: bool = True,
+        stop_s: float = 0.0,
     ) -> None:
         super().__init__()
         self.deliveries: dict[int, list[bytes]] = {}
@@ -44,6 +45,7 @@ class Script(Checks):
             parts=parts,
             witnesses=witnesses,
             shared_host=shared_host,
+            stop_s=stop_s,
         )
         self.world = World(seed, shape, self)
         self.hosts = self.world.hosts

@@ -30,6 +30,8 @@ class Shape:
     """How much the clock of a replica may run too fast or too slow; with it, they start anywhere."""
     shared_host: bool = True
     """Replicas run on one machine, whose operating system tells them that a process has ended."""
+    stop_s: float = 0.0
+    """How long the application takes at most to end what needs the lease."""
     codec: bool = False
     """Every message goes through its bytes."""
     disk: bool = False

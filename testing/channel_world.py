@@ -12,6 +12,7 @@ from ..hachannel import (
     Deliver,
     Event,
     InstallPart,
+    LeaseChanged,
     Message,
     Output,
     ProtocolError,
@@ -138,6 +139,8 @@ class Host:
         """What the disk has besides the saved state, while a process starts."""
         self._gathered: list[bytes] = []
         self._app_free = 0.0
+        self.services = 0
+        """What needs the lease, and is not at its end: once for each time that the lease was gained."""
         self.backlog: list[Callable[[], None]] = []
         self.fuse: Fuse | None = None
         self.life = 0
@@ -187,6 +190,7 @@ class Host:
         self.running, self.paused, self.left = True, False, False
         self.fuse = None
         self.life += 1
+        self.services = 0
         self._wake = None
         self.backlog.clear()
         configured = sorted({*world.configured, self.replica})
@@ -425,6 +429,11 @@ class Host:
                 else:
                     self._install(event)
                 return
+            case LeaseChanged():
+                if event.held:
+                    self.services += 1
+                else:
+                    self._stop_services()
             case Stopped():
                 world.say(f"{self} has stopped")
                 self.left = True
@@ -439,6 +448,22 @@ class Host:
             case _:
                 pass
         world.observer.delivered(self, event)
+
+    def _stop_services(self) -> None:
+        """End what needs the lease, sooner or later, then say so."""
+        life = self.life
+
+        def stopped() -> None:
+            if life == self.life:
+                self.services -= 1
+                self.channel.lease_ended(self.clock())
+
+        longest = self.world.shape.stop_s
+        if longest:
+            delay = self.world.leases.uniform(0, longest)
+            self.world.at(self.world.now + delay, lambda: self._act(stopped))
+        else:
+            stopped()
 
     def _provide(self, event: ProvideSnapshot | ProvidePart) -> None:
         """Give the state, or the next part of it. A part is of the time when it is given."""
@@ -528,6 +553,8 @@ class World:
         """What clients and scripts draw from."""
         self.chance = Random(f"machines {seed}")
         """What disks and applications draw from."""
+        self.leases = Random(f"services {seed}")
+        """What the end of services draws from."""
         self.shape = shape
         self.observer = observer
         self.channel = channel

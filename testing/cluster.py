@@ -84,6 +84,8 @@ class Cluster:
         """Tokens of `post` that a master reported as committed."""
         self.reactions: dict[int, Reaction] = {}
         """What the cluster has reacted, by position."""
+        self.stop_s = 0.0
+        """How long services take to stop."""
         self._delay_s = delay_s
         self._settings = (channel_settings, engine_settings, node_settings)
         self._on_effects = on_effects
@@ -177,6 +179,11 @@ class Cluster:
         replica.node = self._node(id, replica.incarnation, fresh=bool(replica.rejoin))
         replica.rejoin = ""
         self._start(id)
+
+    def leave(self, id: int) -> None:
+        """A replica stops in order. Its services stop when its node says so."""
+        replica = self.replicas[id]
+        self._do(replica, replica.node.leave)
 
     def cut(self, id: int) -> None:
         """Nothing gets through between a replica and the others; connections break after a while."""
@@ -314,12 +321,20 @@ class Cluster:
         self.committed.update(out.committed)
         replica.lines += out.lines
         replica.roles += out.roles
+        for role in out.roles:
+            if not role.master:
+                # After what it does now.
+                self.at(self.stop_s, partial(self._services_stopped, replica, replica.life))
         if self._begun and any(role.first_time for role in out.roles):
             raise Violation(f"seed {self.seed}: the cluster was founded twice; {self.describe()}")
         self._begun = self._begun or replica.node.engine.birth > 0
         if out.failed:
             raise Violation(f"seed {self.seed}: replica {replica.id} failed: {out.stopped}")
         replica.rejoin = out.rejoin or replica.rejoin
+
+    def _services_stopped(self, replica: SimulatedReplica, life: int) -> None:
+        if replica.alive and replica.life == life:
+            self._do(replica, replica.node.services_stopped)
 
     def diverged(self, replica: SimulatedReplica, known: Reaction, reaction: Reaction) -> None:
         """Two replicas reacted differently. Override it where that is wanted."""

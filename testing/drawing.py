@@ -61,6 +61,7 @@ def draw(seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = N
     shape = _with_leases(shape, Random(f"lease {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
+    shape = attrs.evolve(shape, stop_s=Random(f"services {seed}").choice([0.0, 0.0, 0.02, 0.3]))
     parts = profile == "transfer" or transfers.random() < 0.75
     shape = _fitting(attrs.evolve(shape, parts=parts, fresh=transfers.random() < 0.5))
     names = list(FAULTS) if kinds is None else list(kinds)

@@ -9,18 +9,35 @@ from .history import History, Process, Step
 
 @checker("I11", "At most one replica holds the lease, and so may have services.")
 class OneHolder(Checker):
-    """The lease ends by itself: a paused replica holds it as long as its clock says so."""
+    """The lease ends by itself: a paused replica holds it as long as its clock says so.
+
+    One that has given it up counts until its application has ended its services, but no longer than that.
+    """
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._until: dict[Voter, float] = {}
+        """Until when each replica could have held it, on its own clock."""
 
     def stepped(self, step: Step) -> None:
         """Look at everybody: time has passed for all of them."""
-        hosts = [host for host in self.past.world.hosts if host.running and host.channel.lease.asks]
+        lease = step.host.channel.lease
+        if lease.held:
+            self._until[step.host.state.me] = lease.expires()
+        hosts = [
+            host
+            for host in self.past.world.hosts
+            if host.running and (host.channel.lease.asks or host.services)
+        ]
         holders = [host for host in hosts if self._holds(host)] if len(hosts) > 1 else ()
         if len(holders) > 1:
             self.fail(step.host, f"{' and '.join(map(str, holders))} hold the lease")
 
     def _holds(self, host: Host) -> bool:
         lease = host.channel.lease
-        return lease.holds(host.clock()) or (lease.held and not host.paused)
+        if lease.holds(host.clock()) or (lease.held and not host.paused):
+            return True
+        return host.services > 0 and host.clock() < self._until.get(host.state.me, 0.0)
 
 
 @checker("I11", "As long as a master counts a grant, the voter that gave it has promised nobody else.")

@@ -7,7 +7,7 @@ import msgspec
 
 from quorate.hachannel import Channel, Settings, installation, lease
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Prepare, Promise, Record, Recorded
+from quorate.hachannel.messages import Prepare, Promise, Record, Recorded, Release
 from quorate.hachannel.view import ViewNumber
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
@@ -118,6 +118,64 @@ def late_grants_dropped() -> Iterator[None]:
 def lease_not_prolonged() -> Iterator[None]:
     asks = property(lambda self: self._reigns_since is not None and not self.held)
     with patched(Lease, "asks", asks):
+        yield
+
+
+def a_master_that_leaves_with_slow_services() -> None:
+    """It hears nothing. Nobody may have services before its own have ended, or the lease is over."""
+    settings = Settings(view_change_s=0.1, leave_s=2.0)
+    script = Script(shared_host=False, stop_s=0.9, settings=settings, seed=5)
+    master = script.form()
+    script.until(lambda: master.channel.lease.held)
+    master.leave()
+    script.cut(*((host.replica, master.replica) for host in script.hosts if host is not master))
+    script.until(lambda: any(host.channel.lease.held for host in script.hosts if host is not master))
+
+
+def a_master_asked_for_a_promise_while_its_services_end() -> None:
+    """It has given up the lease, and says no more about the time than any voter that granted."""
+    hand = Hand()
+    master = hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    assert master.holds_lease(hand.now)
+    hand.stops = False
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    hand.give(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
+    assert not hand.waiting(0, 2, Promise), "it promised while it may still be serving"
+    hand.act(0, lambda channel: channel.lease_ended(hand.now))
+    assert hand.waiting(0, 2, Promise)
+
+
+@mutant(
+    "A master says that its grants are over while its services are still ending.",
+    scenario=a_master_that_leaves_with_slow_services,
+    caught=("I11",),
+    quick=True,
+)
+def released_before_services_ended() -> Iterator[None]:
+    def greet(self, replica):
+        if self._released is not None and not self._state.stopped:
+            self._state.send(replica, Release(self._released))
+
+    with patched(Lease, "greet", greet):
+        yield
+
+
+@mutant(
+    "A master that has given up the lease promises a view while its services are still ending.",
+    scenario=a_master_asked_for_a_promise_while_its_services_end,
+    caught=("scenario",),
+    quick=True,
+)
+def promised_before_services_ended() -> Iterator[None]:
+    original = Lease.review
+
+    def review(self, now):
+        original(self, now)
+        self._kept_until = -math.inf
+
+    with patched(Lease, "review", review):
         yield
 
 

@@ -4,7 +4,6 @@ import pytest
 
 from quorate.hachannel import ViewEvent
 from quorate.testing.channel_script import Script
-from quorate.testing.channel_sim import simulate
 
 
 def told(script):
@@ -88,8 +87,3 @@ def test_a_view_whose_voters_have_heard_of_a_first_one_is_not_the_first():
         host.crash(0)
     script.form()
     assert script.first_times == 1
-
-
-@pytest.mark.parametrize("seed", [30455, 102971, 103919, 104495])
-def test_seeds_that_were_told_twice(seed):
-    assert simulate(seed=seed).views

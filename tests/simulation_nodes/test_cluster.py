@@ -205,6 +205,20 @@ def test_a_later_master_is_not_told_that_it_is_the_first_time(seed: int) -> None
     assert firsts(cluster) == [master.id]
 
 
+@pytest.mark.parametrize("stop_s", [0.0, 0.3])
+def test_nobody_serves_before_the_services_of_a_master_that_leaves_have_stopped(stop_s: float) -> None:
+    cluster = Cluster(1)
+    cluster.run_until(cluster.whole)
+    master = cluster.master()
+    assert master is not None
+    cluster.stop_s = stop_s
+    start = cluster.now
+    cluster.leave(master.id)
+    others = [each for each in cluster.replicas.values() if each is not master]
+    cluster.run_until(lambda: any(other.node.serving for other in others))
+    assert stop_s <= cluster.now - start < stop_s + 0.3
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_master_that_is_cut_off_stops_serving_and_another_takes_over(seed: int) -> None:
     cluster = Cluster(seed)

@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.hachannel import LeaseChanged, Settings, ViewNumber
-from quorate.hachannel.messages import Exit, Grant, Heartbeat, Prepare, Promise
+from quorate.hachannel.messages import Exit, Grant, Heartbeat, Prepare, Promise, Release
 from quorate.testing.channel_hand import Hand
 
 LEASE_S = Settings().lease_s
@@ -106,6 +106,63 @@ def test_a_master_that_leaves_gives_the_lease_up_first(hand):
     hand.deliver(0, 1)
     hand.give(2, 1, Prepare(HIGH, "test"))
     assert len(hand.waiting(1, 2, Promise)) == 1
+
+
+def test_nobody_is_free_before_the_services_of_a_master_that_leaves_have_ended(hand):
+    hand.stops = False
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    assert leases(hand, 0) == [True, False]
+    assert hand.waiting(0, 1, Release) == []
+    hand.deliver(0, 1)
+    for voter in (0, 1):
+        hand.give(2, voter, Prepare(HIGH, "test"))
+        assert hand.waiting(voter, 2, Promise) == []
+    hand.act(0, lambda channel: channel.lease_ended(hand.now))
+    assert hand.waiting(0, 1, Release) == [Release(hand.now)]
+    hand.deliver(0, 1)
+    for voter in (0, 1):
+        assert len(hand.waiting(voter, 2, Promise)) == 1
+
+
+def test_a_master_whose_services_never_end_is_waited_for_no_longer_than_its_lease(hand):
+    hand.stops = False
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    hand.deliver(0, 1)
+    for voter in (0, 1):
+        hand.give(2, voter, Prepare(HIGH, "test"))
+    hand.tick(LEASE_S, 0, 1)
+    for voter in (0, 1):
+        assert len(hand.waiting(voter, 2, Promise)) == 1
+
+
+def test_who_was_not_connected_when_a_master_gave_up_hears_of_it_when_it_is(hand):
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 1))
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    assert hand.waiting(0, 1, Release) == []
+    hand.connect(0, 1)
+    assert hand.waiting(0, 1, Release)
+    hand.deliver(0, 1)
+    hand.give(2, 1, Prepare(HIGH, "test"))
+    assert len(hand.waiting(1, 2, Promise)) == 1
+
+
+def test_a_release_that_comes_late_ends_no_later_grant(hand):
+    early = hand.now
+    hand.tick(0.06, 0)
+    hand.deliver(0, 1)
+    hand.give(0, 1, Release(early))
+    hand.give(2, 1, Prepare(HIGH, "test"))
+    assert hand.waiting(1, 2, Promise) == []
+
+
+def test_a_grant_of_an_earlier_reign_does_not_count(hand):
+    lease = hand.channels[0].lease
+    before = hand.now
+    hand.tick(0.5, 0)
+    lease.give_up(hand.now)
+    lease.reign(hand.now, master=True)
+    hand.give(1, 0, Grant(before, LEASE_S))
+    assert not lease.grants
 
 
 def test_a_master_that_changes_the_view_by_itself_keeps_the_lease(hand):

@@ -49,7 +49,7 @@ EXAMPLES = [
     m.Unlisted(N),
     m.Seats(N, (Seat(0, b"place"), Seat(3))),
     m.Grant(12.5, 1.0),
-    m.Release(),
+    m.Release(12.5),
 ]
 
 
