@@ -50,8 +50,13 @@ class DataDir:
                 raise DataDirError(
                     f"{server}.{replica} runs already as process {holder} on {path}; stop it first."
                 ) from None
+            remedy = (
+                "free some space"
+                if error.errno in (errno.ENOSPC, errno.EDQUOT)
+                else "choose another with --data"
+            )
             raise DataDirError(
-                f"The data directory {path} cannot be used ({error.strerror}); choose another with --data."
+                f"The data directory {path} cannot be used ({error.strerror}); {remedy}."
             ) from None
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -143,6 +144,46 @@ def test_a_disk_that_refuses_ends_the_replica_and_loses_nothing_acknowledged(mak
         client.flush(BOUND_S)
         numbers = ask_ledger(client)
     assert numbers == list(range(number))
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the system cannot limit another process")
+@pytest.mark.parametrize("role", ["slave", "master"])
+def test_a_replica_whose_disk_is_full_ends_and_the_others_go_on_until_it_is_back(
+    make_site: MakeSite, role: str
+) -> None:
+    site = make_site(Part("s0", 3))
+    site.deploy("ledger:Ledger")
+    victim = site.master() if role == "master" else site.slaves()[0]
+    pid = site.supervisor.pid("s0", victim)
+    assert pid is not None
+    number = 0
+    with connect(site.url(), user="root", password="root") as client:
+
+        def send(count: int) -> None:
+            nonlocal number
+            for _ in range(count):
+                client.send_nowait("ledger", Entry(number))
+                number += 1
+            client.flush(BOUND_S)
+
+        send(100)
+        # Files do not grow any more: what the disk says then is as good as no space.
+        size = site.directory(victim).joinpath("journal.db-wal").stat().st_size
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size + 50_000, size + 50_000))
+        for _ in range(200):
+            if site.supervisor.pid("s0", victim) is None:
+                break
+            send(20)
+        assert "journal.db cannot be written: " in site.log(victim)
+        send(100)
+        site.start(victim)
+        site.supervisor.wait_ready(BOUND_S)
+        site.whole()
+        send(100)
+    site.whole()
+    for replica in site.replicas:
+        assert site.ledger(replica) == list(range(number))
+    assert len(site.incarnations(victim)) == 1
 
 
 def damage(directory: Path) -> None:
