@@ -39,6 +39,8 @@ SETTLE_S = 90.0
 """Longer than it takes until all are together again and quiet, also on a busy machine."""
 BROKEN_SETTLE_S = 20.0
 """The same for members that are broken on purpose, and perhaps never are."""
+WHOLE_S = 6.0
+"""How long a step that needs everybody waits for them."""
 LOOK_S = 0.5
 """How often what was written is checked."""
 
@@ -168,7 +170,10 @@ class Campaign:
     def _do(self, step: Step) -> None:
         if step.kind in FATAL and (step.kind == "lose" or not self.plan.disk):
             # Who comes back without its memory has lost its vote: nobody else until it has a new one.
-            self._look()
+            end = time.monotonic() + WHOLE_S
+            while not self._whole() and time.monotonic() < end:
+                self._let_pass(0.1)
+                self._look()
             if not self._whole():
                 self.counts["skipped"] += 1
                 return

@@ -94,6 +94,32 @@ def test_partial_connections_lose_the_quorum_and_recover_it(
     recover(members)
 
 
+def test_a_star_around_the_master_goes_on_until_the_master_dies_and_then_when_it_is_mended(
+    make_net: MakeNet, make_members: MakeMembers
+) -> None:
+    """Scenario 16: slaves that hear the master only need no more; without it none of them has a majority."""
+    net = make_net(5)
+    members = make_members(5, "--suspect", 1, net=net)
+    middle = in_one_view(members)
+    leaves = [member for member in members if member.me != middle]
+    net.cut(*((one.me, other.me) for one in leaves for other in leaves if one is not other))
+    feed(members)
+    let_time_pass()
+    for member in members:
+        member.until_confirmed(len(member.confirmed()) + 50)
+    assert [len(member.report()["views"]) for member in members] == [1] * 5
+    members[middle].kill()
+    for member in leaves:
+        member.until_report(lambda report: report["role"] in BLOCKED, "blocks")
+    let_time_pass()
+    net.mend()
+    in_one_view(leaves)
+    for member in leaves:
+        member.until_confirmed(len(member.confirmed()) + 20)
+        member.say("enough")
+    check_members(leaves, gone=[members[middle]])
+
+
 def test_a_ring_in_which_everybody_sees_another_majority_recovers(
     make_net: MakeNet, make_members: MakeMembers
 ) -> None:

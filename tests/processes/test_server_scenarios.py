@@ -5,11 +5,13 @@ is compared: one order, nothing acknowledged lost, nothing twice (`sequences.py`
 """
 
 import signal
+import threading
 from pathlib import Path
 
 import pytest
 
 from quorate.client import connect
+from quorate.testing.namespaces import Namespaces
 
 from .conftest import MakeNet, MakeSite, Start
 from .replicas import Entry, Part, PinnedClient, Site, refuses
@@ -30,6 +32,42 @@ class Births(Service):
             file.write(f"{ctx.replica} {first_time}\\n")
 """
 """A service that writes down on which replica it was started, and whether for the first time."""
+
+
+PAUSE_S = 3.0
+"""Longer than what suspicions and the views that follow them take."""
+
+
+def apart(net: Namespaces, start: Start, place: Path, part: Part) -> Site:
+    """A server whose replicas are each in a network namespace."""
+    site = Site(place, part, hosts=net.addresses, secret="of the test", suspect_s=1)
+    for replica in site.replicas:
+        options = ["--server", part.name, "--replica", replica, "--data", place / "data"]
+        start("-m", "quorate", "start", site.xml, *options, cwd=place, before=net.command(replica))
+    return site
+
+
+def both_and_witness(site: Site) -> int:
+    """Wait until two replicas and a witness are together; return the master."""
+    site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave", "witness"])
+    return site.master()
+
+
+def blocks(site: Site, replica: int) -> None:
+    """This replica and a witness do not go on, and serve nobody."""
+    let_time_pass()
+    assert not any(status["serving"] for status in site.statuses())
+    assert refuses(site.client_address(replica))
+
+
+def check_both(site: Site, numbers: list[int]) -> None:
+    """Two replicas recorded all of these."""
+    until(lambda: all(site.ledger(replica) == numbers for replica in (0, 1)), "that both have everything")
+
+
+def let_time_pass() -> None:
+    """Nothing can be waited for when what is tested is that nothing happens."""
+    threading.Event().wait(PAUSE_S)
 
 
 def test_replicas_that_start_together_are_one_cluster_with_one_first_time(
@@ -89,10 +127,7 @@ def test_a_frozen_master_acknowledges_nothing_and_ends_its_services_when_it_wake
 def test_three_to_one_the_minority_serves_nobody(make_net: MakeNet, start: Start, tmp_path: Path) -> None:
     """Scenario 15: the master is cut off from three; it acknowledges nothing more, and one of them serves."""
     net = make_net(4)
-    site = Site(tmp_path, Part("s0", 4), hosts=net.addresses, secret="of the test", suspect_s=1)
-    for replica in site.replicas:
-        options = ["--server", "s0", "--replica", replica, "--data", tmp_path / "data"]
-        start("-m", "quorate", "start", site.xml, *options, cwd=tmp_path, before=net.command(replica))
+    site = apart(net, start, tmp_path, Part("s0", 4))
     site.whole()
     site.deploy("ledger:Ledger")
     alone = site.master()
@@ -133,3 +168,71 @@ def test_a_frozen_slave_under_full_load_leaves_the_view_and_comes_back(make_site
         client.send("ledger", Entry(500), timeout=BOUND_S)
     site.whole()
     check(site.ledgers(), sent={"client": list(range(501))}, acknowledged=list(range(501)))
+
+
+def test_the_master_and_the_next_one_are_stopped_together_and_one_of_the_others_serves(
+    make_site: MakeSite,
+) -> None:
+    """Scenario 4, BaseLeave: both leave in order under load; a client does not notice but by waiting."""
+    # Of five: a lease needs most of the voters, and who stops in order is one until it is replaced.
+    site = make_site(Part("s0", 5), suspect_s=1)
+    site.deploy("ledger:Ledger")
+    leaving = site.statuses()[0]["members"][:2]
+    assert leaving[0] == site.master()
+    with connect(site.url(), user="root", password="root", timeout=BOUND_S) as client:
+        for number in range(2000):
+            client.send_nowait("ledger", Entry(number), timeout=BOUND_S)
+            if number == 700:
+                for replica in leaving:
+                    site.supervisor.kill("s0", replica, signal.SIGTERM)
+        client.flush(BOUND_S)
+        site.until(lambda statuses: sorted(each["role"] for each in statuses) == ["master", "slave", "slave"])
+        assert site.master() not in leaving
+        until(lambda: not any(site.supervisor.pid("s0", id) for id in leaving), "both processes end")
+        site.start(*leaving)
+    site.whole()
+    numbers = list(range(2000))
+    check(site.ledgers(), sent={"client": numbers}, acknowledged=numbers)
+
+
+def test_the_one_that_went_on_with_the_witness_is_waited_for_when_it_is_killed(make_site: MakeSite) -> None:
+    """Scenario 30: {A} and the witness took what B has not, so B and the witness do not go on without A."""
+    site = make_site(Part("s0", 3, witnesses=1), suspect_s=1)
+    alone = both_and_witness(site)
+    other = 1 - alone
+    site.deploy("ledger:Ledger")
+    with connect(site.url(), user="root", password="root", timeout=BOUND_S) as client:
+        client.send("ledger", Entry(1))
+        site.kill(other)
+        client.send("ledger", Entry(2))
+        site.kill(alone)
+        site.start(other)
+        site.until(lambda statuses: {each["replica"] for each in statuses} == {other, 2})
+        blocks(site, other)
+        site.start(alone)
+        both_and_witness(site)
+        client.send("ledger", Entry(3))
+        check_both(site, [1, 2, 3])
+
+
+def test_the_one_that_went_on_with_the_witness_is_waited_for_when_it_is_cut_off(
+    make_net: MakeNet, start: Start, tmp_path: Path
+) -> None:
+    """Scenario 30, by the network: first B is cut off, then A, which lives, and must stop serving."""
+    net = make_net(3)
+    site = apart(net, start, tmp_path, Part("s0", 3, witnesses=1))
+    alone = both_and_witness(site)
+    other = 1 - alone
+    site.deploy("ledger:Ledger")
+    with connect(site.url(), user="root", password="root", timeout=BOUND_S) as client:
+        client.send("ledger", Entry(1))
+        net.split([other], [alone, 2])
+        client.send("ledger", Entry(2))
+        net.split([alone], [other, 2])
+        net.mend((other, 2), (2, other))
+        until(lambda: refuses(site.client_address(alone)), "the master that is alone stops listening")
+        blocks(site, other)
+        net.mend()
+        both_and_witness(site)
+        client.send("ledger", Entry(3))
+        check_both(site, [1, 2, 3])
