@@ -344,12 +344,13 @@ class Election:
         log = state.log
         source = choice.source
         change = self.change(source)
-        staying = self._staying(source, choice.members, attempt)
-        if state.me not in staying:
-            self._yield(now, attempt, staying[0])
+        remaining = self._staying(source, choice.members, attempt)
+        if state.me not in remaining:
+            self._yield(now, attempt, remaining[0])
             return
         config = reconfigured(source.config, change)
-        if state.me not in config or not feasible(config, attempt.promises):
+        staying = [voter for voter, promise in attempt.promises.items() if not promise.leaving]
+        if state.me not in config or not feasible(config, staying):
             state.note(f"the change of the configuration is given up: too few of {config} answer")
             change, config = None, source.config
         bases: dict[Voter, int] = {}

@@ -29,7 +29,7 @@ class Membership:
         self._replication = replication
         self._election = election
         self._took_part = False
-        """This process was a member of an active view."""
+        """This process was a member of an active view, or its witness."""
 
     # Of an operator, at the master
 
@@ -72,10 +72,9 @@ class Membership:
                 f"Replica {replica} is the only one that has the state: add another one before you remove it."
             )
         config = reconfigured(view.config, change)
-        if not feasible(config, state.alive(view)):
-            missing = sorted(
-                {voter.replica for voter in config} - {voter.replica for voter in state.alive(view)}
-            )
+        there = [voter for voter in state.alive(view) if voter == state.me or not state.peers.departs(voter)]
+        if not feasible(config, there):
+            missing = sorted({voter.replica for voter in config} - {voter.replica for voter in there})
             raise ChangeRefused(
                 f"Without replica {replica} too few could decide: {_names(missing)} cannot be reached; "
                 "start or remove those first."
@@ -143,7 +142,7 @@ class Membership:
         view = state.accepted
         if view is None or not view.seats:
             return
-        if state.serving:
+        if state.serving or (state.witness and state.seated):
             self._took_part, state.unlisted = True, False
         elif (
             self._took_part

@@ -31,7 +31,7 @@ class Porter:
         view = state.accepted
         if voter is None or view is None:
             return
-        if voter in view.config or state.peers.link(voter) is None:
+        if voter in view.config or not view.lists(voter.replica) or state.peers.link(voter) is None:
             self._waiting = None
             return
         pending = state.log.reconfig(view.start)

@@ -77,11 +77,17 @@ class Replication:
         # All members have accepted the log of the view.
         state.stable_to(view.start)
         self._trim = 0
+        start = view.start
         self._slaves = {
-            voter: Progress(voter, view.start, view.start, 0, view.start, view.start, now)
+            voter: Progress(voter, start, start, self._heard(voter), start, start, now)
             for voter in view.members[1:]
             if view.members[0] == state.me
         }
+
+    def _heard(self, voter: Voter) -> int:
+        """What a slave has applied, as it said in an earlier view perhaps."""
+        link = self._state.peers.link(voter)
+        return 0 if link is None or link.heartbeat is None else link.heartbeat.applied
 
     @property
     def room(self) -> bool:

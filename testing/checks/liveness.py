@@ -89,6 +89,7 @@ def _whole(world: World, *, start: bool = False) -> bool:
     return (
         all(
             host.running
+            and not host.state.leaving
             and host.channel.role in (("witness",) if host.watches else ("master", "slave"))
             and len(host.channel.members) == copies
             for host in hosts

@@ -5,13 +5,44 @@ from functools import partial
 import msgspec
 
 from quorate.hachannel import choice, donor, election, installation, membership, view
-from quorate.hachannel.messages import Dismiss
+from quorate.hachannel.messages import Dismiss, decode_reconfig
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
 from quorate.testing.drawing import operated
 from quorate.testing.mutation import mutant, patched
 
 SEEDS = 300
+
+
+def a_voter_that_is_removed_is_needed():
+    """Three of four must agree on the next view, and one of the three is the one that goes."""
+    script = Script(4)
+    script.form()
+    script.hosts[3].crash()
+    master = script.whole(but=[3])
+    master.channel.remove(script.world.now, 2)
+    master.settle()
+    script.until(lambda: not script.hosts[2].running)
+    script.whole(but=[2, 3])
+
+
+@mutant(
+    "A replica that knows of its removal answers no proposal any more.",
+    scenario=a_voter_that_is_removed_is_needed,
+    caught=("scenario",),
+    quick=True,
+)
+def removed_voter_silent():
+    original = election.Election.on_prepare
+
+    def on_prepare(self, now, voter, message):
+        pending = self._state.pending
+        change = None if pending is None else decode_reconfig(pending.payload)
+        if not (isinstance(change, Dismiss) and change.replica == self._state.me.replica):
+            original(self, now, voter, message)
+
+    with patched(election.Election, "on_prepare", on_prepare):
+        yield
 
 
 @mutant(

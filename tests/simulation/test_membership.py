@@ -3,6 +3,7 @@
 import pytest
 
 from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
+from quorate.hachannel.messages import Join
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Host
@@ -30,6 +31,11 @@ def ask(script, request):
 
 def remove(script, replica):
     ask(script, lambda channel, now: channel.remove(now, replica))
+
+
+def join_of(host):
+    state = host.state
+    return Join("c", True, state.log.tag(state.commit), 0, 0, b"", False, 0, state.birth)
 
 
 def seats(script):
@@ -73,6 +79,72 @@ def test_a_slave_that_is_removed_stops_and_the_others_go_on():
     assert seats(script) == {(0, 1)}
     assert len(master.channel.view.config) == 2
     script.everywhere(script.submit(master, 3))
+
+
+def test_a_removed_voter_still_answers_prepare_and_records_the_view_without_it():
+    """Three of four must agree on the next view, and one of the three is the one that goes."""
+    script = Script(4)
+    script.form()
+    script.hosts[3].crash()
+    script.whole(but=[3])
+    remove(script, 2)
+    script.until(lambda: not script.hosts[2].running)
+    master = script.whole(but=[2, 3])
+    assert len(master.channel.view.config) == 3
+    script.everywhere(script.submit(master, 3))
+
+
+def test_a_change_that_only_the_removed_voter_could_make_active_is_given_up():
+    script = Script(5)
+    master = script.form()
+    script.hosts[4].crash()
+    script.whole(but=[4])
+    master = script.master()
+    remove(script, 2)
+    script.until(lambda: master.channel.commit == master.channel.last)
+    master.crash()
+    heir = script.whole(but=[master.replica, 4])
+    assert set(heir.channel.members) == {1, 2, 3}
+    assert len(heir.channel.view.config) == 5
+    script.everywhere(script.submit(heir, 3))
+
+
+def test_nobody_is_removed_who_would_leave_it_to_one_that_is_leaving():
+    script = Script(3)
+    master = script.form()
+    master.state.peers.links[2].leaving = True
+    with pytest.raises(ChangeRefused, match="replica 2 cannot be reached"):
+        remove(script, 1)
+
+
+def test_a_change_is_given_up_when_a_voter_it_needs_leaves():
+    script = Script(3)
+    master = script.form()
+    remove(script, 1)
+    script.hosts[2].leave()
+    script.until(lambda: not script.hosts[2].running)
+    script.hosts[2].start()
+    assert set(script.whole().channel.members) == {0, 1, 2}
+    assert master.running
+
+
+def test_a_witness_that_was_removed_while_it_asked_to_come_is_not_let_in():
+    script = Script(3, witnesses=1)
+    master = script.form()
+    witness = script.hosts[2]
+    remove(script, 2)
+    script.until(lambda: not witness.running)
+    ask(script, lambda channel, now: channel.admit(now, 2, b""))
+    script.net.muted = Join
+    witness.start()
+    script.until(lambda: master.channel.view.lists(2) and master.channel.can_submit)
+    script.until(lambda: 2 in master.state.peers.links and master.state.peers.links[2].connected)
+    remove(script, 2)
+    master.deliver(2, join_of(witness))
+    script.net.muted = None
+    script.run(1.0)
+    assert seats(script) == {(0, 1)}
+    assert len(master.channel.view.config) == 2
 
 
 def test_a_master_that_is_removed_hands_over_and_stops():

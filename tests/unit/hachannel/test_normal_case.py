@@ -336,3 +336,21 @@ def test_a_view_without_the_member_that_lacks_an_entry_makes_it_held_by_all():
     hand.act(1, lambda channel: channel.forward(hand.now, b"two"))
     hand.settle(0, 1)
     assert [event for event in hand.events[1] if isinstance(event, Stable)] == [Stable(1), Stable(2)]
+
+
+def test_a_master_knows_what_its_slaves_have_applied_also_in_the_next_view():
+    """Views that follow each other faster than heartbeats must not keep the log from being trimmed."""
+    hand = Hand(settings=Settings(keep=0))
+    hand.form()
+    master = hand.channels[0]
+    for number in range(100):
+        hand.act(0, lambda channel, number=number: channel.submit(hand.now, 0, b"%d" % number))
+    hand.settle()
+    hand.tick(0.06, 1, 2)
+    hand.settle()
+    assert master.state.log.base.at == 0
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 2, ended=True))
+    hand.settle(0, 1)
+    assert master.members == (0, 1)
+    hand.tick(0.0, 0)
+    assert master.state.log.base.at == 100
