@@ -99,7 +99,8 @@ def _whole(world: World, *, start: bool = False) -> bool:
 
 
 def _leased(world: World) -> bool:
-    return any(host.channel.holds_lease(host.clock()) for host in _listed(world))
+    """Whether a replica has the lease, and its application was told."""
+    return any(host.channel.lease.held and host.channel.holds_lease(host.clock()) for host in _listed(world))
 
 
 def _fail(world: World, text: str) -> None:

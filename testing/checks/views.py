@@ -50,6 +50,26 @@ class ChainedViews(Checker):
             self.fail(host, f"{view} replaces {source}, of whose voters only {sorted(answered)} promised")
         if count(answered, source.members) < len(source.members) - source.k + 1:
             self.fail(host, f"{view} replaces {source}, of whose members only {sorted(answered)} promised")
+        if count(answered, source.config) < self._founders(source):
+            self.fail(host, f"{view} replaces {source}, others than {sorted(answered)} could found a cluster")
+
+    def _founders(self, source: View) -> int:
+        """How many voters meet everybody who could found another cluster; 0 when nobody can any more.
+
+        A first view may fail, and so may those that follow it, until one is known to enough. Until then
+        those who did not accept it may found the cluster instead.
+        """
+        past, shape = self.past, self.past.world.shape
+        founders = shape.replicas - shape.expected + 1
+        view: View | None = source
+        while view is not None:
+            have = past.accepted[view.number]
+            if have.issuperset(view.members) and count(have, view.config) >= max(
+                founders, majority(view.config)
+            ):
+                return 0
+            view = past.sources.get(view.number)
+        return founders
 
     def stepped(self, step: Step) -> None:
         """Nobody is asked to record a view that some member may not hold."""
@@ -161,6 +181,9 @@ class Barrier(Checker):
                 self.fail(host, f"first view {view} known to {sorted(have)} only")
             if past.top or view.start:
                 self.fail(host, f"first view {view} after {past.top} commits")
+        founding = past.latest is None and past.sources.get(view.number) is None
+        if founding and not event.first_time and step.process.resumed != view.number:
+            self.fail(host, f"the cluster begins with view {view}, and nobody is told")
 
     def delivered(self, host: Host, event: Event) -> None:
         """No application is told twice that it is the first time, nor after anything was delivered."""

@@ -271,3 +271,14 @@ def a_view_that_is_recorded_within_a_grant() -> None:
 def record_ignores_grant() -> Iterator[None]:
     with patched(installation.Installation, "_bound", lambda *_: False):
         yield
+
+
+@mutant("The application is never told that the lease was gained.", caught=("L1",), quick=True)
+def lease_never_told() -> Iterator[None]:
+    def review(self, now):
+        self._over = self.expires()
+        if self._reigning() and now < self._over:
+            self.wanting_since = None
+
+    with patched(Lease, "review", review):
+        yield
