@@ -1,6 +1,7 @@
 """What only a master does: networks to other servers, services, and the requests of administrators."""
 
 import random
+import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -275,6 +276,12 @@ class MasterSide:
     def accepting(self) -> bool:
         """False while clients should wait."""
         return self._host.node.accepting
+
+    @property
+    def may_act(self) -> bool:
+        """Of services: whether the replica serves, and holds the lease at this moment."""
+        node = self._host.node
+        return node.serving and node.channel.holds_lease(time.monotonic())
 
     def log(self, line: str) -> None:
         """Write a line to the log."""

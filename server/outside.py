@@ -12,6 +12,7 @@ from ..engine import Effects
 from ..hachannel.link import CallPort
 from ..services.base import EmissionCallback, ReactorPort, Service
 from .config import Config, Replica, Server, ServiceSpec
+from .leased import LeasedReactor
 
 __all__ = ["Metrics", "NotServing", "OutsideHost", "Requests", "Services"]
 
@@ -103,6 +104,11 @@ class OutsideHost(Protocol):
         ...
 
     @property
+    def may_act(self) -> bool:
+        """Whether the replica serves, and holds the lease at this moment."""
+        ...
+
+    @property
     def metrics(self) -> Metrics:
         """The counters and gauges of the replica."""
         ...
@@ -145,7 +151,8 @@ class _Context:
         self.server_name = server.name
         self.replica = replica.id
         self.host = replica.host
-        self.reactor: ReactorPort = host.reactor
+        self.leased = LeasedReactor(host.reactor, lambda: host.may_act)
+        self.reactor: ReactorPort = self.leased
         self._config = config
 
     @property
@@ -293,7 +300,7 @@ class Services:
             del self._running[place]
             for subscribers in self._topics.values():
                 subscribers[:] = [each for each in subscribers if each[0] is not context]
-            await self._stop_one(spec, service)
+            await self._stop_one(spec, context, service)
         else:
             if self.failed.pop(spec.class_name, None) is not None:
                 self._host.tell(f"service {spec.short_name} has started now")
@@ -304,9 +311,10 @@ class Services:
         self._waiting.clear()
         running, self._running = self._running, {}
         for place in sorted(running, reverse=True):
-            await self._stop_one(self._specs[place], running[place][1])
+            await self._stop_one(self._specs[place], *running[place])
 
-    async def _stop_one(self, spec: ServiceSpec, service: Service) -> None:
+    async def _stop_one(self, spec: ServiceSpec, context: _Context, service: Service) -> None:
+        context.leased.ending = True
         try:
             done = maybeDeferred(cast("Any", service.stop))
             await done.addTimeout(STOP_TIMEOUT_S, self._host.reactor)

@@ -93,7 +93,10 @@ class ServiceContext(Protocol):
 
     @property
     def reactor(self) -> ReactorPort:
-        """The reactor."""
+        """The reactor. A call put off with it waits while the replica may not serve.
+
+        A process that was stopped finds its calls due when it goes on, and perhaps another replica serving.
+        """
         ...
 
     @property

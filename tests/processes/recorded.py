@@ -33,7 +33,7 @@ from typing import Any
 
 import attrs
 
-from .sequences import Wrong
+from .sequences import Wrong, one_at_a_time
 
 Number = tuple[int, int, int]
 
@@ -81,8 +81,8 @@ class Recorded:
         """Every message by its index."""
         self.places: dict[str, int] = {}
         self.views: dict[Number, Fact] = {}
-        self.acts: dict[tuple[str, int], tuple[float, float]] = {}
-        """The first and the last time at which a tenure, of a life, acted."""
+        self.acts: dict[str, tuple[float, float]] = {}
+        """The first and the last time at which a tenure acted, by life and number."""
         self.deliveries = 0
         self._digests = [""]
         """Of the first messages of the order, by their count."""
@@ -190,7 +190,7 @@ class Recorded:
         pass
 
     def _on_acts(self, life: Life, now: float, tenure: int) -> None:
-        key = (life.name, tenure)
+        key = f"{life.name} with lease {tenure}"
         first, _ = self.acts.get(key, (now, now))
         self.acts[key] = (first, now)
 
@@ -209,7 +209,7 @@ class Recorded:
         self._follow()
         self._compare_states()
         self._compare_resumed()
-        self._one_holder()
+        one_at_a_time(self.acts)
         for life in self.lives.values():
             for number, index in life.acked.items():
                 text = f"{life.name}:{number}"
@@ -254,17 +254,6 @@ class Recorded:
             else:
                 self._agree(life, view, attrs.evolve(fact, count=known.count, first_time=known.first_time))
         self._resumed = waiting
-
-    def _one_holder(self) -> None:
-        tenures = sorted((first, last, key) for key, (first, last) in self.acts.items())
-        until, holder = 0.0, ("", 0)
-        for first, last, key in tenures:
-            if first <= until and key[0] != holder[0]:
-                raise Wrong(
-                    f"{key[0]} acted with the lease at {first:.4f}, and {holder[0]} until {until:.4f}"
-                )
-            if last > until:
-                until, holder = last, key
 
     # The end
 

@@ -66,3 +66,12 @@ def _gapless(order: Sequence[T], sent: Mapping[str, Sequence[T]]) -> None:
         for place, (one, other) in enumerate(zip(items, sent[origin], strict=False)):
             if one != other:
                 raise Wrong(f"{origin} sent {other} as number {place}, and {one} was delivered there")
+
+
+def one_at_a_time(tenures: Mapping[str, tuple[float, float]]) -> None:
+    """Nobody acts while somebody else does. tenures: by name, the first and the last time. Raises Wrong."""
+    until, holder = 0.0, ""
+    for first, last, name in sorted((first, last, name) for name, (first, last) in tenures.items()):
+        if first <= until:
+            raise Wrong(f"{name} acted at {first:.4f}, and {holder} until {until:.4f}")
+        until, holder = last, name

@@ -33,7 +33,7 @@ NAP = Step(0.5, "freeze", (0,), 0.8)
 """Long enough for others to send again, too short for a suspicion."""
 BROKEN = {
     "duplicates_admitted": (plan(NAP, NAP, NAP, NAP), "it stands at"),
-    "lease_without_end": (plan(FREEZE), "acted with the lease"),
+    "lease_without_end": (plan(FREEZE), "acted at"),
     "one_ack_short": (
         plan(Step(0.5, "behead", (0, 1, 2), 2.5, "cut"), mode="MAJORITY", disk=True, net=True),
         "and another one",
@@ -47,7 +47,7 @@ BROKEN_MORE = {
         "and another one",
     ),
     "entries_not_written": (plan(Step(0.5, "kill_all", (0, 1, 2), 0.5), disk=True), "did not happen"),
-    "grants_below_majority": (plan(FREEZE), "acted with the lease"),
+    "grants_below_majority": (plan(FREEZE), "acted at"),
     "sent_again_after_new_ones": (plan(*[Step(0.5, "kill", (0,), 0.5)] * 3), "stands in the order where"),
     "table_forgotten_at_failover": (
         plan(Step(0.5, "kill", (0,), 1.0), Step(2.5, "freeze", (0,), 2.5)),

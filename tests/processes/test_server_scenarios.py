@@ -14,9 +14,9 @@ from quorate.client import connect
 from quorate.testing.namespaces import Namespaces
 
 from .conftest import MakeNet, MakeSite, Start
-from .replicas import Entry, Part, PinnedClient, Site, refuses
+from .replicas import Entry, Part, PinnedClient, Site, one_master, refuses
 from .running import BOUND_S, until
-from .sequences import check
+from .sequences import check, one_at_a_time
 
 pytestmark = pytest.mark.processes
 
@@ -34,6 +34,28 @@ class Births(Service):
 """A service that writes down on which replica it was started, and whether for the first time."""
 
 
+ACTS = """
+import os
+import time
+
+from quorate.services.base import Service
+
+
+class Acts(Service):
+    def init(self, ctx, args, first_time):
+        self.reactor = ctx.reactor
+        self.name = f"{ctx.replica}/{time.monotonic()}"
+        self.file = os.open(args, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.act()
+
+    def act(self):
+        os.write(self.file, f"{self.name} {time.monotonic()}\\n".encode())
+        self.call = self.reactor.callLater(0.005, self.act)
+
+    def stop(self):
+        self.call.cancel()
+"""
+"""A service that writes down every few milliseconds that it does something."""
 PAUSE_S = 3.0
 """Longer than what suspicions and the views that follow them take."""
 
@@ -122,6 +144,31 @@ def test_a_frozen_master_acknowledges_nothing_and_ends_its_services_when_it_wake
     sent = {"pinned": [1, 2, 3, 4, 5], "client": list(range(10, 21))}
     order = check(site.ledgers(), sent=sent, acknowledged=[1, 2, 3, *sent["client"]])
     assert not {4, 5}.intersection(order)
+
+
+def test_the_services_of_a_frozen_master_do_nothing_more_when_it_wakes(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scenario 7: its timers are due when it wakes, before it has heard that another one serves."""
+    monkeypatch.syspath_prepend(tmp_path)
+    acts = tmp_path / "acts.txt"
+    service = f'<service class="acts:Acts" args="{acts}"/>'
+    site = make_site(Part("s0", 3, services=service), modules={"acts": ACTS}, suspect_s=1)
+    for _ in range(3):
+        frozen = site.master()
+        site.freeze(frozen)
+        site.until(one_master)
+        assert site.master() != frozen
+        served = acts.stat().st_size
+        until(lambda served=served: acts.stat().st_size > served + 2000, "the heir's service does something")
+        site.thaw(frozen)
+        site.whole()
+    tenures: dict[str, tuple[float, float]] = {}
+    for line in acts.read_text().splitlines():
+        name, moment = line.split()
+        tenures[name] = (tenures.get(name, (float(moment), 0.0))[0], float(moment))
+    assert len(tenures) >= 4
+    one_at_a_time(tenures)
 
 
 def test_three_to_one_the_minority_serves_nobody(make_net: MakeNet, start: Start, tmp_path: Path) -> None:
