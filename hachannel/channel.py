@@ -80,8 +80,8 @@ class Channel:
             self._settings,
             MemoryLog() if log is None else log,
             {} if data is None else data,
+            witnesses,
         )
-        self.state.watched_by(witnesses)
         self.lease = Lease(self.state)
         self._replication = Replication(self.state)
         self._forwarding = Forwarding(self.state, self._replication)
@@ -350,13 +350,13 @@ class Channel:
         self.state.now = now
         return self._forwarding.submit(payload)
 
-    def admit(self, now: float, replica: int, data: bytes = b"") -> bool:
-        """Let a replica belong to the cluster, or change what is said of it; `data`: see `Seat`.
+    def admit(self, now: float, replica: int, data: bytes = b"", *, witness: bool = False) -> bool:
+        """Let a replica belong to the cluster, or change what is said of it; `data`, `witness`: see `Seat`.
 
         Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
         `seats`. Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
         """
-        changed = self._membership.admit(now, replica, data)
+        changed = self._membership.admit(now, replica, data, witness=witness)
         self._steps.step(now)
         return changed
 

@@ -125,7 +125,7 @@ def seated(seats: Iterable[Seat], change: Change | None) -> tuple[Seat, ...]:
         return tuple(seats)
     rest = [seat for seat in seats if seat.replica != change.replica]
     if isinstance(change, Admit):
-        rest.append(Seat(change.replica, change.data))
+        rest.append(Seat(change.replica, change.data, change.witness))
     return tuple(sorted(rest))
 
 

@@ -25,7 +25,7 @@ from .messages import (
 from .peers import founds
 from .replication import Replication
 from .state import State
-from .view import NO_TAG, Tag, View, ViewNumber, Voter, required
+from .view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, required, watching
 
 MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
@@ -368,6 +368,7 @@ class Election:
                 bases[joiner] = base
         bases.pop(state.me, None)
         members = (state.me, *bases)
+        seats = seated(source.seats, change)
         view = View(
             attempt.number,
             config,
@@ -376,14 +377,15 @@ class Election:
             log.last.at,
             0 if choice.founded else source.boot,
             attempt.reason,
-            seated(source.seats, change),
-            self._witnesses(config),
+            seats,
+            self._witnesses(config, seats),
             source.lineage,
         )
         self._start(now, view, source, choice.active, bases)
 
-    def _witnesses(self, config: Iterable[Voter]) -> tuple[Voter, ...]:
-        return tuple(sorted(voter for voter in config if voter.replica in self._state.witnesses))
+    def _witnesses(self, config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter, ...]:
+        watchers = watching(seats)
+        return tuple(sorted(voter for voter in config if voter.replica in watchers))
 
     def change(self, source: View) -> Change | None:
         """The change of the configuration that the adopted log makes, if any."""
@@ -440,7 +442,7 @@ class Election:
             len(state.order) - state.expected + 1,
             attempt.reason,
             state.configured,
-            self._witnesses(promises),
+            self._witnesses(promises, state.configured),
         )
         self._start(now, view, None, False, dict.fromkeys(others, 0))
 

@@ -33,10 +33,10 @@ class Membership:
 
     # Of an operator, at the master
 
-    def admit(self, now: float, replica: int, data: bytes) -> bool:
+    def admit(self, now: float, replica: int, data: bytes, *, witness: bool) -> bool:
         """Let a replica belong to the cluster, or say elsewhere of it. See `Channel.admit`."""
         view = self._master()
-        if (replica, data) in view.seats:
+        if (replica, data, witness) in view.seats:
             return False
         self._check_free()
         if len(data) > MAX_SEAT_BYTES:
@@ -47,11 +47,14 @@ class Membership:
             raise ChangeRefused(
                 f"The cluster has {len(view.seats)} replicas: remove one before you add {replica}."
             )
+        if any(seat.replica == replica and seat.witness != witness for seat in view.seats):
+            kind = "no witness" if witness else "a witness"
+            raise ChangeRefused(f"Replica {replica} is {kind}: remove it before you add it as another kind.")
         state = self._state
         living = [voter for voter in view.members if voter.replica == replica]
         if living and (living[0] == state.me or not state.peers.departs(living[0])):
             raise ChangeRefused(f"Replica {replica} takes part: stop it before you say that it is elsewhere.")
-        self._append(now, view, Admit(replica, data))
+        self._append(now, view, Admit(replica, data, witness))
         return True
 
     def remove(self, now: float, replica: int) -> bool:

@@ -311,6 +311,8 @@ class Admit(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
     replica: int
     data: bytes
+    witness: bool = False
+    """It is to vote and to hold no log."""
 
 
 class Dismiss(msgspec.Struct, array_like=True, frozen=True, tag=2):

@@ -1,7 +1,7 @@
 """What the parts of a channel share: this replica's promises, its log, and the output under construction."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -12,7 +12,7 @@ from .messages import PAYLOAD, Entry, Message
 from .origins import Origins, Rows
 from .peers import Link, Peers
 from .settings import Settings
-from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
+from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter, watching
 
 
 def _nowhere(_message: Message) -> None:
@@ -35,17 +35,18 @@ class State:
         settings: Settings,
         log: Log,
         data: Mapping[int, bytes],
+        witnesses: Collection[int],
     ) -> None:
         self.me = me
         self.order = tuple(order)
         """The configured replicas, in order. They found the cluster; its views list who belongs to it."""
-        self.configured = tuple(sorted(Seat(replica, data.get(replica, b"")) for replica in order))
+        self.configured = tuple(
+            sorted(Seat(replica, data.get(replica, b""), replica in witnesses) for replica in order)
+        )
         self.birth = blake2b(msgspec.msgpack.encode(self.configured), digest_size=8).digest()
         """Replicas that are configured with others do not found a cluster together."""
         self.cluster = cluster
         self.expected = expected
-        self.witnesses: frozenset[int] = frozenset()
-        """The replicas that vote and hold no log: by the file, or by a view that was accepted since."""
         self.settings = settings
         self.log = log
         self.now = 0.0
@@ -69,14 +70,19 @@ class State:
         """When this replica began to serve in `accepted`."""
         self.newer = NO_VIEW
         """The highest view known to be active; above `accepted` when this replica is not in it."""
-        self.seats = self.configured
+        self.seats: tuple[Seat, ...] = ()
         """Who belongs to the cluster, as of the last view accepted, or heard of from outside."""
+        self.witnesses: frozenset[int] = frozenset()
+        """Those of them that vote and hold no log."""
+        self.witness = False
+        """This replica is one: it accepts no view and proposes none, it only promises and records."""
+        self._take_seats(self.configured)
         self.seats_of = NO_VIEW
         self._departing: tuple[Seat, ...] = ()
         """Seats of the view before, whose voters may be needed until the one accepted is active."""
         if recovered.accepted is not None and recovered.accepted.seats:
-            self.seats, self.seats_of = recovered.accepted.seats, recovered.accepted.number
-            self.watched_by(voter.replica for voter in recovered.accepted.witnesses)
+            self._take_seats(recovered.accepted.seats)
+            self.seats_of = recovered.accepted.number
         self.unlisted = False
         """The master said that this replica does not belong to the cluster."""
         self.counter = recovered.promised.counter
@@ -110,11 +116,6 @@ class State:
         """It holds the log of the last view it accepted, and knows of no later one without it."""
         accepted = self.accepted
         return accepted is not None and self.newer <= accepted.number and self.me in accepted.members
-
-    @property
-    def witness(self) -> bool:
-        """It votes and holds no log: it accepts no view and proposes none, it only promises and records."""
-        return self.me.replica in self.witnesses
 
     @property
     def founded(self) -> bool:
@@ -199,7 +200,6 @@ class State:
         self.attention = True
         self.record(Accepted(view))
         self.sit(view.number, view.seats)
-        self.watched_by(voter.replica for voter in view.witnesses)
         for link in self.peers:
             self.review_lineage(link)
         if self.known_active:
@@ -231,9 +231,13 @@ class State:
 
     # Who belongs to the cluster
 
-    def watched_by(self, replicas: Iterable[int]) -> None:
-        """These are witnesses. The file of this process may be of another day than the view it is in."""
-        self.witnesses = self.witnesses.union(replicas)
+    def _take_seats(self, seats: tuple[Seat, ...]) -> None:
+        """These belong to the cluster. A replica that does not is what it was configured to be."""
+        self.seats = seats
+        self.witnesses = watching(seats)
+        me = self.me.replica
+        listed = any(seat.replica == me for seat in seats)
+        self.witness = me in (self.witnesses if listed else watching(self.configured))
 
     def lists(self, replica: int) -> bool:
         """Whether a replica belongs to the cluster, as of the view accepted last."""
@@ -263,7 +267,7 @@ class State:
             stay = {seat.replica for seat in seats}
             leave = () if active else (*self._departing, *self.seats)
             self._departing = tuple(seat for seat in leave if seat.replica not in stay)
-            self.seats = seats
+            self._take_seats(seats)
             self.connect()
 
     def _settle_seats(self) -> None:

@@ -50,6 +50,13 @@ class Seat(NamedTuple):
     replica: int
     data: bytes = b""
     """For the application, which put it there: where the replica listens, say."""
+    witness: bool = False
+    """It votes and holds no log."""
+
+
+def watching(seats: "Iterable[Seat]") -> frozenset[int]:
+    """The replicas of a cluster that are witnesses."""
+    return frozenset(seat.replica for seat in seats if seat.witness)
 
 
 class View(msgspec.Struct, array_like=True, frozen=True):

@@ -86,7 +86,7 @@ class AdminTarget(Protocol):
         """
         ...
 
-    def admit(self, replica: int, data: bytes) -> bool:
+    def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
         """Let a replica belong to the cluster: see `Channel.admit`. Raises NotMaster, ChangeRefused."""
         ...
 
@@ -155,7 +155,7 @@ class AdminProtocol:
             case wire.Admit():
                 if not 0 <= body.replica <= MAX_ID:
                     raise _Refusal(f"The id of a replica is from 0 to {MAX_ID}.")
-                return self._target.admit(body.replica, body.place)
+                return self._target.admit(body.replica, body.place, witness=body.witness)
             case wire.Remove():
                 return self._target.remove(body.replica)
             case wire.Stop():

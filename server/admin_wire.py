@@ -64,6 +64,8 @@ class Admit(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="a
 
     replica: int
     place: bytes
+    witness: bool = False
+    """It is to vote only."""
 
 
 class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="remove"):

@@ -65,14 +65,14 @@ class Administration:
         self._require_master()
         return self._replica.master.request_note(note, timeout_s)
 
-    def admit(self, replica: int, data: bytes) -> bool:
+    def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
         """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused."""
         self._require_master()
         if read_place(data) is None:
             raise ChangeRefused(
                 "What is said of the replica cannot be read: use this version of the command."
             )
-        return self._change(lambda channel, now: channel.admit(now, replica, data))
+        return self._change(lambda channel, now: channel.admit(now, replica, data, witness=witness))
 
     def remove(self, replica: int) -> bool:
         """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""

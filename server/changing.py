@@ -5,7 +5,7 @@ died is no error, and asking for what is so already changes nothing.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import attrs
@@ -21,9 +21,10 @@ from .admin_client import (
     ServerAdmin,
     Unreachable,
 )
+from .config import Replica, Server
 from .places import place_of, read_place
 
-__all__ = ["Change", "ChangeFailed", "Changer", "Seated", "plan"]
+__all__ = ["Change", "ChangeFailed", "Changer", "Seated", "addition", "declared", "plan"]
 
 POLL_S = 0.2
 ASK_TIMEOUT_S = 5.0
@@ -39,6 +40,7 @@ class Seated(msgspec.Struct, frozen=True):
     at: str
     voter: bool
     member: bool
+    witness: bool = False
 
 
 class _Cluster(msgspec.Struct, frozen=True):
@@ -56,25 +58,48 @@ class Change:
     replica: int
     place: bytes | None
     """Where it is to be; None to remove it."""
+    witness: bool = False
 
     def __str__(self) -> str:
         if self.place is None:
             return f"remove replica {self.replica}"
-        return f"add replica {self.replica} at {read_place(self.place)}"
+        kind = "witness" if self.witness else "replica"
+        return f"add {kind} {self.replica} at {read_place(self.place)}"
 
     def done(self, replicas: dict[int, Seated]) -> bool:
         """Whether the cluster is so."""
         seated = replicas.get(self.replica)
         if self.place is None:
             return seated is None
-        return seated is not None and seated.at == str(read_place(self.place))
+        return (
+            seated is not None and seated.at == str(read_place(self.place)) and seated.witness == self.witness
+        )
 
 
-def plan(declared: dict[int, bytes], replicas: dict[int, Seated]) -> list[Change]:
-    """The steps that make the cluster what the file declares: first those that add, so that none is last."""
-    changes = [Change(replica, place) for replica, place in sorted(declared.items())]
-    changes += [Change(replica, None) for replica in sorted(replicas) if replica not in declared]
+def plan(declared: Sequence[Change], replicas: dict[int, Seated]) -> list[Change]:
+    """The steps that make the cluster what the file declares: first those that add, so that none is last.
+
+    declared: see `declared`. A witness that is to hold the log, or the other way round, goes and comes again.
+    """
+    changes: list[Change] = []
+    for change in declared:
+        seated = replicas.get(change.replica)
+        if seated is not None and seated.witness != change.witness:
+            changes.append(Change(change.replica, None))
+        changes.append(change)
+    kept = {change.replica for change in declared}
+    changes += [Change(replica, None) for replica in sorted(replicas) if replica not in kept]
     return [change for change in changes if not change.done(replicas)]
+
+
+def declared(server: Server) -> list[Change]:
+    """What adds the replicas of the file, each."""
+    return [addition(replica) for replica in sorted(server.replicas, key=lambda each: each.id)]
+
+
+def addition(replica: Replica) -> Change:
+    """What adds a replica of the file."""
+    return Change(replica.id, place_of(replica), replica.witness)
 
 
 @attrs.define
@@ -90,10 +115,6 @@ class Changer:
     def replicas(self) -> dict[int, Seated]:
         """The replicas of the cluster, as its master says. Raises AdminError."""
         return self._master()[1].replicas
-
-    def declared(self) -> dict[int, bytes]:
-        """The replicas of the file."""
-        return {replica.id: place_of(replica) for replica in self.admin.server.replicas}
 
     def make(self, change: Change, *, wait: bool = True) -> None:
         """Make one change; `wait` until a replica that is added takes part. Raises AdminError."""
@@ -149,7 +170,7 @@ class Changer:
             except AdminError as error:
                 said = str(error)
             else:
-                if seated is not None and seated.voter and seated.member:
+                if seated is not None and seated.voter and (seated.member or seated.witness):
                     self.say(f"{name}: replica {replica} takes part")
                     return
                 said = absent
@@ -166,9 +187,11 @@ class Changer:
         self.sleep(POLL_S)
 
     def _ask(self, master: Endpoint, change: Change) -> None:
-        body: wire.Body = (
-            wire.Remove(change.replica) if change.place is None else wire.Admit(change.replica, change.place)
-        )
+        body: wire.Body
+        if change.place is None:
+            body = wire.Remove(change.replica)
+        else:
+            body = wire.Admit(change.replica, change.place, change.witness)
         self.admin.ask_at(master, body, bool, ASK_TIMEOUT_S)
 
     def _master(self) -> tuple[Endpoint, _Cluster]:
@@ -194,6 +217,8 @@ class Changer:
 
 def describe(seated: Seated) -> str:
     """One replica, for a list."""
+    if seated.witness:
+        return f"{seated.at}, a witness{'' if seated.voter else ', has not joined'}"
     if seated.member:
         return f"{seated.at}, takes part"
     return f"{seated.at}, {'is a voter and down' if seated.voter else 'has not joined'}"

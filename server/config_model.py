@@ -326,13 +326,13 @@ class Config:
             return sorted((name, value) for name, value in properties.items() if name not in hidden)
 
         facts = [
-            "a3servers 2",
+            "a3servers 3",
             sorted(self.domains),
             visible(self.properties),
             [
                 [
                     (server.id, server.name, server.clustered, server.transient),
-                    (server.mode, server.ack, server.durability, server.min_copies, server.witness_ids),
+                    (server.mode, server.ack, server.durability, server.min_copies),
                     visible(server.properties),
                     sorted(server.domains),
                     sorted({service.class_name for each in server.replicas for service in each.services}),

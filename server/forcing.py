@@ -31,7 +31,7 @@ class Forcing:
         self._directory = directory
         self._journal = journal
         self._me = Voter(replica, directory.incarnation)
-        self._seats = tuple(Seat(each.id, place_of(each)) for each in server.replicas)
+        self._seats = tuple(Seat(each.id, place_of(each), each.witness) for each in server.replicas)
 
     @classmethod
     def open(cls, data: Path, server: Server, replica: int) -> Self:

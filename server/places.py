@@ -1,14 +1,15 @@
 """Where the replicas of this server are: as the cluster agreed; until that is known, as the file says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from ..hachannel import Seat
 from ..hachannel.link import Address
+from ..hachannel.view import watching
 from .config import Replica, Server
 
-__all__ = ["Place", "Places", "differing", "place_of", "read_place"]
+__all__ = ["Place", "Places", "described", "differing", "place_of", "read_place"]
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
@@ -52,6 +53,11 @@ def differing(declared: Mapping[int, str], cluster: Mapping[int, str]) -> list[s
     return found
 
 
+def described(place: Place | str | None, witness: bool) -> str:
+    """Where a replica is, and whether it is a witness."""
+    return f"{place}, a witness" if witness else str(place)
+
+
 class Places:
     """The replicas of this server and where they are."""
 
@@ -61,6 +67,8 @@ class Places:
         self._me = replica
         self._first = next(iter(server.domains), None) if server.replicas else None
         self._declared = {each.id: place_of(each) for each in server.replicas}
+        self.witnesses: frozenset[int] = frozenset()
+        """Those of the replicas that are witnesses."""
         self._places: dict[int, Place] = {}
         self.agreed = False
         """They are those of the cluster, not only of the file."""
@@ -76,7 +84,10 @@ class Places:
     @property
     def seats(self) -> tuple[Seat, ...]:
         """The seats that the file declares."""
-        return tuple(Seat(replica, data) for replica, data in sorted(self._declared.items()))
+        return tuple(
+            Seat(replica, data, replica in self._server.witness_ids)
+            for replica, data in sorted(self._declared.items())
+        )
 
     @property
     def ids(self) -> list[int]:
@@ -87,7 +98,7 @@ class Places:
         """(replica, where it is) of each."""
         return sorted(self._places.items())
 
-    def follow(self, seats: Iterable[Seat], *, agreed: bool = True) -> None:
+    def follow(self, seats: Sequence[Seat], *, agreed: bool = True) -> None:
         """The cluster says who belongs to it."""
         before = set(self._places) if self.agreed else set[int]()
         self.agreed = agreed
@@ -96,6 +107,7 @@ class Places:
             for seat in seats
             if (place := read_place(seat.data) or read_place(self._declared.get(seat.replica, b"")))
         }
+        self.witnesses = watching(seats)
         self.removed = (self.removed | before) - set(self._places)
 
     def addresses(self, domain: str | None = None, *, nat: bool = True) -> dict[int, Address]:
@@ -132,8 +144,11 @@ class Places:
         if not self.agreed:
             return ""
         found = differing(
-            {replica: str(read_place(data)) for replica, data in self._declared.items()},
-            {replica: str(place) for replica, place in self._places.items()},
+            {
+                replica: described(read_place(data), replica in self._server.witness_ids)
+                for replica, data in self._declared.items()
+            },
+            {replica: described(place, replica in self.witnesses) for replica, place in self._places.items()},
         )
         if not found:
             return ""

@@ -38,6 +38,7 @@ def build_status(replica: "Replica") -> dict[str, Any]:
                 "address": listeners.get(id),
                 "voter": id in voters,
                 "member": id in channel.members,
+                "witness": id in replica.places.witnesses,
             }
             for id, place in replica.places.items()
         },

@@ -11,6 +11,8 @@ from .channel_world import Host, World
 
 MAX_REPLICAS = 7
 """Of one cluster, with those removed."""
+WITNESSES = 0.3
+"""So many of those that are added are witnesses, as a fraction."""
 
 
 class Operator:
@@ -51,7 +53,9 @@ class Operator:
                 world.hosts[replica].retired = True
                 world.configured = [other for other in world.configured if other != replica]
             else:
-                fresh = master.channel.admit(world.now, replica, b"%s %d" % (name.encode(), replica))
+                data = b"%s %d" % (name.encode(), replica)
+                witness = replica in world.watchers
+                fresh = master.channel.admit(world.now, replica, data, witness=witness)
                 world.configured = sorted({*world.configured, replica})
         except ChannelError as error:
             world.say(f"operator: {name} {replica} at {master}: {error}")
@@ -67,11 +71,13 @@ class Operator:
         return [seat.replica for seat in master.channel.seats]
 
     def _add(self, master: Host) -> None:
-        """A new machine: its process starts before or after it is added."""
+        """A new machine, perhaps of a witness: its process starts before or after it is added."""
         world = self._world
         if len(world.hosts) >= MAX_REPLICAS:
             return
         host = Host(world, len(world.hosts))
+        if self._random.random() < WITNESSES:
+            world.watchers.add(host.replica)
         world.hosts.append(host)
         world.at(world.now + self._random.random(), lambda: None if host.running else host.start())
         self.ask("add", master, host.replica)
@@ -85,7 +91,7 @@ class Operator:
     def _leaves_enough(self, master: Host, replica: int) -> bool:
         """Whether those that remain can hold as many copies as are wanted: else the cluster would wait."""
         world = self._world
-        watchers = world.shape.watchers
+        watchers = world.watchers
         files = (self._listed(master), world.configured)
         copies = min(len({*file} - {replica, *watchers}) for file in files)
         return copies >= world.shape.settings.min_copies

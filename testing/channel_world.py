@@ -111,7 +111,7 @@ class Host:
     @property
     def watches(self) -> bool:
         """Whether it is a witness."""
-        return self.replica in self.world.shape.watchers
+        return self.replica in self.world.watchers
 
     def _sees_end(self, peer: int) -> bool:
         """Whether the operating system says that the process connected last has ended."""
@@ -157,7 +157,7 @@ class Host:
             settings=shape.settings,
             log=log,
             fresh=shape.fresh,
-            witnesses=[each for each in configured if each in shape.watchers],
+            witnesses=[each for each in configured if each in world.watchers],
         )
         world.say(f"{self} starts")
         world.observer.started(self)
@@ -526,6 +526,8 @@ class World:
         self._stamps = 0
         self.configured = list(range(shape.replicas))
         """The replicas in the file that processes are started with; an operator edits it."""
+        self.watchers = set(shape.watchers)
+        """The replicas that are witnesses, for good."""
         self.hosts = [Host(self, replica) for replica in range(shape.replicas)]
 
     def at(self, time: float, action: Callable[[], None]) -> None:

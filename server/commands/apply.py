@@ -7,6 +7,7 @@ import click
 from ..admin_cli import Sentence, config_argument, read_config, sentences
 from ..admin_client import AdminError, ServerAdmin
 from ..changing import Changer, plan
+from ..changing import declared as all_of
 from .replica import timeout_option
 
 
@@ -30,7 +31,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
                 continue
             changer = Changer(ServerAdmin(loaded, declared), timeout_s, click.echo)
             try:
-                steps = plan(changer.declared(), changer.replicas())
+                steps = plan(all_of(declared), changer.replicas())
                 for step in steps:
                     if dry_run:
                         differs = True

@@ -7,9 +7,8 @@ import click
 
 from ..admin_cli import Sentence, config_argument, read_config, replica_id, sentences, server_option
 from ..admin_client import ServerAdmin, gather
-from ..changing import Change, Changer, describe
+from ..changing import Change, Changer, addition, describe
 from ..config import Replica, Server
-from ..places import place_of
 
 TIMEOUT_S = 60.0
 
@@ -65,15 +64,15 @@ def list_replicas(config: Path, server: str) -> None:
 @timeout_option
 @click.option("--no-wait", is_flag=True, help="Do not wait until the replica takes part.")
 def add(config: Path, server: str, replica: int, timeout_s: float, no_wait: bool) -> None:
-    """Add a replica that the file declares, or tell where one that is down is now.
+    """Add a replica or witness that the file declares, or tell where one that is down is now.
 
     Start it before or afterwards with `quorate start`: it gets the state from the others, while they serve,
     and then counts.
     """
     with sentences():
         change = changer(config, server, timeout_s)
-        place = place_of(change.admin.config.replica(server, replica))
-        change.make(Change(replica, place), wait=not no_wait)
+        added = addition(change.admin.config.replica(server, replica))
+        change.make(added, wait=not no_wait)
 
 
 @command.command("remove", epilog="Exit status: 0 if the cluster is without it, 1 otherwise.")
@@ -103,9 +102,9 @@ def replace(config: Path, server: str, replica: int, timeout_s: float) -> None:
     """
     with sentences():
         change = changer(config, server, timeout_s)
-        place = place_of(change.admin.config.replica(server, replica))
+        added = addition(change.admin.config.replica(server, replica))
         change.make(Change(replica, None))
-        change.make(Change(replica, place))
+        change.make(added)
 
 
 @command.command(

@@ -13,7 +13,7 @@ from rich.text import Text
 from ..admin_cli import admins, config_argument, console, json_option, json_text, read_config, sentences
 from ..admin_client import STATUS_TIMEOUT_S, ReplicaStatus, ServerAdmin, as_agreed, gather
 from ..config import Server
-from ..places import differing, place_of, read_place
+from ..places import described, differing, place_of, read_place
 
 SMALLEST_PERIOD_S = 0.2
 
@@ -87,8 +87,11 @@ def compare(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:
     cluster = as_agreed(replicas) if server.clustered else {}
     if not cluster:
         return None
-    declared = {each.id: str(read_place(place_of(each))) for each in server.replicas}
-    return differing(declared, {id: str(seated.get("at")) for id, seated in cluster.items()})
+    declared = {each.id: described(read_place(place_of(each)), each.witness) for each in server.replicas}
+    return differing(
+        declared,
+        {id: described(seated.get("at"), bool(seated.get("witness"))) for id, seated in cluster.items()},
+    )
 
 
 def _advice(config: Path, differences: list[str]) -> str:

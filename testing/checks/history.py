@@ -269,12 +269,12 @@ def changed(config: Collection[Voter], payload: bytes) -> tuple[Voter, ...]:
 def reseated(seats: Iterable[Seat], payload: bytes) -> tuple[Seat, ...]:
     """The seats after the change that the payload of a RECONFIG says."""
     change = decode_reconfig(payload)
-    after = dict(seats)
+    after = {seat.replica: seat for seat in seats}
     if isinstance(change, Admit):
-        after[change.replica] = change.data
+        after[change.replica] = Seat(change.replica, change.data, change.witness)
     elif isinstance(change, Dismiss):
         after.pop(change.replica, None)
-    return tuple(Seat(replica, after[replica]) for replica in sorted(after))
+    return tuple(after[replica] for replica in sorted(after))
 
 
 def count(some: Iterable[Voter], among: Collection[Voter]) -> int:

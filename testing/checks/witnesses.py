@@ -14,7 +14,7 @@ class WitnessHoldsNothing(Checker):
     def accepting(self, host: Host, process: Process, view: View) -> None:
         """Views say who is a witness, and keep them out."""
         del process
-        watchers = self.past.world.shape.watchers
+        watchers = self.past.world.watchers
         if not view.members or any(voter.replica in watchers for voter in view.members):
             self.fail(host, f"the members of {view} are no replicas that hold the log")
         if {voter for voter in view.config if voter.replica in watchers} != set(view.witnesses):

@@ -20,12 +20,16 @@ class Add(Fault, frozen=True):
 
     who: int | None = None
     """One that was removed; None: a new one."""
+    witness: bool = False
+    """The new one is a witness."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
         """See the class."""
         world = cluster.world
         if self.who is None:
             host = Host(world, len(world.hosts))
+            if self.witness:
+                world.watchers.add(host.replica)
             world.hosts.append(host)
         else:
             host = world.hosts[self.who]

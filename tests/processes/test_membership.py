@@ -39,6 +39,12 @@ class Growing:
         self.site.config = load(self.site.xml)
         self.site.replicas = self.site.config.server(self.site.name).replica_ids  # type: ignore[assignment]
 
+    def declare_witness(self, replica: int) -> None:
+        """Add a witness to the file."""
+        network = f'<network domain="D1" port="{free_ports(1)[0]}"/>'
+        element = f'<server id="{replica}" hostname="localhost" witness="true">{network}</server>'
+        self.write([*self.edited(), element])
+
     def declare(self, replica: int) -> None:
         """Add a replica to the file, or move it."""
         elements = [each for each in self.edited() if f'id="{replica}"' not in each]
@@ -174,3 +180,33 @@ def test_everything_is_killed_and_comes_back_with_the_replicas_it_had(growing: G
     (status,) = [each for each in site.statuses() if each["replica"] == 0]
     assert "replica 3" in status["difference"]
     assert "not in the file" in status["difference"]
+
+
+def test_two_replicas_get_a_witness_survive_a_loss_and_give_it_back(
+    make_site: MakeSite, start: Start
+) -> None:
+    site = make_site(Part("s0", 2))
+    growing = Growing(site, start)
+    site.deploy("ledger:Ledger")
+    url = site.url()
+    growing.declare_witness(2)
+    witness = growing.launch(2)
+    witness.until("does not belong to")
+    applied = site.run("apply", str(site.xml))
+    assert "s0: add witness 2 at localhost" in applied.stdout, applied.stderr
+    assert "replica 2 takes part" in applied.stdout
+    witness.until("witness, network")
+    assert "a witness" in growing.replica("list")
+    assert site.run("status", str(site.xml)).stderr == ""
+    with connect(url, user="root", password="root") as client:
+        client.send("ledger", Entry(1))
+        lost = site.master()
+        site.kill(lost)
+        client.send("ledger", Entry(2))
+        site.start(lost)
+        site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave", "witness"])
+        growing.forget(2)
+        assert "remove replica 2: done" in site.run("apply", str(site.xml)).stdout
+        assert witness.ended() == 0
+        assert ask_ledger(client) == [1, 2]
+    site.whole()

@@ -2,8 +2,10 @@
 
 import pytest
 
-from quorate.hachannel import LeaseChanged, Settings
+from quorate.hachannel import ChangeRefused, LeaseChanged, Settings
+from quorate.testing import Add, Crash, Isolate, Remove, Schedule, Shape, simulate
 from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Host
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -185,3 +187,106 @@ def test_a_witness_of_the_view_is_one_also_for_who_was_started_without_it_in_the
     script.hosts[2].lose_disk()
     script.hosts[2].start()
     script.whole()
+
+
+def add_witness(script):
+    """An operator adds a witness, with the next free id, to the file and to the cluster."""
+    replica = len(script.hosts)
+    host = Host(script.world, replica)
+    script.world.watchers.add(replica)
+    script.hosts.append(host)
+    script.world.configured.append(replica)
+    master = script.master()
+    assert master.channel.admit(script.world.now, replica, b"place", witness=True)
+    master.settle()
+    host.start()
+    return host
+
+
+@pytest.mark.parametrize("disk", [False, True])
+def test_a_witness_is_added_to_two_replicas_and_then_either_may_fail(disk):
+    script = Script(2, settings=QUICK, disk=disk)
+    script.everywhere(script.submit(script.form(), 3))
+    witness = add_witness(script)
+    script.until(lambda: witness.channel.role == "witness")
+    master = script.whole()
+    assert master.channel.view.witnesses == (witness.state.me,)
+    taken = script.submit(master, 3)
+    script.run(0.5)
+    master.crash()
+    heir = script.whole(but=[master.replica])
+    assert set(taken) <= set(script.deliveries[heir.replica])
+    taken = script.submit(heir, 3)
+    master.start()
+    script.whole()
+    script.everywhere(taken)
+    witness.crash()
+    script.run(1.0)
+    witness.start()
+    script.until(lambda: witness.channel.role == "witness")
+    assert witness.app.index == 0
+
+
+def test_a_replica_started_with_the_file_of_before_goes_by_the_witnesses_of_the_cluster():
+    script = Script(2, settings=QUICK, disk=True)
+    script.form()
+    before = list(script.world.configured)
+    witness = add_witness(script)
+    script.until(lambda: witness.channel.role == "witness")
+    script.whole()
+    script.world.configured = before
+    script.hosts[0].crash()
+    script.whole(but=[0])
+    script.hosts[0].start()
+    master = script.whole()
+    assert script.hosts[0].state.witnesses == {2}
+    assert master.channel.view.witnesses == (witness.state.me,)
+
+
+def test_a_witness_is_removed_and_stops():
+    script = Script(3, witnesses=1, settings=QUICK)
+    master = script.form()
+    witness = script.hosts[2]
+    master.channel.remove(script.world.now, 2)
+    master.settle()
+    script.until(lambda: not witness.running)
+    assert master.channel.view.witnesses == ()
+    assert len(master.channel.view.config) == 2
+
+
+def test_a_witness_that_an_operator_did_not_add_waits():
+    script = Script(3, settings=QUICK)
+    script.form()
+    host = Host(script.world, 3)
+    script.world.watchers.add(3)
+    script.hosts.append(host)
+    host.start()
+    script.run(2.0)
+    assert host.channel.unlisted
+    assert host.channel.role == "joining"
+
+
+def test_a_replica_does_not_become_a_witness_nor_the_other_way_round():
+    script = Script(3, witnesses=1)
+    master = script.form()
+    now = script.world.now
+    with pytest.raises(ChangeRefused, match="Replica 1 is no witness: remove it before"):
+        master.channel.admit(now, 1, b"", witness=True)
+    with pytest.raises(ChangeRefused, match="Replica 2 is a witness: remove it before"):
+        master.channel.admit(now, 2, b"")
+    assert not master.channel.admit(now, 2, b"", witness=True)
+
+
+def test_witnesses_come_and_go_during_faults():
+    faults = [
+        Add(witness=True, at=0.8),
+        Crash(who="master", at=1.2, back_s=0.5),
+        Crash(who=3, at=2.0, back_s=0.4),
+        Isolate(who="master", at=2.6, for_s=0.8),
+        Remove(who=3, at=4.2),
+        Add(who=3, at=5.5),
+        Crash(who="any", at=6.0, back_s=0.5),
+    ]
+    for seed in range(8):
+        result = simulate(Schedule(shape=Shape(replicas=3, disk=seed % 2 == 0), faults=faults), seed=seed)
+        assert result.healed_s is not None

@@ -35,13 +35,10 @@ def test_a_witness_votes_and_is_not_expected_at_the_first_start(tmp_path: Path) 
     assert (server.copies, server.expected, server.min_copies) == (2, 2, 1)
 
 
-def test_the_digest_tells_witnesses_and_copies(tmp_path: Path) -> None:
-    digests = {
-        read(tmp_path).digest,
-        read(tmp_path, own=WITNESS).digest,
-        read(tmp_path, 'min_copies="2"').digest,
-    }
-    assert len(digests) == 3
+def test_the_digest_tells_copies_and_leaves_out_witnesses_which_come_and_go(tmp_path: Path) -> None:
+    digest = read(tmp_path).digest
+    assert read(tmp_path, own=WITNESS).digest == digest
+    assert read(tmp_path, 'min_copies="2"').digest != digest
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from quorate.hachannel import Seat
-from quorate.server.changing import Change, Seated, plan
+from quorate.server.changing import Change, Seated, declared, plan
 from quorate.server.config import Config, load
-from quorate.server.places import Place, Places, place_of, read_place
+from quorate.server.places import Place, Places, read_place
 
 XML = """<config><domain name="D1"/><domain name="D2"/><cluster id="0" name="s0">{}</cluster></config>"""
 REPLICA = (
@@ -81,17 +81,23 @@ def test_a_seat_that_cannot_be_read_is_left_out_or_taken_from_the_file(tmp_path:
 
 
 def test_the_plan_adds_first_and_does_only_what_is_needed(tmp_path: Path) -> None:
-    declared = {replica.id: place_of(replica) for replica in config(tmp_path, 0, 2, 3).server("s0").replicas}
+    wanted = declared(config(tmp_path, 0, 2, 3).server("s0"))
 
     def seated(replica: int, host: str = "") -> Seated:
         return Seated(str(read_place(seat(replica, host).data)), True, True)
 
     running = {0: seated(0), 1: seated(1), 2: seated(2, "elsewhere")}
-    steps = plan(declared, running)
+    steps = plan(wanted, running)
     assert [str(step) for step in steps] == [
         "add replica 2 at h2 (D1 h2:1002, D2 h2:2002)",
         "add replica 3 at h3 (D1 h3:1003, D2 h3:2003)",
         "remove replica 1",
     ]
-    assert plan(declared, {id: seated(id) for id in (0, 2, 3)}) == []
+    same = {id: seated(id) for id in (0, 2, 3)}
+    assert plan(wanted, same) == []
+    same[2] = msgspec.structs.replace(same[2], witness=True)
+    assert [str(step) for step in plan(wanted, same)] == [
+        "remove replica 2",
+        "add replica 2 at h2 (D1 h2:1002, D2 h2:2002)",
+    ]
     assert Change(7, None).done(running)
