@@ -49,6 +49,8 @@ class Session:
     outbox: Outbox
     hold: int | None = None
     """The log above it is needed."""
+    kept: int = 0
+    """Pieces acknowledged before the last connection: a process behind it without them is another one."""
     begun: bool = False
     """The application knows of it."""
     asked: bool = False
@@ -130,9 +132,20 @@ class Donor:
             self._rewind(now, session)
 
     def _lost(self, session: Session, message: Join) -> bool:
-        """The learner does not have what it had acknowledged, or will have none of it."""
-        return message.refused == session.token or (
-            session.phase is Phase.STATE and message.token != session.token and session.outbox.acked > 0
+        """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
+
+        It may be another process of the same voter, which was back before anybody noticed.
+        """
+        if message.refused == session.token:
+            return True
+        if session.phase is not Phase.STATE:
+            return False
+        same = message.token == session.token
+        chunks = message.chunks if same else 0
+        return (
+            chunks < (session.kept if same else session.outbox.acked)
+            or message.commit.at < session.have
+            or (chunks == 0 and message.marker != session.marker)
         )
 
     def _open(self, now: float, voter: Voter, message: Join) -> None:
@@ -342,8 +355,10 @@ class Donor:
 
     def reconnected(self, voter: Voter) -> None:
         """What was on its way to the learner may be lost: its next Join says how far it is."""
-        if self.session is not None and self.session.voter == voter:
-            self.session.moved = float("-inf")
+        session = self.session
+        if session is not None and session.voter == voter:
+            session.moved = float("-inf")
+            session.kept = session.outbox.acked
 
     def tick(self, now: float) -> None:
         """Send what is new, end what does not go on."""

@@ -6,6 +6,7 @@ import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.messages import Ack
+from quorate.testing import Weather
 from quorate.testing.channel_app import App, Part, Spoiled
 from quorate.testing.channel_script import Script
 
@@ -106,6 +107,26 @@ def test_a_connection_that_breaks_goes_on_with_the_same_transfer():
         script.load(3)
     script.equal()
     assert all(event.marker for _, event in script.asked[1:])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_learner_that_is_back_before_anybody_noticed_begins_again(count):
+    """It is the same voter, with the same disk; what it had acknowledged of the state is gone."""
+    script = slow(chunk=1, snapshot_s=0.05, disk=True, weather=Weather(delay_s=0.05))
+    script.form()
+    script.load(60)
+    script.hosts[2].crash()
+    script.hosts[2].lose_disk()
+    script.load(20)
+    script.run(1.0)
+    script.hosts[2].start()
+    script.until(lambda: len(script.parts(2)) >= count, 20)
+    # So that a piece comes to the next process before it has said how much it has.
+    script.run(0.012)
+    script.hosts[2].crash()
+    script.hosts[2].start()
+    script.load(3)
+    script.equal()
 
 
 def test_a_voter_that_cannot_be_added_is_added_nowhere():
