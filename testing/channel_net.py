@@ -4,6 +4,7 @@ Between any two hosts there is at most one connection. Cutting a direction stall
 does; breaking a connection loses what has not arrived, and each side notices in its own time.
 """
 
+import math
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -75,6 +76,14 @@ class Weather:
     notice_s: float = 0.05
     """A side notices that a connection broke within this time."""
     reconnect_s: float = 0.03
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("delay_s", "slow_s", "notice_s", "reconnect_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}: seconds, from 0")
+        for name in ("slow_chance", "duplicate_chance", "loss_chance", "reorder_chance"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} is {getattr(self, name)}: a chance, from 0 to 1")
 
 
 class Net:

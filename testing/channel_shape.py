@@ -1,5 +1,7 @@
 """What a simulation of the channel simulates."""
 
+import math
+
 import attrs
 
 from ..hachannel import Settings
@@ -7,13 +9,17 @@ from .channel_net import Weather
 
 __all__ = ["Shape"]
 
+MAX_REPLICAS = 15
+"""Of one cluster, as in the channel."""
+
 
 @attrs.frozen(kw_only=True)
 class Shape:
     """What is simulated. Drawn from the seed, or given."""
 
     replicas: int = 3
-    expected: int = 3
+    expected: int = 0
+    """How many found the cluster; 0, the default, becomes all."""
     settings: Settings = attrs.field(factory=Settings)
     weather: Weather = attrs.field(factory=Weather)
     chunk: int = 8
@@ -40,6 +46,28 @@ class Shape:
     """The longest time that a sync takes."""
     save_entries: int = 20
     """The application is saved to the disk after about so many entries."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.expected == 0:
+            object.__setattr__(self, "expected", self.replicas)
+        if not 1 <= self.replicas <= MAX_REPLICAS:
+            raise ValueError(f"replicas is {self.replicas}: from 1 to {MAX_REPLICAS}")
+        if not self.replicas // 2 < self.expected <= self.replicas:
+            raise ValueError(
+                f"expected is {self.expected}: more than half of the {self.replicas} replicas, or all"
+            )
+        if not 0 <= self.witnesses < self.replicas:
+            raise ValueError(f"witnesses is {self.witnesses}: some of the {self.replicas} replicas, not all")
+        copies, least = self.replicas - self.witnesses, self.settings.min_copies
+        if least > copies:
+            raise ValueError(f"min_copies is {least}, and {copies} replicas hold the log")
+        for name in ("snapshot_s", "stop_s", "sync_s"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} is {getattr(self, name)}: seconds, from 0")
+        if not 0 <= self.drift < 0.5:
+            raise ValueError(f"drift is {self.drift}: a fraction from 0 to 0.5")
+        if min(self.chunk, self.save_entries) < 1:
+            raise ValueError("chunk and save_entries are at least 1")
 
     @property
     def round_trip_s(self) -> float:

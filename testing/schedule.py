@@ -1,5 +1,6 @@
 """A schedule: a cluster, and what happens to it when. Written, or read from a file; `drawing` draws them."""
 
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -7,8 +8,9 @@ from typing import Any
 import attrs
 import msgspec
 
+from . import schedule_check as check
 from .channel_world import Shape
-from .faults import FAULTS, Fault
+from .faults import Fault
 
 __all__ = ["Schedule", "ScheduleError", "read"]
 
@@ -40,6 +42,14 @@ class Schedule:
     """In the end some replica must hold the lease, for good. False where no lease can last, on purpose."""
 
     def __attrs_post_init__(self) -> None:
+        for name in ("seconds", "load", "spread_s", "operator"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
+                raise ScheduleError(f"{name} is {value!r}: a number from 0")
+        try:
+            check.faults(self.faults, self.shape, operator=self.operator > 0, end=self.seconds)
+        except check.Wrong as error:
+            raise ScheduleError(str(error)) from None
         lease_s, least_s = self.shape.settings.lease_s, self.shape.least_lease_s
         if self.lease and lease_s < least_s:
             raise ScheduleError(
@@ -80,8 +90,9 @@ def read(path: Path) -> tuple[Schedule, int]:
     try:
         plain = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         seed = msgspec.convert(plain.pop("seed", 0), int)
-        faults = [_fault(each) for each in plain.pop("faults", [])]
-        shape = msgspec.convert(plain.pop("shape", {}), Shape)
+        plain_faults = msgspec.convert(plain.pop("faults", []), list[Any])
+        faults = [check.fault(each, position) for position, each in enumerate(plain_faults)]
+        shape = check.shape(plain.pop("shape", {}))
         rest = msgspec.convert(plain, _Rest)
         return Schedule(
             faults=faults,
@@ -104,11 +115,3 @@ class _Rest(msgspec.Struct, forbid_unknown_fields=True):
     spread_s: float = 0.3
     operator: float = 0.0
     lease: bool = True
-
-
-def _fault(plain: Any) -> Fault:
-    fields: dict[str, Any] = msgspec.convert(plain, dict[str, Any])
-    name = fields.pop("fault", None)
-    if name not in FAULTS:
-        raise ValueError(f"there is no fault {name!r}, but {', '.join(FAULTS)}")
-    return msgspec.convert(fields, FAULTS[name])

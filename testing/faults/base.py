@@ -22,7 +22,7 @@ Who: TypeAlias = int | Literal["any", "master", "slave", "proposer", "donor", "l
 """A replica: its id, or whoever is that at the moment, or any that runs. Donor, learner: of a state."""
 
 
-class Fault(msgspec.Struct, frozen=True, kw_only=True):
+class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Something that happens to a simulated cluster. Times are virtual seconds."""
 
     at: float

@@ -63,7 +63,7 @@ class Partition(Fault, frozen=True):
     def draw(cls, at: float, random: Random, shape: Shape) -> "Partition":
         """Two sides."""
         side = tuple(replica for replica in range(shape.replicas) if random.random() < 0.5)
-        return cls(at=at, groups=(side,), for_s=while_random(random, FOR_S))
+        return cls(at=at, groups=(side or (0,),), for_s=while_random(random, FOR_S))
 
 
 @named("isolate", weight=3)

@@ -4,7 +4,7 @@ from random import Random
 
 from ..channel_operator import Operator
 from ..channel_world import Host
-from .base import Fault, Injector, named
+from .base import Fault, Injector, Who, named
 
 
 def _ask(cluster: Injector, name: str, replica: int) -> bool:
@@ -31,8 +31,10 @@ class Add(Fault, frozen=True):
             if self.witness:
                 world.watchers.add(host.replica)
             world.hosts.append(host)
-        else:
+        elif self.who < len(world.hosts):
             host = world.hosts[self.who]
+        else:
+            return False
         done = _ask(cluster, "add", host.replica)
         if done:
             host.retired = False
@@ -45,8 +47,11 @@ class Add(Fault, frozen=True):
 class Remove(Fault, frozen=True):
     """A replica belongs to the cluster no more: it stops, and does not come back."""
 
-    who: int = 0
+    who: Who = 0
 
-    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+    def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
-        return _ask(cluster, "remove", self.who)
+        if isinstance(self.who, int):
+            return _ask(cluster, "remove", self.who)
+        host = cluster.pick(self.who, random)
+        return host is not None and _ask(cluster, "remove", host.replica)

@@ -1,6 +1,7 @@
 """Processes that crash, pause, stop in order and start; and what clients and people do."""
 
 from random import Random
+from typing import Literal
 
 from ..channel_world import Fuse, Shape
 from .base import Fault, Injector, Who, named, while_random
@@ -182,16 +183,17 @@ class Leave(Fault, frozen=True):
 
 @named("start")
 class Start(Fault, frozen=True):
-    """Start a replica that does not run."""
+    """Start a replica that does not run: this one, or any."""
 
-    who: int = 0
+    who: int | Literal["any"] = 0
 
-    def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
+    def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
-        host = cluster.world.hosts[self.who]
-        if host.running:
+        down = [host for host in cluster.world.hosts if not (host.running or host.retired)]
+        hosts = down if self.who == "any" else [host for host in down if host.replica == self.who]
+        if not hosts:
             return False
-        host.start()
+        random.choice(hosts).start()
         return True
 
 

@@ -25,6 +25,7 @@ from quorate.testing.faults import (
     Leave,
     LoseDisk,
     Loss,
+    Mute,
     OneWay,
     Partition,
     Pause,
@@ -96,7 +97,19 @@ def test_a_schedule_survives_a_file(tmp_path):
         ("[", "is no schedule"),
         ('{"faults": [{"fault": "flood", "at": 1}]}', "there is no fault 'flood'"),
         ('{"faults": [{"fault": "crash"}]}', "missing required field `at`"),
-        ('{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}', "Invalid enum value 'nobody'"),
+        ('{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}', "fault 0, crash: .*'nobody'.*who"),
+        ('{"faults": [{"fault": "heal", "at": 1}, 7]}', "fault 1 is no object"),
+        ('{"faults": {"at": 1}}', "Expected `array`"),
+        ('{"faults": [{"fault": "crash", "at": 1, "whom": 1}]}', "fault 0, crash: .*whom"),
+        (
+            '{"faults": [{"fault": "heal", "at": 1}, {"fault": "pause", "at": -1}]}',
+            "fault 1, pause: at is -1",
+        ),
+        ('{"shape": {"replica": 3}}', "shape has no 'replica'"),
+        ('{"shape": {"settings": {"suspect": 3}}}', "shape.settings has no 'suspect'"),
+        ('{"shape": {"weather": {"delay_s": -1}}}', "shape: delay_s is -1"),
+        ('{"shape": {"replicas": 2, "expected": 3}}', "shape: expected is 3"),
+        ('{"seconds": -1}', "seconds is -1"),
         ('{"replicas": 3}', "unknown field `replicas`"),
     ],
 )
@@ -105,6 +118,81 @@ def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
     path.write_text(text)
     with pytest.raises(ScheduleError, match=sentence):
         read(path)
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        (Crash(who=3, at=1.0), "fault 1, crash: who is 3: replicas are 0 to 2"),
+        (Crash(who=-1, at=1.0), "who is -1"),
+        (Crash(who="nobody", at=1.0), "Invalid enum value 'nobody'"),
+        (Crash(at=-1.0), "at is -1: times are seconds"),
+        (Crash(at="soon"), "Expected `float`"),
+        (Pause(at=1.0, for_s=float("nan")), "for_s is nan"),
+        (Leave(at=1.0, back_s=-2.0), "back_s is -2"),
+        (CrashStep(at=1.0, steps=-1), "steps is -1"),
+        (Submit(at=1.0, count=0), "count is 0: at least 1"),
+        (Loss(at=1.0, chance=1.5), "chance is 1.5: chances are from 0 to 1"),
+        (Cut(one=1, other=1, at=1.0), "names replica 1 twice"),
+        (OneWay(sender=0, receiver=9, at=1.0), "receiver is 9"),
+        (Partition(at=1.0), "groups name no replica"),
+        (Partition(at=1.0, groups=((), ())), "groups name no replica"),
+        (Partition(at=1.0, groups=((0,), (7,))), "groups name replica 7"),
+        (Partition(at=1.0, groups=((0,), (0, 1))), "replica 0 is in two groups"),
+        (Remove(who=5, at=1.0), "who is 5"),
+        (Start(who="master", at=1.0), "a replica that does not run is nobody"),
+        (Mute(message="Jion", at=1.0), "'Jion', which is no type of message"),
+        (LoseDisk(at=1.0), "it needs replicas with disks"),
+        (Crash(at=9.0), "at is 9, and the faults end at 5"),
+        ("crash", "fault 1 is no fault: 'crash'"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused_with_its_place_before_the_run(fault, sentence):
+    with pytest.raises(ScheduleError, match=sentence):
+        Schedule(faults=[Heal(at=0.5), fault], seconds=5.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"replicas": 0}, "replicas is 0"),
+        ({"replicas": 4, "expected": 2}, "expected is 2: more than half of the 4"),
+        ({"replicas": 3, "witnesses": 3}, "witnesses is 3"),
+        ({"replicas": 2, "settings": Settings(min_copies=3)}, "min_copies is 3"),
+        ({"snapshot_s": -1.0}, "snapshot_s is -1"),
+        ({"drift": 0.9}, "drift is 0.9"),
+        ({"chunk": 0}, "at least 1"),
+    ],
+)
+def test_a_shape_that_cannot_be_is_refused(fields, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        Shape(**fields)
+
+
+def test_all_replicas_found_the_cluster_unless_the_shape_says_otherwise():
+    assert [Shape(replicas=count).expected for count in (1, 2, 5)] == [1, 2, 5]
+    assert simulate(Schedule(shape=Shape(replicas=2), seconds=1.0)).views == 1
+
+
+@pytest.mark.parametrize("who", ["master", "slave", "any", 2])
+def test_whoever_has_a_role_is_removed_for_good(who):
+    result = simulate(Schedule(faults=[Remove(who=who, at=2.0)], seconds=3.0), seed=1)
+    assert result.faults == {"remove": 1}
+    assert result.healed_s < 5
+
+
+def test_any_replica_that_does_not_run_is_started():
+    faults = [Crash(who=1, at=1.5, back_s=None), Start(who="any", at=2.0), Start(who="any", at=2.5)]
+    result = simulate(Schedule(faults=faults), seed=1)
+    assert result.faults == {"crash": 1, "start": 1}
+    assert result.skipped == 1
+
+
+def test_a_replica_that_an_earlier_fault_adds_may_be_named():
+    faults = [Add(at=1.5), Crash(who=3, at=3.0), Remove(who=3, at=5.0)]
+    assert simulate(Schedule(faults=faults), seed=1).faults["crash"] == 1
+    with pytest.raises(ScheduleError, match="who is 4: replicas are 0 to 3"):
+        Schedule(faults=[*faults, Crash(who=4, at=6.0)])
 
 
 def test_a_schedule_without_faults_runs_for_a_while_and_converges():

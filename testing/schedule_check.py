@@ -1,0 +1,136 @@
+"""What a schedule may say. Whatever is wrong is found before a run, with the place where it stands."""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import attrs
+import msgspec
+
+from ..hachannel import Settings, messages
+from .channel_net import Weather
+from .channel_operator import MAX_REPLICAS
+from .channel_shape import Shape
+from .faults import FAULTS, Add, Cut, Fault, Mute, OneWay, Partition, Start
+
+__all__ = ["Wrong", "fault", "faults", "shape"]
+
+REPLICAS = ("who", "one", "other", "sender", "receiver")
+"""Fields of faults that name a replica, by its id if it is a number."""
+TIMES = ("at", "for_s", "back_s", "seconds")
+CHANCES = ("chance", "slow_chance", "duplicate_chance", "loss_chance", "reorder_chance")
+
+
+class Wrong(ValueError):
+    """Something that no schedule may say, in a few words."""
+
+
+def fault(plain: Any, position: int) -> Fault:
+    """A fault as it is read from a file. Raises Wrong."""
+    if not isinstance(plain, dict):
+        raise Wrong(f"fault {position} is no object with the fields of a fault: {plain!r}")
+    fields: dict[str, Any] = dict(plain)
+    name = fields.pop("fault", None)
+    if name not in FAULTS:
+        raise Wrong(f"fault {position}: there is no fault {name!r}, but {', '.join(FAULTS)}")
+    try:
+        return msgspec.convert(fields, FAULTS[name])
+    except msgspec.ValidationError as error:
+        raise Wrong(f"fault {position}, {name}: {error}") from None
+
+
+def shape(plain: Any) -> Shape:
+    """A shape as it is read from a file. Raises Wrong."""
+    _no_others(plain, Shape, "shape")
+    if isinstance(plain, dict):
+        _no_others(plain.get("settings"), Settings, "shape.settings")
+        _no_others(plain.get("weather"), Weather, "shape.weather")
+    try:
+        return msgspec.convert(plain, Shape)
+    except (msgspec.ValidationError, ValueError) as error:
+        raise Wrong(f"shape: {error}") from None
+
+
+def _no_others(plain: Any, kind: type, where: str) -> None:
+    if isinstance(plain, dict):
+        unknown = set(plain) - {field.name for field in attrs.fields(kind)}
+        if unknown:
+            raise Wrong(f"{where} has no {', '.join(sorted(map(repr, unknown)))}")
+
+
+def faults(each: Sequence[Fault], shape: Shape, *, operator: bool, end: float | None) -> None:
+    """The faults of a schedule for such a cluster. Raises Wrong."""
+    count = shape.replicas + sum(isinstance(one, Add) and one.who is None for one in each)
+    if operator:
+        count = max(count, MAX_REPLICAS)
+    for position, one in enumerate(each):
+        if not isinstance(one, Fault):
+            raise Wrong(f"fault {position} is no fault: {one!r}")
+        reason = _reason(one, shape, count)
+        if not reason and end is not None and one.at > end:
+            reason = f"at is {one.at:g}, and the faults end at {end:g}"
+        if reason:
+            raise Wrong(f"fault {position}, {one.name}: {reason}")
+
+
+def _reason(one: Fault, shape: Shape, count: int) -> str:
+    """Why a fault cannot be, "" if it can."""
+    if isinstance(one, Start) and isinstance(one.who, str) and one.who != "any":
+        return f"who is {one.who!r}, and a replica that does not run is nobody: give its id, or 'any'"
+    try:
+        msgspec.convert(msgspec.to_builtins(one), type(one))
+    except (msgspec.ValidationError, TypeError) as error:
+        return str(error)
+    if one.disk and not shape.disk:
+        return "it needs replicas with disks, Shape(disk=True)"
+    for name in one.__struct_fields__:
+        reason = _value(name, getattr(one, name), count)
+        if reason:
+            return reason
+    pair = (one.one, one.other) if isinstance(one, Cut) else (0, 1)
+    if isinstance(one, OneWay):
+        pair = (one.sender, one.receiver)
+    if pair[0] == pair[1] and shape.replicas > 1:
+        return f"it names replica {pair[0]} twice"
+    if isinstance(one, Partition):
+        return _groups(one.groups, count)
+    if isinstance(one, Mute) and not _is_message(one.message):
+        return f"message is {one.message!r}, which is no type of message, such as 'Join' or 'Data'"
+    return ""
+
+
+def _value(name: str, value: Any, count: int) -> str:
+    number = isinstance(value, int | float)
+    if name in TIMES and number and not 0 <= value < math.inf:
+        return f"{name} is {value:g}: times are seconds, from 0"
+    if name in CHANCES and not 0 <= value <= 1:
+        return f"{name} is {value:g}: chances are from 0 to 1"
+    if name == "steps" and value < 0:
+        return f"steps is {value}: from 0"
+    if name == "count" and value < 1:
+        return f"count is {value}: at least 1"
+    if name in REPLICAS and number and not 0 <= value < count:
+        return f"{name} is {value}: {_ids(count)}"
+    return ""
+
+
+def _groups(groups: Iterable[Iterable[int]], count: int) -> str:
+    named = Counter(replica for group in groups for replica in group)
+    if not named:
+        return "groups name no replica"
+    for replica, times in named.items():
+        if not 0 <= replica < count:
+            return f"groups name replica {replica}: {_ids(count)}"
+        if times > 1:
+            return f"replica {replica} is in two groups"
+    return ""
+
+
+def _ids(count: int) -> str:
+    return "the only replica is 0" if count == 1 else f"replicas are 0 to {count - 1}"
+
+
+def _is_message(name: str) -> bool:
+    kind = getattr(messages, name, None)
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct) and bool(kind.__struct_config__.tag)
