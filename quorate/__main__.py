@@ -43,6 +43,9 @@ COMMANDS = {
     "inspect": Entry("quorate.server.commands.inspect:command", "Show the state of an agent."),
     "send": Entry("quorate.server.commands.send:command", "Send a notification to an agent."),
     "simulate": Entry("quorate.testing.command:command", "Simulate replicas and faults; check every step."),
+    "explore": Entry(
+        "quorate.testing.explore_command:command", "Try every order of events in small clusters."
+    ),
     "replica": Entry(
         "quorate.server.commands.replica:command", "Add, remove and replace replicas of a running cluster."
     ),

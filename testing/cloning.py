@@ -1,84 +1,237 @@
-"""Copies and fingerprints of a whole simulated world: to go back, and to recognise where one has been."""
+"""Copies and digests of parts of a simulated world: to go back, and to recognise where one has been."""
 
+import math
 from collections import deque
-from types import BuiltinFunctionType, FunctionType, MethodType
+from collections.abc import Callable, Collection, Iterator
+from copy import copy as shallow
+from enum import Enum
+from hashlib import blake2b
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType
 from typing import Any
 
 import attrs
 import msgspec
 
-__all__ = ["clone", "fingerprint"]
+__all__ = ["age", "clone", "digest", "outline"]
 
-_PLAIN = (type(None), bool, int, float, str, bytes, type, FunctionType, BuiltinFunctionType)
-
-
-def _immutable(thing: Any) -> bool:
-    if isinstance(thing, _PLAIN):
-        return True
-    return isinstance(thing, msgspec.Struct) and type(thing).__struct_config__.frozen
+_LEAVES: set[type] = {type(None), bool, int, float, str, bytes, type, BuiltinFunctionType, frozenset}
+_CHANGING: set[type] = {tuple, list, dict, set, deque, MethodType, FunctionType}
+_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-def _fields(thing: Any) -> list[str]:
-    names = list(getattr(thing, "__dict__", ()))
-    for cls in type(thing).__mro__:
-        slots = cls.__dict__.get("__slots__", ())
-        names += [slots] if isinstance(slots, str) else list(slots)
-    return [name for name in names if name != "__weakref__" and hasattr(thing, name)]
+def _is_leaf(kind: type) -> bool:
+    """Whether things of a class never change; remembered in `_LEAVES`."""
+    if kind in _CHANGING:
+        return False
+    if issubclass(kind, msgspec.Struct):
+        leaf = kind.__struct_config__.frozen
+    elif attrs.has(kind):
+        leaf = kind.__setattr__ is not object.__setattr__ and "frozen" in kind.__setattr__.__name__
+    else:
+        # A tuple with a name holds only what does not change.
+        leaf = issubclass(kind, Enum) or (issubclass(kind, tuple) and kind is not tuple)
+    (_LEAVES if leaf else _CHANGING).add(kind)
+    return leaf
 
 
-def clone(thing: Any, memo: dict[int, Any] | None = None) -> Any:
-    """A copy of everything that can change. Functions and frozen structs are shared."""
-    if _immutable(thing):
+def _fields(kind: type) -> tuple[str, ...]:
+    """The slots of a class; its instances may have a __dict__ besides."""
+    names = _FIELDS.get(kind)
+    if names is None:
+        found: list[str] = []
+        for cls in kind.__mro__:
+            slots = cls.__dict__.get("__slots__", ())
+            found += [slots] if isinstance(slots, str) else slots
+        if issubclass(kind, msgspec.Struct):
+            found = list(kind.__struct_fields__)
+        names = _FIELDS[kind] = tuple(
+            name for name in found if name not in ("__weakref__", "__dict__", "__orig_class__")
+        )
+    return names
+
+
+def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
+    yield from getattr(thing, "__dict__", {}).items()
+    for name in _fields(type(thing)):
+        if hasattr(thing, name):
+            yield name, getattr(thing, name)
+
+
+def clone(thing: Any, memo: dict[int, Any]) -> Any:
+    """A copy of everything that can change; what cannot is shared.
+
+    memo: copies already made, by the id of what they are copies of. To share a thing put it there as its own.
+    """
+    kind: Any = type(thing)
+    if kind in _LEAVES:
         return thing
-    memo = {} if memo is None else memo
     known = memo.get(id(thing))
     if known is not None:
         return known
-    kind: Any = type(thing)
-    if kind is tuple:
-        return tuple([clone(each, memo) for each in thing])
-    if isinstance(thing, tuple):
+    copier = _COPIERS.get(kind)
+    if copier is not None:
+        return copier(thing, memo)
+    if _is_leaf(kind):
         return thing
-    if kind is MethodType:
-        return MethodType(thing.__func__, clone(thing.__self__, memo))
-    copy: Any
-    if isinstance(thing, dict):
-        copy = memo[id(thing)] = kind()
-        for key, value in thing.items():
-            copy[clone(key, memo)] = clone(value, memo)
-    elif isinstance(thing, list | deque):
-        copy = memo[id(thing)] = deque(maxlen=thing.maxlen) if isinstance(thing, deque) else kind()
-        copy.extend([clone(each, memo) for each in thing])
-    elif isinstance(thing, set | frozenset):
-        copy = memo[id(thing)] = kind([clone(each, memo) for each in thing])
-    elif hasattr(thing, "getstate"):
-        copy = memo[id(thing)] = kind()
-        copy.setstate(thing.getstate())
-    else:
-        copy = memo[id(thing)] = object.__new__(kind)
-        for name in _fields(thing):
-            object.__setattr__(copy, name, clone(getattr(thing, name), memo))
+    if isinstance(thing, msgspec.Struct):
+        # Those that change have fields that do not.
+        copy = memo[id(thing)] = shallow(thing)
+        return copy
+    copy = memo[id(thing)] = object.__new__(kind)
+    attributes = getattr(thing, "__dict__", None)
+    if attributes is not None:
+        into = copy.__dict__
+        for name, value in attributes.items():
+            into[name] = value if type(value) in _LEAVES else clone(value, memo)
+    for name in _fields(kind):
+        if hasattr(thing, name):
+            value = getattr(thing, name)
+            object.__setattr__(copy, name, value if type(value) in _LEAVES else clone(value, memo))
     return copy
 
 
-def fingerprint(thing: Any, seen: dict[int, int] | None = None) -> Any:
-    """Something hashable that is equal for equal things. Times, that is floats, do not count."""
-    if isinstance(thing, float | FunctionType | MethodType | BuiltinFunctionType):
+def _clone_tuple(thing: tuple[Any, ...], memo: dict[int, Any]) -> Any:
+    copy = tuple([each if type(each) in _LEAVES else clone(each, memo) for each in thing])
+    same = all(one is other for one, other in zip(thing, copy, strict=True))
+    return thing if same else copy
+
+
+def _clone_list(thing: list[Any], memo: dict[int, Any]) -> Any:
+    copy: list[Any] = []
+    memo[id(thing)] = copy
+    copy.extend([each if type(each) in _LEAVES else clone(each, memo) for each in thing])
+    return copy
+
+
+def _clone_deque(thing: "deque[Any]", memo: dict[int, Any]) -> Any:
+    copy = memo[id(thing)] = deque[Any](maxlen=thing.maxlen)
+    copy.extend([each if type(each) in _LEAVES else clone(each, memo) for each in thing])
+    return copy
+
+
+def _clone_set(thing: set[Any], memo: dict[int, Any]) -> Any:
+    copy = memo[id(thing)] = set(thing)
+    return copy
+
+
+def _clone_dict(thing: dict[Any, Any], memo: dict[int, Any]) -> Any:
+    copy: dict[Any, Any] = {}
+    memo[id(thing)] = copy
+    for key, value in thing.items():
+        copy[key] = value if type(value) in _LEAVES else clone(value, memo)
+    return copy
+
+
+def _clone_method(thing: MethodType, memo: dict[int, Any]) -> Any:
+    return MethodType(thing.__func__, clone(thing.__self__, memo))
+
+
+def _clone_function(thing: FunctionType, memo: dict[int, Any]) -> Any:
+    """One that remembers variables remembers their copies."""
+    if not thing.__closure__:
+        return thing
+    cells = tuple(CellType(clone(cell.cell_contents, memo)) for cell in thing.__closure__)
+    return FunctionType(thing.__code__, thing.__globals__, thing.__name__, thing.__defaults__, cells)
+
+
+_COPIERS: dict[type, Callable[[Any, dict[int, Any]], Any]] = {
+    tuple: _clone_tuple,
+    list: _clone_list,
+    deque: _clone_deque,
+    set: _clone_set,
+    dict: _clone_dict,
+    MethodType: _clone_method,
+    FunctionType: _clone_function,
+}
+
+
+# Time
+
+_STILL = frozenset({"now", "heard", "closed", "exit_since", "moved", "gave", "_last"})
+"""Only silence and stalls are counted from them, which do not happen where time is an event."""
+OLDEST = -100.0
+"""Nothing is older."""
+
+
+def age(thing: Any, by_s: float, but: Collection[Any] = ()) -> None:
+    """Make every time that `thing` remembers so much older. Names that end with `_s` are spans, not times.
+
+    but: what it knows and what is not a part of it.
+    """
+    seen = {id(each) for each in but}
+
+    def walk(thing: Any) -> None:
+        kind = type(thing)
+        if kind in _LEAVES or kind in (MethodType, FunctionType) or id(thing) in seen or _is_leaf(kind):
+            return
+        seen.add(id(thing))
+        if isinstance(thing, dict):
+            for key, value in thing.items():
+                if type(value) is float:
+                    thing[key] = _older(value, by_s)
+                else:
+                    walk(value)
+        elif isinstance(thing, list | deque | tuple | set):
+            for each in thing:
+                walk(each)
+        else:
+            for name, value in list(_attributes(thing)):
+                if type(value) is not float:
+                    walk(value)
+                elif name not in _STILL and not name.endswith("_s"):
+                    object.__setattr__(thing, name, _older(value, by_s))
+
+    walk(thing)
+
+
+def _older(time: float, by_s: float) -> float:
+    return time if math.isinf(time) else max(time - by_s, OLDEST)
+
+
+# Digests
+
+
+def outline(thing: Any, skip: Collection[str], seen: dict[int, int] | None = None) -> Any:
+    """Plain tuples that are equal for equal things. Attributes in `skip` do not count, nor do functions."""
+    kind: Any = type(thing)
+    if kind in _LEAVES:
+        return sorted(thing) if kind is frozenset else None if kind is type else thing
+    if kind is MethodType or kind is FunctionType:
         return None
-    if _immutable(thing):
+    if kind is not dict and _is_leaf(kind):
         return thing
     seen = {} if seen is None else seen
-    if id(thing) in seen:
-        return seen[id(thing)]
-    if isinstance(thing, tuple):
-        return tuple([fingerprint(each, seen) for each in thing])
+    known = seen.get(id(thing))
+    if known is not None:
+        return known
+    if kind is tuple:
+        return [outline(each, skip, seen) for each in thing]
     seen[id(thing)] = len(seen)
-    if isinstance(thing, dict):
-        return tuple([(fingerprint(key, seen), fingerprint(value, seen)) for key, value in thing.items()])
-    if isinstance(thing, list | deque):
-        return tuple([fingerprint(each, seen) for each in thing])
-    if isinstance(thing, set | frozenset):
-        return frozenset([fingerprint(each, seen) for each in thing])
-    if attrs.has(type(thing)) and type(thing).__name__ == "Settings":
-        return None
-    return tuple([(name, fingerprint(getattr(thing, name), seen)) for name in _fields(thing)])
+    if kind is list or kind is deque:
+        return [each if type(each) in _LEAVES else outline(each, skip, seen) for each in thing]
+    if kind is dict:
+        items = [
+            (key, value if type(value) in _LEAVES else outline(value, skip, seen))
+            for key, value in thing.items()
+        ]
+        # The order among replicas and indices may matter, that among voters and views never does.
+        return items if len(items) < 2 or type(items[0][0]) is int else sorted(items, key=_key)
+    if kind is set:
+        return sorted(thing)
+    return [
+        kind.__name__,
+        *[
+            value if type(value) in _LEAVES else outline(value, skip, seen)
+            for name, value in _attributes(thing)
+            if name not in skip
+        ],
+    ]
+
+
+def _key(item: tuple[Any, Any]) -> Any:
+    return item[0]
+
+
+def digest(plain: Any) -> bytes:
+    """Equal for equal outlines, and for no others that anybody will ever meet."""
+    return blake2b(msgspec.msgpack.encode(plain), digest_size=16).digest()

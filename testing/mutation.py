@@ -15,7 +15,7 @@ import contextlib
 import importlib.util
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ import attrs
 from .channel_sim import simulate
 from .channel_world import Violation
 from .drawing import draw
+from .exhaustive import explore
 from .schedule import Schedule
 
 __all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "load", "mutant", "patched"]
@@ -50,6 +51,12 @@ class Mutant:
     """The first seed tried: where it is known to be caught soon."""
     scenario: Callable[[], None] | None = None
     """A written scenario that catches it where random runs seldom get; it holds without the mutant."""
+    explore: str = ""
+    """The exploration that catches it: the name of its start state."""
+    budget: Mapping[str, int] | None = None
+    """What may happen there, where it is not what the start allows."""
+    states: int = 20_000
+    """It must be caught within so many states of the exploration."""
     schedule: Callable[[int], Schedule] = draw
     """The schedule of a seed."""
     quick: bool = False
@@ -63,7 +70,7 @@ class Catch:
     invariant: str
     """Its name; "scenario" when the written scenario failed by itself, "raised" when the code raised."""
     where: str
-    """`seed 17`, or the name of the scenario."""
+    """`seed 17`, or the name of the scenario or of the start of the exploration."""
     reason: str
 
 
@@ -129,6 +136,12 @@ def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
                 return Catch(violation.invariant, f"seed {seed}", str(violation))
             except Exception as error:
                 return Catch("error", f"seed {seed}", f"raised {type(error).__name__}: {error}")
+    if prey.explore:
+        with prey.apply():
+            try:
+                explore(prey.explore, states=prey.states, budget=prey.budget)
+            except Violation as violation:
+                return Catch(violation.invariant, f"explore {prey.explore}", str(violation))
     return None
 
 

@@ -94,7 +94,7 @@ class Checks(History, Observer):
         """A process has just begun."""
         process = self.begin(host)
         # One step may accept several views; only the last one would be seen afterwards.
-        object.__setattr__(host.state, "accept", _Accepting(self, host, process, host.state.accept))
+        object.__setattr__(host.state, "accept", _Accepting(self, host, host.state.accept))
         for each in self._on_started:
             each.started(host, process)
 
@@ -132,9 +132,8 @@ class _Accepting:
 
     checks: Checks
     host: Host
-    process: Process
     accept: Callable[[View], None]
 
     def __call__(self, view: View) -> None:
         self.accept(view)
-        self.checks.accepting(self.host, self.process, view)
+        self.checks.accepting(self.host, self.checks.processes[self.host.state.me], view)

@@ -14,19 +14,19 @@ class PhasesAllowed(Checker):
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
-        self._last: dict[Host, dict[str, str]] = {}
+        self._last: dict[int, dict[str, str]] = {}
         self.seen: set[tuple[str, str, str]] = set()
         """(table, source, target) of all moves."""
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
         """Before the first step."""
-        self._last[host] = dict.fromkeys(TABLES, START)
+        self._last[host.replica] = dict.fromkeys(TABLES, START)
 
     def stepped(self, step: Step) -> None:
         """Compare with the step before."""
         host = step.host
         now = attrs.asdict(host.channel.phases)
-        last, self._last[host] = self._last[host], now
+        last, self._last[host.replica] = self._last[host.replica], now
         if now == last:
             return
         for name, table in TABLES.items():

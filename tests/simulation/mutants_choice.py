@@ -69,7 +69,9 @@ def members_overlap_removed():
         yield
 
 
-@mutant("Choose does not need |R and C| >= maj(C).")
+@mutant(
+    "Choose does not need |R and C| >= maj(C).", explore="add-then-remove", budget={"tick": 0, "apart": 1}
+)
 def voters_overlap_removed():
     def overlap(answered, source, active):
         few = view.present(answered, source.members) < len(source.members) - source.k + 1
@@ -79,7 +81,13 @@ def voters_overlap_removed():
         yield
 
 
-@mutant("Choose takes the shortest log instead of the longest.", first=13, quick=True)
+@mutant(
+    "Choose takes the shortest log instead of the longest.",
+    first=13,
+    quick=True,
+    explore="majority",
+    budget={"cut": 0, "tick": 0},
+)
 def shortest_log():
     def shortest(holders, me):
         return min(holders, key=lambda voter: holders[voter].last.at, default=None)
@@ -176,6 +184,7 @@ def silent_members_kept():
     caught=("I2",),
     quick=True,
     first=21,
+    explore="quiet",
 )
 def seniority_ignored():
     original = choice.choose

@@ -78,7 +78,11 @@ def said_before_synced():
 
 
 @mutant(
-    "The master counts its own entries before its disk has them.", caught=("I13", "I10"), schedule=with_disks
+    "The master counts its own entries before its disk has them.",
+    caught=("I13", "I10"),
+    schedule=with_disks,
+    explore="disks",
+    budget={"tick": 0, "stay": 1},
 )
 def own_entries_counted_unsynced():
     original = state.State.vow

@@ -5,7 +5,12 @@ from quorate.hachannel.origins import Origins, Source
 from quorate.testing.mutation import mutant, patched
 
 
-@mutant("The master admits what comes next, also after a gap.", seeds=400)
+@mutant(
+    "The master admits what comes next, also after a gap.",
+    seeds=400,
+    explore="forward",
+    budget={"crash": 0, "tick": 0},
+)
 def gaps_admitted():
     original = forward.Forwarding._admit_one
 

@@ -63,3 +63,15 @@ def old_exits_count():
         patched(gate.Gate, "_gate_open", opened),
     ):
         yield
+
+
+@mutant(
+    "An EXIT that was said of an older view counts in the next one.",
+    caught=("gate",),
+    seeds=0,
+    explore="gate",
+    budget={"tick": 0, "apart": 1},
+)
+def late_exit_counts():
+    with patched(facts.Facts, "_outdated", lambda *_: False):
+        yield

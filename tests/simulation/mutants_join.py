@@ -7,7 +7,13 @@ from quorate.hachannel.messages import Reconfig
 from quorate.testing.mutation import mutant, patched
 
 
-@mutant("What a learner holds counts as an acknowledgement.", quick=True, first=9)
+@mutant(
+    "What a learner holds counts as an acknowledgement.",
+    quick=True,
+    first=9,
+    explore="adding",
+    budget={"tick": 1},
+)
 def learner_counted():
     original_caught_up = donor.Donor.on_caught_up
     original_held = replication.Replication.held
@@ -112,7 +118,13 @@ def dead_life_not_removed_first():
         yield
 
 
-@mutant("One RECONFIG takes the dead life out and puts the new one in.", caught=("I2",), quick=True, first=25)
+@mutant(
+    "One RECONFIG takes the dead life out and puts the new one in.",
+    caught=("I2",),
+    quick=True,
+    first=25,
+    explore="incarnations",
+)
 def replaced_in_one_change():
     original_reconfigured = choice.reconfigured
     original_step = donor.Donor.step

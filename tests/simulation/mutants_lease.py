@@ -16,7 +16,14 @@ from quorate.testing.mutation import mutant, patched
 Lease = lease.Lease
 
 
-@mutant("A voter that granted promises a view to another proposer.", quick=True, first=5, caught=("I11",))
+@mutant(
+    "A voter that granted promises a view to another proposer.",
+    quick=True,
+    first=5,
+    caught=("I11",),
+    explore="leases",
+    budget={"tick": 0},
+)
 def lease_not_awaited() -> Iterator[None]:
     original = Lease.on_mark
 

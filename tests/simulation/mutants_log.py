@@ -6,7 +6,12 @@ from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
 
 
-@mutant("A voter that has promised a new view goes on acknowledging the old one.", quick=True)
+@mutant(
+    "A voter that has promised a new view goes on acknowledging the old one.",
+    quick=True,
+    explore="two-proposers",
+    budget={"tick": 1, "late": 0},
+)
 def old_views_acknowledged():
     original = state.State.promise
 

@@ -131,7 +131,11 @@ def entry_after_state_skipped():
         yield
 
 
-@mutant("A piece counts as an acknowledgement of the entries that the state has.")
+@mutant(
+    "A piece counts as an acknowledgement of the entries that the state has.",
+    explore="transfer",
+    budget={"crash": 0, "tick": 0},
+)
 def pieces_counted():
     original_ack = donor.Donor.on_chunk_ack
     original_held = replication.Replication.held

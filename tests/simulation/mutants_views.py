@@ -63,7 +63,11 @@ def active_without_majority():
 
 
 @mutant(
-    "A proposer counts from the view it accepted, not from the highest it has seen.", quick=True, first=11
+    "A proposer counts from the view it accepted, not from the highest it has seen.",
+    quick=True,
+    first=11,
+    explore="view-change",
+    budget={"cut": 0},
 )
 def number_reused():
     def counter(self):
@@ -146,7 +150,11 @@ def new_quorum_one_short():
         yield
 
 
-@mutant("Only the configuration of the new view must know it, not that of the view it replaces.")
+@mutant(
+    "Only the configuration of the new view must know it, not that of the view it replaces.",
+    explore="removing",
+    budget={"tick": 0},
+)
 def old_configuration_not_asked():
     def activated(have, source, active, new):
         known = view.present(have, new.config)

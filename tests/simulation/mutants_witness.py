@@ -43,6 +43,8 @@ def witness_is_member() -> Iterator[None]:
     "Choose does not look at the view that a witness has recorded.",
     scenario=the_only_copy_is_waited_for,
     quick=True,
+    explore="witness",
+    budget={"crash": 0, "cut": 0, "tick": 1},
 )
 def record_of_a_witness_ignored() -> Iterator[None]:
     original = election.choose
@@ -68,7 +70,14 @@ def witness_not_counted() -> Iterator[None]:
         yield
 
 
-@mutant("A view takes entries however few its members are.", quick=True, first=33, caught=("copies",))
+@mutant(
+    "A view takes entries however few its members are.",
+    quick=True,
+    first=33,
+    caught=("copies",),
+    explore="copies",
+    budget={"tick": 1, "stay": 1},
+)
 def min_copies_ignored() -> Iterator[None]:
     with patched(state.State, "too_few_copies", ""):
         yield
