@@ -70,6 +70,7 @@ class Facts:
             state.stable,
             state.now if self._lease.asks else None,
             None if view is None else view.lineage,
+            state.newer,
         )
 
     def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
@@ -79,7 +80,7 @@ class Facts:
         state.review_lineage(link)
         if link.foreign:
             return
-        exits = message.exit and not self._of_before(voter, message.view)
+        exits = message.exit and not self._of_before(message.newest)
         if exits != link.exit:
             link.exit = exits
             link.exit_since = now
@@ -103,14 +104,14 @@ class Facts:
         if message.mark is not None:
             self._lease.on_mark(now, voter, message.mark)
 
-    def _of_before(self, voter: Voter, number: ViewNumber) -> bool:
-        """Whether a member said something of its master before it was in the view that this one follows.
+    def _of_before(self, number: ViewNumber) -> bool:
+        """Whether a voter said something of its master before it knew the view that this one follows.
 
-        It was in it before it was active. Of a voter outside that cannot be told: its record may be lost.
+        It may follow the master of that view. If it does not it says so again, once it has heard of it.
         """
         state = self._state
         view = state.accepted
-        return state.serving and view is not None and number < view.number and voter in view.members
+        return state.serving and view is not None and number < view.number
 
     def _remind(self, voter: Voter, message: Heartbeat) -> None:
         """A voter outside the view that missed its record could not grant the lease."""
@@ -127,8 +128,7 @@ class Facts:
 
     def on_exit(self, now: float, link: Link, message: Exit) -> None:
         """A peer does not follow the master, or leaves."""
-        voter = link.voter
-        if voter is None or (not message.leaving and self._of_before(voter, message.view)):
+        if not message.leaving and self._of_before(message.view):
             return
         if not link.exit:
             link.exit_since = now

@@ -10,7 +10,7 @@ import msgspec
 
 from .errors import ProtocolError
 from .origins import Rows, Source
-from .view import Seat, Tag, View, ViewNumber, Voter
+from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
 
 PAYLOAD: Final = 0
 RECONFIG: Final = 1
@@ -78,6 +78,8 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """The clock of a master that wants its lease prolonged; for nobody but itself to compare."""
     lineage: Voter | None = None
     """That of `view`."""
+    newest: ViewNumber = NO_VIEW
+    """The highest view that the sender knows to be active: `exit` is said of it, or of a later one."""
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):

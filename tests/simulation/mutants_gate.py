@@ -73,5 +73,5 @@ def old_exits_count():
     budget={"tick": 0, "apart": 1},
 )
 def late_exit_counts():
-    with patched(facts.Facts, "_outdated", lambda *_: False):
+    with patched(facts.Facts, "_of_before", lambda *_: False):
         yield
