@@ -103,8 +103,7 @@ class Campaign:
             for step in self.plan.steps:
                 self._let_pass(step.after_s)
                 self._do(step)
-            while self._undo:
-                self._let_pass(max(0.0, self._undo[0][0] - time.monotonic()))
+            self.undo_all()
             self._until(self._whole, "that all are together again")
             for member in self._members:
                 self._tell(member, "enough")
@@ -115,6 +114,11 @@ class Campaign:
             for member in self._members:
                 if member.process is not None:
                     member.process.end()
+
+    def undo_all(self) -> None:
+        """Wait until everything that happened is undone."""
+        while self._undo:
+            self._let_pass(max(0.0, self._undo[0][0] - time.monotonic()))
 
     def _let_pass(self, seconds: float) -> None:
         """Undo what is due, and look at what was written, until so much time has passed."""
@@ -236,11 +240,14 @@ class Campaign:
         self._thaw(member)
         assert process is not None
         member.process = None
-        process.say("leave")
+        self._ask_to_leave(process)
         ended = threading.Thread(target=process.ended)
         ended.start()
         while ended.is_alive():
             self._let_pass(0.05)
+
+    def _ask_to_leave(self, process: Running) -> None:
+        process.say("leave")
 
     def _freeze(self, member: Member) -> None:
         assert member.process is not None

@@ -37,6 +37,28 @@ from quorate.server.supervisor import Supervisor
 
 from .running import BOUND_S, free_ports
 
+ACTS = """
+import os
+import time
+
+from quorate.services.base import Service
+
+
+class Acts(Service):
+    def init(self, ctx, args, first_time):
+        self.reactor = ctx.reactor
+        self.name = f"{ctx.replica}/{time.monotonic()}/{first_time}"
+        self.file = os.open(args, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self.act()
+
+    def act(self):
+        os.write(self.file, f"{self.name} {time.monotonic()}\\n".encode())
+        self.call = self.reactor.callLater(0.005, self.act)
+
+    def stop(self):
+        self.call.cancel()
+"""
+"""The module `acts`: a service that writes down every few milliseconds that it does something."""
 LEDGER = """
 import attrs
 
@@ -292,11 +314,11 @@ class Site:
         count = len(self.replicas)
         self.until(lambda statuses: len(statuses) == count and agreed(statuses))
 
-    def ledger(self, replica: int, agent: str = "ledger") -> list[int]:
+    def ledger(self, replica: int, agent: str = "ledger", server: str = "") -> list[int]:
         """What a ledger recorded, according to one replica."""
         call = wire.Inspect(agent, anywhere=True)
         try:
-            found = self.admin().ask(replica, call, wire.AgentState)
+            found = self.admin(server).ask(replica, call, wire.AgentState)
         except AdminError as error:
             raise AssertionError(f"replica {replica} does not show {agent}: {error}") from error
         return [int(number) for number in msgspec.msgpack.decode(found.state)["numbers"]]

@@ -14,7 +14,7 @@ from quorate.client import connect
 from quorate.testing.namespaces import Namespaces
 
 from .conftest import MakeNet, MakeSite, Start
-from .replicas import Entry, Part, PinnedClient, Site, one_master, refuses
+from .replicas import ACTS, Entry, Part, PinnedClient, Site, one_master, refuses
 from .running import BOUND_S, until
 from .sequences import check, one_at_a_time
 
@@ -34,28 +34,6 @@ class Births(Service):
 """A service that writes down on which replica it was started, and whether for the first time."""
 
 
-ACTS = """
-import os
-import time
-
-from quorate.services.base import Service
-
-
-class Acts(Service):
-    def init(self, ctx, args, first_time):
-        self.reactor = ctx.reactor
-        self.name = f"{ctx.replica}/{time.monotonic()}"
-        self.file = os.open(args, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-        self.act()
-
-    def act(self):
-        os.write(self.file, f"{self.name} {time.monotonic()}\\n".encode())
-        self.call = self.reactor.callLater(0.005, self.act)
-
-    def stop(self):
-        self.call.cancel()
-"""
-"""A service that writes down every few milliseconds that it does something."""
 PAUSE_S = 3.0
 """Longer than what suspicions and the views that follow them take."""
 

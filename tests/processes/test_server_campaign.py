@@ -1,0 +1,66 @@
+"""Whole servers under random faults, and broken ones whose faults are seen.
+
+QUORATE_CAMPAIGN=30 adds half an hour of seeds; `server_campaign.py` runs single ones.
+"""
+
+import itertools
+import os
+import time
+from collections import Counter
+
+import pytest
+
+from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
+
+from .plans import Plan, Step, draw
+from .server_campaign import run_servers
+
+pytestmark = pytest.mark.processes
+
+LONG = pytest.mark.skipif(
+    "QUORATE_CAMPAIGN" not in os.environ, reason="long: set QUORATE_CAMPAIGN to minutes"
+)
+
+ENDLESS_LEASE = """
+import math
+
+from quorate.hachannel.lease import Lease
+
+original = Lease.expires
+Lease.expires = lambda self: math.inf if self.held or original(self) > self._state.now else -math.inf
+"""
+"""A lease that was gained once is kept until another view is known."""
+
+
+@pytest.fixture(scope="module")
+def cuts() -> bool:
+    """Whether connections can be cut here."""
+    try:
+        with Namespaces(1):
+            return True
+    except NamespacesUnavailable:
+        return False
+
+
+def test_a_few_seconds_of_faults_break_no_promise_of_servers(cuts: bool) -> None:
+    """Scenarios 2, 7, 15 and 29 as they come, with clients and another server."""
+    assert run_servers(draw(3, 6, members=3, mode="ALL", disk=True, net=cuts), Counter()) == ""
+
+
+def test_services_that_act_without_the_lease_are_seen(cuts: bool) -> None:
+    if not cuts:
+        pytest.skip("connections cannot be cut here: no network namespaces")
+    plan = Plan(0, 3, "ALL", False, True, (Step(1.0, "cut", (0, 1, 2), 3.0, "split"),))
+    assert " acted at " in run_servers(plan, Counter(), broken=ENDLESS_LEASE)
+
+
+@LONG
+def test_a_campaign_breaks_no_promise_of_servers(cuts: bool) -> None:
+    until = time.monotonic() + 60 * float(os.environ["QUORATE_CAMPAIGN"])
+    counts: Counter[str] = Counter()
+    failed = []
+    for seed in itertools.takewhile(lambda _: time.monotonic() < until, itertools.count()):
+        if wrong := run_servers(draw(seed, 15, members=3, net=None if cuts else False), counts):
+            failed.append(f"seed {seed}: {wrong}")
+    print(counts)
+    assert not failed, "\n".join(failed)
