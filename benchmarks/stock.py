@@ -25,6 +25,8 @@ class Touch(Notification):
     """Change something."""
 
     number: int
+    text: str = ""
+    """As long as wanted."""
 
 
 @attrs.define

@@ -1,0 +1,168 @@
+"""What durable mode costs end to end: a cluster with journals, one without, and plain synced writes.
+
+They take turns. Clients keep a sample cluster of real processes busy. What the one with journals acknowledges
+is bounded by what the same cluster does without a disk, and by the disk: as many processes append batches of
+the same size to plain files and sync each. The ratio is that of what it reaches to the lower bound. A batch
+is what the replica that syncs least writes at a time.
+
+    .venv/bin/python -m benchmarks.durable [--seconds 5] [--rounds 3] [--sizes 200 4096] [--waiting 1 500]
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import attrs
+
+from quorate import connect
+from quorate.client import Connection
+from quorate.demo.ports import place
+from quorate.server.config import Config, load
+from quorate.server.supervisor import Supervisor
+
+from .stock import Touch
+from .transfer import BOUND_S, ROOT, statuses
+
+REPLICAS = 3
+CLIENTS = 4
+
+RAW = """
+import os, sys, time
+file = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+data, end, count = os.urandom(int(sys.argv[2])), time.perf_counter() + float(sys.argv[3]), 0
+while time.perf_counter() < end:
+    os.write(file, data)
+    os.fsync(file)
+    count += 1
+print(count)
+"""
+
+
+@attrs.frozen
+class Busy:
+    """What the cluster did in a while."""
+
+    acknowledged_s: float
+    syncs_s: float
+
+    @property
+    def batch(self) -> float:
+        """Notifications written with one sync."""
+        return self.acknowledged_s / max(self.syncs_s, 1e-9)
+
+
+def main() -> None:
+    """Print a line for every size and number of waiting notifications."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0] if __doc__ else None)
+    parser.add_argument("--seconds", type=float, default=5.0, help="for each turn")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--sizes", type=int, nargs="+", default=[200, 4096], help="bytes of a notification")
+    parser.add_argument("--waiting", type=int, nargs="+", default=[1, 500], help="of each of 4 clients")
+    parser.add_argument("--directory", type=Path, help="on the disk to measure; default: the temporary one")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(dir=options.directory) as directory,
+        cluster(Path(directory, "disk"), "disk") as disk,
+        cluster(Path(directory, "memory"), "memory") as memory,
+    ):
+        print("    size  waiting   durable/s   syncs/s   per sync   memory/s   plain syncs/s   ratio")
+        for size in options.sizes:
+            for waiting in options.waiting:
+                line(disk, memory, Path(directory), size, waiting, options)
+
+
+@contextmanager
+def cluster(directory: Path, durability: str) -> Generator[Config]:
+    """The sample cluster, with an agent."""
+    directory.mkdir()
+    xml = directory / "a3servers.xml"
+    place(ROOT / "a3servers.xml", xml)
+    xml.write_text(xml.read_text().replace("<cluster ", f'<cluster durability="{durability}" '))
+    env = {"PYTHONPATH": str(ROOT)}
+    with Supervisor(xml, directory / "data", env=env, servers=["s0"]) as servers:
+        servers.wait_ready(BOUND_S)
+        deploy = ["deploy", str(xml), "--server", "s0", "benchmarks.stock:Stock", "--name", "stock"]
+        command = [sys.executable, "-m", "quorate", *deploy]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd=ROOT)
+        yield load(xml)
+
+
+def line(
+    disk: Config, memory: Config, directory: Path, size: int, waiting: int, options: argparse.Namespace
+) -> None:
+    """Measure, in turns, and print the medians."""
+    turns: list[tuple[float, ...]] = []
+    for _ in range(options.rounds):
+        busy = measured(disk, size, waiting, options.seconds)
+        without = measured(memory, size, waiting, options.seconds).acknowledged_s
+        raw = plain(directory, max(1, round(busy.batch * size)), options.seconds)
+        ratio = busy.acknowledged_s / min(without, raw * busy.batch)
+        turns.append((busy.acknowledged_s, busy.syncs_s, busy.batch, without, raw, ratio))
+    rate, syncs_s, batch, without, raw, ratio = map(statistics.median, zip(*turns, strict=True))
+    print(
+        f"{size:>8,} {waiting:>8} {rate:>11,.0f} {syncs_s:>9,.0f} {batch:>10.1f} {without:>10,.0f}"
+        f" {raw:>15,.0f} {ratio:>7.2f}",
+        flush=True,
+    )
+
+
+def measured(config: Config, size: int, waiting: int, seconds: float) -> Busy:
+    """Keep the cluster busy."""
+    over = threading.Event()
+    counts = [0] * CLIENTS
+    text = "x" * size
+
+    def feed(number: int, client: Connection) -> None:
+        while not over.is_set():
+            for _ in range(waiting):
+                client.send_nowait("stock", Touch(counts[number], text))
+            client.flush(BOUND_S)
+            counts[number] += waiting
+
+    clients = [connect(config.client_urls("s0"), user="root", password="root") for _ in range(CLIENTS)]
+    threads = [threading.Thread(target=feed, args=each, daemon=True) for each in enumerate(clients)]
+    for thread in threads:
+        thread.start()
+    time.sleep(seconds / 4)
+    before, began, first = syncs(config), time.perf_counter(), sum(counts)
+    time.sleep(seconds)
+    after, took, last = syncs(config), time.perf_counter() - began, sum(counts)
+    over.set()
+    for thread in threads:
+        thread.join()
+    for client in clients:
+        client.close()
+    fewest = min(after[replica] - before[replica] for replica in after)
+    return Busy((last - first) / took, fewest / took)
+
+
+def syncs(config: Config) -> dict[int, int]:
+    """How many each replica has made."""
+    return {int(str(status["replica"])): int(str(status["syncs"] or 0)) for status in statuses(config)}
+
+
+def plain(directory: Path, size: int, seconds: float) -> float:
+    """Appends of `size` bytes a second, each synced, of the slowest of as many processes."""
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", RAW, str(directory / f"plain{number}"), str(size), str(seconds)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for number in range(REPLICAS)
+    ]
+    counts = [int(process.communicate()[0]) for process in processes]
+    for number in range(REPLICAS):
+        (directory / f"plain{number}").unlink()
+    return min(counts) / seconds
+
+
+if __name__ == "__main__":
+    main()
