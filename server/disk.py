@@ -7,7 +7,7 @@ from threading import Condition, Thread
 
 import attrs
 
-from ..engine import Capture, Taken
+from ..engine import AgentState, Capture, Taken
 from ..hachannel import LogRecord
 from ..hachannel.journal import Journal, WriteFailed
 from ..hachannel.log import Appended, Committed
@@ -19,10 +19,28 @@ MAX_WAITING_BYTES = 64 * 1024 * 1024
 """More than this never waits: the caller waits instead. The channel's own windows stop far below."""
 RECORD_BYTES = 200
 """Counted for each record besides its payloads."""
-STAGE_BYTES = 4 * 1024 * 1024
-"""So much of a state that comes in is written at a time: what is recorded meanwhile waits no longer."""
+STAGE_BYTES = 2 * 1024 * 1024
+"""So much of a state is written at a time: what is recorded meanwhile waits no longer."""
 LAZY_S = 1.0
 """A commit index that nobody waits for is written with the next records, or after this time."""
+
+
+@attrs.define
+class _Save:
+    """A save of much: some of it is written with whatever else is, then the rest."""
+
+    capture: Capture
+    trim: int
+    done: Callable[[], None]
+    slices: deque[list[AgentState]]
+    begun: bool = False
+    merging: bool = False
+    """It is part of the state, and is being moved to the other agents."""
+
+    @property
+    def ending(self) -> bool:
+        """It becomes part of the state next."""
+        return not self.slices and not self.merging
 
 
 @attrs.frozen
@@ -73,6 +91,7 @@ class Disk:
         self._closing = self._failed = False
         self.writes = 0
         """Transactions so far, each with a sync."""
+        self._saving: _Save | None = None
         self._commit: Committed | None = None
         """A commit index that is not on the disk."""
         self._thread = Thread(target=self._run, name="journal", daemon=True)
@@ -99,11 +118,20 @@ class Disk:
             self._put(job)
             return at_once
 
-    def save(self, state: Capture, trim: int, done: Callable[[], None]) -> None:
-        """Write a complete capture; then the entries up to `trim` may go, and `done` is called."""
+    def save(self, state: Capture, trim: int, done: Callable[[], None], *, at_once: bool = False) -> None:
+        """Write a complete capture; then the entries up to `trim` may go, and `done` is called.
+
+        A large one is written some at a time, what comes meanwhile first; unless `at_once`. That ends the
+        save of another one that is under way: save that one at once before.
+        """
         with self._changed:
-            if not self._failed and not self._closing:
+            if self._failed or self._closing:
+                return
+            if state.size_bytes <= STAGE_BYTES or at_once:
                 self._put(_Job([Committed(state.index)], 0, state.size_bytes, state, trim, done))
+            else:
+                self._saving = _Save(state, trim, done, _slices(state))
+                self._changed.notify_all()
 
     def stage(self, taken: Taken) -> None:
         """Write what has come of a state, beside the one that is there."""
@@ -144,8 +172,10 @@ class Disk:
     def _run(self) -> None:
         try:
             while True:
-                jobs, closing = self._take()
-                if jobs:
+                jobs, saving, closing = self._take()
+                if saving is not None and not closing:
+                    self._write_slice(jobs, saving)
+                elif jobs:
                     self._write(jobs)
                     self._in_reactor(self._confirm, jobs)
                 elif self._commit:
@@ -159,14 +189,14 @@ class Disk:
                 f"The journal {self._journal.path} cannot be written: {type(error).__name__}: {error}."
             )
 
-    def _take(self) -> tuple[list[_Job], bool]:
+    def _take(self) -> tuple[list[_Job], _Save | None, bool]:
         """Wait for jobs; return those that go into one transaction: all, up to one that has a state.
 
         Or up to so much of a state that comes in.
         """
         with self._changed:
             timeout = LAZY_S if self._commit else None
-            self._changed.wait_for(lambda: self._jobs or self._closing, timeout)
+            self._changed.wait_for(lambda: self._jobs or self._saving or self._closing, timeout)
             jobs: list[_Job] = []
             taken = 0
             while self._jobs and taken < STAGE_BYTES and not (jobs and self._jobs[0].state is not None):
@@ -177,12 +207,49 @@ class Disk:
                     break
             if jobs:
                 self._changed.notify_all()
-            return jobs, self._closing
+            if jobs and jobs[-1].state is not None:
+                # It takes the place of whatever was to be saved.
+                self._saving = None
+            saving = self._saving
+            if saving is not None and saving.ending and self._jobs:
+                # What was recorded before the state was captured is to be there first.
+                saving = None
+            return jobs, saving, self._closing
 
-    def _write(self, jobs: list[_Job]) -> None:
+    def _write_slice(self, jobs: list[_Job], saving: _Save) -> None:
+        """Write jobs, and some of a save, or its end."""
+        done = False
+
+        def also(connection: sqlite3.Connection) -> None:
+            nonlocal done
+            if saving.merging:
+                done = self._store.merge(connection, STAGE_BYTES)
+            elif saving.slices:
+                agents, anew, saving.begun = saving.slices.popleft(), not saving.begun, True
+                self._store.gather(connection, agents, full=saving.capture.full, anew=anew)
+            else:
+                self._store.save(connection, saving.capture, gathered=True)
+                saving.merging = True
+
+        ends = saving.ending
+        jobs = [*jobs, _Job([Committed(saving.capture.index)] if ends else (), 0, 0)]
+        self._write(jobs, also, saving.trim if ends else 0)
+        self._in_reactor(self._confirm, jobs)
+        if done:
+            with self._changed:
+                if self._saving is saving:
+                    self._saving = None
+            self._in_reactor(saving.done)
+
+    def _write(
+        self,
+        jobs: list[_Job],
+        more: Callable[[sqlite3.Connection], None] | None = None,
+        trim: int = 0,
+    ) -> None:
         records = [record for job in jobs for record in job.records]
-        state, trim = jobs[-1].state, jobs[-1].trim
-        if state is None and all(job.lazy for job in jobs):
+        state, trim = jobs[-1].state, trim or jobs[-1].trim
+        if state is None and more is None and all(job.lazy for job in jobs):
             self._commit = [record for record in records if isinstance(record, Committed)][-1]
             return
         if self._commit:
@@ -192,6 +259,8 @@ class Disk:
             for job in jobs:
                 if job.taken is not None:
                     self._store.stage(connection, job.taken)
+            if more is not None:
+                more(connection)
             if state is not None:
                 self._store.save(connection, state)
 
@@ -210,3 +279,16 @@ class Disk:
             self._jobs.clear()
             self._changed.notify_all()
         self._in_reactor(self._on_failed, sentence)
+
+
+def _slices(state: Capture) -> deque[list[AgentState]]:
+    """The agents of a capture, not many bytes of them in each list."""
+    slices: deque[list[AgentState]] = deque()
+    size = STAGE_BYTES
+    for agent in state.agents:
+        if size >= STAGE_BYTES:
+            slices.append([])
+            size = 0
+        slices[-1].append(agent)
+        size += RECORD_BYTES + len(agent.state)
+    return slices

@@ -182,10 +182,9 @@ class Durability:
         self, journal: Journal, store: StateStore, engine: Engine, lines: list[str]
     ) -> list[Reaction]:
         try:
-            stored = store.read(journal.connection)
             if store.unfinished(journal.connection):
-                lines.append("what had come of a state of the other replicas is dropped: it was not all")
-                journal.write([], also=store.discard)
+                journal.write([], also=store.settle)
+            stored = store.read(journal.connection)
             if stored is not None:
                 with closing(stored.agents):
                     engine.load(stored.header, stored.agents)
@@ -333,11 +332,11 @@ class Durability:
         assert self._log is not None
         if self._capture is not None:
             self._capture.step()
-            disk.save(self._capture, 0, _nothing)
+            disk.save(self._capture, 0, _nothing, at_once=True)
         capture = self._engine.capture()
         capture.step()
         self._report(capture)
-        disk.save(capture, min(self._log.base.at, capture.index), _nothing)
+        disk.save(capture, min(self._log.base.at, capture.index), _nothing, at_once=True)
 
     def renew(self, life: int) -> "Deferred[None]":
         """Close, and put aside a journal whose state is not that of the others; `open` makes a new one.

@@ -1,7 +1,9 @@
 """The state of an engine in the file of the journal: every agent a row, rewritten when it has changed.
 
 A state that comes from another replica gathers in a table of its own, write by write, which takes the place
-of the agents at the end, in one step. A start drops what has not come to that.
+of the agents at the end, in one step. A start drops what has not come to that. A save of much that has
+changed gathers in the same way, becomes part of the state, in one step, and moves to the other agents
+afterwards, some at a time: no write takes long.
 """
 
 import sqlite3
@@ -85,13 +87,21 @@ class _Table:
         sql = f"DELETE FROM {self.name} WHERE id = ?"  # noqa: S608
         connection.executemany(sql, [(identity,) for identity in gone])
 
-    def _forget(self, connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    def sums(self, connection: sqlite3.Connection, ids: Sequence[str]) -> tuple[int, int]:
+        """How many of these agents are there, and the sum of their checksums."""
         sql = f"SELECT checksum FROM {self.name} WHERE id = ?"  # noqa: S608
+        count = total = 0
         for identity in ids:
             row = connection.execute(sql, (identity,)).fetchone()
             if row is not None:
-                self.count -= 1
-                self.total = (self.total - int.from_bytes(row[0], "little")) % _MODULUS
+                count += 1
+                total += int.from_bytes(row[0], "little")
+        return count, total
+
+    def _forget(self, connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+        count, total = self.sums(connection, ids)
+        self.count -= count
+        self.total = (self.total - total) % _MODULUS
 
 
 class StateStore:
@@ -105,6 +115,13 @@ class StateStore:
         self._path = path
         self._agents = _Table("agents")
         self._coming = _Table("coming")
+        self._changes = _Table("changes")
+        self._grown = (0, 0)
+        """What `changes` adds to the number of the agents, and to the sum of their checksums."""
+        self._merging = _Table("merging")
+        """Agents that take the place of those in the table of the agents."""
+        self.merging = False
+        """There are some: `merge` is to be called."""
 
     def read(self, connection: sqlite3.Connection) -> StoredState | None:
         """The state, or None if none was ever saved. Raises Damaged."""
@@ -124,14 +141,17 @@ class StateStore:
         self._agents.count, self._agents.total = count, int.from_bytes(total, "little")
         return StoredState(index, header, self._rows(connection))
 
-    def unfinished(self, connection: sqlite3.Connection) -> bool:
-        """Whether there is a state that has not come as a whole: `discard` it."""
-        sql = "SELECT count(*) FROM sqlite_master WHERE name = 'coming'"
-        return bool(connection.execute(sql).fetchone()[0])
+    def unfinished(self, connection: sqlite3.Connection) -> list[str]:
+        """What `settle` is to be called for, before `read`; empty if there is nothing."""
+        found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
+        return [table.name for table in (self._coming, self._changes, self._merging) if table.name in found]
 
-    def discard(self, connection: sqlite3.Connection) -> None:
-        """Drop what has come of a state. Called within a transaction, as `stage` and `save`."""
+    def settle(self, connection: sqlite3.Connection) -> None:
+        """Drop what has not come as a whole, and complete what has. Called within a transaction."""
         self._coming.drop(connection)
+        self._changes.drop(connection)
+        self._merging.create(connection)
+        self.merge(connection)
 
     def stage(self, connection: sqlite3.Connection, taken: Taken) -> None:
         """Write what has come of a state, beside the one that is there."""
@@ -141,9 +161,52 @@ class StateStore:
             self._coming.create(connection)
             self._coming.put(connection, taken.agents)
 
-    def save(self, connection: sqlite3.Connection, capture: Capture) -> None:
-        """Write a complete capture. Called within a transaction; a failed one ends the use of this object."""
+    def gather(
+        self, connection: sqlite3.Connection, agents: Sequence[AgentState], *, full: bool, anew: bool
+    ) -> None:
+        """Write some of the agents of a capture that `save` completes, beside the state that is there.
+
+        full: it is a full one. anew: these are the first.
+        """
+        changes = self._changes
+        if anew:
+            if self.merging:
+                self.merge(connection)
+            changes.drop(connection)
+            self._grown = (0, 0)
+        changes.create(connection)
+        old = (0, 0) if full else self._agents.sums(connection, [str(agent.identity) for agent in agents])
+        changes.put(connection, agents)
+        self._grown = (self._grown[0] - old[0], self._grown[1] - old[1])
+
+    def merge(self, connection: sqlite3.Connection, limit_bytes: int | None = None) -> bool:
+        """Move some of the agents that were gathered, or all, to the others; says whether that is done."""
+        merging, agents = self._merging.name, self._agents.name
+        size = 0
+        rows = connection.execute(f"SELECT id, length(state) FROM {merging} ORDER BY id")  # noqa: S608
+        ids: list[tuple[str]] = []
+        with closing(rows):
+            for identity, length in rows:
+                if limit_bytes is not None and size >= limit_bytes:
+                    break
+                ids.append((identity,))
+                size += length
+        move = f"INSERT OR REPLACE INTO {agents} SELECT * FROM {merging} WHERE id = ?"  # noqa: S608
+        connection.executemany(move, ids)
+        connection.executemany(f"DELETE FROM {merging} WHERE id = ?", ids)  # noqa: S608
+        self.merging = connection.execute(f"SELECT 1 FROM {merging} LIMIT 1").fetchone() is not None  # noqa: S608
+        if not self.merging:
+            self._merging.drop(connection)
+        return not self.merging
+
+    def save(self, connection: sqlite3.Connection, capture: Capture, *, gathered: bool = False) -> None:
+        """Write a complete capture. Called within a transaction; a failed one ends the use of this object.
+
+        gathered: its agents were given to `gather`; call `merge` from now on, until it is done.
+        """
         agents = self._agents
+        if self.merging:
+            self.merge(connection)
         if capture.staged:
             coming = self._coming
             coming.create(connection)
@@ -155,7 +218,17 @@ class StateStore:
             agents.drop(connection)
             agents.create(connection)
         agents.remove(connection, capture.deleted)
-        agents.put(connection, capture.agents)
+        if gathered:
+            changes = self._changes
+            connection.execute(f"ALTER TABLE {changes.name} RENAME TO {self._merging.name}")
+            agents.count += changes.count + self._grown[0]
+            agents.total = (agents.total + changes.total + self._grown[1]) % _MODULUS
+            changes.count = changes.total = 0
+            self.merging = True
+        else:
+            self._changes.drop(connection)
+            agents.put(connection, capture.agents)
+        self._grown = (0, 0)
         packed = agents.total.to_bytes(8, "little")
         kept = _header_sum(capture.index, capture.header, agents.count, packed)
         connection.execute(

@@ -103,7 +103,10 @@ def load(path: Path) -> Engine:
     """What a start finds."""
     journal = Journal.open(path, ME, 8)
     engine = Engine(0, {"s0": 0}, load=_load)
-    stored = StateStore(path).read(journal.connection)
+    store = StateStore(path)
+    if store.unfinished(journal.connection):
+        journal.write([], also=store.settle)
+    stored = store.read(journal.connection)
     if stored is not None:
         engine.load(stored.header, stored.agents)
     journal.close()
@@ -310,7 +313,7 @@ def test_a_start_drops_a_state_that_did_not_come_as_a_whole(rig: Rig, tmp_path: 
     rig.disk.close()
     journal, store = Journal.open(tmp_path / "journal.db", ME, 8), StateStore(tmp_path)
     assert store.unfinished(journal.connection)
-    journal.write([], also=store.discard)
+    journal.write([], also=store.settle)
     assert not store.unfinished(journal.connection)
     assert store.read(journal.connection) is None
     journal.close()
@@ -327,6 +330,85 @@ def test_a_large_state_is_written_some_at_a_time(rig: Rig, monkeypatch: pytest.M
     rig.let(100)
     while rig.disk.writes < 5:
         rig.turn()
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_or_the_new_one(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+) -> None:
+    harness = Harness()
+    harness.know(Sum)
+    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
+    entries = [Appended(tuple(entry(index) for index in range(1, 31)))]
+    rig.let(1 if full else 2)
+    rig.disk.write(entries, 1)
+    rig.turn()
+    old = Engine(0, {"s0": 0}).digest()
+    if not full:
+        rig.disk.save(captured(harness), 0, lambda: None)
+        rig.turn()
+        old = harness.engine.digest()
+        for identity in ids[1:]:
+            harness.send(identity, Add(3))
+        harness.send(factory(0), Delete(str(ids[2])))
+        harness.deploy(Sum, name="late")
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    done: list[int] = []
+    rig.disk.save(captured(harness), 5, lambda: done.append(1))
+    found = []
+    token = 1
+    while not done:
+        token += 1
+        rig.disk.write([Appended((entry(29 + token),))], token)
+        before = rig.disk.writes
+        rig.let()
+        while rig.disk.writes == before:
+            rig.turn()
+        found.append(load(crashed(tmp_path)).digest())
+        shutil.rmtree(tmp_path / "copy")
+        while not rig.calls.empty():
+            rig.turn()
+    new = harness.engine.digest()
+    assert set(found) == {old, new}
+    first = found.index(new)
+    assert first >= 4
+    assert found[first:] == [new] * len(found[first:])
+    assert len(found) - first >= 4
+    assert rig.durable[-1] >= token - 1
+    rig.let(100)
+    harness.send(ids[1], Add(3))
+    rig.disk.save(captured(harness), 0, lambda: None, at_once=True)
+    rig.disk.close()
+    assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
+
+
+@pytest.mark.parametrize("writes", range(1, 12))
+def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    harness = Harness()
+    harness.know(Sum)
+    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
+    rig.let()
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
+    rig.turn()
+    capture = captured(harness)
+    rig.disk.save(capture, 0, lambda: None)
+    while rig.disk.writes < writes:
+        rig.let()
+        rig.wait_begun()
+    harness.send(ids[1], Add(3))
+    harness.send(factory(0), Delete(str(ids[2])))
+    if writes % 2:
+        rig.disk.save(capture, 0, lambda: None, at_once=True)
+        rig.disk.save(captured(harness), 0, lambda: None, at_once=True)
+    else:
+        rig.disk.stage(taken(harness, *ids, anew=True))
+        rig.disk.write([Reset(Tag(VIEW, 30))], 2, harness.engine.adopted(30, []))
+    rig.let(100)
+    rig.disk.close()
+    assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
 # The state in the file
