@@ -49,13 +49,13 @@ class Operator:
         world = self._world
         try:
             if name == "remove":
-                fresh = master.channel.remove(world.now, replica)
+                fresh = master.channel.remove(master.clock(), replica)
                 world.hosts[replica].retired = True
                 world.configured = [other for other in world.configured if other != replica]
             else:
                 data = b"%s %d" % (name.encode(), replica)
                 witness = replica in world.watchers
-                fresh = master.channel.admit(world.now, replica, data, witness=witness)
+                fresh = master.channel.admit(master.clock(), replica, data, witness=witness)
                 world.configured = sorted({*world.configured, replica})
         except ChannelError as error:
             world.say(f"operator: {name} {replica} at {master}: {error}")

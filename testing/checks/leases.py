@@ -6,6 +6,9 @@ from ..channel_world import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 
+LATE_S = 0.001
+"""A replica that runs looks at its clock when its lease is over, give or take a rounding."""
+
 
 @checker("I11", "At most one replica holds the lease, and so may have services.")
 class OneHolder(Checker):
@@ -32,6 +35,11 @@ class OneHolder(Checker):
         holders = [host for host in hosts if self._holds(host)] if len(hosts) > 1 else ()
         if len(holders) > 1:
             self.fail(step.host, f"{' and '.join(map(str, holders))} hold the lease")
+        for host in hosts:
+            if host.channel.lease.held and not host.paused:
+                late_s = host.clock() - host.channel.lease.expires()
+                if late_s > LATE_S:
+                    self.fail(host, f"its lease was over {late_s:.3f} s ago; its application does not know")
 
     def _holds(self, host: Host) -> bool:
         lease = host.channel.lease

@@ -289,3 +289,48 @@ def lease_never_told() -> Iterator[None]:
 
     with patched(Lease, "review", review):
         yield
+
+
+@mutant("The end of the lease is noticed with the next heartbeat only.", caught=("I11",), quick=True)
+def end_noticed_late() -> Iterator[None]:
+    with patched(Lease, "deadline", lambda _: None):
+        yield
+
+
+@mutant(
+    "A replica that was stopped handles what came meanwhile before it looks at its lease.", caught=("I11",)
+)
+def end_noticed_after_messages() -> Iterator[None]:
+    with patched(Lease, "watch", lambda *_: None):
+        yield
+
+
+def a_slave_dies_while_the_master_is_cut_off() -> None:
+    """The others see the end of its process: it has nothing to do with what they granted to the master."""
+    script = Script(5)
+    master = script.form()
+    script.until(lambda: master.channel.lease.held)
+    others = [host.replica for host in script.hosts if host is not master]
+    script.split([master.replica], others)
+    for other in others:
+        script.net.shut((min(master.replica, other), max(master.replica, other)))
+    script.hosts[4].crash()
+    script.until(lambda: script.hosts[1].channel.role == "master")
+
+
+@mutant(
+    "The end of any process releases what was granted, not only that of the holder.",
+    scenario=a_slave_dies_while_the_master_is_cut_off,
+    caught=("I11",),
+    quick=True,
+)
+def released_by_anybody() -> Iterator[None]:
+    original = Lease.release
+
+    def release(self, voter, *mark):
+        del voter
+        if self.holder is not None:
+            original(self, self.holder, *mark)
+
+    with patched(Lease, "release", release):
+        yield

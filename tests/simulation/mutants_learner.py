@@ -1,0 +1,152 @@
+"""Mutants of replicas that learn while they have, or get, something of their own."""
+
+from quorate.hachannel import Channel, Deliver, forward, learner, state
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.messages import Accept, CatchUp, CaughtUp, Chunk, Entry, Forward, Heartbeat, NewView
+from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.testing.channel_hand import Hand
+from quorate.testing.mutation import mutant, patched
+
+VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
+OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
+
+
+def _learner_with_a_log_of_its_own():
+    """Replica 2 has entries 1 to 3 of an old view; it knows that 1 is committed, and that it was dropped."""
+    own = [Entry(OLD, index, 0, b"own %d" % index) for index in (1, 2, 3)]
+    log = DurableLog(Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True, 1, NO_TAG, 3), own)
+    hand = Hand()
+    hand.form()
+    hand.start(2, 3, 3, log)
+    hand.connect(0, 2)
+    hand.channels[2].state.supersede(NEW)
+    return hand
+
+
+def committed_beyond_what_came():
+    """Entry 2 is the same for all. What is committed at 3 was not sent yet; the learner's own is another."""
+    hand = _learner_with_a_log_of_its_own()
+    hand.give(0, 2, CatchUp(1 << 40, NEW, Tag(OLD, 1), (Entry(OLD, 2, 0, b"own 2"),), 3))
+    delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
+    assert delivered == [b"own 2"], f"it delivers {delivered}, of which the last is not committed"
+    hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
+    assert [message.index for message in hand.waiting(2, 0, CaughtUp)] == [2]
+
+
+@mutant(
+    "A learner takes its whole log for what it was sent, and commits of it what others have committed.",
+    scenario=committed_beyond_what_came,
+    caught=("scenario",),
+    quick=True,
+)
+def own_tail_committed():
+    original = state.State.commit_to
+    taught = learner.Learner.on_catch_up
+
+    def on_catch_up(self, voter, message):
+        def commit_to(self, index):
+            original(self, min(message.commit, self.log.last.at) if index else index)
+
+        with patched(state.State, "commit_to", commit_to):
+            taught(self, voter, message)
+
+    with patched(learner.Learner, "on_catch_up", on_catch_up):
+        yield
+
+
+def taken_into_a_view_while_a_state_is_installed():
+    """The application is about to have the state after 40: a view that starts at 0 is not for it."""
+    hand = Hand()
+    view = hand.form().view
+    assert view is not None
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.give(0, 2, Chunk(5, 0, b"state", False, Tag(view.number, 40)))
+    members = (Voter(0, 1), Voter(2, 9))
+    number = ViewNumber(20, 0, 1)
+    message = NewView(View(number, members, members, 2, 0, 0, "", view.seats), NO_TAG, 0, (), True)
+    hand.give(0, 2, message)
+    assert not hand.waiting(2, 0, Accept), "it is a member, and its application goes elsewhere"
+    hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
+    assert hand.channels[2].applied == 40
+
+
+@mutant(
+    "A learner accepts a view while its application installs a state.",
+    scenario=taken_into_a_view_while_a_state_is_installed,
+    caught=("scenario",),
+    quick=True,
+)
+def accepted_while_installing():
+    original = learner.Learner._give
+
+    def give(self, learning):
+        original(self, learning)
+        self._busy(False)
+
+    with patched(learner.Learner, "_give", give):
+        yield
+
+
+def entries_of_a_donor_that_is_master_no_more():
+    """They come late, and differ from what this member has acknowledged since."""
+    hand = Hand()
+    master = hand.form()
+    view = master.view
+    assert view is not None
+    master.submit(hand.now, 1, b"new")
+    hand.flush(0)
+    hand.deliver(0, 1)
+    stale = CatchUp(1 << 40, OLD, NO_TAG, (Entry(OLD, 1, 0, b"stale"),), 0)
+    hand.give(2, 1, stale)
+    assert hand.channels[1].state.log.get(1).payload == b"new", "what it has acknowledged is gone"
+
+
+@mutant(
+    "A member takes entries as learners do.",
+    scenario=entries_of_a_donor_that_is_master_no_more,
+    caught=("scenario",),
+    quick=True,
+)
+def member_learns():
+    original = learner.Learner._follows
+
+    def follows(self, voter, token, *, entries):
+        newer, self._state.newer = self._state.newer, ViewNumber(1 << 30, 0, 0)
+        try:
+            return original(self, voter, token, entries=entries)
+        finally:
+            self._state.newer = newer
+
+    with patched(learner.Learner, "_follows", follows):
+        yield
+
+
+def forwarded_before_the_boot_is_durable():
+    """A crash now, and the next process would use the same numbers for something else."""
+    voters = (Voter(0, 7), Voter(1, 8))
+    view = View(ViewNumber(3, 0, 7), voters, voters, 2, 0)
+    log = DurableLog(Remembered(view.number, view, True))
+    channel = Channel(1, range(2), incarnation=8, cluster="c", expected=2, log=log)
+    channel.start(0.0)
+    channel.connected(0.0, 0, 7)
+    number = view.number
+    channel.receive(0.0, 0, Heartbeat(number, number, True, True, True, True, False, 0, 0, 0, 0, 0))
+    assert channel.role == "slave"
+    channel.take()
+    channel.forward(0.0, b"first")
+    out = channel.take()
+    assert not any(isinstance(message, Forward) for _, message in out.messages), "it has left already"
+    channel.persisted(0.0, out.token)
+    assert any(isinstance(message, Forward) for _, message in channel.take().messages)
+
+
+@mutant(
+    "What is forwarded leaves before the disk knows the process that numbers it.",
+    scenario=forwarded_before_the_boot_is_durable,
+    caught=("scenario",),
+    quick=True,
+)
+def boot_not_awaited():
+    with patched(forward.Forwarding, "_ready", True):
+        yield
