@@ -10,6 +10,7 @@ from .log import (
     Appended,
     Booted,
     Committed,
+    Leased,
     LogRecord,
     MemoryLog,
     Promised,
@@ -42,6 +43,8 @@ class Remembered(msgspec.Struct, array_like=True):
     """Who has submitted how much, after `commit`."""
     boots: int = 0
     """See `Recovered.boots`."""
+    lease_s: float = 0.0
+    """See `Recovered.lease_s`."""
 
     def apply(self, record: LogRecord) -> None:
         """Change the remembered by one record."""
@@ -68,6 +71,8 @@ class Remembered(msgspec.Struct, array_like=True):
                 self.origins = record.origins
             case Booted():
                 self.boots = record.boot
+            case Leased():
+                self.lease_s = record.lease_s
 
 
 class DurableLog(MemoryLog):
@@ -93,6 +98,7 @@ class DurableLog(MemoryLog):
             applied=commit,
             origins=remembered.origins,
             boots=remembered.boots,
+            lease_s=remembered.lease_s,
             guest=remembered.guest,
         )
 

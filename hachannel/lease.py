@@ -13,6 +13,7 @@ Only this depends on clocks; the log does not. Source: the channel protocol, sec
 import math
 
 from .events import LeaseChanged
+from .log import Leased
 from .messages import Grant, Release
 from .state import State
 from .view import ViewNumber, Voter
@@ -29,6 +30,8 @@ class Lease:
         """When that grant is over."""
         self._marked = -math.inf
         """The mark it was for."""
+        self._earlier_until = -math.inf
+        """When all that earlier processes granted is over."""
         self.held = False
         """This replica is master and holds the lease, as of the last step."""
         self.wanting_since: float | None = None
@@ -50,10 +53,12 @@ class Lease:
         """What an earlier process granted is forgotten, and still binds."""
         state = self._state
         promised = proposer(state.promised)
+        # It was started with another lease_s, perhaps.
+        self._earlier_until = now + state.leased_s
         if promised != state.me and state.promised.counter:
             # It can have granted to nobody else: the promise was durable before the first grant.
             self.holder = promised
-            self.until = now + state.settings.lease_s
+            self.until = now + max(state.settings.lease_s, state.leased_s)
         elif not state.log.durable and 1 < state.expected < len(state.order):
             # With all replicas needed to found a cluster, the holder would be one of them.
             self.until = now + state.settings.lease_s
@@ -86,8 +91,17 @@ class Lease:
         ):
             return
         self.holder, self._marked = voter, mark
-        self.until = now + state.settings.lease_s
+        self.until = max(self.until, now + state.settings.lease_s)
+        self._remember(now)
         state.vow(voter.replica, Grant(mark, state.settings.lease_s))
+
+    def _remember(self, now: float) -> None:
+        """Have the disk remember how long a grant binds before it is given; less once no other binds."""
+        state = self._state
+        lease_s = state.settings.lease_s
+        if lease_s > state.leased_s or (lease_s < state.leased_s and now >= self._earlier_until):
+            state.leased_s = lease_s
+            state.record(Leased(lease_s))
 
     def release(self, voter: Voter, mark: float = math.inf) -> None:
         """A replica does nothing any more that needs the lease: what was granted to its marks is over."""

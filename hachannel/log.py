@@ -74,7 +74,16 @@ class Booted:
     boot: int
 
 
-LogRecord: TypeAlias = Promised | Accepted | Activated | Appended | Truncated | Committed | Reset | Booted
+@attrs.frozen
+class Leased:
+    """Record: from now on grants of a lease last so long."""
+
+    lease_s: float
+
+
+LogRecord: TypeAlias = (
+    Promised | Accepted | Activated | Appended | Truncated | Committed | Reset | Booted | Leased
+)
 
 
 @attrs.frozen
@@ -94,6 +103,8 @@ class Recovered:
     """How many processes of this life have submitted something."""
     guest: bool = False
     """What this replica had is lost or unusable: it may join a cluster, but never found one."""
+    lease_s: float = 0.0
+    """How long the grants of earlier processes may last after their end."""
 
 
 class Log(Protocol):

@@ -85,6 +85,8 @@ class State:
             self.seats_of = recovered.accepted.number
         self.unlisted = False
         """The master said that this replica does not belong to the cluster."""
+        self.leased_s = recovered.lease_s
+        """How long the grants of this replica last, as far as its disk remembers."""
         self.counter = recovered.promised.counter
         """The highest view counter seen."""
         self.commit = recovered.commit

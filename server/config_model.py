@@ -21,6 +21,9 @@ MAX_PROBLEMS = 100
 
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
 
+AGREED = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
+"""Properties that decide how a replica reacts: replicas with other values would drift apart."""
+
 Ack = Literal["ALL", "MAJORITY"]
 Durability = Literal["disk", "memory"]
 
@@ -319,6 +322,7 @@ class Config:
         Secrets and passwords are left out: the digest travels in clear. So is nbClusterExpected, which an
         operator may override at start, what other processes need not know (args of services, nat), and the
         replicas of clusters: those are added and removed while they run, and the cluster says which it has.
+        What decides how agents react counts wherever it is set.
         """
         hidden = {SECRET_PROPERTY, "nbClusterExpected"}
 
@@ -334,6 +338,8 @@ class Config:
                     (server.id, server.name, server.clustered, server.transient),
                     (server.mode, server.ack, server.durability, server.min_copies),
                     visible(server.properties),
+                    # The check of the file sees to it that its replicas do not differ in them.
+                    [self.setting(name, server=server.id, replica=server.replicas[0].id) for name in AGREED],
                     sorted(server.domains),
                     sorted({service.class_name for each in server.replicas for service in each.services}),
                     []

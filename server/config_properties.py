@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from ..engine import EngineSettings
 from ..hachannel import Settings
-from .config_model import SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
+from .config_model import AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
 from .config_read import EXPECTED_PROPERTY
 from .config_report import Report, guess, shown
 from .config_vocabulary import Element
@@ -70,9 +70,6 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "trace_roll_s": _seconds,
 }
 """Name -> what is wrong with a value, None if nothing. docs/configuration.md says what each is for."""
-
-AGREED = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
-"""What decides how a replica reacts: replicas with other values would drift apart."""
 
 
 def check_properties(tree: Element, report: Report) -> None:

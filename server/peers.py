@@ -1,6 +1,7 @@
 """The other replicas of the cluster, as a running replica meets them: connections, messages, who is where."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from ..hachannel import Message, ProtocolError, Seat, decode_message
@@ -11,10 +12,11 @@ from ..hachannel.transport import ChannelTransport
 from .config import Config, Replica, Server
 from .front import Shaking
 from .hello import CHANNEL
+from .hello import ProtocolError as HelloError
 from .node import Node
 from .outside import Metrics
 from .places import Places
-from .purposes import SET_BACK, STRANGER
+from .purposes import STRANGER
 from .replica_settings import ReplicaSettings
 
 __all__ = ["PeerHost", "PeerSide"]
@@ -75,6 +77,22 @@ class PeerHost(Protocol):
         ...
 
 
+class _PeerShaking(Shaking):
+    """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it."""
+
+    def __init__(self, fields: Mapping[str, Any], secret: str | None, refused: Callable[[str], None]) -> None:
+        super().__init__(CHANNEL, fields, secret)
+        self._refused = refused
+
+    def receive(self, frame: bytes) -> list[bytes]:
+        """See `Shaking`."""
+        try:
+            return super().receive(frame)
+        except HelloError as error:
+            self._refused(str(error))
+            raise
+
+
 class PeerSide:
     """Connections to the peers: `start` and `stop` for each incarnation. A plain server has none.
 
@@ -87,10 +105,16 @@ class PeerSide:
         """Where the replicas are, as far as is known."""
         self.transport: ChannelTransport | None = None
         """The connections; None in a plain server, or before joining again."""
-        self.turned_away = ""
-        """Why another replica did not let this one in, last."""
+        self._refusals: dict[int, str] = {}
+        """Why other replicas do not let this one in, in their words or in its own."""
         self.mute: set[int] = set()
         """Peers that cannot be reached, and not because nobody listens where they should be."""
+
+    @property
+    def turned_away(self) -> str:
+        """Why another replica does not let this one in, "" if none refuses it."""
+        reasons = [self._refusals[peer] for peer in sorted(self._refusals)]
+        return next((reason for reason in reasons if STRANGER in reason), reasons[0] if reasons else "")
 
     def start(self) -> None:
         """Begin to reach the others."""
@@ -131,7 +155,6 @@ class PeerSide:
             self._host.log(difference)
 
     def _handshake(self, peer: int, calls: bool) -> Shaking:
-        del peer
         host = self._host
         fields = {
             "replica": host.replica.id,
@@ -140,7 +163,7 @@ class PeerSide:
             "calls": calls,
             "process": this_process(),
         }
-        return Shaking(CHANNEL, fields, host.settings.secret)
+        return _PeerShaking(fields, host.settings.secret, partial(self._refusals.__setitem__, peer))
 
     # What the transport reports
 
@@ -159,7 +182,7 @@ class PeerSide:
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
-        self.turned_away = ""
+        self._refusals.pop(peer, None)
         self.mute.discard(peer)
         self._host.give(self._host.node.connected, peer, incarnation)
 
@@ -174,11 +197,10 @@ class PeerSide:
         """A peer without connection cannot be reached."""
         if STRANGER in reason:
             # Somebody lives in a cluster without this replica: it must not found another one.
-            self.turned_away = reason
             self._host.node.channel.bar_founding()
-        elif SET_BACK in reason:
-            self.turned_away = reason
-        elif NOBODY_LISTENS in reason:
+        if self._refusals.get(peer) != reason:
+            self._refusals.pop(peer, None)
+        if NOBODY_LISTENS in reason or peer in self._refusals:
             self.mute.discard(peer)
         else:
             self.mute.add(peer)

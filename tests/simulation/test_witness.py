@@ -1,5 +1,6 @@
 """Witnesses, copies and leases, played on simulated clusters and checked after every step."""
 
+import attrs
 import pytest
 
 from quorate.hachannel import ChangeRefused, LeaseChanged, Settings
@@ -290,3 +291,44 @@ def test_witnesses_come_and_go_during_faults():
     for seed in range(8):
         result = simulate(Schedule(shape=Shape(replicas=3, disk=seed % 2 == 0), faults=faults), seed=seed)
         assert result.healed_s is not None
+
+
+def restarted_with(script, host, lease_s):
+    """Start a replica that has ended with another lease_s than before."""
+    shape = script.world.shape
+    script.world.shape = attrs.evolve(shape, settings=attrs.evolve(shape.settings, lease_s=lease_s))
+    host.start()
+    script.world.shape = shape
+
+
+def test_a_replica_that_is_started_with_a_shorter_lease_is_bound_by_what_it_granted_before():
+    script = Script(3, disk=True, settings=Settings(suspect_s=6.0, lease_s=3.0))
+    master = script.form()
+    script.run(1.0)
+    granted = script.hosts[1].state.leased_s
+    assert granted == 3.0
+    script.hosts[1].crash()
+    start = script.hosts[1].clock()
+    restarted_with(script, script.hosts[1], 0.2)
+    lease = script.hosts[1].channel.lease
+    assert lease.blocks(start + 2.9, script.hosts[2].state.me)
+    script.whole()
+    script.run(4.0)
+    assert script.hosts[1].disk.remembered.lease_s == 0.2, "later it may be forgotten"
+    assert master.channel.holds_lease(master.clock())
+    script.hosts[1].crash()
+    restarted_with(script, script.hosts[1], 5.0)
+    script.whole()
+    script.run(0.5)
+    assert script.hosts[1].disk.remembered.lease_s == 5.0
+
+
+def test_voters_with_different_leases_grant_each_for_its_own_time():
+    script = Script(3, disk=True, settings=Settings(suspect_s=4.0, lease_s=2.0))
+    master = script.form()
+    script.hosts[1].crash()
+    restarted_with(script, script.hosts[1], 0.3)
+    script.whole()
+    script.run(3.0)
+    grants = {voter.replica: until - master.clock() for voter, until in master.channel.lease.grants.items()}
+    assert grants[1] < 0.3 < 1.0 < grants[2]

@@ -69,3 +69,11 @@ def test_check_shows_witnesses_and_copies(tmp_path: Path) -> None:
         "acknowledged by all replicas of the view, nothing new with fewer than 2 replicas, "
         "first start with 2 of 2 and 1 witness." in shown.output
     )
+
+
+def test_the_digest_tells_what_decides_how_agents_react_wherever_it_is_set(tmp_path: Path) -> None:
+    same = dict.fromkeys(range(3), '<property name="max_turn" value="50000"/>')
+    other = dict.fromkeys(range(3), '<property name="lease_s" value="0.7"/>')
+    digest = read(tmp_path).digest
+    assert read(tmp_path, inside=same).digest != digest
+    assert read(tmp_path, inside=other).digest == digest, "each grants for its own time"
