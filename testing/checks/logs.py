@@ -1,6 +1,7 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
-from ...hachannel import Deliver, Event, View, ViewEvent
+from ...hachannel import Deliver, Event, View, ViewEvent, Voter
+from ...hachannel.donor import MIN_LAG
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
 from ..channel_world import Host
@@ -102,6 +103,11 @@ class NoTruncationBelowCommit(Checker):
 class BoundedMemory(Checker):
     """See the rule."""
 
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._outside: set[Voter] = set()
+        """Replicas that are in no active view, or were until their log was short again."""
+
     def stepped(self, step: Step) -> None:
         """The bounds of one log, and the master's trimming against all members."""
         host, state = step.host, step.host.state
@@ -113,6 +119,14 @@ class BoundedMemory(Checker):
         if host.disk is not None:
             # A restart finds on the disk what the log had when the state was saved, and what came since.
             bound += self.past.world.shape.save_entries + settings.window
+        if not state.serving:
+            self._outside.add(state.me)
+        elif len(log) <= bound:
+            self._outside.discard(state.me)
+        if state.me in self._outside:
+            # What it had when it was left behind stays until a master tells what may be trimmed; the next
+            # view may bring twice what a learner may lack.
+            bound += 2 * max(settings.window, MIN_LAG)
         if len(log) > bound:
             self.fail(host, f"{len(log)} entries in memory, the bound is {bound}")
         view = state.accepted
