@@ -4,8 +4,8 @@ from functools import partial
 
 import msgspec
 
-from quorate.hachannel import choice, donor, election, installation, membership, view
-from quorate.hachannel.messages import Dismiss, decode_reconfig
+from quorate.hachannel import choice, donor, election, installation, membership, porter, view
+from quorate.hachannel.messages import Dismiss, Join, decode_reconfig
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
 from quorate.testing.drawing import operated
@@ -42,6 +42,72 @@ def removed_voter_silent():
             original(self, now, voter, message)
 
     with patched(election.Election, "on_prepare", on_prepare):
+        yield
+
+
+def a_voter_that_is_needed_leaves():
+    """Without the one that is removed, the master and the one that leaves would have to agree."""
+    script = Script(3)
+    master = script.form()
+    master.channel.remove(script.world.now, 1)
+    master.settle()
+    script.hosts[2].leave()
+    script.until(lambda: not script.hosts[2].running)
+    script.hosts[2].start()
+    script.whole()
+
+
+@mutant(
+    "A change is taken up when one of those it needs is about to leave.",
+    scenario=a_voter_that_is_needed_leaves,
+    caught=("scenario",),
+    quick=True,
+)
+def leavers_decide():
+    def feasible(config, answered):
+        return len(config) < 3 or choice.feasible(config, answered)
+
+    with patched(election, "feasible", feasible):
+        yield
+
+
+def a_witness_that_is_removed_while_it_comes():
+    """It asks to be let in when its removal is pending."""
+    script = Script(3, witnesses=1)
+    master = script.form()
+    witness = script.hosts[2]
+    for request in (
+        lambda now: master.channel.remove(now, 2),
+        lambda now: master.channel.admit(now, 2, witness=True),
+    ):
+        request(script.world.now)
+        master.settle()
+        script.until(lambda: master.state.pending is None and master.channel.can_submit)
+    witness.start()
+    script.net.muted = Join
+    link = master.state.peers.links
+    script.until(lambda: 2 in link and link[2].connected and link[2].voter == witness.state.me)
+    master.channel.remove(script.world.now, 2)
+    master.settle()
+    state = witness.state
+    master.deliver(2, Join("c", True, state.log.tag(0), 0, 0, b"", False, 0, state.birth))
+    script.run(1.0)
+
+
+@mutant(
+    "A witness that asked to come is let in although it has been removed since.",
+    scenario=a_witness_that_is_removed_while_it_comes,
+    caught=("I12",),
+    quick=True,
+)
+def unlisted_witness_let_in():
+    original = porter.Porter.step
+
+    def step(self, now):
+        with patched(view.View, "lists", lambda _self, _replica: True):
+            original(self, now)
+
+    with patched(porter.Porter, "step", step):
         yield
 
 

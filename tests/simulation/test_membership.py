@@ -134,7 +134,7 @@ def test_a_witness_that_was_removed_while_it_asked_to_come_is_not_let_in():
     witness = script.hosts[2]
     remove(script, 2)
     script.until(lambda: not witness.running)
-    ask(script, lambda channel, now: channel.admit(now, 2, b""))
+    ask(script, lambda channel, now: channel.admit(now, 2, witness=True))
     script.net.muted = Join
     witness.start()
     script.until(lambda: master.channel.view.lists(2) and master.channel.can_submit)
