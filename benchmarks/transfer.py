@@ -179,8 +179,14 @@ def fill(urls: str, total: int, size: int) -> None:
 
 def statuses(config: Config) -> list[dict[str, object]]:
     """What the replicas say."""
-    ((_, replicas),) = gather([ServerAdmin(config, config.server("s0"))])
-    return [replica.status for replica in replicas if replica.status is not None]
+    for _ in range(100):
+        ((_, replicas),) = gather([ServerAdmin(config, config.server("s0"))])
+        found = [replica.status for replica in replicas if replica.status is not None]
+        if found:
+            return found
+        # They are too busy to answer in time.
+        time.sleep(0.1)
+    raise SystemExit("no replica says how it is")
 
 
 def view(config: Config) -> object:
