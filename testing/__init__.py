@@ -5,38 +5,35 @@ from .channel_sim import Result, simulate
 from .channel_world import Shape, Violation
 from .checks import CHECKERS
 from .drawing import draw
-from .faults import (
-    FAULTS,
-    Add,
+from .faults import FAULTS, Fault
+from .faults.disks import CorruptDisk, FullDisk, LoseDisk, SlowDisk, TornWrite
+from .faults.networks import (
     Break,
-    CorruptDisk,
+    Cut,
+    Deaf,
+    Delay,
+    Duplicate,
+    Garbage,
+    Isolate,
+    Loss,
+    Mute,
+    OneWay,
+    Partition,
+    Reorder,
+)
+from .faults.operators import Add, Remove
+from .faults.processes import (
     Crash,
     CrashAll,
     CrashProposer,
     CrashStep,
     CrashTransfer,
-    Cut,
-    Delay,
-    Duplicate,
-    Fault,
-    FullDisk,
-    Garbage,
     Heal,
-    Isolate,
     Leave,
-    LoseDisk,
-    Loss,
-    Mute,
-    OneWay,
-    Partition,
     Pause,
     RefusePart,
-    Remove,
-    Reorder,
-    SlowDisk,
     Start,
     Submit,
-    TornWrite,
 )
 from .harness import Harness
 from .schedule import Schedule, ScheduleError
@@ -54,6 +51,7 @@ __all__ = [
     "CrashStep",
     "CrashTransfer",
     "Cut",
+    "Deaf",
     "Delay",
     "Duplicate",
     "Fault",

@@ -5,6 +5,7 @@ does; breaking a connection loses what has not arrived, and each side notices in
 """
 
 import math
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Protocol
@@ -100,7 +101,8 @@ class Net:
         self._hosts: dict[int, Endpoint] = {}
         self._connections: dict[tuple[int, int], Connection] = {}
         self._dialing: set[tuple[int, int]] = set()
-        self.sent = 0
+        self.sent: Counter[type[Message]] = Counter()
+        """Messages by type."""
 
     def add(self, host: int, endpoint: Endpoint) -> None:
         """A process starts."""
@@ -194,7 +196,7 @@ class Net:
         connection = self._connections.get((min(host, peer), max(host, peer)))
         if connection is None or connection.ends[host] is not endpoint or not connection.open[host]:
             return
-        self.sent += 1
+        self.sent[type(message)] += 1
         if type(message) is self.muted:
             return
         weather = self.weather

@@ -27,6 +27,7 @@ class Script(Checks):
         witnesses: int = 0,
         shared_host: bool = True,
         stop_s: float = 0.0,
+        drift: float = 0.0,
     ) -> None:
         super().__init__()
         self.deliveries: dict[int, list[bytes]] = {}
@@ -46,6 +47,7 @@ class Script(Checks):
             witnesses=witnesses,
             shared_host=shared_host,
             stop_s=stop_s,
+            drift=drift,
         )
         self.world = World(seed, shape, self)
         self.hosts = self.world.hosts

@@ -31,6 +31,8 @@ class Result:
     steps: int
     """Events of the virtual world."""
     messages: int
+    reached: dict[str, int]
+    """Messages by type, and moves between phases, as in `slave -> changing` of the table `role`."""
     views: int
     """Active views."""
     commits: int
@@ -166,7 +168,11 @@ def simulate(
         seed=seed,
         schedule=schedule,
         steps=world.steps,
-        messages=world.net.sent,
+        messages=world.net.sent.total(),
+        reached={
+            **{kind.__name__: count for kind, count in world.net.sent.items()},
+            **{f"{table}: {before} -> {after}": n for (table, before, after), n in checks.moves.items()},
+        },
         views=counts["views"],
         commits=counts["commits"],
         delivered=counts["delivered"],

@@ -63,6 +63,9 @@ class Observer:
     def forwarded(self, source: Source, payload: bytes) -> None:
         """A replica has taken a payload to be ordered."""
 
+    def ended(self, hosts: "Sequence[Host]") -> None:
+        """The cluster has recovered; these replicas are in it, and have delivered everything."""
+
 
 @attrs.define(eq=False)
 class Fuse:

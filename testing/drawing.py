@@ -9,6 +9,8 @@ from ..hachannel import Settings
 from .channel_net import Weather
 from .channel_world import Shape
 from .faults import FAULTS, Fault
+from .faults.networks import Deaf, Isolate, Mute
+from .faults.processes import Crash, CrashTransfer, Pause, RefusePart
 from .schedule import Schedule
 
 __all__ = ["draw", "operated"]
@@ -25,7 +27,7 @@ PROFILES: dict[str, dict[str, int]] = {
     "split": {"partition": 15, "isolate": 10, "crash": 5, "mute": 15, "crash-proposer": 10},
     "crash": {"crash": 30, "break": 10, "crash-proposer": 20, "mute": 5, "crash-step": 5},
     "transfer": {"crash": 10, "crash-transfer": 20, "refuse-part": 6, "break": 5},
-    "tails": {"isolate": 15, "one-way": 15, "pause": 10, "break": 5, "mute": 8},
+    "tails": {"isolate": 5, "one-way": 5, "deaf": 5, "break": 5},
 }
 """Weights of faults besides their own: many crashes hit view changes half-way; splits and slow joins make
 views that are smaller than their configurations; long transfers are broken off; masters that are cut off
@@ -34,41 +36,50 @@ OPERATED = {"leave": 6, "crash": 3}
 """More of these where there is an operator."""
 
 
-def draw(seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = None) -> Schedule:
-    """The schedule of a seed. kinds: only these faults; disk: with or without; both as the seed has it.
+BY_SEED = ("all", "split", "tails", "crash", "all", "split", "transfer", "crash")
+"""The profile of a seed, modulo their number."""
 
-    Of eight seeds two are wide clusters where joins are slow, two have slow messages and many crashes, one
-    has long transfers that are broken off, one masters that are cut off with a log of their own. Every third
-    seed has disks, every fifth one an operator. Raises KeyError for a fault that is not there.
+
+def draw(
+    seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = None, profile: str | None = None
+) -> Schedule:
+    """The schedule of a seed. kinds: only these faults; disk: with or without; profile: one of `PROFILES`;
+    by default each as the seed has it.
+
+    Every third seed has disks, every fifth one an operator. Raises KeyError for a fault that is not there.
     """
     random = Random(f"shape {seed}")
     with_disk = seed % 3 == 2 if disk is None else disk
     transfers = Random(f"transfers {seed}")
-    if seed % 4 == 1:
-        shape, rate, profile = _wide(random), random.choice([3.0, 6.0]), "split"
+    if profile is None:
+        profile = BY_SEED[seed % len(BY_SEED)]
+    if profile == "split":
+        shape, rate = _wide(random), random.choice([3.0, 6.0])
     else:
         shape = _ordinary(random)
-        rate, profile = random.choice([0.5, 2.0, 5.0]), "all"
-        if seed % 4 == 3:
-            weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.2, slow_s=0.2)
-            settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
-            shape, rate, profile = attrs.evolve(shape, weather=weather, settings=settings), 8.0, "crash"
-        elif seed % 8 == 6:
-            shape, rate, profile = _joining(shape, transfers), 4.0, "transfer"
-        elif seed % 8 == 2:
-            shape, rate, profile = _parting(shape, Random(f"tails {seed}")), 3.0, "tails"
+        rate = random.choice([0.5, 2.0, 5.0])
+        if profile == "crash":
+            shape, rate = _slow(shape), 8.0
+        elif profile == "transfer":
+            shape, rate = _joining(shape, transfers), 4.0
+        elif profile == "tails":
+            shape, rate = _parting(shape, Random(f"tails {seed}")), 1.0
     shape = _forwarding(shape, Random(f"forwarding {seed}"))
     shape = _with_leases(shape, Random(f"lease {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
     shape = attrs.evolve(shape, stop_s=Random(f"services {seed}").choice([0.0, 0.0, 0.02, 0.3]))
     parts = profile == "transfer" or transfers.random() < 0.75
-    shape = _fitting(attrs.evolve(shape, parts=parts, fresh=transfers.random() < 0.5))
+    fresh = profile != "tails" and transfers.random() < 0.5
+    shape = _fitting(attrs.evolve(shape, parts=parts, fresh=fresh))
     names = list(FAULTS) if kinds is None else list(kinds)
     with_operator = kinds is None and seed % 5 == 4
     extra = {**PROFILES[profile], **(OPERATED if with_operator else {})}
     schedule = Schedule(
-        faults=_faults(Random(f"faults {seed}"), shape, rate, extra, names),
+        faults=[
+            *_faults(Random(f"faults {seed}"), shape, rate, extra, names),
+            *_arranged(Random(f"arranged {seed}"), profile, names),
+        ],
         shape=shape,
         seconds=FAULTS_S,
         load=random.choice([5.0, 30.0]) if profile != "tails" else random.choice([30.0, 100.0]),
@@ -92,6 +103,40 @@ def _faults(
         faults.append(FAULTS[name].draw(round(now, 6), random, shape))
         now += random.expovariate(rate)
     return faults
+
+
+def _arranged(random: Random, profile: str, names: list[str]) -> list[Fault]:
+    """What a profile is about, in the order that makes it happen."""
+    faults: list[Fault] = []
+    for start in (0.8, 2.5, 4.2) if profile in ("tails", "transfer") else ():
+        at = round(start + random.random(), 6)
+        for_s = round(random.uniform(1.2, 2.5), 4)
+        if profile == "tails":
+            faults.append(
+                random.choice(
+                    [
+                        Isolate(at=at, who="master", for_s=for_s),
+                        Isolate(at=at, who="master", for_s=for_s),
+                        Pause(at=at, who=random.choice(["master", "slave"]), for_s=for_s),
+                        Deaf(at=at, who="slave", for_s=for_s),
+                        Mute(at=at, message="Ack", for_s=for_s),
+                    ]
+                )
+            )
+        else:
+            later = round(min(at + random.uniform(0.3, 1.0), FAULTS_S), 6)
+            faults += [
+                Crash(at=at, who="slave", back_s=0.05),
+                random.choice(
+                    [
+                        CrashTransfer(at=later, who="donor", back_s=0.2),
+                        CrashTransfer(at=later, who="learner", back_s=0.05),
+                        RefusePart(at=later, who="donor"),
+                        RefusePart(at=later, who="learner"),
+                    ]
+                ),
+            ]
+    return [fault for fault in faults if fault.name in names]
 
 
 def _forwarding(shape: Shape, random: Random) -> Shape:
@@ -132,11 +177,19 @@ def _fitting(shape: Shape) -> Shape:
     return attrs.evolve(shape, settings=settings)
 
 
+def _slow(shape: Shape) -> Shape:
+    """The same cluster on a network that is slower than heartbeats follow one another."""
+    weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.2, slow_s=0.2)
+    settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
+    return attrs.evolve(shape, weather=weather, settings=settings)
+
+
 def _joining(shape: Shape, random: Random) -> Shape:
-    """The same cluster, in which a state takes a second or two, in many parts, and the log is not kept."""
+    """Five replicas, so that one that gives a state may die while another one lacks it. A state takes a
+    second or two, in many parts, and the log is not kept."""
     settings = attrs.evolve(shape.settings, keep=0, part_bytes=random.choice([200, 2000]))
-    snapshot_s = random.choice([1.0, 2.0])
-    return attrs.evolve(shape, settings=settings, chunk=random.choice([1, 4]), snapshot_s=snapshot_s)
+    chunk, snapshot_s = random.choice([1, 4]), random.choice([1.0, 2.0])
+    return attrs.evolve(shape, replicas=5, expected=5, settings=settings, chunk=chunk, snapshot_s=snapshot_s)
 
 
 def _parting(shape: Shape, random: Random) -> Shape:
@@ -144,9 +197,9 @@ def _parting(shape: Shape, random: Random) -> Shape:
     too long where one of them does not keep up."""
     replicas = max(shape.replicas, 3)
     settings = attrs.evolve(shape.settings, part_bytes=random.choice([12, 40, 200]))
-    if random.random() < 0.4:
+    if random.random() < 0.3:
         settings = attrs.evolve(
-            settings, mode="MAJORITY", window=4, keep=0, max_log=136, suspect_s=3.0, stall_s=6.0
+            settings, mode="MAJORITY", window=4, keep=0, max_log=136, suspect_s=3.0, lease_s=3.0, stall_s=6.0
         )
     else:
         settings = attrs.evolve(settings, window=random.choice([4, 16, 64]), keep=64, max_log=400)

@@ -23,14 +23,15 @@ import attrs
 
 from .channel_sim import simulate
 from .channel_world import Violation
+from .checks import CHECKERS
 from .drawing import draw
 from .exhaustive import explore
 from .schedule import Schedule
 
 __all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "load", "mutant", "patched"]
 
-SEEDS = 2000
-"""Within so many seeds a mutant must be caught, unless it says otherwise."""
+SEEDS = 300
+"""Within so many seeds, from 0 on, a mutant must be caught, unless it says otherwise."""
 
 
 @attrs.frozen(kw_only=True)
@@ -44,11 +45,9 @@ class Mutant:
     """The file it is in: mutants_gate.py -> gate."""
     apply: Callable[[], contextlib.AbstractContextManager[None]]
     caught: tuple[str, ...] = ()
-    """The invariants that may notice it; empty: any."""
+    """The invariants that are to notice it, and the only ones that random runs look at; empty: any."""
     seeds: int = SEEDS
     """It must be caught within so many seeds."""
-    first: int = 0
-    """The first seed tried: where it is known to be caught soon."""
     scenario: Callable[[], None] | None = None
     """A written scenario that catches it where random runs seldom get; it holds without the mutant."""
     explore: str = ""
@@ -73,6 +72,17 @@ class Catch:
     """`seed 17`, or the name of the scenario or of the start of the exploration."""
     reason: str
 
+
+PAGE = """# Mutants: who notices what
+
+Each mutant breaks one rule of the channel; see [simulation.md](simulation.md#mutants). This page is written
+by `make mutants` with `MUTANTS_ARGS="--write docs/mutants.md"`. Where: the first seed, from 0 on, at which
+an invariant failed, or the written scenario, or the start of an exploration. Limit: within so many seeds, or
+states, one must fail.
+
+| mutant | area | what it does | noticed by | where | limit |
+|---|---|---|---|---|---|
+"""
 
 MUTANTS: dict[str, Mutant] = {}
 """All mutants of the files loaded so far, by name."""
@@ -128,14 +138,15 @@ def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
             except AssertionError as error:
                 return Catch("scenario", prey.scenario.__name__, str(error))
     limit = prey.seeds if seeds is None else min(seeds, prey.seeds)
-    for seed in range(prey.first, prey.first + limit):
+    # The others are not asked: that a mutant leads to some other harm says nothing about those named.
+    only = [name for name in prey.caught if name in CHECKERS] or None
+    for seed in range(limit):
         with prey.apply():
             try:
-                simulate(prey.schedule(seed), seed=seed)
+                simulate(prey.schedule(seed), seed=seed, only=only)
             except Violation as violation:
-                return Catch(violation.invariant, f"seed {seed}", str(violation))
-            except Exception as error:
-                return Catch("error", f"seed {seed}", f"raised {type(error).__name__}: {error}")
+                if not prey.caught or violation.invariant in prey.caught:
+                    return Catch(violation.invariant, f"seed {seed}", str(violation))
     if prey.explore:
         with prey.apply():
             try:
@@ -145,6 +156,25 @@ def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
     return None
 
 
+def row(prey: Mutant, catch: Catch | None) -> str:
+    """The line of a mutant in docs/mutants.md."""
+    limits = [f"{prey.seeds} seeds"] if prey.seeds and prey.scenario is None else []
+    limits += ["a scenario"] if prey.scenario is not None else []
+    limits += [f"{prey.states} states"] if prey.explore else []
+    by, where = ("nobody", "") if catch is None else (catch.invariant, catch.where)
+    rule = prey.rule.replace("|", "\\|")
+    return f"| `{prey.name}` | {prey.area} | {rule} | {by} | {where} | {', '.join(limits)} |"
+
+
+def write(page: Path, found: dict[str, str]) -> None:
+    """Put rows into the page; those of mutants that are known and were not hunted stay."""
+    before = page.read_text().splitlines() if page.exists() else []
+    rows = {line.split("`")[1]: line for line in before if line.startswith("| `")}
+    rows = {name: line for name, line in (rows | found).items() if name in MUTANTS}
+    areas = {name: (MUTANTS[name].area, number) for number, name in enumerate(MUTANTS)}
+    page.write_text(PAGE + "\n".join(rows[name] for name in sorted(rows, key=areas.__getitem__)) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Hunt all mutants of some files, or those named, and print a table; returns 1 when one escapes."""
     parser = argparse.ArgumentParser(description="Break the channel on purpose, and see who notices.")
@@ -152,6 +182,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", metavar="NAME", help="only these mutants")
     parser.add_argument("--area", help="only those of this file: gate for mutants_gate.py")
     parser.add_argument("--seeds", type=int, help="no more seeds than this for each")
+    parser.add_argument(
+        "--write", type=Path, metavar="FILE", help="put what was found into this page; its other rows stay"
+    )
     options = parser.parse_args(arguments)
     load(options.files)
     unknown = sorted(set(options.only or ()) - MUTANTS.keys())
@@ -174,6 +207,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if catch is not None and not fits:
             by += f" (not {'/'.join(each.caught)})"
         took = time.monotonic() - started
+        if options.write is not None:
+            write(options.write, {each.name: row(each, catch)})
         print(f"{each.name:36} {by:11} {where:28} {each.seeds:6} {took:5.0f}  {each.rule}", flush=True)
     print(
         f"{len(prey) - len(escaped)} of {len(prey)} mutants caught" + "".join(f"; not {x}" for x in escaped)

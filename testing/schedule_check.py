@@ -12,7 +12,10 @@ from ..hachannel import Settings, messages
 from .channel_net import Weather
 from .channel_operator import MAX_REPLICAS
 from .channel_shape import Shape
-from .faults import FAULTS, Add, Cut, Fault, Mute, OneWay, Partition, Start
+from .faults import FAULTS, Fault
+from .faults.networks import Cut, Mute, OneWay, Partition
+from .faults.operators import Add
+from .faults.processes import Start
 
 __all__ = ["Wrong", "fault", "faults", "shape"]
 

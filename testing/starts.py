@@ -177,7 +177,7 @@ def _gate(channel: Kind) -> SmallWorld:
 
 def _transfer(channel: Kind) -> SmallWorld:
     """A fourth replica receives the state of the other three in parts."""
-    world = _formed(4, channel, running=3, parts=True, fresh=True, chunk=0, entries=4)
+    world = _formed(4, channel, running=3, parts=True, fresh=True, chunk=1, entries=4)
     world.do(("start", 3, 3))
     world.link_up(range(4))
     world.until(lambda: world.small[0].channel.phases.giving == "state")

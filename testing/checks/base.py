@@ -41,6 +41,9 @@ class Checker:
     def delivered(self, host: Host, event: Event) -> None:
         """An application has handled an event."""
 
+    def ended(self, hosts: Sequence[Host]) -> None:
+        """The faults are over, these replicas make the cluster, and everything was delivered to them."""
+
     def fail(self, host: Host, text: str) -> None:
         """The invariant does not hold. Raises Violation."""
         raise Violation(f"{self.name}: replica {host}: {text}", invariant=self.name, at=self.past.world.now)
@@ -118,6 +121,11 @@ class Checks(History, Observer):
     def synced(self, host: Host, writes: Sequence[Write[Saved]]) -> None:
         """Remember what is on a disk."""
         self.sync(host, writes)
+
+    def ended(self, hosts: Sequence[Host]) -> None:
+        """Check what must have happened in the end."""
+        for each in self.checkers:
+            each.ended(hosts)
 
     def delivered(self, host: Host, event: Event) -> None:
         """Check what an application has seen."""

@@ -1,9 +1,11 @@
 """I7: what members forward is ordered by its number, without gaps, once, and ends."""
 
-from ...hachannel import Deliver, Event, InstallPart
+from collections.abc import Sequence
+
+from ...hachannel import Deliver, Event, InstallPart, Source
 from ..channel_world import Host
 from .base import Checker, checker
-from .history import History
+from .history import History, Step
 
 Process = tuple[int, int, int]
 """Replica, incarnation, boot."""
@@ -49,6 +51,63 @@ class NumbersMeanOneThing(Checker):
             forwarded = self.past.numbered.get(event.source)
             if forwarded != event.payload:
                 self.fail(host, f"delivers {event.payload!r} as {event.source}, which was {forwarded!r}")
+
+
+@checker("I7", "What a process forwarded is delivered, unless it has ended.")
+class ForwardsArrive(Checker):
+    """It is sent again until it is."""
+
+    def ended(self, hosts: Sequence[Host]) -> None:
+        """All that was taken by the processes that live."""
+        delivered = set(self.past.sources_by_index.values())
+        for host in hosts:
+            own = (*host.state.me, host.state.boot)
+            lost = [source for source in self.past.numbered if source[:3] == own and source not in delivered]
+            if lost:
+                self.fail(host, f"{lost[0]} and {len(lost) - 1} more were never delivered")
+
+
+@checker("I7", "The table of origins is what the entries up to its index make of it.")
+class TrueOrigins(Checker):
+    """A row may be missing in a state that is older than its process; none may be ahead or behind."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._sources: dict[int, Source] = {}
+        self._tables: list[dict[int, Source]] = [{}]
+        """The table after each index."""
+        self._began: dict[int, int] = {}
+        """The index at which the last process of a replica began."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """Who forwarded what stands at an index."""
+        del host
+        self._note(event)
+
+    def stepped(self, step: Step) -> None:
+        """What this step delivers counts already."""
+        for event in step.output.events:
+            self._note(event)
+        state = step.host.state
+        while len(self._tables) <= state.applied:
+            index = len(self._tables)
+            table = self._tables[-1]
+            source = self._sources.get(index)
+            if source is not None and source[:3] != table.get(source.replica, ())[:3]:
+                self._began[source.replica] = index
+            self._tables.append(table if source is None else {**table, source.replica: source})
+        truth = self._tables[state.applied]
+        rows = {row.replica: row for row in state.origins.rows}
+        if rows == truth or step.host.watches:
+            return
+        for replica in rows.keys() | truth.keys():
+            mine, other = rows.get(replica), truth.get(replica)
+            if mine != other and (mine is not None or self._began[replica] <= state.applied):
+                self.fail(step.host, f"after {state.applied} it has {mine} of {replica}, not {other}")
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, Deliver) and event.source is not None:
+            self._sources.setdefault(event.index, event.source)
 
 
 @checker("I15", "A snapshot says truly how much of what its receiver forwarded is part of it.")

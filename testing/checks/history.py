@@ -117,6 +117,8 @@ class History:
         """What was forwarded under each number."""
         self.sources_by_index: dict[int, Source | None] = {}
         """Who forwarded what was delivered at an index."""
+        self.moves: dict[tuple[str, str, str], int] = {}
+        """(table, source, target) of the moves between phases."""
         self._lives = 0
         self.counts = {"views": 0, "snapshots": 0, "delivered": 0, "commits": 0}
 

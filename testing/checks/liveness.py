@@ -53,6 +53,7 @@ def converge(world: World, submit: Callable[[int], bytes | None], *, lease: bool
         _fail(world, f"a new entry is not delivered everywhere, or not known to be: {indices}")
     if len({host.app.chain for host in _listed(world) if not host.watches}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
+    world.observer.ended(_listed(world))
     if lease:
         _calm(world, limit)
     return whole

@@ -15,8 +15,8 @@ class PhasesAllowed(Checker):
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._last: dict[int, dict[str, str]] = {}
-        self.seen: set[tuple[str, str, str]] = set()
-        """(table, source, target) of all moves."""
+        self.seen: dict[tuple[str, str, str], int] = past.moves
+        """How often each (table, source, target)."""
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
         """Before the first step."""
@@ -33,4 +33,5 @@ class PhasesAllowed(Checker):
             if not table.allows(last[name], now[name]):
                 self.fail(host, f"{table.title}: {now[name]} after {last[name]}")
             if last[name] != now[name]:
-                self.seen.add((name, last[name], now[name]))
+                move = (name, last[name], now[name])
+                self.seen[move] = self.seen.get(move, 0) + 1

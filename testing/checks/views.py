@@ -128,6 +128,14 @@ class OneChange(Checker):
         # A change that could not become active is given up: as a whole.
         if (view.config, view.seats) not in (before, after):
             self.fail(host, f"{view} replaces {source}; its voters and seats are neither those nor {after}")
+        # The members have answered: if they are enough for it, there was no reason to give it up.
+        if (
+            after is not None
+            and (view.config, view.seats) != after
+            and host.state.me in after[0]
+            and count(view.members, after[0]) >= majority(after[0])
+        ):
+            self.fail(host, f"{view} replaces {source} without the change in its log, to {after}")
 
 
 @checker("I2", "Members: those of the view before that answered, in their order, then at most one learner.")
@@ -166,6 +174,14 @@ class Barrier(Checker):
         self._told: set[Voter] = set()
         self._begun: ViewNumber | None = None
         """In that view, said to be the first one, a master could have services."""
+
+    def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
+        """Its proposer installs a first view: as many as found a cluster have promised it, and vote."""
+        number = view.number
+        if host.state.me == (number.replica, number.incarnation) and self.past.sources.get(number) is None:
+            founders = len(view.config)
+            if founders < host.state.expected and not view.start:
+                self.fail(host, f"first view {view} of {founders}, not {host.state.expected} replicas")
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:
         """A first view is known to so many that no other set of founders misses them all."""

@@ -126,6 +126,30 @@ class OneWay(Fault, frozen=True):
         return cls(at=at, sender=sender, receiver=receiver, for_s=while_random(random, FOR_S))
 
 
+@named("deaf", weight=2)
+class Deaf(Fault, frozen=True):
+    """One replica hears nobody, and all hear it; or the other way round."""
+
+    who: Who = "slave"
+    dumb: bool = False
+    """The other way round."""
+    for_s: float | None = 1.0
+
+    def inject(self, cluster: Injector, random: Random) -> bool:
+        """See the class."""
+        host = cluster.pick(self.who, random)
+        if host is None:
+            return False
+        pairs = [(other.replica, host.replica) for other in cluster.world.hosts if other is not host]
+        return cluster.cut([pair[::-1] if self.dumb else pair for pair in pairs], self.for_s)
+
+    @classmethod
+    def draw(cls, at: float, random: Random, shape: Shape) -> "Deaf":  # noqa: ARG003
+        """Anybody."""
+        who: Who = random.choice(["any", "master", "slave"])
+        return cls(at=at, who=who, dumb=random.random() < 0.5, for_s=while_random(random, FOR_S))
+
+
 def _two(random: Random, shape: Shape) -> list[int]:
     return random.sample(range(shape.replicas), 2) if shape.replicas > 1 else [0, 0]
 

@@ -12,6 +12,10 @@ def with_disks(seed):
     return draw(seed, disk=True)
 
 
+def with_tails(seed):
+    return draw(seed, disk=True, profile="tails")
+
+
 @mutant("A promise is not written.", caught=("I3", "I1"), schedule=with_disks, quick=True)
 def promise_not_written():
     original = state.State.record
@@ -48,7 +52,7 @@ def entries_not_written():
         yield
 
 
-@mutant("A cut of the log is not written.", caught=("I17",), first=8, schedule=with_disks)
+@mutant("A cut of the log is not written.", caught=("I17",), schedule=with_tails)
 def cut_not_written():
     original = state.State.record
 

@@ -1,13 +1,53 @@
 """Mutants of submitting from any member, and of what all members are told to hold."""
 
-from quorate.hachannel import forward, learner, origins, replication, state
+from quorate.hachannel import Settings, forward, learner, origins, replication, state
+from quorate.hachannel.messages import Forward
 from quorate.hachannel.origins import Origins, Source
+from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
+
+
+def the_first_of_two_is_lost():
+    """The second one waits for it."""
+    script = Script(3)
+    script.form()
+    script.net.muted = Forward
+    first = script.forward(script.hosts[1])
+    script.net.muted = None
+    second = script.forward(script.hosts[1])
+    script.everywhere(first + second)
+    assert script.deliveries[0] == first + second
+
+
+def back_by_a_snapshot():
+    """What a member had forwarded is ordered while it hears nothing, and part of the state that it gets."""
+    script = Script(3, settings=Settings(suspect_s=0.5, keep=0))
+    script.form()
+    script.cut((0, 2))
+    own = script.forward(script.hosts[2], 3)
+    script.run(0.05)
+    assert script.hosts[0].channel.last == 3
+    script.split([2], [0, 1])
+    master = script.whole(but=[2])
+    later = script.forward(script.hosts[2], 2)
+    for _ in range(30):
+        script.submit(master, 10)
+        script.run(0.05)
+    assert script.deliveries[0][:3] == own
+    assert script.hosts[2].channel.forwarding == 5
+    script.mend()
+    script.whole()
+    assert script.counts["snapshots"] == 1
+    script.everywhere(own + later)
+    assert script.hosts[2].channel.forwarding == 0
+    assert [payload for payload in script.deliveries[0] if payload in {*own, *later}] == own + later
 
 
 @mutant(
     "The master admits what comes next, also after a gap.",
-    seeds=400,
+    caught=("I7",),
+    scenario=the_first_of_two_is_lost,
+    quick=True,
     explore="forward",
     budget={"crash": 0, "tick": 0},
 )
@@ -27,7 +67,7 @@ def gaps_admitted():
         yield
 
 
-@mutant("A new master forgets who has submitted how much, and believes what it hears first.", seeds=400)
+@mutant("A new master forgets who has submitted how much, and believes what it hears first.")
 def table_forgotten_at_failover():
     begin, on_forward = forward.Forwarding.begin, forward.Forwarding.on_forward
 
@@ -48,19 +88,19 @@ def table_forgotten_at_failover():
         yield
 
 
-@mutant("A snapshot comes without the table of origins.", seeds=200, quick=True, first=13)
+@mutant("A snapshot comes without the table of origins.", caught=("I7",), quick=True)
 def table_missing_in_snapshot():
     with patched(state.State, "origins_at", lambda self, index: ()):
         yield
 
 
-@mutant("A snapshot comes with the table of a later index.", seeds=1500)
+@mutant("A snapshot comes with the table of a later index.", caught=("I7",), quick=True)
 def table_ahead_of_snapshot():
     with patched(state.State, "origins_at", lambda self, index: self.origins.rows):
         yield
 
 
-@mutant("A learner keeps its own table instead of that of the snapshot.", seeds=400)
+@mutant("A learner keeps its own table instead of that of the snapshot.", caught=("I7",), quick=True)
 def table_not_installed():
     original = state.State.reset
 
@@ -71,7 +111,7 @@ def table_not_installed():
         yield
 
 
-@mutant("After a view change an origin sends the oldest payload after the newer ones.", seeds=200, quick=True)
+@mutant("After a view change an origin sends the oldest payload after the newer ones.", quick=True)
 def sent_again_after_new_ones():
     original = forward.Forwarding.begin
 
@@ -83,7 +123,7 @@ def sent_again_after_new_ones():
         yield
 
 
-@mutant("What was admitted before is admitted again.", caught=("I7",), seeds=200, quick=True)
+@mutant("What was admitted before is admitted again.", caught=("I7",), quick=True)
 def duplicates_admitted():
     original = forward.Forwarding.on_forward
 
@@ -98,7 +138,7 @@ def duplicates_admitted():
         yield
 
 
-@mutant("An origin forgets what it has sent to the master.", seeds=200, quick=True)
+@mutant("An origin forgets what it has sent to the master.", caught=("I7",), quick=True)
 def origin_forgets_what_it_sent():
     original = forward.Forwarding._again
 
@@ -112,7 +152,7 @@ def origin_forgets_what_it_sent():
         yield
 
 
-@mutant("Another process of a replica goes on with the numbers of the one before.", seeds=200, quick=True)
+@mutant("Another process of a replica goes on with the numbers of the one before.", caught=("I7",))
 def processes_not_distinguished():
     def expected(self, source):
         row = self._rows.get(source.replica)
@@ -122,7 +162,7 @@ def processes_not_distinguished():
         yield
 
 
-@mutant("The processes of one life with a disk number what they forward as if they were one.", seeds=400)
+@mutant("The processes of one life with a disk number what they forward as if they were one.")
 def processes_of_a_life_not_counted():
     original = state.State.__init__
 
@@ -134,7 +174,12 @@ def processes_of_a_life_not_counted():
         yield
 
 
-@mutant("What a snapshot has of its receiver's own is not counted: it is kept and sent on.", seeds=400)
+@mutant(
+    "What a snapshot has of its receiver's own is not counted: it is kept and sent on.",
+    caught=("I15",),
+    scenario=back_by_a_snapshot,
+    quick=True,
+)
 def snapshot_counts_nothing_of_its_receiver():
     class Forgetful(Origins):
         def last(self, *_):
@@ -144,7 +189,7 @@ def snapshot_counts_nothing_of_its_receiver():
         yield
 
 
-@mutant("All members are said to hold what is committed.", caught=("I10",), seeds=200, quick=True)
+@mutant("All members are said to hold what is committed.", caught=("I10",), quick=True)
 def stable_at_commit():
     original = replication.Replication._advance
 
@@ -156,7 +201,7 @@ def stable_at_commit():
         yield
 
 
-@mutant("A member that lacks entries is not counted once it was told of their commit.", seeds=400)
+@mutant("A member that lacks entries is not counted once it was told of their commit.")
 def stable_by_told():
     original = replication.Replication._advance
 

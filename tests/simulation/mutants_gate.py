@@ -4,7 +4,7 @@ from quorate.hachannel import facts, gate
 from quorate.testing.mutation import mutant, patched
 
 
-@mutant("One EXIT opens the gate.", caught=("gate",), quick=True, first=12)
+@mutant("One EXIT opens the gate.", caught=("gate",), quick=True)
 def one_exit_opens():
     def opened(self, view):
         return self.exit
@@ -29,7 +29,7 @@ def gate_one_short():
         yield
 
 
-@mutant("Voters that are suspected count as if they had said EXIT.", caught=("gate",), quick=True, first=16)
+@mutant("Voters that are suspected count as if they had said EXIT.", caught=("gate",))
 def silence_counts_as_exit():
     def opened(self, view):
         exits = 0

@@ -9,8 +9,6 @@ from quorate.testing.mutation import mutant, patched
 
 @mutant(
     "What a learner holds counts as an acknowledgement.",
-    quick=True,
-    first=9,
     explore="adding",
     budget={"tick": 1},
 )
@@ -99,9 +97,7 @@ def catch_up_unchecked():
         yield
 
 
-@mutant(
-    "The new life of a replica is added while its dead one still votes.", caught=("I2",), quick=True, first=25
-)
+@mutant("The new life of a replica is added while its dead one still votes.", caught=("I2",), quick=True)
 def dead_life_not_removed_first():
     original = donor.Donor.step
 
@@ -122,7 +118,6 @@ def dead_life_not_removed_first():
     "One RECONFIG takes the dead life out and puts the new one in.",
     caught=("I2",),
     quick=True,
-    first=25,
     explore="incarnations",
 )
 def replaced_in_one_change():
@@ -165,7 +160,7 @@ def reconfig_effective_at_once():
         yield
 
 
-@mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2", "L1"), quick=True)
+@mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2",), quick=True)
 def reconfig_forgotten():
     with patched(election.Election, "change", lambda self, source: None):
         yield

@@ -126,7 +126,7 @@ def timeout_commits():
         yield
 
 
-@mutant("A slave acknowledges an entry although it lacks the one before.", caught=("I13", "I10"))
+@mutant("A slave acknowledges an entry although it lacks the one before.", caught=("I13", "I10"), quick=True)
 def gap_acknowledged():
     original = replication.Replication.on_data
 
@@ -152,7 +152,7 @@ def stale_commits_taken():
         yield
 
 
-@mutant("A member keeps its own entries where the log of the new view differs.", seeds=4000)
+@mutant("A member keeps its own entries where the log of the new view differs.")
 def conflicts_kept():
     original = state.State.splice
 

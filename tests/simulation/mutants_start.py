@@ -35,7 +35,6 @@ def founded_by_few(seed):
 @mutant(
     "A first view that may have failed is replaced by a majority of it: others found a cluster meanwhile.",
     caught=("I2", "I12"),
-    first=60,
     schedule=founded_by_few,
 )
 def founders_not_met():

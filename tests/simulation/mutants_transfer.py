@@ -42,7 +42,7 @@ def away_while_trimmed():
     script.everywhere(script.submit(master, 30))
 
 
-@mutant("What changes while the state is sent is not marked.", caught=("I15",), quick=True, first=7)
+@mutant("What changes while the state is sent is not marked.", caught=("I15",), quick=True)
 def dirty_mark_lost():
     original = channel_app.App.deliver
 

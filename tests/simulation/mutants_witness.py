@@ -60,7 +60,7 @@ def record_of_a_witness_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("Choose does not need voters beside the members: a witness has no vote.", quick=True, first=3)
+@mutant("Choose does not need voters beside the members: a witness has no vote.", quick=True)
 def witness_not_counted() -> Iterator[None]:
     def quorum_of(view, active):
         del active
@@ -73,7 +73,6 @@ def witness_not_counted() -> Iterator[None]:
 @mutant(
     "A view takes entries however few its members are.",
     quick=True,
-    first=33,
     caught=("copies",),
     explore="copies",
     budget={"tick": 1, "stay": 1},

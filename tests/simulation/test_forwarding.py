@@ -142,27 +142,6 @@ def test_a_partition_comes_back_and_what_it_sent_meanwhile_is_delivered_once():
     assert sorted(first) == sorted([*together, *apart[3], *apart[4]])
 
 
-def test_a_member_that_comes_back_by_a_snapshot_learns_what_became_of_its_own():
-    script = Script(3, settings=Settings(suspect_s=0.5, keep=0))
-    script.form()
-    script.cut((0, 2))
-    # It reaches the order, and its origin hears nothing of that.
-    own = script.forward(script.hosts[2], 3)
-    script.split([2], [0, 1])
-    master = script.whole(but=[2])
-    later = script.forward(script.hosts[2], 2)
-    for _ in range(30):
-        script.submit(master, 10)
-        script.run(0.05)
-    assert script.hosts[2].channel.forwarding == 5
-    script.mend()
-    script.whole()
-    assert script.counts["snapshots"] == 1
-    script.everywhere(own + later)
-    assert script.hosts[2].channel.forwarding == 0
-    assert mine(script.deliveries[0], own + later) == own + later
-
-
 def test_a_member_that_restarts_without_memory_counts_from_one_again():
     script = Script(3, settings=SLOW_SUSPICION)
     script.form()

@@ -5,11 +5,14 @@ QUORATE_MUTANTS=1.
 """
 
 import os
+from pathlib import Path
 
 import pytest
 
 from quorate.testing.channel_sim import simulate
 from quorate.testing.mutation import hunt
+
+PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
 
 
 def test_each_rule_whose_removal_shows_soon_is_noticed(mutants):
@@ -26,6 +29,14 @@ def test_the_written_scenarios_hold_without_a_mutant(mutants):
     for mutant in mutants.values():
         if mutant.scenario is not None:
             mutant.scenario()
+
+
+def test_the_page_of_the_mutants_has_each_of_them_and_nobody_escapes(mutants):
+    rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `")]
+    assert {row.split("`")[1] for row in rows} == set(mutants), (
+        "make mutants MUTANTS_ARGS='--write docs/mutants.md'"
+    )
+    assert [row for row in rows if "| nobody |" in row] == []
 
 
 @pytest.mark.skipif("QUORATE_MUTANTS" not in os.environ, reason="long: set QUORATE_MUTANTS=1")

@@ -4,20 +4,47 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections import Counter
+from typing import get_args
 
 import pytest
 
+from quorate.hachannel import Message
+from quorate.hachannel.phases import TABLES
 from quorate.testing.channel_sim import simulate
 
 SEEDS = int(os.environ.get("QUORATE_SEEDS", "300"))
 BATCH = 25
+REACHED = Counter()
+RUNS = set()
+SELDOM = {
+    "role: master -> joining",
+    "role: slave -> stopped",
+    "role: [*] -> stopped",
+    "change: fetching -> preparing",
+    "giving: entries -> state",
+    "learning: entries -> state",
+}
+"""Moves that take a coincidence: written scenarios and other seeds have them."""
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
 def test_no_seed_violates_an_invariant_and_every_cluster_heals(first):
     results = [simulate(seed=seed) for seed in range(first, first + BATCH)]
+    for result in results:
+        REACHED.update(result.reached)
+        RUNS.add(result.seed)
     assert sum(result.delivered for result in results) > 1000
     assert sum(result.views for result in results) > BATCH
+
+
+def test_random_runs_reach_every_message_and_nearly_every_move_between_phases():
+    if len(RUNS) < 300:
+        pytest.skip("it takes all seeds, one after the other")
+    kinds = {kind.__name__ for kind in get_args(Message)}
+    moves = {f"{name}: {move.source} -> {move.target}" for name, t in TABLES.items() for move in t.moves}
+    assert kinds - REACHED.keys() == set()
+    assert moves - REACHED.keys() <= SELDOM
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

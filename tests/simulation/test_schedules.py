@@ -3,11 +3,7 @@
 import pytest
 
 from quorate.hachannel import Channel, Settings
-from quorate.testing.channel_net import Weather
-from quorate.testing.channel_sim import simulate
-from quorate.testing.channel_world import Shape, Violation
-from quorate.testing.drawing import draw, operated
-from quorate.testing.faults import (
+from quorate.testing import (
     FAULTS,
     Add,
     Break,
@@ -36,6 +32,10 @@ from quorate.testing.faults import (
     Submit,
     TornWrite,
 )
+from quorate.testing.channel_net import Weather
+from quorate.testing.channel_sim import simulate
+from quorate.testing.channel_world import Shape, Violation
+from quorate.testing.drawing import draw, operated
 from quorate.testing.schedule import Schedule, ScheduleError, read
 from quorate.testing.shrink import shrink
 
