@@ -138,7 +138,7 @@ class Channel:
         if state.stopped:
             return "stopped"
         if state.witness:
-            return "witness" if state.seated else "joining"
+            return "witness" if state.seated and state.outdated is None else "joining"
         view = state.accepted
         if view is None or not state.member:
             return "joining"

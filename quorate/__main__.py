@@ -47,7 +47,8 @@ COMMANDS = {
         "quorate.testing.explore_command:command", "Try every order of events in small clusters."
     ),
     "replica": Entry(
-        "quorate.server.commands.replica:command", "Add, remove and replace replicas of a running cluster."
+        "quorate.server.commands.replica:command",
+        "Add, remove and replace replicas of a running cluster; begin it again.",
     ),
     "apply": Entry(
         "quorate.server.commands.apply:command", "Give running clusters the replicas of the edited file."

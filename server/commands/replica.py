@@ -40,7 +40,7 @@ CONFIRM = "Type {} to accept this loss"
 
 @click.group()
 def command() -> None:
-    """Add, remove and replace replicas of a running cluster.
+    """Add, remove and replace replicas of a running cluster; begin it again where too few are left.
 
     The cluster keeps the list of its replicas; the file says where a new one is. Each command asks the
     master, prints what happens and waits. Asking for what is so already is no error.

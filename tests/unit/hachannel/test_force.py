@@ -158,3 +158,24 @@ def test_of_two_that_were_forced_the_later_one_counts(script: Script) -> None:
     assert (one.channel.outdated, last.channel.outdated) == (None, 0)
     assert one.channel.can_submit
     assert last.channel.can_submit, "it goes on: whoever has forced it twice must end it"
+
+
+def test_one_of_two_is_forced_and_the_witness_of_before_has_to_begin_anew() -> None:
+    script = Script(3, disk=True, settings=QUICK, witnesses=1)
+    script.everywhere(script.submit(script.form(), 5))
+    for host in script.hosts:
+        host.crash()
+    one, _, witness = script.hosts
+    forced(script, one)
+    one.start()
+    witness.start()
+    script.until(lambda: one.channel.can_submit)
+    script.until(lambda: witness.channel.outdated == 0)
+    assert witness.channel.role == "joining"
+    assert one.channel.view is not None
+    assert one.channel.view.witnesses == ()
+    witness.crash()
+    witness.lose_disk()
+    witness.start()
+    script.until(lambda: witness.channel.role == "witness")
+    script.until(lambda: one.channel.view is not None and len(one.channel.view.config) == 2)
