@@ -6,7 +6,8 @@ import attrs
 
 from quorate.hachannel import Channel, choice, gate, installation, lease
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Heartbeat, Prepare, Promise
+from quorate.hachannel.log import Accepted
+from quorate.hachannel.messages import Heartbeat, Prepare, Promise, Record
 from quorate.hachannel.view import View, ViewNumber, Voter
 from quorate.testing.drawing import draw
 from quorate.testing.faults import FAULTS
@@ -123,4 +124,57 @@ def last_life_granted_nothing():
             original(self, now)
 
     with patched(lease.Lease, "start", start):
+        yield
+
+
+def a_view_recorded_without_a_promise():
+    """A voter that is no member recorded a view that may have failed, and comes back: that binds it."""
+    remembered = Remembered(VIEW.number, VIEW, True)
+    channel = Channel(2, range(3), incarnation=9, cluster="c", expected=3, log=DurableLog(remembered))
+    channel.start(0.0)
+    channel.connected(0.0, 1, 8)
+    view = View(ViewNumber(9, 1, 8), VOTERS, VOTERS[1:2], 1, 0)
+    channel.receive(5.0, 1, Record(view))
+    for record in channel.take().persist:
+        remembered.apply(record)
+    again = Channel(2, range(3), incarnation=9, cluster="c", expected=3, log=DurableLog(remembered))
+    assert again.state.promised == view.number, "it may promise, and acknowledge, what is below"
+    assert again.view == view
+    assert not again.state.known_active, "nobody has said that it is active"
+
+
+@mutant(
+    "What was recorded without a promise binds nobody after a restart.",
+    scenario=a_view_recorded_without_a_promise,
+    caught=("scenario",),
+    quick=True,
+)
+def recorded_promises_nothing():
+    original = Remembered.apply
+
+    def apply(self, record):
+        before = self.promised
+        original(self, record)
+        if isinstance(record, Accepted):
+            self.promised = before
+
+    with patched(Remembered, "apply", apply):
+        yield
+
+
+@mutant(
+    "A view that was accepted last is taken for active after a restart, because the one before was.",
+    scenario=a_view_recorded_without_a_promise,
+    caught=("scenario",),
+    quick=True,
+)
+def accepted_remembered_as_active():
+    original = Remembered.apply
+
+    def apply(self, record):
+        before = self.active
+        original(self, record)
+        self.active = self.active or before
+
+    with patched(Remembered, "apply", apply):
         yield
