@@ -66,7 +66,7 @@ class Shape:
                 raise ValueError(f"{name} is {getattr(self, name)}: seconds, from 0")
         if not 0 <= self.drift < 0.5:
             raise ValueError(f"drift is {self.drift}: a fraction from 0 to 0.5")
-        if min(self.chunk, self.save_entries) < 1:
+        if self.chunk < (0 if self.parts else 1) or self.save_entries < 1:
             raise ValueError("chunk and save_entries are at least 1")
 
     @property
