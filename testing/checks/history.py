@@ -137,6 +137,10 @@ class History:
         )
         if state.accepted is not None:
             process.view = process.resumed = state.accepted.number
+        # One that died before its number was durable has sent nothing under it; this one has the same number.
+        own = (*state.me, state.boot)
+        for source in [source for source in self.numbered if source[:3] == own]:
+            del self.numbered[source]
         return process
 
     def accept(self, host: Host, view: View) -> None:
