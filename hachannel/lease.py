@@ -93,7 +93,7 @@ class Lease:
         self.holder, self._marked = voter, mark
         self.until = max(self.until, now + state.settings.lease_s)
         self._remember(now)
-        state.vow(voter.replica, Grant(mark, state.settings.lease_s))
+        state.pledge(voter.replica, Grant(mark, state.settings.lease_s))
 
     def _remember(self, now: float) -> None:
         """Have the disk remember how long a grant binds before it is given; less once no other binds."""

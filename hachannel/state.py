@@ -7,7 +7,7 @@ from hashlib import blake2b
 import msgspec
 
 from .events import Deliver, Event, Output, Stable, Stopped
-from .log import Accepted, Activated, Appended, Committed, Log, LogRecord, Promised, Reset, Truncated
+from .log import Accepted, Activated, Appended, Committed, Leased, Log, LogRecord, Promised, Reset, Truncated
 from .messages import PAYLOAD, Entry, Message
 from .origins import Origins, Rows
 from .peers import Link, Peers
@@ -108,6 +108,8 @@ class State:
         """Takes the messages this replica sends to itself."""
         self._out = Output()
         self._issued = 0
+        self._bound = 0
+        """The token of the last record that binds this replica in what it says of other views."""
         self._confirmed = 0
         self._held: deque[tuple[int, int, Message]] = deque()
 
@@ -390,10 +392,22 @@ class State:
         else:
             self.send(replica, message)
 
+    def pledge(self, replica: int, message: Message) -> None:
+        """To a peer, once what binds this replica is durable: whom it promised, how long its grants last.
+
+        Entries need not be. A pledge that waited for the disk with them would come late under load.
+        """
+        if self._confirmed < self._bound:
+            self.vow(replica, message)
+        else:
+            self.send(replica, message)
+
     def record(self, record: LogRecord) -> None:
         """Ask for a record to be made durable."""
         if self.log.durable:
             self._out.persist.append(record)
+            if isinstance(record, Promised | Accepted | Leased):
+                self._bound = self._issued + 1
 
     def mark(self, record: LogRecord) -> int:
         """Ask for a record to be made durable; returns what to give to `is_durable`."""

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from quorate.hachannel import ChangeRefused, LeaseChanged, Settings
-from quorate.testing import Add, Crash, Isolate, Remove, Schedule, Shape, simulate
+from quorate.testing import Add, Crash, Isolate, Remove, Schedule, Shape, SlowDisk, simulate
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
 
@@ -332,3 +332,15 @@ def test_voters_with_different_leases_grant_each_for_its_own_time():
     script.run(3.0)
     grants = {voter.replica: until - master.clock() for voter, until in master.channel.lease.grants.items()}
     assert grants[1] < 0.3 < 1.0 < grants[2]
+
+
+def test_a_lease_lasts_although_every_sync_takes_as_long_as_it_does():
+    """What binds a voter is durable long since; what it grants need not wait for the entries."""
+    script = Script(3, disk=True, settings=Settings(suspect_s=1.0, lease_s=0.5))
+    master = script.form()
+    script.until(lambda: serving(script) == [0])
+    script.fault(SlowDisk(at=0.0, seconds=1.5, for_s=None))
+    for _ in range(300):
+        script.submit(master, 1)
+        script.run(0.02)
+        assert serving(script) == [0]
