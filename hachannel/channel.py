@@ -335,6 +335,7 @@ class Channel:
 
         Raises NotMaster, WindowFull, PayloadTooLarge.
         """
+        self.lease.watch(now)
         if not self.state.peers.links and self.last % TRIM_STEP == 0:
             # A cluster of one has no heartbeats to do it.
             self._replication.bound(None)

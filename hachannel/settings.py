@@ -26,7 +26,8 @@ class Settings:
     """How long a closed connection may stay closed before its peer is suspected."""
     lease_s: float = 0.0
     """How long a voter that hears the master promises nothing to anybody else. A master that hears no
-    majority for so long stops what only one may run. 0, the default, becomes half of `suspect_s`."""
+    majority for so long stops what only one may run. 0, the default, becomes three quarters of
+    `suspect_s`."""
     drift: float = 0.01
     """How much faster or slower than real time the clock of a replica may run, as a fraction."""
     retry_s: float = 0.1
@@ -73,7 +74,7 @@ class Settings:
 
     def __attrs_post_init__(self) -> None:
         if self.lease_s == 0:
-            object.__setattr__(self, "lease_s", self.suspect_s / 2)
+            object.__setattr__(self, "lease_s", self.suspect_s * 3 / 4)
         if self.max_log < self.keep + 2 * self.window + 2 * TRIM_STEP:
             raise ValueError("max_log must leave room for keep and the window: raise it or lower those")
         if min(self.forward_window, self.forward_queue) < 1:

@@ -134,7 +134,7 @@ def _contradictions(
             f"suspect_s is {suspect_s:g} and heartbeat_s is {heartbeat_s:g}: live replicas would be "
             f"suspected; give suspect_s at least {least_s:g}, or lower heartbeat_s.",
         )
-    lease_s = value("lease_s", suspect_s / 2)
+    lease_s = value("lease_s", suspect_s * 3 / 4)
     if suspect_s >= least_s and lease_s < 2 * heartbeat_s:
         yield (
             ("lease_s", "heartbeat_s"),

@@ -67,7 +67,7 @@ class ReplicaSettings:
                 min_copies=server.min_copies,
                 heartbeat_s=seconds("heartbeat_s", channel.heartbeat_s),
                 suspect_s=suspect_s,
-                lease_s=seconds("lease_s", suspect_s / 2),
+                lease_s=seconds("lease_s", suspect_s * 3 / 4),
                 stall_s=seconds("stall_s", channel.stall_s),
             )
         except ValueError as error:

@@ -136,7 +136,7 @@ def test_a_pause_shorter_than_the_suspicion_costs_the_services_and_no_view():
     master = script.form()
     script.until(lambda: serving(script) == [0])
     master.pause()
-    script.run(1.3)
+    script.run(1.8)
     assert serving(script) == []
     master.resume()
     script.run(0.2)

@@ -53,7 +53,7 @@ def test_a_restarted_voter_keeps_its_promise() -> None:
     channel.connected(0.0, 2, 9)
     run(channel, disk)
     high = ViewNumber(9, 2, 9)
-    channel.receive(1.1, 2, Prepare(high, "test"))
+    channel.receive(1.6, 2, Prepare(high, "test"))
     out = channel.take()
     assert not any(isinstance(message, Promise) for _, message in out.messages)
     disk.write(out)
