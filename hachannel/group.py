@@ -181,7 +181,7 @@ class Group:
         master if need be, and delivered once. Messages of one member are delivered in the order of the calls.
         all_members: wait until every member of the view holds it; in the mode ALL that is always so. A
         member that is gone, and one that comes later, is not waited for.
-        Fails with QueueFull, PayloadTooLarge, NotInGroup.
+        Fails with QueueFull, PayloadTooLarge, NotInGroup. Raises TypeError for what is not bytes.
         """
         return self._put((payload,), all_members)
 

@@ -94,8 +94,13 @@ class Order(Generic[T]):
         )
 
     def put(self, payloads: Sequence[bytes], ticket: T) -> None:
-        """Take messages; the ticket comes back with the last one. Raises QueueFull, PayloadTooLarge."""
+        """Take messages; the ticket comes back with the last one.
+
+        Raises QueueFull, PayloadTooLarge, and TypeError for what is not bytes.
+        """
         limits, waiting = self._limits, self._waiting
+        if set(map(type, payloads)) != {bytes}:
+            payloads = [_frozen(payload) for payload in payloads]
         if len(payloads) == 1:
             size = longest = len(payloads[0])
         else:
@@ -208,3 +213,10 @@ class Order(Generic[T]):
         if mine is not None and mine.incarnation == self._incarnation:
             for number, index in mine.ends:
                 self._confirm(number, index)
+
+
+def _frozen(payload: object) -> bytes:
+    """A message that nobody changes any more; whatever is not bytes would be refused by every receiver."""
+    if isinstance(payload, bytes | bytearray | memoryview):
+        return bytes(payload)
+    raise TypeError(f"a message is bytes, not {type(payload).__name__}: encode it first")

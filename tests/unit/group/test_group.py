@@ -510,3 +510,22 @@ def test_two_runs_are_equal(make: Any) -> None:
         return [members[1].log, members[2].log, members[2].views]
 
     assert once() == once()
+
+
+def test_what_is_not_bytes_is_refused_at_the_call_and_costs_the_others_nothing(
+    net: MemoryNet, three: list[Any]
+) -> None:
+    group = three[1].group
+    confirmed: list[int] = []
+    changed = bytearray(b"second")
+    group.multicast(b"first").addCallback(confirmed.append)
+    for wrong in ("text", 5, None, ["list"]):
+        with pytest.raises(TypeError, match="a message is bytes, not"):
+            group.multicast(wrong)
+    with pytest.raises(TypeError, match="not str"):
+        group.multicast_many([b"good", "bad"])
+    group.multicast_many([changed, memoryview(b"third")]).addCallback(confirmed.append)
+    changed[:] = b"later!"
+    net.advance(1)
+    assert [payload for _, _, payload in three[0].log] == [b"first", b"second", b"third"]
+    assert confirmed == [1, 3]
