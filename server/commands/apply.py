@@ -11,7 +11,7 @@ from ..changing import declared as all_of
 from .replica import timeout_option
 
 
-@click.command(epilog="Exit status: 0 if every cluster is as the file says, 1 otherwise.")
+@click.command(epilog="Exit status: 0 if every cluster has the replicas of the file, 1 otherwise.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this cluster (name or id).")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
@@ -42,7 +42,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
                 failed.append(str(error))
                 continue
             if not steps:
-                click.echo(f"{declared.name} is as the file says")
+                click.echo(f"{declared.name} has the replicas of the file")
         if failed:
             raise Sentence("; ".join(failed))
     if differs:

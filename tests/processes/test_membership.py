@@ -132,7 +132,7 @@ def test_the_master_is_removed_and_hands_over(growing: Growing) -> None:
     site.whole()
     assert site.master() != master
     assert "removed from the cluster" in site.log(master)
-    assert "as the file says" in site.run("apply", str(site.xml)).stdout
+    assert "has the replicas of the file" in site.run("apply", str(site.xml)).stdout
 
 
 def test_a_dead_replica_is_replaced_by_one_without_a_disk_elsewhere(growing: Growing) -> None:

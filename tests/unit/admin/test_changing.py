@@ -207,7 +207,7 @@ def test_a_dry_run_says_by_its_status_whether_something_would_be_done(
     found = {0: Seated("h (D1 h:1000)", voter=True, member=True)}
     monkeypatch.setattr(Changer, "replicas", lambda _: found)
     same = CliRunner().invoke(apply, [str(file), "--dry-run"])
-    assert (same.exit_code, same.output) == (0, "s0 is as the file says\n")
+    assert (same.exit_code, same.output) == (0, "s0 has the replicas of the file\n")
     found[1] = found[0]
     other = CliRunner().invoke(apply, [str(file), "--dry-run"])
     assert (other.exit_code, other.output) == (1, "s0: would remove replica 1\n")
