@@ -138,7 +138,7 @@ class Channel:
         if state.stopped:
             return "stopped"
         if state.witness:
-            return "witness" if state.seated and state.outdated is None else "joining"
+            return "witness" if state.seated else "joining"
         view = state.accepted
         if view is None or not state.member:
             return "joining"
@@ -210,11 +210,6 @@ class Channel:
     def applied(self) -> int:
         """Index of the last entry handed out as an event."""
         return self.state.applied
-
-    @property
-    def outdated(self) -> int | None:
-        """A replica of a cluster that was begun again without this one, which is of no use then."""
-        return self.state.outdated
 
     @property
     def foreigners(self) -> list[int]:

@@ -114,9 +114,11 @@ class Told:
 
 @attrs.frozen
 class Stopped:
-    """This replica has left: nothing follows."""
+    """This replica has left, or cannot go on: nothing follows."""
 
     reason: str
+    failed: bool = False
+    """It has not left in order: somebody has to do something, as the reason says."""
 
 
 Event: TypeAlias = (

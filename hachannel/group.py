@@ -370,7 +370,7 @@ class Group:
                 # Nothing here needs it.
                 self._channel.lease_ended(self._now())
         elif isinstance(event, Stopped):
-            self._finish(None)
+            self._finish(NotInGroup(event.reason) if event.failed else None)
 
     def _on_view(self, event: ViewEvent) -> None:
         self.view = event

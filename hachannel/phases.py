@@ -68,7 +68,7 @@ ROLES = Table(
         Move(START, "witness", "its disk says that it votes"),
         Move("joining", "witness", "a view counts it among its voters"),
         Move("witness", "joining", "a view without it is active"),
-        Move("witness", "stopped", "it leaves"),
+        Move("witness", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("joining", "changing", "it accepts a view"),
         Move("joining", "master", "the view it proposed is active"),
         Move("joining", "blocked", "it accepts a view, and too few are left"),
@@ -86,11 +86,11 @@ ROLES = Table(
         Move("blocked", "slave", "the same, and the view still stands"),
         Move("blocked", "master", "the same, it is first"),
         Move("blocked", "joining", "a view without it is active"),
-        Move("joining", "stopped", "it leaves"),
-        Move("changing", "stopped", "it leaves"),
+        Move("joining", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+        Move("changing", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("slave", "stopped", "it leaves, the next view is without it"),
         Move("master", "stopped", "it leaves, and is alone or waited in vain"),
-        Move("blocked", "stopped", "it leaves"),
+        Move("blocked", "stopped", "it leaves, or hears of a cluster begun again after its own"),
     ),
 )
 

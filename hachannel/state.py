@@ -174,13 +174,18 @@ class State:
 
     @property
     def outdated(self) -> int | None:
-        """Of the replicas heard the one whose cluster was begun after that of this replica; None if none."""
+        """Of the replicas heard the one whose cluster was begun after that of this replica; None if none.
+
+        Only if it was begun from a replica of this cluster: one that was removed before has no say here.
+        """
         accepted = self.accepted
         own = None if accepted is None else accepted.lineage
         for link in self.peers:
             if link.foreign and link.connected and link.heartbeat is not None:
                 theirs = link.heartbeat.lineage
-                if theirs is not None and (own is None or theirs.incarnation > own.incarnation):
+                if theirs is None or not self.lists(theirs.replica):
+                    continue
+                if own is None or theirs.incarnation > own.incarnation:
                     return link.replica
         return None
 
@@ -440,13 +445,13 @@ class State:
         """A line for the log."""
         self._out.notes.append(line)
 
-    def stop(self, reason: str) -> None:
-        """The end: nothing is sent or received after this."""
+    def stop(self, reason: str, *, failed: bool = False) -> None:
+        """The end: nothing is sent or received after this. failed: see `Stopped`."""
         if not self.stopped:
             self.stopped = True
             self.serving = False
             self.note(f"stopped: {reason}")
-            self.event(Stopped(reason))
+            self.event(Stopped(reason, failed))
 
     def take(self) -> Output:
         """What has gathered since the last time."""

@@ -18,6 +18,15 @@ MAX_ROUNDS = 8
 """One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
 
 
+def superseded(successor: int) -> str:
+    """Why a replica stops that hears of a cluster begun again after its own, and what to do."""
+    return (
+        f"Replica {successor} belongs to a cluster that was begun again without this replica, which "
+        "stops therefore and has kept its files: remove its directory and start it, then it joins as a new "
+        "one. If to begin again was the mistake, stop the new cluster for good instead and start this one"
+    )
+
+
 class Steps:
     """Lets the parts decide, each after what it depends on."""
 
@@ -76,6 +85,12 @@ class Steps:
         if state.stopped:
             return
         state.now = now
+        if state.attention and state.outdated is not None:
+            # Before anything is promised or answered: it would serve beside its successor.
+            state.serving = False
+            self._lease.review(now)
+            state.stop(superseded(state.outdated), failed=True)
+            return
         pause = state.peers.paused(now)
         if pause:
             state.note(f"this replica did not run for {pause:.2f} s")

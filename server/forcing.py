@@ -83,10 +83,18 @@ class Forcing:
             "What other replicas acknowledged after that is LOST, although clients and other servers were "
             "told that it is safe; what this server sent to others since, they have.",
             "If any other replica with a later entry can be started with its directory, do that instead.",
-            "The other replicas, as they are, will never belong to the new cluster: the directory of each "
-            "has to be removed before it is started again; then it gets everything from this one.",
+            "The other replicas, as they are, will never belong to the new cluster: REMOVE the directory of "
+            "each before it is started again; then it gets everything from this one. One that is started "
+            "with its old directory stops as soon as it hears of the new cluster; until then, as when the "
+            "network is cut, a majority of the old ones serves BESIDE it, and what they acknowledge is of no "
+            "use later.",
         ]
         return lines
+
+    def left_out(self) -> list[Seat]:
+        """The replicas that belong to the cluster as this one knows it, and are not in the file."""
+        view, declared = self._journal.remembered.accepted, {seat.replica for seat in self._seats}
+        return [] if view is None else [seat for seat in view.seats if seat.replica not in declared]
 
     def begin_again(self) -> None:
         """Do it. Raises JournalError."""

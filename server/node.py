@@ -355,7 +355,7 @@ class Node:
         elif isinstance(event, InstallPart):
             self._install(now, event)
         elif isinstance(event, Stopped):
-            self._end(event.reason)
+            self._end(f"{event.reason}." if event.failed else event.reason, failed=event.failed)
 
     def _deliver(self, now: float, event: Deliver) -> None:
         if event.stamp_ns > self._stamp_ns:

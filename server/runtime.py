@@ -371,7 +371,7 @@ class Replica:
 
     def situation(self) -> str:
         """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
-        said = situation(self.node.channel, self.peers.mute, str(self.directory))
+        said = situation(self.node.channel, self.peers.mute)
         return self.peers.turned_away or said if said else ""
 
     def master_address(self) -> Address | None:

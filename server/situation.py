@@ -11,19 +11,12 @@ from ..hachannel.view import NO_VIEW, View, Voter, present
 __all__ = ["situation", "strangers"]
 
 
-def situation(channel: Channel, mute: Collection[int] = (), directory: str = "its directory") -> str:
+def situation(channel: Channel, mute: Collection[int] = ()) -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
     mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
-    directory: where the replica keeps its files.
     The sentence stays the same as long as the same replicas are heard.
     """
-    if channel.outdated is not None and channel.role != "stopped":
-        clear = f"remove {directory} and " if channel.state.log.durable else ""
-        return (
-            f"replica {channel.outdated} belongs to a cluster that was begun again without this replica, "
-            f"whose state is of no use there: stop this one, {clear}start it again; it joins as a new one"
-        )
     match channel.role:
         case "joining":
             return _joining(channel, mute)
@@ -37,15 +30,22 @@ def situation(channel: Channel, mute: Collection[int] = (), directory: str = "it
 
 def strangers(channel: Channel) -> str:
     """Which replicas are kept out because they belong to another cluster, in one sentence; "" if none."""
-    if channel.outdated is not None or not channel.foreigners:
+    if not channel.foreigners:
         return ""
     names = _replicas(channel.foreigners)
     several = len(channel.foreigners) > 1
     verb, them, their = ("belong", "them", "their") if several else ("belongs", "it", "its")
     return (
-        f"{names} {verb} to the cluster as it was before it was begun again, and cannot take part: "
+        f"{names} {verb} to {_which(channel)}, and cannot take part: "
         f"stop {them}, remove {their} directory and start {them} again"
     )
+
+
+def _which(channel: Channel) -> str:
+    view = channel.view
+    if view is not None and view.lineage is not None:
+        return "the cluster as it was before it was begun again"
+    return "a cluster that was begun again from a replica removed from this one"
 
 
 def _heard(channel: Channel) -> list[int]:

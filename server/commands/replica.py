@@ -1,14 +1,17 @@
 """`quorate replica`: replicas of a running cluster are added, removed and replaced."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
+from ...hachannel import Seat
 from ..admin_cli import Sentence, config_argument, read_config, replica_id, sentences, server_option
 from ..admin_client import ServerAdmin, gather
 from ..changing import Change, Changer, addition, describe
 from ..config import Replica, Server
+from ..places import read_place
 
 TIMEOUT_S = 60.0
 
@@ -120,7 +123,10 @@ def force(config: Path, server: str, replica: int, data: Path | None, accept_los
 
     For when too few of the others are left to go on, for good: their disks are lost. Whatever only they had
     acknowledged is lost, and so is their membership. It runs on the host of the replica and says what is
-    lost before it does anything. All other replicas must be stopped, and need empty directories afterwards.
+    lost before it does anything. All other replicas must be stopped, and their directories removed before
+    they are started again: one that still has its own stops when it hears of the new cluster, and a majority
+    of them that does not hear of it serves beside it. A file that leaves out replicas of the cluster is
+    refused without --accept-loss.
     """
     with sentences():
         loaded = read_config(config)
@@ -145,6 +151,8 @@ def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
         try:
             for line in forcing.report():
                 click.echo(line)
+            if forcing.left_out():
+                _check_left_out(server.name, forcing.left_out(), accepted)
             if not accepted:
                 _confirm(f"{server.name}.{replica}")
             forcing.begin_again()
@@ -164,6 +172,19 @@ def _check_forcible(server: Server, replica: Replica) -> None:
             f"{server.name} keeps nothing on disks (durability memory): what it held is lost when too few of "
             "its replicas are left; stop all and start them again, they begin with nothing."
         )
+
+
+def _check_left_out(name: str, seats: Sequence[Seat], accepted: bool) -> None:
+    """It may be the wrong file, and nobody has asked whether these run."""
+    places = {f"{name}.{seat.replica}": read_place(seat.data) for seat in seats}
+    which = ", ".join(at if place is None else f"{at} at {place}" for at, place in places.items())
+    said = f"the file leaves out replicas that the last view lists: {which}"
+    if not accepted:
+        raise Sentence(
+            f"Nothing was changed: {said}. Give the file of the whole cluster; or --accept-loss, if none of "
+            "them runs: one that does would stop as soon as it hears of the new cluster."
+        )
+    click.echo(f"WARNING: {said}. Nobody has looked whether they run; each stops when it hears of this one.")
 
 
 def _check_others(admin: ServerAdmin) -> None:

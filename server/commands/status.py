@@ -31,7 +31,7 @@ _COLUMNS = (
 Statuses = list[tuple[Server, list[ReplicaStatus]]]
 
 
-@click.command(epilog="Exit status: 0 if every server has a master, 1 otherwise.")
+@click.command(epilog="Exit status: 0 if every server has one master, 1 otherwise.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @json_option
@@ -79,7 +79,9 @@ def command(
                 for problem in problems(replica, same_file=differences == []):
                     name = f"{server_asked.name}.{replica.endpoint.replica}"
                     click.echo(f"quorate: {name}: {problem}", err=True)
-    ctx.exit(0 if all(has_master(replicas) for _, replicas in statuses) else 1)
+            if len(masters(replicas)) > 1:
+                click.echo(f"quorate: {server_asked.name}: {several(masters(replicas))}", err=True)
+    ctx.exit(0 if all(len(masters(replicas)) == 1 for _, replicas in statuses) else 1)
 
 
 def compare(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:
@@ -119,9 +121,18 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
     return found
 
 
-def has_master(replicas: list[ReplicaStatus]) -> bool:
-    """Whether one of the replicas says that it is the master."""
-    return any(replica.role == "master" for replica in replicas)
+def masters(replicas: list[ReplicaStatus]) -> list[int]:
+    """Which replicas say that they are the master: one, if all is well."""
+    return [replica.endpoint.replica for replica in replicas if replica.role == "master"]
+
+
+def several(ids: list[int]) -> str:
+    """What it means that more than one replica is master."""
+    return (
+        f"replicas {', '.join(map(str, ids))} are all master: there are several clusters, which do not hear "
+        "each other. If one was begun again by `quorate replica force-new-cluster`, stop the others and "
+        "remove their directories"
+    )
 
 
 def as_object(statuses: Statuses) -> dict[str, Any]:

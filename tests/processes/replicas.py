@@ -273,6 +273,15 @@ class Site:
         """Let it go on."""
         self.supervisor.kill(self.name, replica, signal.SIGCONT)
 
+    def until_gone(self, replica: int) -> None:
+        """Wait until a replica has ended by itself."""
+        pause = threading.Event()
+        for _ in range(int(BOUND_S / 0.1)):
+            if self.supervisor.pid(self.name, replica) is None:
+                return
+            pause.wait(0.1)
+        raise AssertionError(f"it goes on: {self.statuses()}")
+
     def start(self, *replicas: int) -> None:
         """Start replicas that do not run."""
         for replica in replicas:

@@ -70,19 +70,31 @@ def test_the_last_of_three_serves_again_and_the_others_come_back_with_nothing(ma
     site.until(lambda all: any("an earlier life of itself" in each["situation"] for each in all))
     site.kill(0, 1, 2)
     site.start(0, 1, 2)
-    (old,) = [each for each in site.until(refused) if each["replica"] == 0]
-    assert "belongs to a cluster that was begun again without this replica" in old["situation"]
-    assert f"remove {site.directory(0)}" in old["situation"]
-    shown = site.run("status", str(site.xml)).stderr
-    assert "replica 0 belongs to the cluster as it was before it was begun again" in shown
+    site.until_gone(0)
+    assert "belongs to a cluster that was begun again without this replica" in site.log(0)
     with connect(site.url(), user="root", password="root") as client:
         client.send("ledger", Entry(200))
-    site.kill(0)
     shutil.rmtree(site.directory(0))
     site.start(0)
     site.whole()
     assert [site.ledger(replica) for replica in range(3)] == [list(range(201))] * 3
 
 
-def refused(statuses: list[dict[str, object]]) -> bool:
-    return any(each["replica"] == 0 and "begun again" in str(each["situation"]) for each in statuses)
+def test_the_others_of_before_with_their_directories_stop(make_site: MakeSite) -> None:
+    """They were not lost, and are a majority: there would be two clusters, each with its clients."""
+    site = make_site(Part("s0", 3))
+    site.whole()
+    site.kill(0, 1, 2)
+    status, said = force(site, 0, "--accept-loss")
+    assert status == 0, said
+    site.start(0)
+    assert site.master() == 0
+    site.start(1, 2)
+    for old in (1, 2):
+        site.until_gone(old)
+        assert "Replica 0 belongs to a cluster that was begun again without this replica" in site.log(old)
+        assert "this replica is master now" not in site.log(old).split("begun again")[-1]
+        shutil.rmtree(site.directory(old))
+    site.start(1, 2)
+    site.whole()
+    assert site.master() == 0

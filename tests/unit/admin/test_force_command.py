@@ -3,17 +3,19 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
 from quorate.hachannel.journal import Journal
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed
 from quorate.hachannel.messages import Entry
-from quorate.hachannel.view import View, ViewNumber, Voter
+from quorate.hachannel.view import Seat, View, ViewNumber, Voter
 from quorate.server.commands.replica import command
 from quorate.server.config import load
 from quorate.server.datadir import DataDir
 from quorate.server.durability import SCHEMA, identity_of
+from quorate.server.places import Place
 
 Write = Callable[..., Path]
 SECOND_NS = 10**9
@@ -38,14 +40,17 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def journal(path: Path, replica: int, members: tuple[int, ...] = (0, 2)) -> Path:
+def journal(
+    path: Path, replica: int, members: tuple[int, ...] = (0, 2), seats: tuple[Seat, ...] = ()
+) -> Path:
     """What replica `replica` has on its disk: three entries, of which two are known to be committed."""
     server = load(path).server("s0")
     directory = path.parent / "data" / "s0" / str(replica)
     directory.mkdir(parents=True)
     made = Journal.open(directory / "journal.db", identity_of(server, replica), 10, schema=SCHEMA)
     number = ViewNumber(7, 0, 1)
-    view = View(number, tuple(Voter(id, id) for id in range(3)), tuple(Voter(id, id) for id in members), 2, 0)
+    config = tuple(Voter(id, id) for id in range(3))
+    view = View(number, config, tuple(Voter(id, id) for id in members), 2, 0, seats=seats)
     entries = tuple(Entry(number, index, index * SECOND_NS, b"x") for index in (1, 2, 3))
     made.write([Accepted(view), Activated(number), Appended(entries), Committed(2)])
     made.close()
@@ -85,6 +90,20 @@ def test_one_that_was_not_in_the_last_view_is_told_what_that_means(write: Write)
     path = write()
     journal(path, 2, members=(0, 1))
     assert "what 0, 1 acknowledged in it is LOST" in run(path, "--accept-loss").output
+
+
+def test_a_file_that_leaves_out_replicas_of_the_cluster_is_refused_unless_accepted(write: Write) -> None:
+    path = write()
+    far = msgspec.msgpack.encode(Place("far", (("D1", "far", 7),)))
+    file = journal(path, 2, seats=(*(Seat(id) for id in range(3)), Seat(3, far), Seat(4)))
+    refused = run(path)
+    assert refused.exit_code == 1
+    assert "leaves out replicas that the last view lists: s0.3 at far (D1 far:7), s0.4" in refused.output
+    assert voter(path, file) == 10
+    done = run(path, "--accept-loss")
+    assert done.exit_code == 0, done.output
+    assert "WARNING: the file leaves out replicas that the last view lists: s0.3" in done.output
+    assert voter(path, file) > 10
 
 
 @pytest.mark.parametrize(

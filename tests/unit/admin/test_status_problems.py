@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.server.admin_client import Endpoint, ReplicaStatus
-from quorate.server.commands.status import compare, problems
+from quorate.server.commands.status import compare, masters, problems, several
 from quorate.server.config import load
 
 HERE = Endpoint(replica=0, host="localhost", port=1)
@@ -57,3 +57,10 @@ def test_the_file_a_replica_was_started_with_does_not_matter_where_the_present_o
     status = ReplicaStatus(HERE, {"role": "slave", "difference": "it was started with another file"})
     assert problems(status) == ["it was started with another file"]
     assert problems(status, same_file=True) == []
+
+
+def test_several_masters_are_several_clusters() -> None:
+    other = Endpoint(replica=1, host="localhost", port=2)
+    statuses = [ReplicaStatus(HERE, {"role": "master"}), ReplicaStatus(other, {"role": "master"})]
+    assert masters(statuses) == [0, 1]
+    assert several([0, 1]).startswith("replicas 0, 1 are all master: there are several clusters")

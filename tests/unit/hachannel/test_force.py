@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from quorate.hachannel import Settings
 from quorate.hachannel.durable import Remembered
@@ -101,21 +102,28 @@ def test_it_serves_alone_with_everything_and_the_others_join_as_new_ones(script:
     assert len(script.hosts[0].channel.members) == 3
 
 
-def test_those_of_before_are_not_let_in_and_hear_why(script: Script) -> None:
-    one, _, last = script.hosts
+def ends(host: Host) -> bool:
+    return host.channel.role == "stopped"
+
+
+def test_those_of_before_stop_when_they_hear_of_it_and_never_serve(script: Script) -> None:
+    """Their directories were forgotten: they have their disks, and are a majority."""
+    one, other, last = script.hosts
     last.start()
-    one.start()
     script.until(lambda: last.channel.can_submit)
+    for _ in range(2):
+        one.start()
+        other.start()
+        script.until(lambda: ends(one) and ends(other))
+        assert (one.services, other.services) == (0, 0)
     script.run(3.0)
     assert last.channel.members == (2,)
-    assert (one.channel.outdated, last.channel.outdated) == (2, None)
-    assert (one.channel.foreigners, last.channel.foreigners) == ([2], [0])
-    assert not one.channel.can_submit
+    assert script.submit(last, 5)
 
 
-def test_the_old_cluster_may_go_on_beside_it_and_nothing_is_mixed(script: Script) -> None:
-    """An operator was wrong: the others had their disks, and are a majority."""
+def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(script: Script) -> None:
     one, other, last = script.hosts
+    script.split({0, 1}, {2})
     for host in script.hosts:
         host.start()
     script.until(lambda: last.channel.can_submit)
@@ -125,9 +133,29 @@ def test_the_old_cluster_may_go_on_beside_it_and_nothing_is_mixed(script: Script
         script.submit(old, 1)
         script.submit(last, 1)
         script.run(0.1)
-    assert set(old.channel.members) == {0, 1}
-    assert last.channel.members == (2,)
     assert one.app.chain == other.app.chain != last.app.chain
+    script.mend()
+    script.until(lambda: ends(one) and ends(other))
+    assert not old.channel.holds_lease(script.world.now)
+    assert script.submit(last, 5)
+
+
+def test_one_that_was_removed_before_it_was_forced_stops_nobody(script: Script) -> None:
+    one, other, last = script.hosts
+    for host in (one, other):
+        assert host.disk is not None
+        old = host.disk.remembered.accepted
+        assert old is not None
+        kept = tuple(seat for seat in old.seats if seat.replica != last.replica)
+        host.disk.remembered.apply(Accepted(replace(old, seats=kept)))
+        host.disk.remembered.apply(Activated(old.number))
+    for host in script.hosts:
+        host.start()
+    script.until(lambda: last.channel.can_submit)
+    script.until(lambda: any(host.channel.can_submit for host in (one, other)))
+    script.run(3.0)
+    assert not ends(one)
+    assert not ends(other)
 
 
 def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: Script) -> None:
@@ -139,9 +167,10 @@ def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: Scrip
     other.start()
     script.until(lambda: set(last.channel.members) == {0, 2} and last.channel.can_submit)
     assert script.submit(last, 5)
-    script.run(3.0)
-    assert one.channel.foreigners == [1]
+    script.until(lambda: ends(other))
     last.crash()
+    other.start()
+    script.until(lambda: ends(other))
     script.run(2.0)
     assert one.channel.role == "blocked", "the one of before is no voter, whatever it has"
     last.start()
@@ -154,10 +183,9 @@ def test_of_two_that_were_forced_the_later_one_counts(script: Script) -> None:
     forced(script, one)
     one.start()
     last.start()
+    script.until(lambda: ends(last))
     script.run(3.0)
-    assert (one.channel.outdated, last.channel.outdated) == (None, 0)
     assert one.channel.can_submit
-    assert last.channel.can_submit, "it goes on: whoever has forced it twice must end it"
 
 
 def test_one_of_two_is_forced_and_the_witness_of_before_has_to_begin_anew() -> None:
@@ -170,11 +198,9 @@ def test_one_of_two_is_forced_and_the_witness_of_before_has_to_begin_anew() -> N
     one.start()
     witness.start()
     script.until(lambda: one.channel.can_submit)
-    script.until(lambda: witness.channel.outdated == 0)
-    assert witness.channel.role == "joining"
+    script.until(lambda: ends(witness))
     assert one.channel.view is not None
     assert one.channel.view.witnesses == ()
-    witness.crash()
     witness.lose_disk()
     witness.start()
     script.until(lambda: witness.channel.role == "witness")
