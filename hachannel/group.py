@@ -60,6 +60,21 @@ def _to_twisted_log(line: str) -> None:
     _logger.info("{line}", line=line)
 
 
+def _check(addresses: Mapping[int, Any], settings: Any) -> None:
+    """What a caller without types may get wrong. Raises ValueError."""
+    if settings is not None and not isinstance(settings, Settings):
+        raise ValueError(f"settings is {settings!r}: give quorate.hachannel.group.Settings(...)")
+    owners: dict[Any, int] = {}
+    for member, address in addresses.items():
+        match address:
+            case (str(host), int(port)) if host and 0 < port < 65536 and not isinstance(port, bool):
+                other = owners.setdefault((host, port), member)
+            case _:
+                raise ValueError(f"the address of member {member} is {address!r}: give (host, port)")
+        if other != member:
+            raise ValueError(f"members {other} and {member} have the same address {address!r}")
+
+
 class Group:
     """One member. Make it, `join`, `multicast`; at the end `leave`. Not used again after that."""
 
@@ -87,6 +102,7 @@ class Group:
         """
         if me not in addresses:
             raise ValueError(f"member {me} has no address: give one address for every member")
+        _check(addresses, settings)
         if reactor is None:
             from twisted.internet import reactor
         self.me = me

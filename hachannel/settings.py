@@ -1,6 +1,7 @@
 """The knobs of the channel, with defaults that suit replicas on one machine or one local network."""
 
-from typing import Literal
+import math
+from typing import Literal, get_args
 
 import attrs
 
@@ -8,6 +9,11 @@ TRIM_STEP = 64
 """The log is trimmed by at least this many entries at a time."""
 
 Mode = Literal["ALL", "MAJORITY"]
+
+LEAST_S = 0.001
+"""Periods and patiences below this would do nothing but repeat."""
+_PERIODS = ("heartbeat_s", "suspect_s", "retry_s", "view_change_s", "stall_s")
+_FROM_0 = ("keep", "keep_bytes")
 
 
 @attrs.frozen(kw_only=True)
@@ -73,17 +79,31 @@ class Settings:
     """Payload bytes in memory above which the master does the same."""
 
     def __attrs_post_init__(self) -> None:
+        self._check_each()
         if self.lease_s == 0:
             object.__setattr__(self, "lease_s", self.suspect_s * 3 / 4)
         if self.max_log < self.keep + 2 * self.window + 2 * TRIM_STEP:
             raise ValueError("max_log must leave room for keep and the window: raise it or lower those")
-        if min(self.forward_window, self.forward_queue) < 1:
-            raise ValueError("forward_window and forward_queue must be at least 1")
         if self.verify_s > self.suspect_s or self.heartbeat_s * 4 > self.suspect_s:
             raise ValueError("suspect_s must be at least verify_s and four heartbeats")
-        if self.min_copies < 1:
-            raise ValueError(f"min_copies is at least 1, not {self.min_copies}")
-        if not 0 <= self.drift < 0.5:
-            raise ValueError(f"drift is a fraction from 0 to 0.5, not {self.drift}")
         if self.lease_s < 2 * self.heartbeat_s:
             raise ValueError("lease_s must be at least two heartbeats, or no lease is ever prolonged in time")
+
+    def _check_each(self) -> None:
+        """Each setting for itself. Raises ValueError."""
+        if self.mode not in get_args(Mode):
+            raise ValueError(f"mode is {self.mode!r}: {' or '.join(get_args(Mode))}")
+        for field in attrs.fields(Settings):
+            name, value = field.name, getattr(self, field.name)
+            if isinstance(field.default, int):
+                least = 0 if name in _FROM_0 else 1
+                if not isinstance(value, int) or isinstance(value, bool) or value < least:
+                    raise ValueError(f"{name} is {value!r}: a whole number, at least {least}")
+            elif isinstance(field.default, float):
+                number = isinstance(value, int | float) and not isinstance(value, bool)
+                if name == "drift":
+                    if not number or not 0 <= value < 0.5:
+                        raise ValueError(f"drift is {value!r}: a fraction from 0 to 0.5, 0.5 left out")
+                elif not number or not (LEAST_S if name in _PERIODS else 0) <= value < math.inf:
+                    least_s = LEAST_S if name in _PERIODS else 0
+                    raise ValueError(f"{name} is {value!r}: seconds, at least {least_s}")

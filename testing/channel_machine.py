@@ -3,11 +3,16 @@
 A disk that is asked for what no journal could do is a violation.
 """
 
+from typing import TYPE_CHECKING
+
 from ..hachannel import Deliver
 from ..hachannel.durable import Remembered
 from ..hachannel.messages import PAYLOAD
 from .channel_app import App, Saved
 from .channel_disk import DiskError, SimulatedDisk, Write
+
+if TYPE_CHECKING:
+    from .channel_sim import Result
 
 __all__ = ["Disk", "Violation"]
 
@@ -24,6 +29,8 @@ class Violation(AssertionError):
         """Of the run it was found in."""
         self.trace: list[str] = []
         """The last lines of the run."""
+        self.result: Result | None = None
+        """What the run saw until then, where `simulate` ran it."""
 
 
 class Disk(SimulatedDisk[Saved]):

@@ -128,8 +128,9 @@ def simulate(
 
     only: the invariants to check, all by default. live: whether the cluster must recover in the end. echo:
     print the trace; verbose: with every message. channel: makes the replicas, for channels that are broken on
-    purpose. Raises Violation, with the name of the invariant, the time, the seed and the trace; an exception
-    in a replica is one, named "raised".
+    purpose. Raises Violation, with the name of the invariant, the time, the seed, the trace and the result
+    until then; an exception in a replica is one, named "raised". Raises ValueError for a name in `only` that
+    no invariant has.
     """
     if schedule is None:
         schedule = draw(seed)
@@ -141,6 +142,28 @@ def simulate(
     load = Load(world, checks, schedule.load)
     operator = Operator(world, schedule.operator)
     healed_s = 0.0
+
+    def seen() -> Result:
+        counts = checks.counts
+        return Result(
+            seed=seed,
+            schedule=schedule,
+            steps=world.steps,
+            messages=world.net.sent.total(),
+            reached={
+                **{kind.__name__: count for kind, count in world.net.sent.items()},
+                **{f"{table}: {before} -> {after}": n for (table, before, after), n in checks.moves.items()},
+            },
+            views=counts["views"],
+            commits=counts["commits"],
+            delivered=counts["delivered"],
+            snapshots=counts["snapshots"],
+            healed_s=healed_s,
+            faults=injector.counts | operator.counts,
+            skipped=injector.skipped,
+            trace=list(world.lines),
+        )
+
     try:
         for host in world.hosts:
             world.at(world.chance.random() * schedule.spread_s, host.begin)
@@ -156,29 +179,11 @@ def simulate(
             start = world.now
             healed_s = converge(world, load.last, lease=schedule.lease) - start
     except Violation as violation:
-        violation.seed, violation.trace = seed, list(world.lines)
+        violation.seed, violation.trace, violation.result = seed, list(world.lines), seen()
         raise
     except Exception as error:
         text = f"a replica raised {type(error).__name__}: {error}"
         raised = Violation(text, invariant="raised", at=world.now)
-        raised.seed, raised.trace = seed, list(world.lines)
+        raised.seed, raised.trace, raised.result = seed, list(world.lines), seen()
         raise raised from error
-    counts = checks.counts
-    return Result(
-        seed=seed,
-        schedule=schedule,
-        steps=world.steps,
-        messages=world.net.sent.total(),
-        reached={
-            **{kind.__name__: count for kind, count in world.net.sent.items()},
-            **{f"{table}: {before} -> {after}": n for (table, before, after), n in checks.moves.items()},
-        },
-        views=counts["views"],
-        commits=counts["commits"],
-        delivered=counts["delivered"],
-        snapshots=counts["snapshots"],
-        healed_s=healed_s,
-        faults=injector.counts | operator.counts,
-        skipped=injector.skipped,
-        trace=list(world.lines),
-    )
+    return seen()

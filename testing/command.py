@@ -1,6 +1,7 @@
 """`quorate simulate`: random clusters and faults, checked after every step."""
 
 import json
+import os
 import sys
 import time
 from collections import Counter
@@ -32,6 +33,9 @@ MAX_TRACES = 10
 """Violations that are told in full; the others are counted."""
 
 
+Counts = Counter[str]
+
+
 @attrs.frozen
 class Failure:
     """A seed that violates an invariant, in a form that travels between processes."""
@@ -41,9 +45,8 @@ class Failure:
     at: float
     reason: str
     trace: list[str]
-
-
-Counts = Counter[str]
+    counts: Counts
+    """Of the run until then."""
 
 
 def seed_range(_: click.Context, __: click.Parameter, value: str) -> range:
@@ -70,6 +73,17 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
     return names
 
 
+def place_of(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
+    """A file that can be written when the run is over."""
+    if value is not None:
+        folder = value.absolute().parent
+        if not folder.is_dir():
+            raise click.BadParameter(f"there is no directory {folder}.")
+        if not value.exists() and not os.access(folder, os.W_OK):
+            raise click.BadParameter(f"nothing can be written in {folder}.")
+    return value
+
+
 @click.command(
     epilog="Exit status: 0 if no invariant is violated, 1 if one is, 2 for wrong usage. "
     "The last line of the output is one JSON object."
@@ -83,7 +97,8 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
     metavar="NAME,...",
     help="Only these kinds of faults (see docs/simulation.md).",
 )
-@click.option("--disk/--memory", default=None, help="All replicas with disks, or none; by default by seed.")
+@click.option("--disk", "with_disk", is_flag=True, help="All replicas have disks; by default by seed.")
+@click.option("--memory", is_flag=True, help="No replica has a disk.")
 @click.option(
     "--operator", "with_operator", is_flag=True, help="Replicas are added, removed and moved meanwhile."
 )
@@ -105,6 +120,7 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
 @click.option(
     "--save",
     metavar="FILE",
+    callback=place_of,
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     help="Write the shortened schedule of the first failure to this file.",
 )
@@ -116,7 +132,8 @@ def command(
     ctx: click.Context,
     seeds: range,
     faults: tuple[str, ...] | None,
-    disk: bool | None,
+    with_disk: bool,
+    memory: bool,
     with_operator: bool,
     path: Path | None,
     drop: str,
@@ -132,6 +149,13 @@ def command(
 
     A seed decides everything: cluster, settings, network, faults. The same seed is the same run.
     """
+    if with_disk and memory:
+        raise click.UsageError("--disk and --memory exclude each other.")
+    if path is not None and (faults is not None or with_disk or memory):
+        raise click.UsageError(
+            "A schedule has its own faults and disks: leave out --faults, --disk and --memory."
+        )
+    disk = with_disk if with_disk or memory else None
     plan = Plan(faults, disk, None, path, _positions(drop), with_operator)
     if path is not None:
         try:
@@ -143,6 +167,7 @@ def command(
             seeds = range(seed, seed + 1)
     if (trace or messages) and jobs > 1:
         raise click.UsageError("--trace and --messages go with --jobs 1 only.")
+    _check_drop(plan, seeds)
     talk = not as_json
     started = time.monotonic()
     counts: Counts = Counter()
@@ -157,8 +182,7 @@ def command(
             counts["runs"] += 1
             if isinstance(outcome, Failure):
                 failures.append(outcome)
-            else:
-                counts.update(outcome)
+            counts.update(outcome.counts if isinstance(outcome, Failure) else outcome)
             progress.update(task, advance=1, violations=len(failures))
             if failures and not keep_going:
                 break
@@ -168,7 +192,12 @@ def command(
     ]
     if failures and save is not None:
         first = failures[0].seed
-        save.write_bytes(plan.whole(first).without(told[0]["drop"]).to_json(first))
+        try:
+            save.write_bytes(plan.whole(first).without(told[0]["drop"]).to_json(first))
+        except OSError as error:
+            click.echo(
+                f"{save} cannot be written: {error.strerror}. Play it with: {told[0]['rerun']}", err=True
+            )
     if talk:
         for failure, said in zip(failures[:MAX_TRACES], told, strict=False):
             _tell(failure, said, traced=trace or messages)
@@ -195,6 +224,20 @@ def _positions(drop: str) -> tuple[int, ...]:
         return tuple(int(each) for each in drop.split(",") if each.strip())
     except ValueError:
         raise click.UsageError(f"--drop takes numbers separated by commas, not {drop!r}.") from None
+
+
+def _check_drop(plan: "Plan", seeds: range) -> None:
+    """Positions that a schedule does not have are left out by nobody."""
+    if not plan.drop:
+        return
+    for seed in seeds if plan.schedule is None else seeds[:1]:
+        count = len(plan.whole(seed).faults)
+        absent = [each for each in plan.drop if not 0 <= each < count]
+        if absent:
+            raise click.UsageError(
+                f"--drop: there is no fault {', '.join(map(str, absent))} in the schedule of seed {seed}, "
+                + (f"which has those from 0 to {count - 1}." if count else "which has none.")
+            )
 
 
 @attrs.frozen
@@ -237,7 +280,8 @@ def _play(plan: Plan, seed: int, *, echo: bool = False, verbose: bool = False) -
     try:
         result = simulate(plan.of(seed), seed=seed, echo=echo or verbose, verbose=verbose)
     except Violation as violation:
-        return Failure(seed, violation.invariant, violation.at, str(violation), violation.trace)
+        counts = Counts() if violation.result is None else _counted(violation.result)
+        return Failure(seed, violation.invariant, violation.at, str(violation), violation.trace, counts)
     return _counted(result)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import attrs
 import click
 
+from ..hachannel import Channel
 from .channel_world import Violation
 from .exhaustive import START_STATES, Budget, explore
 
@@ -81,7 +82,9 @@ def command(
     if listing:
         for name in names:
             start = START_STATES[name]
-            click.echo(f"{name:16} {(start.__doc__ or '').strip()}")
+            allowed = attrs.asdict(attrs.evolve(start(Channel).budget, **budget))
+            counts = ", ".join(f"{kind}={number}" for kind, number in allowed.items() if number)
+            click.echo(f"{name:16} {(start.__doc__ or '').strip()} Budget: {counts or 'none'}.")
         return
     started = time.monotonic()
     found: list[dict[str, Any]] = []

@@ -186,7 +186,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--write", type=Path, metavar="FILE", help="put what was found into this page; its other rows stay"
     )
     options = parser.parse_args(arguments)
+    for path in options.files:
+        if path.suffix != ".py" or not path.is_file():
+            parser.error(f"there is no Python file {path}")
+    if options.write is not None and not options.write.absolute().parent.is_dir():
+        parser.error(f"there is no directory for {options.write}")
     load(options.files)
+    areas = sorted({each.area for each in MUTANTS.values()})
+    if options.area is not None and options.area not in areas:
+        parser.error(f"there is no area {options.area}; there are: {', '.join(areas)}")
     unknown = sorted(set(options.only or ()) - MUTANTS.keys())
     if unknown:
         parser.error(f"no mutant is named {', '.join(unknown)}")
@@ -196,6 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for each in MUTANTS.values()
         if (not options.only or each.name in options.only) and options.area in (None, each.area)
     ]
+    if not prey:
+        parser.error("no mutant is left to be hunted: check the files, --only and --area")
     print(f"{'mutant':36} {'caught by':11} {'where':28} {'limit':>6} {'s':>5}  rule broken")
     for each in prey:
         started = time.monotonic()

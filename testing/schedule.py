@@ -18,6 +18,10 @@ AFTER_S = 1.0
 """After the last fault of a written schedule, and before the cluster must recover."""
 
 
+MAX_RATE = 10_000.0
+"""Of submissions or of an operator, in a second: more would not end."""
+
+
 class ScheduleError(ValueError):
     """This is no schedule; says what is wrong with it."""
 
@@ -33,7 +37,7 @@ class Schedule:
     seconds: float | None = None
     """When the faults end and the cluster must recover; None: a second after the last one."""
     load: float = 20.0
-    """How often a second each client submits; 0: only `Submit` does."""
+    """How often a second each client submits, up to 10,000; 0: only `Submit` does."""
     spread_s: float = 0.3
     """Replicas start within this time."""
     operator: float = 0.0
@@ -46,6 +50,10 @@ class Schedule:
             value = getattr(self, name)
             if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
                 raise ScheduleError(f"{name} is {value!r}: a number from 0")
+        for name in ("load", "operator"):
+            if getattr(self, name) > MAX_RATE:
+                raise ScheduleError(f"{name} is {getattr(self, name)!r}: at most {MAX_RATE:g} a second")
+        self._check_types()
         try:
             check.faults(self.faults, self.shape, operator=self.operator > 0, end=self.seconds)
         except check.Wrong as error:
@@ -56,6 +64,14 @@ class Schedule:
                 f"lease_s is {lease_s:g}, and this network may need {least_s:.3g} to prolong a lease: "
                 "raise lease_s, or say lease=False if none is to be demanded"
             )
+
+    def _check_types(self) -> None:
+        faults: Any = self.faults
+        if not isinstance(faults, Sequence) or isinstance(faults, str | bytes):
+            raise ScheduleError(f"faults is {faults!r}: give a list of faults")
+        shape: Any = self.shape
+        if not isinstance(shape, Shape):
+            raise ScheduleError(f"shape is {shape!r}: give a Shape")
 
     @property
     def end(self) -> float:

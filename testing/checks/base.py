@@ -70,9 +70,15 @@ class Checks(History, Observer):
     """The history of one run, and the checkers that look at it after every step."""
 
     def __init__(self, only: Iterable[str] | None = None) -> None:
-        """only: the names of the invariants to check; all by default. Raises KeyError."""
+        """only: the names of the invariants to check; all by default. Raises ValueError."""
         super().__init__()
-        names = CHECKERS if only is None else list(only)
+        names = list(CHECKERS if only is None else only)
+        unknown = [name for name in names if name not in CHECKERS]
+        if unknown:
+            raise ValueError(
+                f"there is no invariant {', '.join(map(repr, unknown))} to check. "
+                f"There are: {', '.join(sorted(CHECKERS, key=lambda name: (len(name), name)))}."
+            )
         self.checkers = [cls(self) for name in names for cls in CHECKERS[name]]
 
         def overriding(name: str) -> list[Checker]:

@@ -206,3 +206,4 @@ def test_wrong_usage_is_explained(arguments, said):
 def test_the_starts_are_listed():
     _, output, _ = run("--list")
     assert [line.split()[0] for line in output.splitlines()] == list(START_STATES)
+    assert all("Budget: " in line for line in output.splitlines())

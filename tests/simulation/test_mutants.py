@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quorate.testing.channel_sim import simulate
-from quorate.testing.mutation import hunt
+from quorate.testing.mutation import hunt, main
 
 PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
 
@@ -50,3 +50,19 @@ def test_the_channel_itself_is_left_as_it_was(mutants):
         with mutant.apply():
             pass
     assert simulate(seed=0).views
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--area", "nosuch"], "there is no area nosuch; there are: choice, "),
+        (["--area", "gate", "--only", "nosuch"], "no mutant is named nosuch"),
+        (["--area", "gate", "--only", "one_ack_short"], "no mutant is left to be hunted"),
+        (["nofile.py"], "there is no Python file nofile.py"),
+    ],
+)
+def test_what_hunts_nothing_is_refused(mutants, capsys, arguments, sentence):
+    with pytest.raises(SystemExit) as ended:
+        main([__file__, *arguments])
+    assert ended.value.code == 2
+    assert sentence in capsys.readouterr().err

@@ -195,6 +195,33 @@ def test_a_replica_that_an_earlier_fault_adds_may_be_named():
         Schedule(faults=[*faults, Crash(who=4, at=6.0)])
 
 
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"faults": Crash(who=0, at=1.0)}, "give a list of faults"),
+        ({"shape": {"replicas": 3}}, "give a Shape"),
+        ({"load": 1e9}, "load is 1000000000.0: at most 10000 a second"),
+        ({"operator": 1e9}, "operator is 1000000000.0: at most 10000 a second"),
+    ],
+)
+def test_a_schedule_that_would_not_play_is_refused(fields, sentence):
+    with pytest.raises(ScheduleError, match=sentence):
+        Schedule(**fields)
+
+
+def test_a_file_with_settings_that_no_channel_takes_is_no_schedule(tmp_path):
+    path = tmp_path / "schedule.json"
+    for setting in (b'"window": 0', b'"heartbeat_s": 0', b'"mode": "MOST"', b'"stall_s": -1'):
+        path.write_bytes(b'{"seconds": 1, "shape": {"settings": {%s}}}' % setting)
+        with pytest.raises(ScheduleError, match="is no schedule"):
+            read(path)
+
+
+def test_an_invariant_that_is_not_there_cannot_be_checked():
+    with pytest.raises(ValueError, match=r"there is no invariant 'I99' to check\. There are: I1, "):
+        simulate(Schedule(seconds=1.0), only=["I99"])
+
+
 def test_a_schedule_without_faults_runs_for_a_while_and_converges():
     result = simulate(Schedule(seconds=1.0), seed=3)
     assert result.views == 1

@@ -1,12 +1,14 @@
 """`quorate simulate`: what it prints and with which status it ends."""
 
 import json
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from quorate.hachannel import replication
 from quorate.testing.command import command
+from quorate.testing.schedule import Schedule
 
 
 def run(*arguments):
@@ -90,9 +92,40 @@ def test_the_trace_is_printed_when_asked_for():
         (["--drop", "a"], "numbers separated by commas"),
         (["--schedule", "nowhere.json"], "does not exist"),
         (["--trace", "--jobs", "2"], "--jobs 1 only"),
+        (["--disk", "--memory"], "exclude each other"),
+        (["--seeds", "4", "--drop", "0,9999"], "there is no fault 9999 in the schedule of seed 4"),
+        (["--seeds", "4", "--drop=-1"], "there is no fault -1"),
+        (["--save", "/nonexist/x.json"], "there is no directory /nonexist"),
     ],
 )
 def test_wrong_usage_ends_with_status_2_and_a_sentence(arguments, sentence):
     status, output, _ = run(*arguments)
     assert status == 2
     assert sentence in output
+
+
+@pytest.mark.parametrize("option", ["--disk", "--memory", "--faults=crash"])
+def test_a_schedule_does_not_take_what_it_says_itself(option, tmp_path):
+    path = tmp_path / "schedule.json"
+    path.write_bytes(Schedule(seconds=1.0).to_json(1))
+    status, output, _ = run("--schedule", str(path), option)
+    assert status == 2
+    assert "A schedule has its own faults and disks" in output
+
+
+def test_the_counts_include_the_run_that_failed(one_ack_short):
+    status, _, summary = run("--seeds", "0:3", "--no-minimise", "--json")
+    assert (status, summary["violations"]) == (1, 1)
+    status, _, alone = run("--seeds", str(summary["failures"][0]["seed"]), "--no-minimise", "--json")
+    assert (status, alone["runs"]) == (1, 1)
+    assert min(alone[name] for name in ("steps", "messages", "views")) > 0
+
+
+def test_the_json_comes_also_when_the_schedule_cannot_be_saved(one_ack_short, tmp_path, monkeypatch):
+    def full(self, data):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    status, output, summary = run("--seeds", "0:3", "--no-minimise", "--save", str(tmp_path / "x.json"))
+    assert (status, summary["violations"]) == (1, 1)
+    assert "cannot be written: No space left on device" in output
