@@ -88,8 +88,8 @@ ROLES = Table(
         Move("blocked", "joining", "a view without it is active"),
         Move("joining", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("changing", "stopped", "it leaves, or hears of a cluster begun again after its own"),
-        Move("slave", "stopped", "it leaves, the next view is without it"),
-        Move("master", "stopped", "it leaves, and is alone or waited in vain"),
+        Move("slave", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+        Move("master", "stopped", "it leaves, alone or having waited in vain, or hears of such a cluster"),
         Move("blocked", "stopped", "it leaves, or hears of a cluster begun again after its own"),
     ),
 )
