@@ -242,7 +242,7 @@ def a_voter_that_restarts_from_its_disk() -> None:
     hand.connect(1, 2)
     hand.settle(1, 2)
     hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
-    for seconds in (0.5, 0.49):
+    for seconds in (0.5, Settings().lease_s - 0.51):
         hand.tick(seconds, 1)
         hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
         assert not hand.waiting(1, 2, Promise), "it promised what its grant forbids"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.hachannel import ViewNumber
+from quorate.hachannel import Settings, ViewNumber
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Appended, Truncated
 from quorate.hachannel.messages import Ack, Entry, Prepare, Promise, Refuse
@@ -63,7 +63,7 @@ def disks():
     hand.deliver(0, 1)
     disks.sync(0, 1)
     # Replica 1 has heard nothing of the master for so long that its grant to it is over.
-    hand.tick(1.1, 1)
+    hand.tick(Settings().lease_s + 0.1, 1)
     hand.give(2, 1, Prepare(PROMISED, "test"))
     disks.sync(1)
     assert [promise.number for promise in hand.waiting(1, 2, Promise)] == [PROMISED]
