@@ -74,6 +74,16 @@ class Membership:
             raise ChangeRefused(
                 f"Replica {replica} is the only one that has the state: add another one before you remove it."
             )
+        least = state.settings.min_copies
+        copies = sum(not seat.witness for seat in seated(view.seats, change))
+        witness = any(seat.witness for seat in view.seats if seat.replica == replica)
+        if not witness and copies < least:
+            # It would take no entry any more, not even the one that adds a replica.
+            raise ChangeRefused(
+                f"Without replica {replica} the cluster would have {copies} "
+                f"cop{'y' if copies == 1 else 'ies'}, and min_copies is {least}: "
+                "add another one before you remove it."
+            )
         config = reconfigured(view.config, change)
         there = [voter for voter in state.alive(view) if voter == state.me or not state.peers.departs(voter)]
         if not feasible(config, there):

@@ -199,6 +199,17 @@ def test_a_removed_voter_that_missed_it_answers_and_then_stops():
     assert script.master() is master
 
 
+def test_nobody_is_removed_without_whom_there_are_too_few_copies():
+    """Then no entry could be committed any more, not even the one that adds a replica."""
+    script = Script(3, witnesses=1, settings=Settings(min_copies=2))
+    script.form()
+    with pytest.raises(ChangeRefused, match="would have 1 copy, and min_copies is 2: add another one"):
+        remove(script, 1)
+    remove(script, 2)
+    script.whole(but=[2])
+    script.everywhere(script.submit(script.master(), 3))
+
+
 def test_what_cannot_be_done_is_refused_with_a_reason():
     script = Script(3)
     master = script.form()
