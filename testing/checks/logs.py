@@ -1,6 +1,6 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
-from ...hachannel import Deliver, Event, View, ViewEvent, Voter
+from ...hachannel import Deliver, Event, View, ViewEvent
 from ...hachannel.donor import MIN_LAG
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
@@ -103,30 +103,18 @@ class NoTruncationBelowCommit(Checker):
 class BoundedMemory(Checker):
     """See the rule."""
 
-    def __init__(self, past: History) -> None:
-        super().__init__(past)
-        self._outside: set[Voter] = set()
-        """Replicas that are in no active view, or were until their log was short again."""
-
     def stepped(self, step: Step) -> None:
         """The bounds of one log, and the master's trimming against all members."""
         host, state = step.host, step.host.state
         log, settings = state.log, state.settings
         if log.base.at > state.applied:
             self.fail(host, f"trimmed {log.base.at}, applied {state.applied}")
-        # A change of the configuration needs no room in the window.
-        bound = settings.max_log + settings.window + TRIM_STEP + 1
+        # A change of the configuration needs no room in the window. A new member may lack twice what a
+        # learner may, and until it has that nobody trims.
+        bound = settings.max_log + settings.window + TRIM_STEP + 1 + 2 * max(settings.window, MIN_LAG)
         if host.disk is not None:
             # A restart finds on the disk what the log had when the state was saved, and what came since.
             bound += self.past.world.shape.save_entries + settings.window
-        if not state.serving:
-            self._outside.add(state.me)
-        elif len(log) <= bound:
-            self._outside.discard(state.me)
-        if state.me in self._outside:
-            # What it had when it was left behind stays until a master tells what may be trimmed; the next
-            # view may bring twice what a learner may lack.
-            bound += 2 * max(settings.window, MIN_LAG)
         if len(log) > bound:
             self.fail(host, f"{len(log)} entries in memory, the bound is {bound}")
         view = state.accepted
