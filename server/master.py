@@ -110,6 +110,8 @@ class MasterSide:
         self.incoming.close()
         self._net_waiting.clear()
         self._lives.clear()
+        # Before: a service that waits for a reply while it starts has not failed.
+        self.services.give_up()
         self._requests.fail(reason)
         posting, self._posting = self._posting, {}
         for posted in posting.values():

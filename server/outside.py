@@ -154,6 +154,8 @@ class _Context:
         self.leased = LeasedReactor(host.reactor, lambda: host.may_act)
         self.reactor: ReactorPort = self.leased
         self._config = config
+        self.lacked = ""
+        """Another service that this one asked for, and which could not start."""
 
     @property
     def peers(self) -> Sequence[tuple[int, str, str]]:
@@ -171,7 +173,10 @@ class _Context:
         return default if value is None else value
 
     def sibling(self, service: type[S]) -> S | None:
-        return self._services.sibling(service)
+        found = self._services.sibling(service)
+        if found is None:
+            self.lacked = self._services.failed_one(service)
+        return found
 
     def log(self, line: str) -> None:
         self._host.log(f"{self._spec.short_name}: {line}")
@@ -217,13 +222,17 @@ class Services:
 
     def start(self, first_time: bool) -> "Deferred[None]":
         """Start all of them; fires when each has been tried once."""
-        self._wish += 1
+        self.give_up()
         self.failed = {}
         return self._in_turn(first_time, self._wish, RETRY_FIRST_S)
 
+    def give_up(self) -> None:
+        """A start that is under way comes to nothing: what fails in it from now on fails for that reason."""
+        self._wish += 1
+
     def stop(self) -> "Deferred[None]":
         """Stop all of them; fires when done, and never fails."""
-        self._wish += 1
+        self.give_up()
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
@@ -235,6 +244,11 @@ class Services:
     def sibling(self, service: type[S]) -> S | None:
         """Of a context."""
         return next((each for _, each in self._running.values() if isinstance(each, service)), None)
+
+    def failed_one(self, service: type[Service]) -> str:
+        """Of a context: the name of that service if it could not start, "" otherwise."""
+        name = f"{service.__module__}:{service.__qualname__}"
+        return service.__name__ if name in self.failed else ""
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
         """Of a context."""
@@ -273,7 +287,7 @@ class Services:
             if wish != self._wish:
                 return
             if place not in self._running:
-                await self._start_one(place, spec, first_time)
+                await self._start_one(place, spec, first_time, wish)
         if wish == self._wish and len(self._running) < len(self._specs):
             later = min(2 * pause_s, RETRY_LAST_S)
             self._retry = self._host.reactor.callLater(pause_s, self._again, first_time, wish, later)
@@ -283,7 +297,7 @@ class Services:
             lambda failure: self._host.log(f"starting the services failed: {failure.getErrorMessage()}")
         )
 
-    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool) -> None:
+    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool, wish: int) -> None:
         try:
             service = load_service(spec.class_name)()
         except (Exception, SystemExit) as error:
@@ -296,7 +310,8 @@ class Services:
             done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
             await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
         except (Exception, SystemExit) as error:
-            self._has_failed(spec, error)
+            if wish == self._wish:
+                self._has_failed(spec, error, context.lacked)
             del self._running[place]
             for subscribers in self._topics.values():
                 subscribers[:] = [each for each in subscribers if each[0] is not context]
@@ -321,14 +336,16 @@ class Services:
         except Exception as error:
             self._host.log(f"{spec.short_name} did not stop in order: {type(error).__name__}: {error}")
 
-    def _has_failed(self, spec: ServiceSpec, error: BaseException) -> None:
-        reason = str(error) or type(error).__name__
+    def _has_failed(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
+        """`lacked`: the service without which it cannot start; what it says itself of that is left out."""
+        reason = f"it needs {lacked}" if lacked else str(error) or type(error).__name__
         before = self.failed.get(spec.class_name)
         if before is None:
             self._host.metrics.count("services_failed")
         if before != reason:
             self.failed[spec.class_name] = reason
-            self._host.tell(
+            # That the other one cannot start was told.
+            (self._host.log if lacked else self._host.tell)(
                 f"service {spec.short_name} cannot start: {reason}; "
                 "it is tried again while this replica is master"
             )

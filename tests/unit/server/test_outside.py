@@ -223,3 +223,45 @@ def test_the_tokens_of_two_incarnations_differ() -> None:
     clock = Clock()
     one, other = Requests(clock, 1_700_000_000_000), Requests(clock, 1_700_000_000_001)
     assert {one.new(1.0)[0] for _ in range(100)}.isdisjoint({other.new(1.0)[0] for _ in range(100)})
+
+
+class Needy(Recording):
+    """Needs a service of the class Broken or Taken."""
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:
+        super().init(ctx, args, first_time)
+        if ctx.sibling(Taken) is None:
+            raise ServiceError("declare Taken before it")
+
+
+def test_a_service_that_lacks_one_which_cannot_start_says_nothing_else_of_it() -> None:
+    host = Host()
+    taken.append("port 1 is taken")
+    running = services(host, ("Taken", "a"), ("Needy", "b"))
+    running.start(False)
+    assert [line.partition(":")[0] for line in host.told] == ["service Taken cannot start"]
+    assert list(running.failed.values()) == ["port 1 is taken", "it needs Taken"]
+    taken.clear()
+    host.reactor.advance(1)
+    assert host.told[1:] == ["service Taken has started now", "service Needy has started now"]
+    assert not running.failed
+
+
+def test_a_service_that_was_never_declared_is_named_by_the_one_that_needs_it() -> None:
+    host = Host()
+    services(host, ("Needy", "b")).start(False)
+    assert host.told[0].startswith("service Needy cannot start: declare Taken before it; ")
+
+
+def test_a_start_that_is_given_up_is_no_failure() -> None:
+    host = Host()
+    gates["a"] = Deferred()
+    running = services(host, ("Recording", "a"), ("Needy", "b"))
+    running.start(True)
+    running.give_up()
+    gates["a"].errback(NotServing("blocked too long"))
+    running.stop()
+    assert host.told == []
+    assert running.failed == {}
+    assert host.metrics.counters == {}
+    assert happened == ["init a True", "stop a"], "what comes after it is not tried"
