@@ -7,6 +7,7 @@ from .classes import load_class
 from .effects import Effects
 from .engine import Engine, EngineStopped
 from .passes import Action, Marker, Passes
+from .reckoning import Reckoning
 from .rerun import Rerun
 from .settings import EngineSettings
 from .snapshot import SnapshotError
@@ -33,6 +34,7 @@ __all__ = [
     "Posts",
     "Ran",
     "Reaction",
+    "Reckoning",
     "Rerun",
     "SnapshotError",
     "Source",

@@ -218,6 +218,11 @@ class Cell:
         """The whole state as it was saved, if nothing has happened since; else None."""
         return None if self._since else self._saved
 
+    @property
+    def saved_bytes(self) -> int:
+        """The size of its last saved state."""
+        return len(self._saved)
+
     def state(self) -> bytes:
         """The whole state, saved; also where an undo now starts from. Raises `Unstorable`."""
         if self._since:

@@ -10,7 +10,7 @@ import attrs
 from ..agents import AgentId, AgentSpec
 from .cell import SMALL_BYTES, AgentState, Cell, Resolve
 
-__all__ = ["Directory", "state_hash"]
+__all__ = ["Directory", "Tally", "state_hash"]
 
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * _DIGEST_BYTES)
@@ -20,6 +20,16 @@ _MAX_UNHASHED: Final = 2048
 
 def _ids() -> "OrderedDict[AgentId, None]":
     return OrderedDict()
+
+
+@attrs.define(eq=False)
+class Tally:
+    """The digest as of the moment at which this was made: see `Directory.tally`."""
+
+    total: int
+    """It, once nothing is pending."""
+    pending: dict[AgentId, None]
+    """Agents whose hash is of an earlier state than that."""
 
 
 @attrs.define(eq=False)
@@ -39,6 +49,8 @@ class Directory:
     """New, touched or removed since `changes` was last called; None: nobody has called it."""
     marks: dict[AgentId, None] | None = None
     """New, touched or removed while somebody wants to know; None: nobody does."""
+    _tallies: list[Tally] = attrs.field(factory=list[Tally])
+    """Not complete."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -106,6 +118,32 @@ class Directory:
             self._rehash(self._cells[self._dirty.popitem()[0]])
         return self._sum
 
+    def tally(self) -> Tally:
+        """Begin to compute the digest as of now; `count` goes on with it, whatever changes meanwhile."""
+        tally = Tally(self._sum, dict.fromkeys(self._dirty))
+        if tally.pending:
+            self._tallies.append(tally)
+        return tally
+
+    def count(self, tally: Tally, limit: int | None = None, max_bytes: int | None = None) -> bool:
+        """Look at up to `limit` agents, at `max_bytes` of them, or at all; True once `tally` is complete."""
+        while tally.pending and limit != 0 and (max_bytes is None or max_bytes > 0):
+            cell = self._cells[next(iter(tally.pending))]
+            self.hash_of(cell)
+            limit = None if limit is None else limit - 1
+            max_bytes = None if max_bytes is None else max_bytes - cell.saved_bytes
+        return not tally.pending
+
+    def forget(self, tally: Tally) -> None:
+        """Nobody wants it any more."""
+        if tally in self._tallies:
+            self._tallies.remove(tally)
+
+    def before(self, cell: Cell) -> None:
+        """The agent is about to change or to go: what counts it as it is counts it now."""
+        if any(cell.identity in tally.pending for tally in self._tallies):
+            self.hash_of(cell)
+
     def hash_of(self, cell: Cell) -> int:
         """The agent's part of the digest."""
         if cell.identity in self._dirty:
@@ -115,8 +153,15 @@ class Directory:
 
     def _rehash(self, cell: Cell) -> None:
         fresh = state_hash(cell)
-        self._sum = (self._sum + fresh - self._hashes.get(cell.identity, 0)) % _MODULUS
+        more = fresh - self._hashes.get(cell.identity, 0)
+        self._sum = (self._sum + more) % _MODULUS
         self._hashes[cell.identity] = fresh
+        for tally in list(self._tallies):
+            if cell.identity in tally.pending:
+                del tally.pending[cell.identity]
+                tally.total = (tally.total + more) % _MODULUS
+                if not tally.pending:
+                    self._tallies.remove(tally)
 
     # Whole states
 

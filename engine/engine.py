@@ -164,6 +164,7 @@ class Engine(EngineState):
             self._capture.before(cell)
         if self._rest is not None:
             self._rest.before(cell)
+        self._directory.before(cell)
 
     def _remove(self, cell: Cell) -> None:
         self._before(cell)

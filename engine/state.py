@@ -1,9 +1,6 @@
 """The state of one server's agents and queues: what can be asked of it, and how it is stored and sent."""
 
-import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-
-import msgspec
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
@@ -14,6 +11,7 @@ from .directory import Directory
 from .effects import Effects
 from .factory import Factory
 from .links import Links
+from .reckoning import Reckoning, digest_of
 from .routing import Mail, Routing
 from .settings import EngineSettings
 from .snapshot import Snapshot, SnapshotError, encode_header, read_header
@@ -130,14 +128,21 @@ class EngineState:
     def digest(self) -> bytes:
         """16 bytes that are equal on all replicas that have applied the same entries.
 
-        Costs the agents that have changed since the last call.
+        Costs the agents that have changed since the last call; `reckon` where that may be too much at once.
         """
-        return self._digest(self._directory, self._mail.links, self._timers, self)
+        return digest_of(self._directory.digest(), self._facts(self._mail.links, self._timers, self))
+
+    def reckon(self) -> Reckoning:
+        """The same, step by step: the digest as of now, while the engine goes on."""
+        return Reckoning(self._directory, self._facts(self._mail.links, self._timers, self))
+
+    def reckons(self, reckoning: Reckoning) -> bool:
+        """Whether it is of this state, and not of one that this one has taken the place of."""
+        return reckoning.of(self._directory)
 
     @staticmethod
-    def _digest(directory: Directory, links: Links, timers: Timers, rest: "EngineState | Snapshot") -> bytes:
-        facts = (
-            directory.digest().to_bytes(16, "big"),
+    def _facts(links: Links, timers: Timers, rest: "EngineState | Snapshot") -> tuple[object, ...]:
+        return (
             rest.chain,
             rest.birth,
             rest.next_stamp,
@@ -146,7 +151,6 @@ class EngineState:
             links.facts(),
             [(timer.due_ns, timer.timer) for timer in timers.state()],
         )
-        return hashlib.blake2b(msgspec.msgpack.encode(facts), digest_size=16).digest()
 
     # Captures, for the disk
 
@@ -220,9 +224,9 @@ class EngineState:
         """
         return Source(self._directory, lambda: self.applied, self._freeze, self.birth, marker, have)
 
-    def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, bytes]:
+    def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, Reckoning]:
         self._rest = self._captured(0, rest, False)
-        return self._rest, self.digest()
+        return self._rest, self.reckon()
 
     def staging(self) -> Staging:
         """Where the parts of another engine's state gather."""
@@ -248,7 +252,7 @@ class EngineState:
             hashes[identity] = self._directory.hash_of(cell) if own else staging.hashes[identity]
         directory = Directory.of(staging.cells.values(), hashes)
         links, timers = Links(head.links), _timers(head)
-        if self._digest(directory, links, timers, head) != end.digest:
+        if digest_of(directory.digest(), self._facts(links, timers, head)) != end.digest:
             raise SnapshotError("the state that was received is not the one that was sent")
         capture = self._capture
         directory.succeed(self._directory, () if capture is None or capture.written else capture.covered)

@@ -15,6 +15,7 @@ from .capture import Capture
 from .cell import AgentState, Cell, Resolve
 from .directory import Directory, state_hash
 from .passes import Action, Marker, Passes
+from .reckoning import Reckoning
 from .snapshot import SnapshotError
 
 __all__ = ["End", "Given", "Source", "Staging", "Taken"]
@@ -22,6 +23,8 @@ __all__ = ["End", "Given", "Source", "Staging", "Taken"]
 PART_BYTES: Final = 256 * 1024
 PART_AGENTS: Final = 400
 """A part is closed above either: it takes a few milliseconds to make or to take."""
+DIGEST_BYTES: Final = 1024 * 1024
+"""So many bytes of agents are looked at for the digest at a time: a few milliseconds, too."""
 _BUCKET_BITS: Final = 8
 
 
@@ -71,7 +74,7 @@ class Source:
         self,
         directory: Directory,
         now: Callable[[], int],
-        freeze: Callable[[Sequence[AgentId]], tuple[Capture, bytes]],
+        freeze: Callable[[Sequence[AgentId]], tuple[Capture, Reckoning]],
         birth: int,
         marker: bytes,
         have: int,
@@ -86,7 +89,7 @@ class Source:
         self._prepared = False
         self._capture: Capture | None = None
         self._gone: list[AgentId] = []
-        self._digest = b""
+        self._reckoning: Reckoning | None = None
         self._over = False
         self.flaws: list[str] = []
         """Agents whose state cannot be stored any more, and why: they go all the same."""
@@ -105,6 +108,8 @@ class Source:
         """Nobody wants the rest."""
         if self._directory.marks is self._passes.marks:
             self._directory.marks = None
+        if self._reckoning is not None:
+            self._reckoning.close()
         self._over = True
 
     def _changed(self, identity: AgentId) -> int | None:
@@ -138,10 +143,10 @@ class Source:
             self._directory.hash_of(cell)
         if kept or agents or not self._passes.finished:
             return Given(self._part(kept, agents), None, False)
-        if self._capture is None:
-            self._capture, self._digest = self._freeze(self._passes.rest())
+        if self._capture is None or self._reckoning is None:
+            self._capture, self._reckoning = self._freeze(self._passes.rest())
             self._gone += self._capture.deleted
-        return self._last(self._capture)
+        return self._last(self._capture, self._reckoning)
 
     def _store(self, cell: Cell) -> AgentState:
         state, flaw = cell.stored()
@@ -149,16 +154,19 @@ class Source:
             self.flaws.append(flaw)
         return state
 
-    def _last(self, capture: Capture) -> Given:
+    def _last(self, capture: Capture, reckoning: Reckoning) -> Given | None:
         """The rest, as of one entry: what is about to change meanwhile was encoded before."""
+        if capture.done and not capture.agents and reckoning.left:
+            reckoning.step(PART_AGENTS, DIGEST_BYTES)
+            return None
         done = capture.step(PART_AGENTS, PART_BYTES)
         agents = capture.agents[:PART_AGENTS]
         del capture.agents[:PART_AGENTS]
-        if not done or capture.agents:
+        if not done or capture.agents or reckoning.left:
             return Given(self._part([], agents), capture.index, False)
         self.flaws += capture.flaws
         self.close()
-        return Given(self._part([], agents, End(capture.header, self._digest)), capture.index, True)
+        return Given(self._part([], agents, End(capture.header, reckoning.digest)), capture.index, True)
 
     def _part(self, kept: list[AgentId], agents: list[AgentState], end: End | None = None) -> bytes:
         start, self._start = self._start, None

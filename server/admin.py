@@ -44,7 +44,12 @@ class AdminTarget(Protocol):
         """Identifier of the agent server."""
         ...
 
-    def status(self) -> Mapping[str, Any]:
+    @property
+    def role(self) -> str:
+        """As in `status`."""
+        ...
+
+    def status(self) -> "Deferred[Mapping[str, Any]]":
         """How the replica is, in values that MessagePack has.
 
         Keys: server (name), server_id, replica, role ("joining", "slave", "master", ...), view (number),
@@ -138,7 +143,7 @@ class AdminProtocol:
     def _serve(self, body: wire.Body) -> "Deferred[Any] | object":
         match body:
             case wire.Status():
-                return dict(self._target.status())
+                return self._target.status().addCallback(dict)
             case wire.Agents():
                 self._require_master(body.anywhere)
                 return _page(self._target.agents(), body.after, min(max(body.limit, 1), wire.MAX_PAGE))
@@ -178,7 +183,7 @@ class AdminProtocol:
         return Note(body.to, outside(self._target.server_id), body.type, body.payload)
 
     def _require_master(self, anywhere: bool) -> None:
-        if not anywhere and self._target.status().get("role") != MASTER:
+        if not anywhere and self._target.role != MASTER:
             raise NotMaster(self._target.master_address())
 
     def _inspect(self, address: AgentId | str) -> wire.AgentState:

@@ -10,6 +10,7 @@ from ..hachannel import ChangeRefused, Channel
 from ..hachannel import NotMaster as ChannelMaster
 from ..hachannel.link import Address
 from .admin import NotMaster
+from .comparing import SLICE_AGENTS, SLICE_BYTES
 from .places import read_place
 from .status import build_status
 
@@ -32,9 +33,33 @@ class Administration:
         """Identifier of the server."""
         return self._replica.server.id
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> "Deferred[Mapping[str, Any]]":
         """How the replica is: see `AdminTarget`."""
-        return build_status(self._replica)
+        engine = self._replica.node.engine
+        found, reckoning = build_status(self._replica), engine.reckon()
+        told: Deferred[Mapping[str, Any]] = Deferred()
+
+        def go_on() -> None:
+            try:
+                done = reckoning.step(SLICE_AGENTS, SLICE_BYTES)
+            except Exception as error:
+                told.errback(error)
+                return
+            if not done:
+                self._replica.reactor.callLater(0, go_on)
+            elif engine.reckons(reckoning):
+                told.callback({**found, "digest": reckoning.digest.hex()})
+            else:
+                # Another state has taken the place of the one that was looked at.
+                self.status().chainDeferred(told)
+
+        go_on()
+        return told
+
+    @property
+    def role(self) -> str:
+        """See `AdminTarget`."""
+        return self._replica.node.role
 
     def master_address(self) -> Address | None:
         """Where the master listens, None if unknown."""

@@ -4,16 +4,27 @@ The slaves tell the master their digests; the master decides, and tells the one 
 """
 
 from collections.abc import Callable
+from typing import Final
 
-from ..engine import Engine
+from ..engine import Engine, Reckoning
 from ..hachannel import Channel, Told, ViewEvent
 from .digests import DigestBook, Diverged, Report, Verdict, decode_tell, encode_tell
 
 __all__ = ["Comparison"]
 
+SLICE_AGENTS: Final = 400
+SLICE_BYTES: Final = 1024 * 1024
+"""Agents, and bytes of them, looked at for a digest at a time: a few milliseconds."""
+SHARES: Final = 128
+"""Whatever else there is to do, a digest is complete after so many entries."""
+
 
 class Comparison:
-    """One node's part in it."""
+    """One node's part in it.
+
+    The digest at a position is reckoned while the node goes on: with each entry a share of it, the rest when
+    there is nothing else to do.
+    """
 
     def __init__(
         self,
@@ -32,18 +43,56 @@ class Comparison:
         self._book = DigestBook(me)
         self._view: ViewEvent | None = None
         self._blamed: set[int] = set()
+        self._reckoning: Reckoning | None = None
+        self._index = 0
+        """The position that is reckoned."""
+        self._share = 0
 
     def begin(self, view: ViewEvent) -> None:
         """A view has begun: what was reported of another one counts no longer."""
         self._view = view
         self._book.clear()
+        if self._reckoning is not None:
+            self._reckoning.close()
+            self._reckoning = None
 
     def compare(self, index: int) -> None:
         """The entry `index`, after which all replicas compare, was applied."""
         view = self._view
         if view is None or len(view.members) < 2:
             return
-        digest = self._engine.digest()
+        if self._reckoning is not None:
+            # The positions are so close together that this costs little.
+            self._step(None, None)
+        self._reckoning = self._engine.reckon()
+        self._index = index
+        self._share = -(-self._reckoning.left // SHARES)
+
+    @property
+    def busy(self) -> bool:
+        """A digest is being reckoned: call `go_on` when there is nothing else to do."""
+        return self._reckoning is not None
+
+    def applied(self) -> None:
+        """An entry was applied."""
+        if self._reckoning is not None:
+            self._step(self._share, None)
+
+    def go_on(self) -> None:
+        """Look at some more agents."""
+        if self._reckoning is not None:
+            self._step(SLICE_AGENTS, SLICE_BYTES)
+
+    def _step(self, limit: int | None, max_bytes: int | None) -> None:
+        reckoning = self._reckoning
+        assert reckoning is not None
+        if reckoning.step(limit, max_bytes):
+            self._reckoning = None
+            self._report(self._index, reckoning.digest)
+
+    def _report(self, index: int, digest: bytes) -> None:
+        view = self._view
+        assert view is not None
         if view.master == self._me:
             self._judge(self._book.report(self._me, index, digest, view.members))
         else:

@@ -36,6 +36,8 @@ class Driver:
         self._reactor = reactor
         self._host = host
         self._driving = self._again = self._flush_due = self._stopped = False
+        self._spare = False
+        """This turn of the reactor may be used for what has time, once."""
         self._timer: CallPort | None = None
         self._timer_at = 0.0
 
@@ -59,6 +61,7 @@ class Driver:
 
     def _flush(self) -> None:
         self._flush_due = False
+        self._spare = True
         self.give(self.node.flush)
 
     def _drive(self) -> None:
@@ -78,6 +81,10 @@ class Driver:
                 if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
                     self.flush_soon()
                     break
+                if node.patient and not self._spare:
+                    self.flush_soon()
+                    break
+                self._spare = False
                 if not node.work(now, time.time_ns()) and not self._again:
                     break
             if not self._stopped:

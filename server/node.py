@@ -145,6 +145,11 @@ class Node:
         return self.serving and not self._queue.full
 
     @property
+    def patient(self) -> bool:
+        """What is left for `work` has time: the sockets come first."""
+        return not self._events and self._comparison.busy
+
+    @property
     def unapplied(self) -> int:
         """How many events of the channel wait for `work`."""
         return len(self._events)
@@ -252,12 +257,17 @@ class Node:
         return out
 
     def work(self, now: float, wall_ns: int) -> bool:
-        """Apply the next entry, or follow the next event of the channel. Returns False if there is none."""
+        """Apply the next entry, follow the next event of the channel, or do some of what has time.
+
+        Returns False if there is none.
+        """
         self._watch_lease(now)
-        if self._ended or not (self._events or self._unborn):
+        if self._ended or not (self._events or self._unborn or self._comparison.busy):
             return False
         if self._events:
             self._on_event(now, self._events.popleft())
+        elif self._comparison.busy:
+            self._comparison.go_on()
         self._run(now, wall_ns)
         return True
 
@@ -381,6 +391,7 @@ class Node:
         if self.serving:
             out.effects.append(effects)
         self._tick_waits = False
+        self._comparison.applied()
         every = self.settings.digest_every
         if every and event.index % every == 0:
             self._comparison.compare(event.index)

@@ -41,8 +41,9 @@ class FakeTarget:
     on_post: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
 
-    def status(self) -> dict[str, Any]:
-        return {"server": "s0", "id": 0, "replica": self.replica, "role": self.role, "view": 4, "commit": 99}
+    def status(self) -> "Deferred[dict[str, Any]]":
+        found = {"server": "s0", "id": 0, "replica": self.replica, "role": self.role, "view": 4, "commit": 99}
+        return succeed(found)
 
     def master_address(self) -> tuple[str, int] | None:
         return self.master

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from twisted.internet.defer import Deferred
+from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from quorate.agents import Note, outside
@@ -35,8 +35,8 @@ class Host:
         self.reactor = Clock()
         self.reply: Deferred[Note] = Deferred()
 
-    def status(self) -> dict[str, Any]:
-        return {}
+    def status(self) -> "Deferred[dict[str, Any]]":
+        return succeed({})
 
     def request(self, _note: Note, _timeout_s: float) -> "Deferred[Note]":
         return self.reply
