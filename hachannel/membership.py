@@ -9,7 +9,7 @@ operator may ask again. Why that is safe: docs/decisions/0010-changes-of-the-clu
 from .choice import feasible, reconfigured, seated
 from .election import Election
 from .errors import ChangeRefused, NotMaster, NotYet
-from .messages import Admit, Change, Dismiss, Seats, Unlisted
+from .messages import Admit, Change, Dismiss, Reconfig, Seats, Unlisted, decode_reconfig
 from .peers import Link
 from .replication import Replication
 from .state import State
@@ -103,8 +103,10 @@ class Membership:
 
     def _check_free(self) -> None:
         state = self._state
-        if state.pending is not None or not self._election.idle:
-            raise NotYet("Another change of the cluster is under way: ask again when it is done.")
+        pending = state.pending
+        if pending is not None or not self._election.idle:
+            what = "" if pending is None else f" ({described(decode_reconfig(pending.payload))})"
+            raise NotYet(f"Another change of the cluster is under way{what}: ask again when it is done.")
         if state.blocked:
             raise NotYet("The master cannot commit anything now: too few replicas can be reached.")
 
@@ -164,6 +166,19 @@ class Membership:
             and not view.lists(state.me.replica)
         ):
             state.stop("removed from the cluster")
+
+
+def described(change: Change) -> str:
+    """What becomes of a replica, in words."""
+    match change:
+        case Admit(replica, _, _):
+            return f"replica {replica} is added or moves"
+        case Dismiss(replica):
+            return f"replica {replica} is removed"
+        case Reconfig(True, replica, _):
+            return f"replica {replica} joins"
+        case Reconfig(_, replica, _):
+            return f"an earlier life of replica {replica} goes"
 
 
 def _names(replicas: list[int]) -> str:

@@ -1,7 +1,8 @@
 """Changing the replicas of a running cluster, as the commands do it: ask the master, wait until it is so.
 
 Each step is asked for again until the cluster has made it: a change that comes to nothing because a master
-died is no error, and asking for what is so already changes nothing.
+died is no error, and asking for what is so already changes nothing. A cluster that is just being started, or
+changes its master, is waited for.
 """
 
 import time
@@ -24,10 +25,24 @@ from .admin_client import (
 from .config import Replica, Server
 from .places import place_of, read_place
 
-__all__ = ["Change", "ChangeFailed", "Changer", "Seated", "addition", "declared", "plan"]
+__all__ = [
+    "WAIT_S",
+    "Change",
+    "ChangeFailed",
+    "Changer",
+    "Seated",
+    "addition",
+    "declared",
+    "plan",
+    "taken_places",
+]
 
 POLL_S = 0.2
 ASK_TIMEOUT_S = 5.0
+WAIT_S = 10.0
+"""A cluster without a master for so long is given up: longer than a start or a failover takes."""
+GONE_S = 1.0
+"""A replica that was added, and is missing for so long from what the master says, was removed by somebody."""
 
 
 class ChangeFailed(AdminError):
@@ -41,6 +56,8 @@ class Seated(msgspec.Struct, frozen=True):
     voter: bool
     member: bool
     witness: bool = False
+    address: tuple[str, int] | None = None
+    """Where it listens in the first of its domains."""
 
 
 class _Cluster(msgspec.Struct, frozen=True):
@@ -76,6 +93,24 @@ class Change:
         )
 
 
+def taken_places(changes: Sequence[Change], replicas: dict[int, Seated]) -> list[str]:
+    """Which of the changes put a replica where another one of the cluster is, in words; one phrase each.
+
+    That one may run: the ids of replicas that are there were shifted in the file, or an id was replaced by a
+    new one. Either way two replicas would be confused.
+    """
+    found: list[str] = []
+    for change in changes:
+        place = None if change.place is None else read_place(change.place)
+        wanted = set() if place is None else {(host, port) for _, host, port in place.networks}
+        found += [
+            f"replica {change.replica} is to be at {place}, where replica {id} of the cluster is"
+            for id, seated in sorted(replicas.items())
+            if id != change.replica and seated.address in wanted
+        ]
+    return found
+
+
 def plan(declared: Sequence[Change], replicas: dict[int, Seated]) -> list[Change]:
     """The steps that make the cluster what the file declares: first those that add, so that none is last.
 
@@ -102,6 +137,10 @@ def addition(replica: Replica) -> Change:
     return Change(replica.id, place_of(replica), replica.witness)
 
 
+class _NoMaster(Unreachable):
+    """No replica says that it is the master."""
+
+
 @attrs.define
 class Changer:
     """Makes changes of one server, one at a time."""
@@ -111,42 +150,79 @@ class Changer:
     say: Callable[[str], None]
     seconds: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    wait_s: float = WAIT_S
+    """How long there may be no master."""
 
     def replicas(self) -> dict[int, Seated]:
         """The replicas of the cluster, as its master says. Raises AdminError."""
-        return self._master()[1].replicas
+        patience = _Patience(self)
+        while True:
+            try:
+                return self._master()[1].replicas
+            except _NoMaster as error:
+                patience.without_master(error)
+            self.sleep(POLL_S)
+
+    def steps(self, wanted: Sequence[Change]) -> list[Change]:
+        """What makes the cluster as wanted: see `plan`. Raises AdminError, also when it would be confused."""
+        replicas = self.replicas()
+        steps = plan(wanted, replicas)
+        self._check_places(steps, replicas)
+        return steps
+
+    def check(self, change: Change) -> None:
+        """See that a change confuses no replicas, before another one is made. Raises AdminError."""
+        self._check_places([change], self.replicas())
 
     def make(self, change: Change, *, wait: bool = True) -> None:
         """Make one change; `wait` until a replica that is added takes part. Raises AdminError."""
         name = self.admin.server.name
         deadline = self.seconds() + self.timeout_s
-        asked, said = False, ""
+        patience = _Patience(self, change)
+        asked, said = 0, ""
         while True:
+            at_most_s = self.timeout_s
             try:
                 master, cluster = self._master()
+                patience.renew()
                 if change.done(cluster.replicas):
                     if not asked:
                         self._check_known(change, cluster)
                     break
+                self._check_places([change], cluster.replicas)
                 self._ask(master, change)
-                if not asked:
-                    self.say(f"{name}: {change}: asked")
-                asked = True
+                asked += 1
+                if asked < 3:
+                    again = ", for it came to nothing: the master has changed, or another command undid it"
+                    self.say(f"{name}: {change}: asked{again if asked > 1 else ''}")
             except CallFailed as error:
                 if error.failure.kind not in ("not yet", "not master"):
                     raise
                 reason = str(error)
+            except _NoMaster as error:
+                patience.without_master(error)
+                reason, at_most_s = str(error), min(self.wait_s, self.timeout_s)
             except (Lost, Unreachable) as error:
                 reason = str(error)
             else:
                 reason = ""
             if reason and not said:
-                self.say(f"{name}: {change}: waits up to {self.timeout_s:g} s: {reason}")
+                self.say(f"{name}: {change}: waits up to {at_most_s:g} s: {_bare(reason)}")
             said = reason or said
             self._pause(deadline, f"{name}: {change} is not done within {self.timeout_s:g} s: {said}")
         self.say(f"{name}: {change}: {'done' if asked else 'it is so'}")
         if change.place is not None and wait:
             self._wait_for(change.replica, deadline)
+
+    def _check_places(self, changes: Sequence[Change], replicas: dict[int, Seated]) -> None:
+        """No replica is to take the place of another one. Raises ChangeFailed."""
+        taken = taken_places(changes, replicas)
+        if taken:
+            raise ChangeFailed(
+                f"{self.admin.server.name}: nothing was changed: {'; '.join(taken)}. Replicas keep their "
+                "ids: give a new one an id that was not used before, wherever it stands in the file; to put "
+                "it in the place of another one, remove that one first."
+            )
 
     def _check_known(self, change: Change, cluster: _Cluster) -> None:
         """A replica that is not there was there once, or is in the file. Raises ChangeFailed."""
@@ -161,18 +237,28 @@ class Changer:
     def _wait_for(self, replica: int, deadline: float) -> None:
         """Wait until a replica is a voter that holds the log."""
         name = self.admin.server.name
-        command = f"quorate start FILE --server {name} --replica {replica}"
+        command = f"quorate start {self.admin.config.path} --server {name} --replica {replica}"
         absent = f"it does not take part yet; start it with `{command}`"
         said, told = "", False
+        missing_since: float | None = None
         while True:
             try:
-                seated = self.replicas().get(replica)
+                seated = self._master()[1].replicas.get(replica)
             except AdminError as error:
                 said = str(error)
             else:
                 if seated is not None and seated.voter and (seated.member or seated.witness):
                     self.say(f"{name}: replica {replica} takes part")
                     return
+                if seated is not None:
+                    missing_since = None
+                elif missing_since is None:
+                    missing_since = self.seconds()
+                elif self.seconds() - missing_since > GONE_S:
+                    raise ChangeFailed(
+                        f"{name}: replica {replica} was added, and somebody has removed it again: "
+                        "another command changes this cluster, run one at a time."
+                    )
                 said = absent
                 if not told:
                     self.say(f"{name}: replica {replica}: {said}")
@@ -183,7 +269,7 @@ class Changer:
 
     def _pause(self, deadline: float, sentence: str) -> None:
         if self.seconds() > deadline:
-            raise ChangeFailed(f"{sentence.rstrip(': ')}.")
+            raise ChangeFailed(f"{_bare(sentence)}.")
         self.sleep(POLL_S)
 
     def _ask(self, master: Endpoint, change: Change) -> None:
@@ -195,24 +281,56 @@ class Changer:
         self.admin.ask_at(master, body, bool, ASK_TIMEOUT_S)
 
     def _master(self) -> tuple[Endpoint, _Cluster]:
-        """The master, which may not be in the file, and what it says of the cluster. Raises Unreachable."""
+        """The master, which may not be in the file, and what it says of the cluster. Raises _NoMaster."""
         reasons: list[str] = []
         pending = list(self.admin.endpoints)
         for endpoint in pending:
             try:
                 status = self.admin.ask_at(endpoint, wire.Status(), dict[str, Any], ASK_TIMEOUT_S)
             except AdminError as error:
-                reasons.append(str(error))
+                reasons.append(_bare(str(error)))
                 continue
             if status.get("role") == "master":
                 return endpoint, msgspec.convert(status, _Cluster, strict=False)
-            reasons.append(f"{endpoint} is {status.get('role')}")
+            situation = _bare(str(status.get("situation") or ""))
+            reasons.append(f"{endpoint} is {status.get('role')}{f' ({situation})' if situation else ''}")
             hint = status.get("master_address")
             if hint is not None and self.admin.trusts(hint[0]):
                 address = (str(hint[0]), int(hint[1]))
                 if address not in [(each.host, each.port) for each in pending]:
                     pending.append(Endpoint(NOT_IN_THE_FILE, *address))
-        raise Unreachable(f"{self.admin.server.name} has no master now: {'; '.join(reasons)}")
+        raise _NoMaster(f"{self.admin.server.name} has no master now: {'; '.join(reasons)}")
+
+
+class _Patience:
+    """How long a command has been without a master."""
+
+    def __init__(self, changer: Changer, change: Change | None = None) -> None:
+        self._changer = changer
+        self._change = change
+        self._since: float | None = None
+
+    def renew(self) -> None:
+        """There is one."""
+        self._since = None
+
+    def without_master(self, error: _NoMaster) -> None:
+        """There is none. Raises ChangeFailed when that has lasted too long."""
+        changer, change = self._changer, self._change
+        now, wait_s = changer.seconds(), changer.wait_s
+        if self._since is None:
+            self._since = now
+            if change is None and wait_s:
+                changer.say(f"{_bare(str(error))}; waits up to {wait_s:g} s for one")
+        if now - self._since >= wait_s:
+            name = changer.admin.server.name
+            undone = "" if change is None else f"{name}: {change} is not known to be done: "
+            raise ChangeFailed(f"{undone}{_bare(str(error))}; none came in {wait_s:g} s.") from None
+
+
+def _bare(sentence: str) -> str:
+    """Without the end of the sentence, to go on with it."""
+    return sentence.rstrip(". :;")
 
 
 def describe(seated: Seated) -> str:

@@ -6,9 +6,10 @@ import click
 
 from ..admin_cli import Sentence, config_argument, read_config, sentences
 from ..admin_client import AdminError, ServerAdmin
-from ..changing import Changer, plan
+from ..changing import ChangeFailed, Changer
 from ..changing import declared as all_of
-from .replica import timeout_option
+from ..config import Server
+from .replica import timeout_option, wait_option
 
 
 @click.command(epilog="Exit status: 0 if every cluster has the replicas of the file, 1 otherwise.")
@@ -16,7 +17,8 @@ from .replica import timeout_option
 @click.option("--server", metavar="NAME", help="Only this cluster (name or id).")
 @click.option("--dry-run", is_flag=True, help="Only say what would be done.")
 @timeout_option
-def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -> None:
+@wait_option
+def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, wait_s: float) -> None:
     """Compare the running clusters with the edited file; add, move and remove replicas one at a time.
 
     What is added is to be started on its machine with `quorate start`, before this command or while it waits.
@@ -29,15 +31,17 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
         for declared in chosen:
             if not declared.clustered:
                 continue
-            changer = Changer(ServerAdmin(loaded, declared), timeout_s, click.echo)
+            changer = Changer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
             try:
-                steps = plan(all_of(declared), changer.replicas())
+                steps = changer.steps(all_of(declared))
                 for step in steps:
                     if dry_run:
                         differs = True
                         click.echo(f"{declared.name}: would {step}")
                     else:
                         changer.make(step)
+                if steps and not dry_run:
+                    _check_again(changer, declared)
             except AdminError as error:
                 failed.append(str(error))
                 continue
@@ -47,3 +51,13 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float) -
             raise Sentence("; ".join(failed))
     if differs:
         raise SystemExit(1)
+
+
+def _check_again(changer: Changer, declared: Server) -> None:
+    """Nobody else has changed the cluster meanwhile. Raises AdminError."""
+    left = changer.steps(all_of(declared))
+    if left:
+        raise ChangeFailed(
+            f"{declared.name}: another command has changed the cluster meanwhile; to make it as the file "
+            f"says again ({', '.join(map(str, left))}), run `quorate apply` once more"
+        )

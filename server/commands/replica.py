@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -9,7 +10,7 @@ import click
 from ...hachannel import Seat
 from ..admin_cli import Sentence, config_argument, read_config, replica_id, sentences, server_option
 from ..admin_client import ServerAdmin, gather
-from ..changing import Change, Changer, addition, describe
+from ..changing import WAIT_S, Change, Changer, addition, describe
 from ..config import Replica, Server
 from ..places import read_place
 
@@ -27,15 +28,24 @@ timeout_option = click.option(
     show_default=True,
     help="Give up waiting after so long. What the cluster has agreed to stays.",
 )
+wait_option = click.option(
+    "--wait",
+    "wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 86400),
+    default=WAIT_S,
+    show_default=True,
+    help="Wait so long for a master: after a start, while it changes.",
+)
 
 
-def changer(config: Path, server: str, timeout_s: float) -> Changer:
+def changer(config: Path, server: str, timeout_s: float, wait_s: float) -> Changer:
     """For a cluster of the file. Raises ConfigError, UnknownName, Sentence."""
     loaded = read_config(config)
     declared = loaded.server(server)
     if not declared.clustered:
         raise Sentence(f"{declared.name} is no <cluster>: it has one replica for good.")
-    return Changer(ServerAdmin(loaded, declared), timeout_s, click.echo)
+    return Changer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
 
 
 CONFIRM = "Type {} to accept this loss"
@@ -53,10 +63,13 @@ def command() -> None:
 @command.command("list", epilog="Exit status: 0; 1 if no master answers.")
 @config_argument
 @server_option
-def list_replicas(config: Path, server: str) -> None:
+@wait_option
+def list_replicas(config: Path, server: str, wait_s: float) -> None:
     """List the replicas that the cluster has."""
     with sentences():
-        for replica, seated in sorted(changer(config, server, TIMEOUT_S).replicas().items()):
+        asked = changer(config, server, TIMEOUT_S, wait_s)
+        asked.say = partial(click.echo, err=True)
+        for replica, seated in sorted(asked.replicas().items()):
             click.echo(f"{replica} {describe(seated)}")
 
 
@@ -65,15 +78,16 @@ def list_replicas(config: Path, server: str) -> None:
 @server_option
 @which_option
 @timeout_option
+@wait_option
 @click.option("--no-wait", is_flag=True, help="Do not wait until the replica takes part.")
-def add(config: Path, server: str, replica: int, timeout_s: float, no_wait: bool) -> None:
+def add(config: Path, server: str, replica: int, timeout_s: float, wait_s: float, no_wait: bool) -> None:
     """Add a replica or witness that the file declares, or tell where one that is down is now.
 
     Start it before or afterwards with `quorate start`: it gets the state from the others, while they serve,
     and then counts.
     """
     with sentences():
-        change = changer(config, server, timeout_s)
+        change = changer(config, server, timeout_s, wait_s)
         added = addition(change.admin.config.replica(server, replica))
         change.make(added, wait=not no_wait)
 
@@ -83,13 +97,14 @@ def add(config: Path, server: str, replica: int, timeout_s: float, no_wait: bool
 @server_option
 @which_option
 @timeout_option
-def remove(config: Path, server: str, replica: int, timeout_s: float) -> None:
+@wait_option
+def remove(config: Path, server: str, replica: int, timeout_s: float, wait_s: float) -> None:
     """Remove a replica, before or after it is deleted from the file.
 
     If it runs, it stops in order; if it is the master, it hands over first.
     """
     with sentences():
-        changer(config, server, timeout_s).make(Change(replica, None))
+        changer(config, server, timeout_s, wait_s).make(Change(replica, None))
 
 
 @command.command("replace", epilog="Exit status: 0 if the new replica takes part, 1 otherwise.")
@@ -97,15 +112,17 @@ def remove(config: Path, server: str, replica: int, timeout_s: float) -> None:
 @server_option
 @which_option
 @timeout_option
-def replace(config: Path, server: str, replica: int, timeout_s: float) -> None:
+@wait_option
+def replace(config: Path, server: str, replica: int, timeout_s: float, wait_s: float) -> None:
     """Remove a replica and add it again, where the file says.
 
     For one whose machine or disk is lost, or that moves. Start the new one, with an empty directory,
     afterwards.
     """
     with sentences():
-        change = changer(config, server, timeout_s)
+        change = changer(config, server, timeout_s, wait_s)
         added = addition(change.admin.config.replica(server, replica))
+        change.check(added)
         change.make(Change(replica, None))
         change.make(added)
 

@@ -16,6 +16,9 @@ from ..config import Server
 from ..places import described, differing, place_of, read_place
 
 SMALLEST_PERIOD_S = 0.2
+WAIT_S = 5.0
+"""Longer than a start or a change of master takes on good machines."""
+POLL_S = 0.2
 
 _COLOURS = {"master": "bold green", "slave": "green", "down": "bold red"}
 _COLUMNS = (
@@ -52,6 +55,15 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     show_default=True,
     help="A replica that does not answer for so long is down.",
 )
+@click.option(
+    "--wait",
+    "wait_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0, 86400),
+    default=WAIT_S,
+    show_default=True,
+    help="Wait so long for servers without a master: after a start, while it changes.",
+)
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -60,11 +72,12 @@ def command(
     as_json: bool,
     watch: float | None,
     timeout_s: float,
+    wait_s: float,
 ) -> None:
     """Show role, view, commit index, lag and connections of every replica."""
     with sentences():
         asked = admins(read_config(config), server)
-    statuses = gather(asked, timeout_s)
+    statuses = gather(asked, timeout_s) if watch is not None else _settled(asked, timeout_s, wait_s)
     if as_json:
         click.echo(json_text(as_object(statuses)))
     elif watch is not None:
@@ -82,6 +95,27 @@ def command(
             if len(masters(replicas)) > 1:
                 click.echo(f"quorate: {server_asked.name}: {several(masters(replicas))}", err=True)
     ctx.exit(0 if all(len(masters(replicas)) == 1 for _, replicas in statuses) else 1)
+
+
+def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float) -> Statuses:
+    """The statuses when every server has a master, or when that was waited for long enough."""
+    deadline, said = time.monotonic() + wait_s, False
+    while True:
+        statuses = gather(asked, timeout_s)
+        without = [server.name for server, replicas in statuses if _may_get_a_master(replicas)]
+        if not without or time.monotonic() >= deadline:
+            return statuses
+        if not said:
+            verb = "have" if len(without) > 1 else "has"
+            names = ", ".join(without)
+            click.echo(f"quorate: {names} {verb} no master yet; waits up to {wait_s:g} s for it", err=True)
+            said = True
+        time.sleep(POLL_S)
+
+
+def _may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
+    """Whether there is none, and one that does not answer well, or not yet, may become it."""
+    return not masters(replicas) and any(each.endpoint.port and not each.refused for each in replicas)
 
 
 def compare(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:

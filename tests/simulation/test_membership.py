@@ -226,7 +226,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason():
     with pytest.raises(ChangeRefused, match="too few"):
         master.channel.remove(script.world.now, 1)
     assert master.channel.remove(script.world.now, 2)
-    with pytest.raises(NotYet):
+    with pytest.raises(NotYet, match=r"under way \(replica 2 is removed\)"):
         master.channel.remove(script.world.now, 1)
     master.settle()
     script.until(lambda: master.channel.can_submit and seats(script) == {(0, 1)})

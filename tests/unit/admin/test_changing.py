@@ -36,6 +36,8 @@ class Cluster:
         self.removed: list[int] = []
         self.mute = 0
         """So many questions are not answered."""
+        self.role = "slave"
+        """Of those that are not master."""
 
     def make(self, body: wire.Body) -> None:
         if isinstance(body, wire.Remove):
@@ -53,8 +55,10 @@ class Cluster:
             self.mute -= 1
             raise Unreachable("nobody")
         if isinstance(body, wire.Status):
-            role = "master" if id in self.masters else "slave"
+            role = "master" if id in self.masters else self.role
             said = {"role": role, "replicas": self.replicas, "removed": self.removed}
+            if role == "blocked":
+                said["situation"] = f"start replica {id + 7}"
             return {**said, "master_address": self.hints.get(id)}
         self.asked.append(body)
         self.on_ask(body)
@@ -67,6 +71,7 @@ class Cluster:
 
     def changer(self, timeout_s: float = 60.0) -> Changer:
         admin = SimpleNamespace(
+            config=SimpleNamespace(path="a3servers.xml"),
             server=SimpleNamespace(name="s0", replicas=[SimpleNamespace(id=0, host="h")]),
             endpoints=[Endpoint(id, "h", id) for id in range(3)],
             ask_at=self.ask_at,
@@ -84,7 +89,7 @@ def test_a_replica_is_added_and_waited_for() -> None:
     cluster.changer().make(Change(3, PLACE))
     assert [type(body) for body in cluster.asked] == [wire.Admit]
     assert cluster.said[-1] == "s0: replica 3 takes part"
-    assert any("quorate start" in line for line in cluster.said)
+    assert any("`quorate start a3servers.xml --server s0" in line for line in cluster.said)
 
 
 def test_what_is_so_already_is_not_asked_for() -> None:
@@ -140,6 +145,8 @@ def test_a_change_that_comes_to_nothing_is_asked_for_again() -> None:
     changer.make(Change(1, None))
     assert len(cluster.asked) == 3
     assert "1" not in cluster.replicas
+    assert "s0: remove replica 1: asked" in cluster.said
+    assert [line for line in cluster.said if "asked, for it came to nothing" in line]
 
 
 def test_a_refusal_ends_it_with_the_reason() -> None:
@@ -167,11 +174,76 @@ def test_it_gives_up_in_time_and_says_why() -> None:
     cluster.changer(1.0).make(Change(4, PLACE), wait=False)
 
 
+def test_a_master_is_waited_for_after_a_start() -> None:
+    cluster = Cluster()
+    cluster.mute = 7
+    assert set(cluster.changer().replicas()) == {0, 1, 2}
+    assert cluster.said == ["s0 has no master now: nobody; nobody; nobody; waits up to 10 s for one"]
+
+
+def test_a_cluster_that_is_blocked_is_given_up_early_with_what_to_do() -> None:
+    cluster = Cluster()
+    cluster.masters, cluster.role = [], "blocked"
+    with pytest.raises(ChangeFailed, match=r"remove replica 1 is not known to be done: .*start replica 7\)"):
+        cluster.changer(60.0).make(Change(1, None))
+    assert 10 <= cluster.clock < 12
+    assert cluster.asked == []
+
+
+def test_no_replica_takes_the_place_of_another_one() -> None:
+    cluster = Cluster()
+    cluster.replicas["1"]["address"] = ["far", 9]
+    for step in (
+        lambda: cluster.changer().make(Change(3, PLACE)),
+        lambda: cluster.changer().check(Change(3, PLACE)),
+    ):
+        with pytest.raises(
+            ChangeFailed, match=r"replica 3 is to be at far .*, where replica 1 of the cluster is"
+        ):
+            step()
+    with pytest.raises(ChangeFailed, match="nothing was changed"):
+        cluster.changer().steps([Change(0, None), Change(3, PLACE)])
+    assert cluster.asked == []
+    cluster.changer().check(Change(1, PLACE))
+
+
+def test_a_replica_that_somebody_else_removes_again_is_not_waited_for() -> None:
+    cluster = Cluster()
+    changer = cluster.changer()
+
+    def sleep(seconds: float) -> None:
+        cluster.clock += seconds
+        if cluster.clock > 2:
+            cluster.replicas.pop("3", None)
+
+    changer.sleep = sleep
+    with pytest.raises(ChangeFailed, match="somebody has removed it again: another command"):
+        changer.make(Change(3, PLACE))
+    assert cluster.clock < 5
+
+
+def test_apply_says_that_another_command_has_undone_its_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "a3servers.xml"
+    file.write_text(
+        '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
+        '<network domain="D1" port="1000"/></server></cluster></config>'
+    )
+    found = {id: Seated(f"h (D1 h:{1000 + id})", voter=True, member=True) for id in (0, 1)}
+    monkeypatch.setattr(Changer, "replicas", lambda _: found)
+    monkeypatch.setattr(Changer, "make", lambda *_: None)
+    done = CliRunner().invoke(apply, [str(file)])
+    assert done.exit_code == 1
+    assert "another command has changed the cluster meanwhile" in done.output
+    assert "(remove replica 1)" in done.output
+
+
 def test_a_master_that_the_file_lacks_is_followed_if_it_proves_the_secret_or_is_on_a_known_host() -> None:
     cluster = Cluster()
     cluster.masters = [9]
     cluster.hints = {0: ("elsewhere", 9)}
-    with pytest.raises(Unreachable):
+    with pytest.raises(ChangeFailed, match=r"s0 has no master now: .*; none came in 10 s"):
         cluster.changer().replicas()
     cluster.secret = "x"
     assert set(cluster.changer().replicas()) == {0, 1, 2}

@@ -95,10 +95,20 @@ def test_status_shows_every_replica_and_is_content_with_a_master(
 
 
 def test_status_without_a_master_is_1(xml: Any, free_port: int) -> None:
-    assert run(status.command, xml(free_port)).exit_code == 1
-    shown = run(status.command, xml(free_port), "--json")
+    assert run(status.command, xml(free_port), "--wait", "0").exit_code == 1
+    shown = run(status.command, xml(free_port), "--json", "--wait", "0")
     assert shown.exit_code == 1
     assert json.loads(shown.stdout)["servers"][0]["replicas"][0]["role"] == "down"
+
+
+def test_status_waits_for_a_master(
+    serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slave = target(role="joining")
+    monkeypatch.setattr(status.time, "sleep", lambda _: setattr(slave, "role", "master"))
+    shown = run(status.command, xml(serve(slave).port), "--wait", "60")
+    assert shown.exit_code == 0
+    assert shown.stderr.startswith("quorate: s0 has no master yet; waits up to 60 s for it\n")
 
 
 def test_status_tells_a_replica_that_refuses_from_one_that_is_down(serve: Any, target: Any, xml: Any) -> None:
