@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 
 from ..engine import EngineSettings
 from ..hachannel import Settings
+from ..hachannel.settings import LEAST_S
 from .config_model import AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
 from .config_read import EXPECTED_PROPERTY
 from .config_report import Report, guess, shown
@@ -22,7 +23,12 @@ _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 
 def _seconds(text: str) -> str | None:
     good = _NUMBER.fullmatch(text) and 0 < float(text) < 86400
-    return None if good else "must be a number of seconds above 0"
+    return None if good else "must be a number of seconds above 0 and below 86400"
+
+
+def _period(text: str) -> str | None:
+    good = _NUMBER.fullmatch(text) and LEAST_S <= float(text) < 86400
+    return None if good else f"must be a number of seconds from {LEAST_S:g} to 86399"
 
 
 def _whole(low: int, high: int) -> Callable[[str], str | None]:
@@ -52,7 +58,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "batch_notes": _whole(1, 16384),
     "client_interface": _any,
     "digest_every": _COUNT,
-    "heartbeat_s": _seconds,
+    "heartbeat_s": _period,
     "high_water": _COUNT_FROM_1,
     "lease_s": _seconds,
     "max_connections": _whole(1, 10**6),
@@ -63,9 +69,9 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     SECRET_PROPERTY: _secret,
     "snapshot_bytes": _COUNT_FROM_1,
     "snapshot_entries": _COUNT_FROM_1,
-    "stall_s": _seconds,
+    "stall_s": _period,
     "stop_on_exception": _boolean,
-    "suspect_s": _seconds,
+    "suspect_s": _period,
     "trace": _boolean,
     "trace_roll_s": _seconds,
 }
@@ -141,6 +147,18 @@ def _contradictions(
             f"lease_s is {lease_s:g} and heartbeat_s is {heartbeat_s:g}: no lease could be prolonged; "
             f"give lease_s at least {2 * heartbeat_s:g}, or lower heartbeat_s.",
         )
+    if suspect_s >= least_s and lease_s >= 2 * heartbeat_s:
+        try:
+            Settings(
+                mode=server.ack,
+                min_copies=server.min_copies,
+                heartbeat_s=heartbeat_s,
+                suspect_s=suspect_s,
+                lease_s=lease_s,
+                stall_s=value("stall_s", channel.stall_s),
+            )
+        except ValueError as error:  # whatever else a start would refuse
+            yield ("heartbeat_s", "suspect_s", "lease_s", "stall_s"), f"{error}."
     connections = int(value("max_connections", DEFAULT_MAX_CONNECTIONS))
     max_turn = int(value("max_turn", engine.max_turn))
     if replica.service(TCP_PROXY_SERVICE) and max_turn <= connections:

@@ -307,7 +307,7 @@ MEANING = {
     ),
     "property with a bad number": (
         one("<property name='heartbeat_s' value='soon'/>"),
-        "3: the property heartbeat_s must be a number of seconds above 0, not 'soon'",
+        "3: the property heartbeat_s must be a number of seconds from 0.001 to 86399, not 'soon'",
     ),
     "property out of range": (
         one("<property name='max_frame' value='1'/>"),
