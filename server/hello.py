@@ -39,6 +39,9 @@ NONCE_BYTES = 32
 PROOF_BYTES = 32
 MAX_REASON_CHARS = 500
 
+SECRET = "property 'secret'"  # noqa: S105 - no secret
+"""In every sentence about secrets that do not fit."""
+
 HELLO_TIMEOUT_S = 5.0
 """How long either side waits for the handshake to be complete before it closes."""
 
@@ -167,7 +170,8 @@ def verify_proof(
     """Check the proof sent by the side `role`, in constant time; raise ProtocolError when it is wrong."""
     if not hmac.compare_digest(frame, proof(secret, role, connector_hello, acceptor_hello)):
         raise _blame(
-            "The property 'secret' of the two sides differs; use the same configuration file on both."
+            f"The {SECRET} of the two sides differs; use the same configuration file on both, and start what "
+            "runs with another one again."
         )
 
 
@@ -293,13 +297,16 @@ class Acceptor:
 def _agree_on_secret(secret: str | None, hello: Hello) -> None:
     nonce = hello.fields.get("nonce")
     if secret is None and nonce is not None:
-        raise _blame(
-            "The other side has a property 'secret' and this side has none; use the same configuration file."
-        )
+        raise _blame(_one_has("The other side", "this side"), _one_has("This side", "the other side"))
     if secret is not None and (not isinstance(nonce, bytes) or len(nonce) != NONCE_BYTES):
-        raise _blame(
-            "This side has a property 'secret' and the other side has none; use the same configuration file."
-        )
+        raise _blame(_one_has("This side", "the other side"), _one_has("The other side", "this side"))
+
+
+def _one_has(one: str, other: str) -> str:
+    return (
+        f"{one} has a {SECRET} and {other} has none; use the same configuration file on both, and start what "
+        "runs with another one again."
+    )
 
 
 def _check_nonce(nonce: bytes) -> None:
@@ -307,5 +314,6 @@ def _check_nonce(nonce: bytes) -> None:
         raise ValueError(f"A nonce has {NONCE_BYTES} bytes.")
 
 
-def _blame(sentence: str) -> ProtocolError:
-    return ProtocolError(sentence, build_refusal(sentence))
+def _blame(sentence: str, theirs: str = "") -> ProtocolError:
+    """`theirs`: the sentence as the other side is to read it, if that is another one."""
+    return ProtocolError(sentence, build_refusal(theirs or sentence))

@@ -1,6 +1,6 @@
 """The other replicas of the cluster, as a running replica meets them: connections, messages, who is where."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -11,12 +11,12 @@ from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
 from .config import Config, Replica, Server
 from .front import Shaking
-from .hello import CHANNEL
+from .hello import CHANNEL, SECRET
 from .hello import ProtocolError as HelloError
 from .node import Node
 from .outside import Metrics
 from .places import Places
-from .purposes import STRANGER
+from .purposes import OTHER_FILE, STRANGER
 from .replica_settings import ReplicaSettings
 
 __all__ = ["PeerHost", "PeerSide"]
@@ -76,6 +76,10 @@ class PeerHost(Protocol):
         """Write a line to the log."""
         ...
 
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        ...
+
 
 class _PeerShaking(Shaking):
     """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it."""
@@ -107,14 +111,20 @@ class PeerSide:
         """The connections; None in a plain server, or before joining again."""
         self._refusals: dict[int, str] = {}
         """Why other replicas do not let this one in, in their words or in its own."""
+        self._told: dict[int, str] = {}
+        """Of those reasons, what whoever has started this replica has read."""
         self.mute: set[int] = set()
         """Peers that cannot be reached, and not because nobody listens where they should be."""
 
     @property
     def turned_away(self) -> str:
-        """Why another replica does not let this one in, "" if none refuses it."""
-        reasons = [self._refusals[peer] for peer in sorted(self._refusals)]
-        return next((reason for reason in reasons if STRANGER in reason), reasons[0] if reasons else "")
+        """Why there is no connection with other replicas, in one sentence; "" if none refuses another."""
+        reasons = {
+            reason: [other for other in sorted(self._refusals) if self._refusals[other] == reason]
+            for _, reason in sorted(self._refusals.items())
+        }
+        chosen = next((reason for reason in reasons if STRANGER in reason), next(iter(reasons), ""))
+        return _without(reasons[chosen], chosen) if chosen else ""
 
     def start(self) -> None:
         """Begin to reach the others."""
@@ -163,7 +173,16 @@ class PeerSide:
             "calls": calls,
             "process": this_process(),
         }
-        return _PeerShaking(fields, host.settings.secret, partial(self._refusals.__setitem__, peer))
+        return _PeerShaking(fields, host.settings.secret, partial(self._refused, peer))
+
+    def _refused(self, peer: int, reason: str) -> None:
+        """A hello ended with that reason, whichever side gave it."""
+        self._refusals[peer] = reason
+        # One that waits for something says this as the reason.
+        settled = self._host.node.role in ("master", "slave", "witness")
+        if settled and self._told.get(peer) != reason and (SECRET in reason or OTHER_FILE in reason):
+            self._told[peer] = reason
+            self._host.tell(_without([peer], reason))
 
     # What the transport reports
 
@@ -183,6 +202,7 @@ class PeerSide:
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
         self._refusals.pop(peer, None)
+        self._told.pop(peer, None)
         self.mute.discard(peer)
         self._host.give(self._host.node.connected, peer, incarnation)
 
@@ -205,3 +225,8 @@ class PeerSide:
         else:
             self.mute.add(peer)
         self.peer_down(peer, reason)
+
+
+def _without(peers: Sequence[int], reason: str) -> str:
+    names = ", ".join(map(str, peers))
+    return f"no connection with replica{'s' if len(peers) > 1 else ''} {names}: {reason.rstrip('.')}"

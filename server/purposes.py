@@ -23,6 +23,8 @@ __all__ = ["AdminPurpose", "ChannelPurpose", "PurposeHost"]
 
 STRANGER = "does not belong to"
 """In the reason for which a cluster turns a replica away that is not one of its own."""
+OTHER_FILE = "has another configuration than"
+"""In the reason for which replicas turn each other away that were started with different files."""
 
 
 class PurposeHost(Protocol):
@@ -89,7 +91,7 @@ class ChannelPurpose:
         replica = hello.integer("replica")
         if hello.text("cluster") != host.config.digest:
             raise ProtocolError(
-                f"Replica {replica} has another configuration than replica {host.replica.id} of "
+                f"Replica {replica} {OTHER_FILE} replica {host.replica.id} of "
                 f"{host.server.name}; start both with the same file."
             )
         if replica == host.replica.id:

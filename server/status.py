@@ -46,6 +46,7 @@ def build_status(replica: "Replica") -> dict[str, Any]:
         "removed": sorted(replica.places.removed),
         "difference": replica.places.difference(),
         "situation": replica.situation(),
+        "turned_away": replica.peers.turned_away,
         "strangers": strangers(channel),
         "master_address": list(master_address) if master_address is not None else None,
         "commit": channel.commit,

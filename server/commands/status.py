@@ -148,6 +148,8 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
     for key in ("situation", "strangers") if same_file else ("situation", "strangers", "difference"):
         if values.get(key):
             found.append(str(values[key]))
+    if values.get("turned_away") and not values.get("situation"):
+        found.append(str(values["turned_away"]))
     if values.get("waits_for"):
         found.append(f"its services wait for {values['waits_for']}")
     if values.get("trace_problem"):

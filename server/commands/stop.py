@@ -1,6 +1,5 @@
 """`quorate stop`: an orderly end, slaves first."""
 
-import contextlib
 import os
 import time
 from pathlib import Path
@@ -37,10 +36,16 @@ class _Stopping:
     def name(self) -> str:
         return f"{self.admin.server.name}.{self.replica.endpoint.replica}"
 
+    refusal: str = ""
+    """Why it does not let itself be stopped from here."""
+
     def ask(self) -> None:
-        # Whether it is down is seen afterwards.
-        with contextlib.suppress(Lost, Unreachable):
+        try:
             self.admin.ask_at(self.replica.endpoint, wire.Stop(), type(None), CALL_TIMEOUT_S)
+        except (Lost, Unreachable):
+            pass  # Whether it is down is seen afterwards.
+        except AdminError as error:
+            self.refusal = str(error)
 
     def is_down(self) -> bool:
         return not self._answers() and not self._process_lives()
@@ -99,18 +104,23 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
         running = [each for each in found if not each.replica.nobody_there]
         left = _stop([each for each in running if each.replica.role != "master"])
         left += _stop([each for each in running if each.replica.role == "master"])
-        if left:
-            names = ", ".join(each.name for each in left)
-            raise Sentence(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
+        late = [each.name for each in left if not each.refusal]
+        said = [f"{each.name}: {each.refusal}" for each in left if each.refusal]
+        if late:
+            names = ", ".join(late)
+            said.append(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
+        if said:
+            raise Sentence("\nquorate: ".join(said))
 
 
 def _stop(wave: list[_Stopping]) -> list[_Stopping]:
-    """Ask replicas to stop and wait until they have; return those that have not in time."""
+    """Ask replicas to stop and wait until they have; return those that refuse, and that have not in time."""
     for each in wave:
         each.ask()
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    left = wave
-    while True:
+    refused = [each for each in wave if each.refusal]
+    left = [each for each in wave if not each.refusal]
+    while left:
         still: list[_Stopping] = []
         for each in left:
             if each.is_down():
@@ -121,4 +131,4 @@ def _stop(wave: list[_Stopping]) -> list[_Stopping]:
         if not left or time.monotonic() > deadline:
             break
         time.sleep(POLL_S)
-    return left
+    return [*refused, *left]

@@ -346,6 +346,17 @@ def test_stop_of_one_replica_leaves_the_others(serve: Any, target: Any, xml: Any
     assert "no replica 7" in run(stop.command, config, "--server", "s0", "--replica", 7).stderr
 
 
+def test_stop_stops_the_others_when_one_refuses(serve: Any, target: Any, xml: Any) -> None:
+    refusing, good = serve(target(role="slave"), secret="one"), target()
+    served = serve(good)
+    good.on_stop = served.close
+    shown = run(stop.command, xml(refusing.port, served.port))
+    assert (shown.exit_code, good.stops) == (1, 1)
+    assert shown.stdout == "s0.1 stopped\n"
+    assert shown.stderr.startswith("quorate: s0.0: localhost:")
+    assert "property 'secret'" in shown.stderr
+
+
 def test_stop_says_what_still_runs(
     serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,6 +96,16 @@ def test_a_secret_on_one_side_only_is_refused(ours: str | None, theirs: str | No
         acceptor.receive(connector.first)
 
 
+@pytest.mark.parametrize(("ours", "theirs"), [("one", None), (None, "one")])
+def test_each_side_reads_of_the_secret_from_where_it_stands(ours: str | None, theirs: str | None) -> None:
+    connector, acceptor = pair(ours, theirs)
+    here = {True: "This side has a property 'secret'", False: "The other side has a property 'secret'"}
+    with pytest.raises(ProtocolError, match=here[theirs is not None]) as caught:
+        acceptor.receive(connector.first)
+    with pytest.raises(Refused, match=here[ours is not None]):
+        connector.receive(caught.value.answer or b"")
+
+
 def test_an_acceptor_without_secret_is_not_accepted_by_a_connector_with_one() -> None:
     connector = Connector(CHANNEL, {}, secret="one", nonce=ONE)
     with pytest.raises(ProtocolError, match="has none"):
