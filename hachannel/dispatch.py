@@ -22,6 +22,8 @@ from .messages import (
     Fetch,
     Forward,
     Forwarded,
+    Found,
+    Founded,
     Grant,
     Heartbeat,
     Join,
@@ -117,6 +119,10 @@ class Dispatch:
                 election.installation.on_record(now, voter, message)
             case Recorded():
                 election.installation.on_recorded(now, voter, message)
+            case Found():
+                election.installation.on_found(voter, message)
+            case Founded():
+                election.installation.on_founded(now, voter, message)
             case Activate():
                 election.installation.on_activate(now, voter, message)
             case Join():
@@ -145,6 +151,8 @@ class Dispatch:
             self._election.on_promise(now, me, message)
         elif isinstance(message, Accept):
             self._election.installation.on_accept(now, me, message)
+        elif isinstance(message, Founded):
+            self._election.installation.on_founded(now, me, message)
         elif isinstance(message, Activate):
             self._election.installation.on_noted(now, message)
 

@@ -238,7 +238,7 @@ class Election:
             self._evaluate_boot(now, attempt)
             return
         state = self._state
-        choice = choose(attempt.promises, state.me)
+        choice = choose(attempt.promises, state.me, self.installation.unsaid)
         if isinstance(choice, str):
             attempt.waiting = choice
             self._lacking = latest(attempt.promises)

@@ -1,7 +1,9 @@
 """Installing a view: members take its log and accept it, other voters record it, then it becomes active.
 
 Source: the channel protocol, section 3, steps 4 to 6. A view is recorded only once all its members accepted
-it, so that whoever recorded it proves that every member holds its log.
+it, so that whoever recorded it proves that every member holds its log. A first view becomes active only once
+as many members as commit an entry know that it will: whatever view follows without it hears of it from them,
+and does not say that the cluster begins, too.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +13,7 @@ import attrs
 from .choice import activated
 from .events import ViewEvent
 from .lease import Lease, proposer
-from .messages import Accept, Activate, Entry, NewView, Record, Recorded, Refuse
+from .messages import Accept, Activate, Entry, Found, Founded, NewView, Record, Recorded, Refuse
 from .replication import Replication
 from .state import State
 from .view import NO_VIEW, Tag, View, ViewNumber, Voter
@@ -37,8 +39,18 @@ class Installing:
     recorded: set[Voter]
     recording: float | None = None
     """When it was last sent to be recorded."""
+    founding: float | None = None
+    """A first view that enough accepted: when the members were last told."""
+    founded: set[Voter] = attrs.field(factory=set[Voter])
+    """Who knows that."""
     known: bool = False
     """It is active; a first view waits until that is durable here."""
+
+    @property
+    def lacking(self) -> list[Voter]:
+        """The other members whose answer is missing."""
+        answered = self.accepted if self.founding is None else self.founded
+        return [voter for voter in self.bases if voter not in answered]
 
 
 @attrs.define(eq=False)
@@ -62,6 +74,8 @@ class Installation:
         self._abandon = abandon
         self.current: Installing | None = None
         self._staged: Staged | None = None
+        self.unsaid = NO_VIEW
+        """The first view that this process proposed, until it makes it active: nobody does before."""
         self._noted = NO_VIEW
         """The first view of the cluster that is active: being made durable."""
         self.busy = False
@@ -74,6 +88,7 @@ class Installation:
         state = self._state
         view = installing.view
         self.current = installing
+        self.unsaid = view.number if view.boot else NO_VIEW
         state.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
         for voter in installing.bases:
             self._send(now, installing, voter)
@@ -129,9 +144,37 @@ class Installation:
         if installing.recording is None and self.complete(installing):
             self._record(now, installing)
         have = installing.accepted | installing.recorded
-        if not installing.known and activated(have, installing.source, installing.active, view):
+        if installing.known or not activated(have, installing.source, installing.active, view):
+            return
+        if not view.boot:
             installing.known = True
             self.activate(now)
+        elif installing.founding is None:
+            self._found(now, installing)
+
+    def _found(self, now: float, installing: Installing) -> None:
+        """Tell the members that the first view will be active."""
+        number = installing.view.number
+        if installing.founding is None:
+            self._state.know_active()
+            self._state.vow(self._state.me.replica, Founded(number))
+        installing.founding = now
+        for voter in installing.lacking:
+            self._state.send(voter.replica, Found(number))
+
+    def on_founded(self, now: float, voter: Voter, message: Founded) -> None:
+        """A member will not forget that the first view is active, or will be."""
+        installing = self.current
+        if (
+            installing is not None
+            and not installing.known
+            and message.number == installing.view.number == self._state.promised
+            and voter in installing.view.members
+        ):
+            installing.founded.add(voter)
+            if len(installing.founded) >= installing.view.k:
+                installing.known = True
+                self.activate(now)
 
     def complete(self, installing: Installing) -> bool:
         """Whether every member has accepted."""
@@ -153,12 +196,17 @@ class Installation:
         installing, state = self.current, self._state
         if installing is None or installing.known:
             return ""
-        for voter in installing.bases:
-            if voter not in installing.accepted and state.peers.departs(voter):
+        lacking = installing.lacking
+        for voter in lacking:
+            if state.peers.departs(voter):
                 return f"replica {voter.replica} went away"
         if now - installing.since > state.settings.view_change_s:
-            missing = [voter.replica for voter in installing.bases if voter not in installing.accepted]
+            missing = [voter.replica for voter in lacking]
             return f"no answer from {missing}" if missing else "too few voters recorded it"
+        if installing.founding is not None:
+            if now - installing.founding >= state.settings.retry_s:
+                self._found(now, installing)
+            return ""
         for voter in installing.bases:
             if (
                 voter not in installing.accepted
@@ -172,8 +220,12 @@ class Installation:
     def reconnected(self, now: float, voter: Voter) -> None:
         """What was on its way to a member may be lost."""
         installing = self.current
-        if installing is not None and voter in installing.bases and voter not in installing.accepted:
+        if installing is None or voter not in installing.lacking:
+            return
+        if installing.founding is None:
             self._send(now, installing, voter)
+        else:
+            self._state.send(voter.replica, Found(installing.view.number))
 
     # Members and voters
 
@@ -258,6 +310,19 @@ class Installation:
             state.note(f"recorded view {view.number} of {view.replicas()}")
         state.vow(voter.replica, Recorded(view.number))
 
+    def on_found(self, voter: Voter, message: Found) -> None:
+        """The first view will be active: a view that replaces it is not the first one."""
+        state = self._state
+        view = state.accepted
+        if (
+            view is not None
+            and view.number == message.number == state.promised
+            and voter == proposer(view.number)
+            and state.me in view.members
+        ):
+            state.know_active()
+            state.vow(voter.replica, Founded(view.number))
+
     def on_activate(self, now: float, voter: Voter, message: Activate) -> None:
         """The view is active."""
         view = self._state.accepted
@@ -303,6 +368,7 @@ class Installation:
 
     def _begin(self, now: float, view: View, *, first_time: bool) -> None:
         state = self._state
+        self.unsaid = NO_VIEW
         if self.current is not None:
             self.current = None
             for voter in view.members[1:]:

@@ -153,6 +153,18 @@ class Recorded(msgspec.Struct, array_like=True, frozen=True, tag=13):
     number: ViewNumber
 
 
+class Found(msgspec.Struct, array_like=True, frozen=True, tag=42):
+    """Proposer to members, before it makes a first view active: it will be, nobody may found another."""
+
+    number: ViewNumber
+
+
+class Founded(msgspec.Struct, array_like=True, frozen=True, tag=43):
+    """The answer to Found: the member will not forget it."""
+
+    number: ViewNumber
+
+
 class Activate(msgspec.Struct, array_like=True, frozen=True, tag=14):
     """Proposer to members: the view is active, the whole log it started from is committed."""
 
@@ -340,6 +352,8 @@ Message: TypeAlias = (
     | Accept
     | Record
     | Recorded
+    | Found
+    | Founded
     | Activate
     | Yield
     | Exit

@@ -1,6 +1,6 @@
 """I1, I2, I12, I14: views are unique, chain through quorums, begin at the barrier and are announced alike."""
 
-from ...hachannel import Event, LeaseChanged, View, ViewEvent, ViewNumber, Voter
+from ...hachannel import Event, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.messages import RECONFIG, Prepare, Record
 from ..channel_world import Host
 from .base import Checker, checker
@@ -173,7 +173,7 @@ class Barrier(Checker):
         super().__init__(past)
         self._told: set[Voter] = set()
         self._begun: ViewNumber | None = None
-        """In that view, said to be the first one, a master could have services."""
+        """The view that was said to be the first one."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
         """Its proposer installs a first view: as many as found a cluster have promised it, and vote."""
@@ -186,8 +186,10 @@ class Barrier(Checker):
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:
         """A first view is known to so many that no other set of founders misses them all."""
         past, host = self.past, step.host
-        if event.first_time and self._begun not in (None, view.number):
-            self.fail(host, f"the cluster begins with view {view.number}, it began with {self._begun}")
+        if event.first_time:
+            if self._begun not in (None, view.number):
+                self.fail(host, f"the cluster begins with view {view.number}, it began with {self._begun}")
+            self._begun = view.number
         shape = past.world.shape
         if past.latest is not None and past.latest.number > view.number:
             return
@@ -203,9 +205,6 @@ class Barrier(Checker):
 
     def delivered(self, host: Host, event: Event) -> None:
         """No application is told twice that it is the first time, nor after anything was delivered."""
-        view = self.past.processes[host.state.me].announced
-        if isinstance(event, LeaseChanged) and event.held and self.past.active[view][3]:
-            self._begun = view
         if isinstance(event, ViewEvent) and event.first_time:
             if host.state.me in self._told or host.app.index:
                 self.fail(host, f"is told again that the cluster begins, with view {event.view}")

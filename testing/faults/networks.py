@@ -26,6 +26,8 @@ MUTED = [
         "Accept",
         "Record",
         "Recorded",
+        "Found",
+        "Founded",
         "Activate",
     ),
     *("Ack", "Commit", "Repair", "Forward", "Forwarded", "Grant", "Release", "Exit"),

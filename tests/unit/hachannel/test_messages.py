@@ -32,6 +32,8 @@ EXAMPLES = [
     m.Accept(N),
     m.Record(VIEW),
     m.Recorded(N),
+    m.Found(N),
+    m.Founded(N),
     m.Activate(N),
     m.Yield(N, "why"),
     m.Exit(N, True, "why"),
