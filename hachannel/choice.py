@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from .messages import Admit, Change, Dismiss, Promise, Reconfig
-from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter, present
+from .view import Seat, Tag, View, Voter, present
 
 
 @attrs.frozen
@@ -22,7 +22,7 @@ class Choice:
     active: bool
     """Somebody knows that it was active."""
     founded: bool
-    """Somebody may have been told that it, or a view before it, is the first one: the cluster has begun."""
+    """Somebody knows that it, or a view before it, was active, or was going to be."""
     holder: Voter
     """Who has the longest log among its members that accepted it."""
     last: Tag
@@ -40,11 +40,8 @@ def quorum_of(view: View, active: bool) -> int:
     return view.quorum if active else max(view.quorum, view.boot)
 
 
-def choose(promises: Mapping[Voter, Promise], me: Voter, unsaid: ViewNumber = NO_VIEW) -> Choice | str:
-    """The choice these promises allow, or the reason why they allow none yet.
-
-    `unsaid`: a first view that `me` proposed and has told nobody to be active.
-    """
+def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
+    """The choice these promises allow, or the reason why they allow none yet."""
     source = latest(promises)
     if source is None:
         return "nobody who answered has accepted a view"
@@ -61,13 +58,12 @@ def choose(promises: Mapping[Voter, Promise], me: Voter, unsaid: ViewNumber = NO
     if holder is None:
         return f"no member of view {source.number} that accepted it has answered"
     members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
-    founded = any(_founded(promise, unsaid) for promise in promises.values())
+    founded = any(_founded(promise) for promise in promises.values())
     return Choice(source, active, founded, holder, same[holder].last, members)
 
 
-def _founded(promise: Promise, unsaid: ViewNumber) -> bool:
-    view = promise.accepted
-    return view is not None and (not view.boot or (promise.active and view.number != unsaid))
+def _founded(promise: Promise) -> bool:
+    return promise.active or (promise.accepted is not None and not promise.accepted.boot)
 
 
 def latest(promises: Mapping[Voter, Promise]) -> View | None:

@@ -238,7 +238,7 @@ class Election:
             self._evaluate_boot(now, attempt)
             return
         state = self._state
-        choice = choose(attempt.promises, state.me, self.installation.unsaid)
+        choice = choose(attempt.promises, state.me)
         if isinstance(choice, str):
             attempt.waiting = choice
             self._lacking = latest(attempt.promises)
@@ -375,7 +375,7 @@ class Election:
             members,
             required(state.settings.mode, members, state.settings.min_copies),
             log.last.at,
-            0 if choice.founded else source.boot,
+            0 if choice.founded and source.number != self.installation.unsaid else source.boot,
             attempt.reason,
             seats,
             self._witnesses(config, seats),

@@ -34,7 +34,7 @@ class ViewEvent:
     members: tuple[int, ...]
     """Replica ids of the members, master first, the youngest last."""
     first_time: bool
-    """True once in the life of the cluster: nothing was ever committed before."""
+    """In the life of the cluster one view says so at most, before anything was committed."""
     reason: str
     """Why the view changed."""
 

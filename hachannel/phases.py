@@ -70,7 +70,6 @@ ROLES = Table(
         Move("witness", "joining", "a view without it is active"),
         Move("witness", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("joining", "changing", "it accepts a view"),
-        Move("joining", "master", "the view it proposed is active"),
         Move("joining", "blocked", "it accepts a view, and too few are left"),
         Move("changing", "master", "the view is active, it is first"),
         Move("changing", "slave", "the view is active"),

@@ -122,6 +122,15 @@ class Hand:
         self.wires[here, there].clear()
         return lost
 
+    def silence(self, replica: int) -> None:
+        """A replica is gone: the connections with it break, and stay so."""
+        for other in self.channels:
+            if other != replica:
+                self.act(other, lambda channel: channel.disconnected(self.now, replica, ended=True))
+                self.wires[replica, other].clear()
+                self.wires[other, replica].clear()
+        del self.channels[replica]
+
     def settle(self, *replicas: int) -> None:
         """Deliver everything between all, or some, until nothing is on its way."""
         among = set(replicas or self.channels)

@@ -4,13 +4,17 @@ from random import Random
 
 import attrs
 
-from quorate.hachannel import Channel, choice, gate, installation, lease
+from quorate.hachannel import Channel, Settings, choice, gate, installation, lease
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Accepted
-from quorate.hachannel.messages import Heartbeat, Prepare, Promise, Record
+from quorate.hachannel.messages import Founded, Heartbeat, Prepare, Promise, Record
 from quorate.hachannel.view import View, ViewNumber, Voter
+from quorate.testing.channel_net import Weather
+from quorate.testing.channel_shape import Shape
 from quorate.testing.drawing import draw
 from quorate.testing.faults import FAULTS
+from quorate.testing.faults.networks import OneWay
+from quorate.testing.faults.processes import Pause
 from quorate.testing.mutation import mutant, patched
 
 VOTERS = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
@@ -177,4 +181,75 @@ def accepted_remembered_as_active():
         self.active = self.active or before
 
     with patched(Remembered, "apply", apply):
+        yield
+
+
+def a_founder_that_stops(seed):
+    """Who proposes the first view stops for seconds, or is cut off, somewhere on the way to it."""
+    random = Random(f"first {seed}")
+    drawn = draw(seed, ())
+    settings = Settings(
+        suspect_s=0.8, view_change_s=0.8, boot_wait_s=0.1, mode=random.choice(["ALL", "MAJORITY"])
+    )
+    weather = Weather(delay_s=0.1, slow_chance=0.0)
+    shape = Shape(
+        settings=settings, weather=weather, witnesses=random.choice([0, 1]), disk=random.random() < 0.5
+    )
+    at = random.uniform(0.2, 0.6)
+    stop = Pause(at=at, who="proposer", for_s=2.0)
+    kind = random.choice(["break", "isolate", "one-way"])
+    cut = FAULTS[kind].draw(at + random.uniform(-0.1, 0.1), random, shape)
+    if kind == "one-way":
+        cut = OneWay(at=cut.at, sender=random.choice([1, 2]), receiver=0, for_s=3.0)
+    return attrs.evolve(drawn, shape=shape, faults=[stop, cut], seconds=6.0, spread_s=0.0, load=5.0)
+
+
+@mutant(
+    "A first view is announced before its members know that it will be.",
+    schedule=a_founder_that_stops,
+    caught=("I12",),
+)
+def first_view_not_founded():
+    original = installation.Installation._found
+
+    def found(self, now, installing):
+        original(self, now, installing)
+        installing.known = True
+        self.activate(now)
+
+    with patched(installation.Installation, "_found", found):
+        yield
+
+
+@mutant("A member of a first view forgets that it will be active.", caught=("I12",))
+def founding_forgotten():
+    def on_found(self, voter, message):
+        view = self._state.accepted
+        if view is not None and view.number == message.number == self._state.promised:
+            self._state.vow(voter.replica, Founded(view.number))
+
+    with patched(installation.Installation, "on_found", on_found):
+        yield
+
+
+@mutant(
+    "A first view is announced once one member fewer knows of it than commit an entry.",
+    schedule=a_founder_that_stops,
+    caught=("I12",),
+)
+def founded_one_less():
+    original = installation.Installation.on_founded
+
+    def on_founded(self, now, voter, message):
+        original(self, now, voter, message)
+        installing = self.current
+        if (
+            installing is not None
+            and not installing.known
+            and len(installing.founded) >= installing.view.k - 1
+        ):
+            installing.known = True
+            self.activate(now)
+
+    with patched(installation.Installation, "on_founded", on_founded):
         yield

@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 
 from quorate.hachannel import Settings, choice, election, gate, installation, learner, view
-from quorate.hachannel.messages import Activate, decode_reconfig
+from quorate.hachannel.messages import Activate, Founded, decode_reconfig
 from quorate.testing import channel_world
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
@@ -227,12 +227,19 @@ def a_founder_that_dies_at_once():
     quick=True,
 )
 def first_view_announced_at_once():
-    original = installation.Installation.activate
+    original_found, original = installation.Installation._found, installation.Installation.activate
+
+    def found(self, now, installing):
+        original_found(self, now, installing)
+        self.on_founded(now, self._state.me, Founded(installing.view.number))
 
     def activate(self, now):
         original(self, now)
         if self._noted == self._state.promised:
             self.on_noted(now, Activate(self._noted))
 
-    with patched(installation.Installation, "activate", activate):
+    with (
+        patched(installation.Installation, "_found", found),
+        patched(installation.Installation, "activate", activate),
+    ):
         yield

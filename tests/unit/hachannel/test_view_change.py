@@ -50,17 +50,6 @@ def submit(hand, *payloads):
         hand.act(0, lambda channel, payload=payload: channel.submit(hand.now, 0, payload))
 
 
-def silence(hand, replica):
-    """A replica is gone: the connections with it break, and stay so."""
-    for other in hand.channels:
-        if other != replica:
-            hand.act(other, lambda channel: channel.disconnected(hand.now, replica, ended=True))
-            hand.wires[replica, other].clear()
-            hand.wires[other, replica].clear()
-    del hand.channels[replica]
-    hand.tick(0.07)
-
-
 def test_the_first_view_has_everybody_and_is_announced_alike(hand):
     for replica in range(3):
         [event] = hand.views(replica)
@@ -97,7 +86,7 @@ def test_what_a_member_said_before_it_was_in_the_view_opens_no_gate(hand):
 def test_a_dead_master_is_replaced_and_its_unfinished_entries_become_everybodys(hand):
     submit(hand, b"one", b"two")
     hand.deliver(0, 2)
-    silence(hand, 0)
+    hand.silence(0)
     hand.settle()
     assert hand.channels[1].role == "master"
     assert hand.payloads(1) == hand.payloads(2) == [b"one", b"two"]
@@ -112,7 +101,7 @@ def test_the_proposer_fetches_the_longest_log_in_parts():
     hand.form()
     submit(hand, *(b"%d" % count for count in range(5)))
     hand.deliver(0, 2)
-    silence(hand, 0)
+    hand.silence(0)
     fetched = []
     while any(hand.wires[pair] for pair in ((1, 2), (2, 1))):
         fetched += hand.waiting(1, 2, Fetch)
@@ -125,7 +114,7 @@ def test_the_proposer_fetches_the_longest_log_in_parts():
 def test_a_suffix_that_does_not_end_as_promised_changes_nothing(hand):
     submit(hand, b"one", b"two")
     hand.deliver(0, 2)
-    silence(hand, 0)
+    hand.silence(0)
     hand.deliver(2, 1)
     hand.deliver(1, 2)
     hand.deliver(2, 1)
@@ -256,7 +245,7 @@ def test_nothing_committed_is_ever_cut(hand):
 
 def test_what_a_learner_has_counts_for_nothing(hand):
     """Scenario 21."""
-    silence(hand, 2)
+    hand.silence(2)
     hand.settle(0, 1)
     hand.start(2, 3, 33)
     hand.connect(0, 2)
@@ -272,7 +261,7 @@ def test_what_a_learner_has_counts_for_nothing(hand):
 def test_a_restarted_replica_takes_the_place_of_its_dead_life_one_change_per_view(hand):
     submit(hand, b"one")
     hand.settle()
-    silence(hand, 2)
+    hand.silence(2)
     hand.settle(0, 1)
     hand.start(2, 3, 33)
     hand.connect(0, 2)
@@ -289,10 +278,10 @@ def test_a_restarted_replica_takes_the_place_of_its_dead_life_one_change_per_vie
 
 def test_a_vote_of_another_life_does_not_count(hand):
     submit(hand, b"one")
-    silence(hand, 1)
+    hand.silence(1)
     hand.start(1, 3, 99)
     hand.connect(1, 2)
-    silence(hand, 0)
+    hand.silence(0)
     for _ in range(60):
         hand.settle()
         hand.tick(0.05)

@@ -1,0 +1,101 @@
+"""The first view: enough members know of it before anybody is told, so that no other view says first_time."""
+
+import pytest
+
+from quorate.hachannel import Settings, ViewNumber
+from quorate.hachannel.messages import Found, Founded, Prepare
+from quorate.testing.channel_hand import Hand
+
+
+def founding(mode="ALL"):
+    """Three replicas have accepted the first view, and replica 0, which proposes it, has told the others."""
+    hand = Hand(settings=Settings(mode=mode))
+    for _ in range(1000):
+        if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
+            return hand
+        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, Found)]
+        if busy:
+            hand.deliver(*busy[0], 1)
+        else:
+            hand.tick(0.1)
+    raise AssertionError("no view")
+
+
+def first_times(hand, replica):
+    return [view.first_time for view in hand.views(replica)]
+
+
+def change(hand, *replicas):
+    """Wait until all of these are in another view."""
+    before = {replica: len(hand.views(replica)) for replica in replicas}
+    for _ in range(200):
+        hand.settle(*replicas)
+        if all(len(hand.views(replica)) > before[replica] for replica in replicas):
+            return
+        hand.tick(0.05, *replicas)
+    raise AssertionError("no view")
+
+
+@pytest.mark.parametrize(("mode", "needed"), [("ALL", 2), ("MAJORITY", 1)])
+def test_the_first_view_waits_until_as_many_know_of_it_as_commit_an_entry(mode, needed):
+    hand = founding(mode)
+    for other in (1, 2):
+        assert hand.views(0) == []
+        hand.deliver(0, other)
+        assert hand.views(other) == []
+        hand.deliver(other, 0)
+        if other == needed:
+            break
+    assert first_times(hand, 0) == [True]
+    hand.settle()
+    assert [first_times(hand, replica) for replica in range(3)] == [[True]] * 3
+
+
+def test_who_founds_says_so_again_to_those_who_do_not_answer():
+    hand = founding()
+    hand.lose(0, 1)
+    hand.settle()
+    assert hand.views(0) == []
+    hand.tick(0.5)
+    hand.settle()
+    assert first_times(hand, 1) == [True]
+
+
+def test_who_has_promised_another_view_does_not_found_this_one():
+    hand = founding()
+    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.give(0, 1, hand.waiting(0, 1, Found)[0])
+    assert hand.waiting(1, 0, Founded) == []
+    assert not hand.channels[1].state.known_active
+
+
+def test_nobody_else_can_found_a_view():
+    hand = founding()
+    hand.give(2, 1, hand.waiting(0, 1, Found)[0])
+    assert hand.waiting(1, 2, Founded) == []
+
+
+def test_a_view_after_one_that_nobody_knew_of_is_the_first():
+    hand = founding()
+    hand.silence(0)
+    change(hand, 1, 2)
+    assert [first_times(hand, replica) for replica in (1, 2)] == [[True]] * 2
+
+
+def test_a_view_after_one_that_somebody_knew_of_is_not_the_first():
+    """Who founded it may have been told, and is gone."""
+    hand = founding()
+    hand.deliver(0, 1)
+    hand.silence(0)
+    change(hand, 1, 2)
+    assert [first_times(hand, replica) for replica in (1, 2)] == [[False]] * 2
+
+
+def test_who_founds_in_vain_founds_again():
+    """It knows that nobody was told."""
+    hand = founding()
+    hand.deliver(0, 1)
+    hand.silence(2)
+    change(hand, 0, 1)
+    assert [first_times(hand, replica) for replica in (0, 1)] == [[True]] * 2
+    assert hand.views(0)[0].members == (0, 1)
