@@ -16,6 +16,7 @@ from .events import ProvidePart, ProvideSnapshot
 from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from .origins import Rows
 from .outbox import Outbox
+from .pace import Pace
 from .replication import Replication
 from .state import State
 from .view import Tag, Voter
@@ -24,8 +25,6 @@ TOKENS = 20
 """Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view."""
-MAX_PAUSE_S = 0.25
-"""A master that serves never waits longer than this before it gives the next part of its state."""
 
 
 class Phase(Enum):
@@ -47,6 +46,7 @@ class Session:
     """When the learner last came further."""
     phase: Phase
     outbox: Outbox
+    pace: Pace
     hold: int | None = None
     """The log above it is needed."""
     kept: int = 0
@@ -64,14 +64,6 @@ class Session:
     have: int = 0
     """The learner has the state after this entry, 0 if none, and what `marker` says of earlier transfers."""
     marker: bytes = b""
-    last: int = 0
-    """The end of the log when the last part was given."""
-    gave: float = 0.0
-    """When it was given."""
-    trip_s: float = 0.0
-    """How long the learner took to take one."""
-    ask_at: float = 0.0
-    """The application is left in peace until then."""
     sent: int = 0
     """The index of the last entry sent."""
     acked: int = 0
@@ -108,7 +100,7 @@ class Donor:
         session = self.session
         if session is None or not self._state.leading or not self._wants(session):
             return None
-        return session.ask_at
+        return session.pace.wake
 
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
         """A replica outside the view wants in, or wants the transfer to go on."""
@@ -157,7 +149,8 @@ class Donor:
         have = message.commit
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
-        session = self.session = Session(voter, token, now, now, Phase.STATE, outbox)
+        pace = Pace(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at)
+        session = self.session = Session(voter, token, now, now, Phase.STATE, outbox, pace)
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
             self._begin_entries(now, session, have.at)
@@ -181,23 +174,24 @@ class Donor:
     # The state
 
     def _wants(self, session: Session) -> bool:
-        """Whether it is the application's turn."""
-        return (
-            session.phase is Phase.STATE
-            and session.at is None
-            and not session.asked
-            and session.outbox.hungry
-        )
+        """Whether another part may be asked for, if it is time."""
+        there = session.at is None or bool(session.rest)
+        return session.phase is Phase.STATE and there and not session.asked and session.outbox.hungry
 
     def _ask(self, now: float, session: Session) -> None:
         """Ask the application for the next part, unless it has given it in advance."""
-        while session.rest and session.outbox.hungry:
+        state, pace = self._state, session.pace
+        while self._wants(session) and pace.wake is not None and now >= pace.wake:
+            pace.asked(now, state.log.last.at)
+            if not session.rest:
+                self._ask_application(session)
+                return
             data = session.rest.popleft()
             last = not session.rest
             session.outbox.put(data, session.at if last else None, self._origins(session) if last else ())
             self._push(session)
-        if not self._wants(session) or now < session.ask_at:
-            return
+
+    def _ask_application(self, session: Session) -> None:
         state = self._state
         session.asked = True
         if not session.frozen:
@@ -226,13 +220,10 @@ class Donor:
         session = self._asked(token)
         if session is None or not self._freeze(session, index, last=last):
             return
-        state = self._state
+        if not session.frozen:
+            # Until the application is asked again it says nothing of an entry.
+            session.hold = None
         session.outbox.put(data, session.at, self._origins(session))
-        if state.log.last.at > session.last:
-            # The master serves: the more there is to do for everybody, the longer a part is on its way.
-            session.last = state.log.last.at
-            session.ask_at = now + min(max(state.settings.transfer_pause_s, session.trip_s), MAX_PAUSE_S)
-        session.gave = now
         self._push(session)
         self._ask(now, session)
 
@@ -285,9 +276,17 @@ class Donor:
             self._begin_entries(now, session, session.at.at)
         elif session.outbox.ack(message.chunks):
             session.moved = now
-            session.trip_s = now - session.gave
+            if session.outbox.empty and not session.asked:
+                log, hurry = self._state.log, session.frozen and self._filling
+                session.pace.taken(now, log.last.at, hurry=hurry)
             self._push(session)
             self._ask(now, session)
+
+    @property
+    def _filling(self) -> bool:
+        """The log that is held for the transfer may become too long before that is over."""
+        log, settings = self._state.log, self._state.settings
+        return 2 * len(log) > settings.max_log or 2 * log.size_bytes > settings.max_log_bytes
 
     # Entries
 

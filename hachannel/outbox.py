@@ -43,6 +43,11 @@ class Outbox:
                 return
 
     @property
+    def empty(self) -> bool:
+        """The learner has taken everything there was."""
+        return self.acked == self._next
+
+    @property
     def hungry(self) -> bool:
         """Everything there is was sent, and there is room for more on the way."""
         return self.sent == self._next and self.sent - self.acked < self.window

@@ -12,6 +12,7 @@ Mode = Literal["ALL", "MAJORITY"]
 
 LEAST_S = 0.001
 """Periods and patiences below this would do nothing but repeat."""
+LEAST_SHARE = 0.01
 _PERIODS = ("heartbeat_s", "suspect_s", "retry_s", "view_change_s", "stall_s")
 _FROM_0 = ("keep", "keep_bytes")
 
@@ -68,7 +69,9 @@ class Settings:
     transfer_window: int = 4
     """Messages of a state transfer in flight."""
     transfer_pause_s: float = 0.01
-    """The least pause between two parts of a state while the master serves."""
+    """The least pause between two bursts of parts of a state while the master serves."""
+    transfer_share: float = 0.25
+    """Of the time, parts of a state are under way at most while the master serves, as a fraction."""
     keep: int = 512
     """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""
     keep_bytes: int = 16 * 1024 * 1024
@@ -104,6 +107,9 @@ class Settings:
                 if name == "drift":
                     if not number or not 0 <= value < 0.5:
                         raise ValueError(f"drift is {value!r}: a fraction from 0 to 0.5, 0.5 left out")
+                elif name == "transfer_share":
+                    if not number or not LEAST_SHARE <= value <= 1:
+                        raise ValueError(f"transfer_share is {value!r}: a fraction from {LEAST_SHARE} to 1")
                 elif not number or not (LEAST_S if name in _PERIODS else 0) <= value < math.inf:
                     least_s = LEAST_S if name in _PERIODS else 0
                     raise ValueError(f"{name} is {value!r}: seconds, at least {least_s}")

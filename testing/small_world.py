@@ -29,6 +29,7 @@ CALM = Settings(
     stall_s=1e6,
     boot_wait_s=0.0,
     transfer_pause_s=0.0,
+    transfer_share=1.0,
     keep=8,
 )
 """With one tick everything that is repeated is due, and nothing that is given up."""
