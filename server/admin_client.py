@@ -324,7 +324,7 @@ class ReplicaStatus:
     nobody_there: bool = False
     """Not even a connection could be made."""
     refused: bool = False
-    """It answered, but would not be administered from here."""
+    """It answered, but would not be administered from here, or is another one."""
 
     @property
     def role(self) -> str:
@@ -339,7 +339,8 @@ def gather(
 ) -> list[tuple[Server, list[ReplicaStatus]]]:
     """Ask every replica of every server how it is, all at the same time.
 
-    Of a cluster, those too that it has and the file has not; they come last.
+    Of a cluster, those too that it has and the file has not; they come last. One that nobody has heard of
+    where the file has it is asked where the cluster has it.
     """
 
     def one(admin: ServerAdmin, endpoint: Endpoint) -> ReplicaStatus:
@@ -349,6 +350,7 @@ def gather(
                     f"{admin.server.name}.{endpoint.replica} declares no network to be asked on."
                 )
             status = admin.ask_at(endpoint, wire.Status(), dict[str, Any], timeout_s)
+            _check_identity(admin, endpoint, status)
         except AdminError as error:
             refused = not isinstance(error, (Unreachable, Lost))
             return ReplicaStatus(endpoint, None, str(error), nobody_there(error), refused)
@@ -364,7 +366,25 @@ def gather(
     with ThreadPoolExecutor(max_workers=PARALLEL_STATUS) as pool:
         found = every(pool, [_all_endpoints(admin) for admin in admins])
         more = every(pool, [_beyond(admin, all) for admin, all in zip(admins, found, strict=True)])
-        return [(admin.server, [*a, *b]) for admin, a, b in zip(admins, found, more, strict=True)]
+        return [(admin.server, _merged(a, b)) for admin, a, b in zip(admins, found, more, strict=True)]
+
+
+def _merged(first: list[ReplicaStatus], more: list[ReplicaStatus]) -> list[ReplicaStatus]:
+    """The first, those of them that are elsewhere as they were found there; then those not among them."""
+    elsewhere = {each.endpoint.replica: each for each in more if not each.nobody_there}
+    known = {each.endpoint.replica for each in first}
+    there = [elsewhere.get(each.endpoint.replica, each) for each in first]
+    return [*there, *(each for each in more if each.endpoint.replica not in known)]
+
+
+def _check_identity(admin: ServerAdmin, endpoint: Endpoint, status: dict[str, Any]) -> None:
+    """It is the replica that the file has there. Raises AdminError."""
+    said = status.get("server", admin.server.name), status.get("replica", endpoint.replica)
+    if said != (admin.server.name, endpoint.replica):
+        raise AdminError(
+            f"{endpoint} is {said[0]}.{said[1]}, not {admin.server.name}.{endpoint.replica}: "
+            "correct the ids and the ports in the file."
+        )
 
 
 def as_agreed(statuses: Sequence[ReplicaStatus]) -> dict[int, dict[str, Any]]:
@@ -377,10 +397,14 @@ def as_agreed(statuses: Sequence[ReplicaStatus]) -> dict[int, dict[str, Any]]:
 
 
 def _beyond(admin: ServerAdmin, statuses: Sequence[ReplicaStatus]) -> list[Endpoint]:
-    """The replicas that belong to the cluster and are not in the file, as far as they are trusted."""
+    """The replicas of the cluster that the file has not, or not there, as far as they are trusted."""
     found: list[Endpoint] = []
+    heard = {each.endpoint.replica for each in statuses if not each.nobody_there}
+    asked = {(each.endpoint.replica, each.endpoint.host, each.endpoint.port) for each in statuses}
     for id, seated in sorted(as_agreed(statuses).items()):
         address = seated.get("address")
-        if id not in admin.server.replica_ids and address and admin.trusts(address[0]):
+        if id in heard or not address or not admin.trusts(address[0]):
+            continue
+        if (id, *address) not in asked:
             found.append(Endpoint(id, str(address[0]), int(address[1])))
     return found

@@ -197,7 +197,7 @@ class Changer:
                     self.say(f"{name}: {change}: asked{again if asked > 1 else ''}")
             except CallFailed as error:
                 if error.failure.kind not in ("not yet", "not master"):
-                    raise
+                    raise ChangeFailed(f"{name}: {change}: {error}") from None
                 reason = str(error)
             except _NoMaster as error:
                 patience.without_master(error)
@@ -325,7 +325,8 @@ class _Patience:
         if now - self._since >= wait_s:
             name = changer.admin.server.name
             undone = "" if change is None else f"{name}: {change} is not known to be done: "
-            raise ChangeFailed(f"{undone}{_bare(str(error))}; none came in {wait_s:g} s.") from None
+            waited = f"; none came in {wait_s:g} s" if wait_s else ""
+            raise ChangeFailed(f"{undone}{_bare(str(error))}{waited}.") from None
 
 
 def _bare(sentence: str) -> str:

@@ -36,6 +36,11 @@ class StartError(Exception):
     exit_code = 1
 
 
+def _reason(error: CannotListenError) -> str:
+    """Why a port cannot be listened on, without the number of the error."""
+    return str(getattr(error.socketError, "strerror", None) or error.socketError)
+
+
 class NotNow(ProtocolError):
     """Raised by `Purpose.answer` for what is acceptable but cannot be served at present: no garbage."""
 
@@ -227,7 +232,7 @@ class Front(Factory):
             self._port = self._reactor.listenTCP(port, self, interface=interface)
         except CannotListenError as error:
             raise StartError(
-                f"Port {port} of the network cannot be listened on ({error.socketError}); "
+                f"Port {port} of the network cannot be listened on ({_reason(error)}); "
                 "stop the program that uses it or change the port in the configuration."
             ) from None
         return int(self._port.getHost().port)

@@ -124,7 +124,7 @@ class PeerSide:
             for _, reason in sorted(self._refusals.items())
         }
         chosen = next((reason for reason in reasons if STRANGER in reason), next(iter(reasons), ""))
-        return _without(reasons[chosen], chosen) if chosen else ""
+        return _without(reasons.get(chosen, []), chosen)
 
     def start(self) -> None:
         """Begin to reach the others."""
@@ -228,5 +228,7 @@ class PeerSide:
 
 
 def _without(peers: Sequence[int], reason: str) -> str:
+    if not reason or STRANGER in reason:
+        return reason.rstrip(".")
     names = ", ".join(map(str, peers))
     return f"no connection with replica{'s' if len(peers) > 1 else ''} {names}: {reason.rstrip('.')}"

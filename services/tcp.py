@@ -138,8 +138,9 @@ class TcpProxyService(Service):
                 self.settings.port, _Listener(self), interface=self.settings.interface
             )
         except CannotListenError as error:
+            reason = getattr(error.socketError, "strerror", None) or error.socketError
             raise ServiceError(
-                f"port {self.settings.port} of {ctx.host} cannot be listened on ({error.socketError}); "
+                f"port {self.settings.port} of {ctx.host} cannot be listened on ({reason}); "
                 "stop the program that uses it or change the port in the configuration"
             ) from None
 

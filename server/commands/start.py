@@ -53,15 +53,25 @@ def command(config: Path, server: str, replica: int | None, data: Path | None, e
         loaded = load(config)
         declared = loaded.server(server)
         replica_id = _which_replica(loaded, declared, replica)
-        if expected is not None and expected > len(declared.replicas):
-            raise Sentence(
-                f"{declared.name} has {len(declared.replicas)} replicas, {expected} cannot be expected."
-            )
+        if expected is not None:
+            _check_expected(declared, expected)
         directory = DataDir.open(data or loaded.path.parent / "data", declared.name, replica_id)
     try:
         _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", expected)
     finally:
         directory.close()
+
+
+def _check_expected(server: Server, expected: int) -> None:
+    """As `nbClusterExpected` is checked in the file. Raises Sentence."""
+    count = server.copies
+    least = count // 2 + 1
+    if not least <= expected <= count:
+        allowed = str(count) if least == count else f"from {least} to {count}"
+        raise Sentence(
+            f"--expected is {expected}, but {server.name} has {count} replica{'s' if count > 1 else ''} with "
+            f"agents; give {allowed} (more than half, so that two halves cannot both start)."
+        )
 
 
 def _which_replica(config: Config, server: Server, replica: int | None) -> int:

@@ -40,6 +40,9 @@ class _Stopping:
     """Why it does not let itself be stopped from here."""
 
     def ask(self) -> None:
+        if self.replica.refused:
+            self.refusal = self.replica.reason
+            return
         try:
             self.admin.ask_at(self.replica.endpoint, wire.Stop(), type(None), CALL_TIMEOUT_S)
         except (Lost, Unreachable):

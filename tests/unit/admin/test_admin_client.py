@@ -107,6 +107,33 @@ def test_replicas_of_the_cluster_that_the_file_lacks_are_asked_too(xml: Any) -> 
     ]
 
 
+def seated(**places: int) -> dict[str, Any]:
+    return {name[1:]: {"address": ["localhost", port]} for name, port in places.items()}
+
+
+def test_one_that_has_moved_is_asked_where_the_cluster_has_it(xml: Any) -> None:
+    master = {"role": "master", "agreed": True, "view": 2, "replicas": seated(r0=1001, r1=1009, r2=1003)}
+    cluster = Cluster(xml, p1001=[master], p1009=[{"role": "slave", "replica": 1}])
+    ((_, found),) = gather([cluster.admin])
+    assert [(each.endpoint.replica, each.endpoint.port, each.role) for each in found] == [
+        (0, 1001, "master"),
+        (1, 1009, "slave"),
+        (2, 1003, "down"),
+    ]
+    cluster = Cluster(xml, p1001=[master])
+    ((_, found),) = gather([cluster.admin])
+    assert [each.endpoint.port for each in found] == [1001, 1002, 1003], "it is nowhere"
+
+
+def test_another_replica_than_the_file_has_there_is_not_taken_for_it(xml: Any) -> None:
+    cluster = Cluster(
+        xml, p1001=[{"role": "master", "replica": 0, "server": "s0"}], p1002=[{"role": "slave", "replica": 2}]
+    )
+    ((_, found),) = gather([cluster.admin])
+    assert [each.role for each in found] == ["master", "refused", "down"]
+    assert found[1].reason == ("localhost:1002 is s0.2, not s0.1: correct the ids and the ports in the file.")
+
+
 def test_a_failover_is_waited_out(xml: Any) -> None:
     leaderless = failure("not master")
     cluster = Cluster(xml, p1002=[*[leaderless] * 5, 5], p1003=[leaderless])

@@ -156,7 +156,7 @@ def test_a_refusal_ends_it_with_the_reason() -> None:
         raise failing("refused", f"No: {body}")
 
     cluster.on_ask = refuse
-    with pytest.raises(CallFailed, match="No:"):
+    with pytest.raises(ChangeFailed, match="s0: remove replica 1: No:"):
         cluster.changer().make(Change(1, None))
     assert len(cluster.asked) == 1
 

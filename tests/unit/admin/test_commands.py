@@ -94,6 +94,20 @@ def test_status_shows_every_replica_and_is_content_with_a_master(
     assert "refused" in server["replicas"][2]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("replicas", "expected", "allowed"), [(3, 1, "from 2 to 3"), (3, 4, "from 2 to 3"), (1, 2, "1")]
+)
+def test_start_expects_more_than_half_of_the_replicas(
+    xml: Any, replicas: int, expected: int, allowed: str
+) -> None:
+    config = xml(*range(1000, 1000 + replicas))
+    shown = run(start.command, config, "--server", "s0", "--replica", 0, "--expected", expected)
+    assert shown.exit_code == 1
+    assert f"--expected is {expected}, but s0 has {replicas} replica" in shown.stderr
+    assert f"; give {allowed} (more than half" in shown.stderr
+    assert not (config.parent / "data").exists()
+
+
 def test_status_without_a_master_is_1(xml: Any, free_port: int) -> None:
     assert run(status.command, xml(free_port), "--wait", "0").exit_code == 1
     shown = run(status.command, xml(free_port), "--json", "--wait", "0")
@@ -347,7 +361,7 @@ def test_stop_of_one_replica_leaves_the_others(serve: Any, target: Any, xml: Any
 
 
 def test_stop_stops_the_others_when_one_refuses(serve: Any, target: Any, xml: Any) -> None:
-    refusing, good = serve(target(role="slave"), secret="one"), target()
+    refusing, good = serve(target(role="slave"), secret="one"), target(replica=1)
     served = serve(good)
     good.on_stop = served.close
     shown = run(stop.command, xml(refusing.port, served.port))
