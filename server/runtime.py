@@ -35,6 +35,7 @@ from .purposes import AdminPurpose, ChannelPurpose
 from .replica_settings import ReplicaSettings
 from .situation import situation
 from .trace_lives import TraceLives
+from .watching import DirectoryWatch
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
@@ -92,6 +93,7 @@ class Replica:
         self._rejoins = 0
         self._replayed: list[Reaction] = []
         self.durability = self._new_durability()
+        self._watch = DirectoryWatch(self.directory, reactor, self._directory_lost)
         self._driver: Driver
 
     # Life
@@ -146,6 +148,8 @@ class Replica:
         return done
 
     def _begin(self) -> None:
+        if self.durability is not None:
+            self._watch.begin()
         replayed, self._replayed = self._replayed, []
         self.trace.open(self._life, replayed)
         self.peers.start()
@@ -207,6 +211,7 @@ class Replica:
 
     def _finish(self, failure: Failure | None) -> None:
         """The node has ended: close everything, then fire `stopped`."""
+        self._watch.end()
         self._driver.stop()
         self.peers.stop()
         stored = self.trace.close().addBoth(lambda _: self._close_durability(save=failure is None))
@@ -237,6 +242,7 @@ class Replica:
         self._rejoins += 1
         self.metrics.count("rejoins")
         delay = min(REJOIN_LAST_S, REJOIN_FIRST_S * 2 ** min(self._rejoins, 16))
+        self._watch.end()
         self._driver.stop()
         self.peers.stop()
         self.trace.close()
@@ -292,7 +298,8 @@ class Replica:
         if out.rejoin:
             self._rejoin(out.rejoin)
         elif out.stopped:
-            self._node_ended(out.stopped, out.failed)
+            where = f"The directory of this replica is {self.directory.absolute()}."
+            self._node_ended(f"{out.stopped.rstrip('.')}. {where}" if out.failed else out.stopped, out.failed)
 
     def acted(self) -> None:
         """The node wants nothing more for now."""
@@ -302,12 +309,30 @@ class Replica:
         """The records up to this token are durable."""
         self._driver.give(self.node.persisted, token)
 
+    def _directory_lost(self, path: Path) -> None:
+        remedy = (
+            "start it again, it joins as a new one and gets the state from the others, if those go on"
+            if self.server.clustered
+            else "put the directory back before you start it, without it the server begins with nothing"
+        )
+        self._disk_gone(
+            f"{path.absolute()} was removed, moved or replaced while {self.server.name}.{self.replica.id} "
+            f"ran; it has stopped, for it can keep nothing there: {remedy}."
+        )
+
     def disk_failed(self, sentence: str) -> None:
         """Nothing more can be made durable: the replica cannot go on."""
+        missing = self._watch.missing()
+        if missing is not None:
+            self._directory_lost(missing)
+        else:
+            self._disk_gone(f"{sentence} The replica has stopped; free or mend the disk and start it.")
+
+    def _disk_gone(self, sentence: str) -> None:
         self.log(sentence)
         # From here on it acknowledges nothing.
         self._driver.stop()
-        self._node_ended(f"{sentence} The replica has stopped; free or mend the disk and start it.", True)
+        self._node_ended(sentence, True)
 
     def _follow(self, role: RoleChange) -> None:
         if not role.master:

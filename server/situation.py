@@ -55,7 +55,7 @@ def _heard(channel: Channel) -> list[int]:
 def _silent(channel: Channel, mute: Collection[int]) -> set[int]:
     """Who is there, or might be, and says nothing."""
     connected = {link.replica for link in channel.state.peers if link.connected and link.suspected}
-    return connected.union(mute)
+    return connected.union(mute).difference(channel.foreigners)
 
 
 def _joining(channel: Channel, mute: Collection[int]) -> str:
@@ -67,7 +67,10 @@ def _joining(channel: Channel, mute: Collection[int]) -> str:
         return f"gets the state from the others, whose master is replica {channel.master}"
     missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}
     silent = missing & _silent(channel, mute)
-    advice = _advice(_start(missing - silent), _does_not_answer(silent))
+    strange = missing & {*channel.foreigners}
+    advice = _advice(
+        _start(missing - silent - strange), _does_not_answer(silent), strangers(channel) if strange else ""
+    )
     begun = any(link.heartbeat is not None and link.heartbeat.founded for link in state.peers)
     if begun or state.known_active or state.newer != NO_VIEW:
         advice = advice or "; `quorate status` says what those wait for"
@@ -87,6 +90,8 @@ class _Lacking:
     """They may still run."""
     reborn: set[int]
     """Their processes have ended; they run again without what they knew."""
+    strange: set[int]
+    """They run, and belong to another cluster now."""
     absent: set[int]
     either: bool
     """Any one of them suffices."""
@@ -100,16 +105,17 @@ def _lacking(channel: Channel, view: View, mute: Collection[int]) -> _Lacking:
     missing = sorted({*view.config, *view.members}.difference(alive))
     enough = [voter for voter in missing if not overlap([*alive, voter], view, state.known_active)]
     needed = enough or missing
-    silent, reborn, absent = set[int](), set[int](), set[int]()
-    quiet = _silent(channel, mute)
+    silent, reborn, absent, strange = set[int](), set[int](), set[int](), set[int]()
+    quiet, foreign = _silent(channel, mute), channel.foreigners
     for voter in needed:
         link = state.peers.links.get(voter.replica)
         another = link is not None and link.connected and link.voter != voter
         ended = link is not None and link.voter == voter and link.ended and not state.log.durable
-        into = reborn if another or ended else silent if voter.replica in quiet else absent
+        left = reborn if another or ended else silent if voter.replica in quiet else absent
+        into = strange if voter.replica in foreign else left
         into.add(voter.replica)
     holder = len(enough) == 1 and _lacks_log(alive, view)
-    return _Lacking(silent, reborn, absent, len(enough) > 1, holder)
+    return _Lacking(silent, reborn, strange, absent, len(enough) > 1, holder)
 
 
 def _lacks_log(alive: Sequence[Voter], view: View) -> bool:
@@ -129,7 +135,7 @@ def _blocked(channel: Channel, mute: Collection[int]) -> str:
         f"{_names(alive)}"
     )
     if state.log.durable:
-        return said + _with_disks(lacking)
+        return said + _with_disks(lacking) + _advice(strangers(channel) if lacking.strange else "")
     return said + _without_disks(lacking)
 
 
@@ -171,9 +177,11 @@ def _more_copies(channel: Channel, view: View, mute: Collection[int]) -> str:
     missing = {seat.replica for seat in state.seats} - members - state.witnesses
     absent = missing.difference(_heard(channel))
     silent = absent & _silent(channel, mute)
+    strange = absent & {*channel.foreigners}
     joining = missing - absent
     comes = f"{_replicas(joining)} about to join" if joining else ""
-    return _advice(comes, _start(absent - silent, either=len(absent) > 1), _does_not_answer(silent))
+    start = _start(absent - silent - strange, either=len(absent) > 1)
+    return _advice(comes, start, _does_not_answer(silent), strangers(channel) if strange else "")
 
 
 def _advice(*parts: str) -> str:

@@ -5,6 +5,7 @@ file when there are enough rows or when the oldest has waited long enough. A fil
 when it is complete and on the disk, so a reader never meets a half-written one.
 """
 
+import contextlib
 import os
 import time
 from collections import deque
@@ -58,6 +59,9 @@ class TraceWriter:
         opener: Callable[[Path], BinaryIO] = open_file,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        # What the directory is in is made now or never: if it goes later, the replica's was removed.
+        with contextlib.suppress(OSError):
+            directory.parent.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._prefix = f"{incarnation}-"
         self._identity = (server, server_id, replica, incarnation)
@@ -258,7 +262,7 @@ class TraceWriter:
 
     def _prepare(self) -> None:
         """Make the directory, clear away what an earlier process left half-written, find the next number."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        self._directory.mkdir(exist_ok=True)
         for stale in self._directory.glob("*.parquet.part"):
             stale.unlink(missing_ok=True)
         numbers = [0]

@@ -146,8 +146,9 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
     failed: dict[str, str] = values.get("services_failed") or {}
     found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
     for key in ("situation", "strangers") if same_file else ("situation", "strangers", "difference"):
-        if values.get(key):
-            found.append(str(values[key]))
+        said = str(values.get(key) or "")
+        if said and not any(said in line for line in found):
+            found.append(said)
     if values.get("turned_away") and not values.get("situation"):
         found.append(str(values["turned_away"]))
     if values.get("waits_for"):

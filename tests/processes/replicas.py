@@ -217,7 +217,14 @@ class Site:
         for name, source in {"ledger": LEDGER, **(modules or {})}.items():
             (place / f"{name}.py").write_text(source)
         self.config = load(self.xml)
-        self.supervisor = Supervisor(self.xml, place / "data", env={"PYTHONPATH": str(place)})
+        self.said: list[str] = []
+        """What replicas have said, with their names in front."""
+        self.supervisor = Supervisor(
+            self.xml,
+            place / "data",
+            env={"PYTHONPATH": str(place)},
+            on_event=lambda event: self.said.append(f"{event.name} {event.text}"),
+        )
 
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """Run a command of `quorate` to its end."""

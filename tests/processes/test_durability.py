@@ -3,6 +3,7 @@
 import contextlib
 import json
 import resource
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -184,6 +185,37 @@ def test_a_replica_whose_disk_is_full_ends_and_the_others_go_on_until_it_is_back
     for replica in site.replicas:
         assert site.ledger(replica) == list(range(number))
     assert len(site.incarnations(victim)) == 1
+
+
+@pytest.mark.parametrize("role", ["slave", "master"])
+def test_a_replica_whose_directory_is_removed_ends_soon_and_comes_back_as_a_new_one(
+    make_site: MakeSite, role: str
+) -> None:
+    site = make_site(Part("s0", 3))
+    site.deploy("ledger:Ledger")
+    victim = site.master() if role == "master" else site.slaves()[0]
+    number = 0
+    with connect(site.url(), user="root", password="root") as client:
+        for _ in range(100):
+            client.send("ledger", Entry(number))
+            number += 1
+        shutil.rmtree(site.directory(victim))
+        while site.supervisor.pid("s0", victim) is not None:
+            client.send("ledger", Entry(number))
+            number += 1
+        assert not site.directory(victim).exists()
+        said = [line for line in site.said if line.startswith(f"s0.{victim} quorate: ")]
+        assert len(said) == 1
+        assert f"{site.directory(victim)} was removed, moved or replaced while s0.{victim} ran" in said[0]
+        assert f"s0.{victim} ended with status 1" in "".join(site.said)
+        site.start(victim)
+        site.supervisor.wait_ready(BOUND_S)
+        site.whole()
+        client.send("ledger", Entry(number))
+        number += 1
+    site.whole()
+    for replica in site.replicas:
+        assert site.ledger(replica) == list(range(number))
 
 
 def damage(directory: Path) -> None:

@@ -94,6 +94,8 @@ def test_the_others_of_before_with_their_directories_stop(make_site: MakeSite) -
         site.until_gone(old)
         assert "Replica 0 belongs to a cluster that was begun again without this replica" in site.log(old)
         assert "this replica is master now" not in site.log(old).split("begun again")[-1]
+        where = f"The directory of this replica is {site.directory(old)}."
+        assert any(line.startswith(f"s0.{old} ") and line.endswith(where) for line in site.said)
         shutil.rmtree(site.directory(old))
     site.start(1, 2)
     site.whole()

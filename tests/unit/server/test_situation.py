@@ -1,8 +1,14 @@
 """What a replica that is neither master nor slave waits for, as its starter reads it."""
 
+from msgspec.structs import replace
+
 from quorate.hachannel import Settings
-from quorate.server.situation import situation
+from quorate.hachannel.force import first_view
+from quorate.hachannel.log import Accepted, Activated
+from quorate.hachannel.view import Voter
+from quorate.server.situation import situation, strangers
 from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Observer
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -117,3 +123,38 @@ def test_with_too_few_copies_it_says_whom_to_start() -> None:
         "takes nothing new; it waits for more replicas: the view has 2 of the 3 copies it needs; "
         "start replica 2"
     )
+
+
+def test_replicas_of_the_cluster_of_before_are_not_said_to_be_silent() -> None:
+    script = formed(settings=Settings(suspect_s=0.5, view_change_s=0.4, min_copies=2))
+    for host in script.hosts:
+        host.crash()
+    one, other, last = script.hosts
+    script.world.observer = Observer()
+    for host in script.hosts:
+        disk = host.disk
+        assert disk is not None
+        view = disk.remembered.accepted
+        assert view is not None
+        if host is last:
+            disk.incarnation = script.world.incarnation()
+            view = first_view(disk.remembered, Voter(2, disk.incarnation), ())
+        else:
+            # It was removed before: what it says does not stop them.
+            view = replace(view, seats=view.seats[:2])
+        disk.remembered.apply(Accepted(view))
+        disk.remembered.apply(Activated(view.number))
+        host.start()
+    script.until(lambda: last.channel.foreigners == [0, 1])
+    script.run(1.0)
+    assert said(script, 2) == (
+        "takes nothing new; it waits for more replicas: the view has 1 of the 2 copies it needs; "
+        f"{strangers(last.channel)}"
+    )
+    assert strangers(last.channel).startswith("replicas 0, 1 belong to the cluster as it was before")
+    assert (said(script, 0), said(script, 1)) == ("", "")
+    assert strangers(one.channel).startswith("replica 2 belongs to a cluster that was begun again from")
+    other.crash()
+    script.run(1.0)
+    script.until(lambda: one.channel.role == "blocked")
+    assert said(script, 0).endswith(f"; start replica 1, or mend the network; {strangers(one.channel)}")
