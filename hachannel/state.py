@@ -8,7 +8,7 @@ import msgspec
 
 from .events import Deliver, Event, Output, Stable, Stopped
 from .log import Accepted, Activated, Appended, Committed, Leased, Log, LogRecord, Promised, Reset, Truncated
-from .messages import PAYLOAD, Entry, Message
+from .messages import PAYLOAD, Ack, Entry, Message
 from .origins import Origins, Rows
 from .peers import Link, Peers
 from .settings import Settings
@@ -194,6 +194,7 @@ class State:
     def promise(self, number: ViewNumber) -> None:
         """From now on no view below `number` is acknowledged."""
         self.saw(number)
+        self._acknowledge_no_more()
         self.promised = number
         self.serving = False
         self.attention = True
@@ -202,6 +203,8 @@ class State:
     def accept(self, view: View) -> None:
         """`view` is the last one accepted; it is not active yet."""
         self.saw(view.number)
+        if view.number > self.promised:
+            self._acknowledge_no_more()
         self.promised = view.number
         self.accepted = view
         self.serving = False
@@ -214,6 +217,10 @@ class State:
         if self.known_active:
             self.record(Activated(view.number))
             self._settle_seats()
+
+    def _acknowledge_no_more(self) -> None:
+        """Acknowledgements that wait for the disk are of a view below the one that is promised now."""
+        self._held = deque(held for held in self._held if not isinstance(held[2], Ack))
 
     def know_active(self) -> None:
         """The view accepted last is, or was, active."""

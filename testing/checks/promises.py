@@ -69,9 +69,6 @@ class DurableBeforeSaid(Checker):
             case Accept() | Recorded():
                 return kept.accepted is not None and kept.accepted.number >= message.number
             case Ack():
-                if message.index < kept.base.at:
-                    # A state has taken the place of the entry while the answer waited for the disk.
-                    return True
                 entry = disk.entries.get(message.index)
                 tag = kept.base if entry is None else Tag(entry.view, entry.index)
                 return message.index <= kept.last and message.index == tag.at

@@ -194,14 +194,21 @@ class Barrier(Checker):
         if past.latest is not None and past.latest.number > view.number:
             return
         if past.latest is None or view.boot or event.first_time:
-            have = past.accepted[view.number]
-            if len(have) < max(shape.replicas - shape.expected + 1, majority(view.config)):
-                self.fail(host, f"first view {view} known to {sorted(have)} only")
+            first = self._beginning(view)
+            have = past.accepted[first.number]
+            if len(have) < max(shape.replicas - shape.expected + 1, majority(first.config)):
+                self.fail(host, f"first view {first} known to {sorted(have)} only")
             if past.top or view.start:
                 self.fail(host, f"first view {view} after {past.top} commits")
         founding = past.latest is None and past.sources.get(view.number) is None
         if founding and not event.first_time and step.process.resumed != view.number:
             self.fail(host, f"the cluster begins with view {view}, and nobody is told")
+
+    def _beginning(self, view: View) -> View:
+        """The view that no other set of founders may miss: this one, or an earlier one, not announced."""
+        while not view.boot and (source := self.past.sources.get(view.number)) is not None:
+            view = source
+        return view
 
     def delivered(self, host: Host, event: Event) -> None:
         """No application is told twice that it is the first time, nor after anything was delivered."""

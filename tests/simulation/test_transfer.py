@@ -6,10 +6,9 @@ import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.messages import Ack
-from quorate.testing import Pause, Schedule, Shape, Weather
+from quorate.testing import Weather
 from quorate.testing.channel_app import App, Part, Spoiled
 from quorate.testing.channel_script import Script
-from quorate.testing.channel_sim import simulate
 
 
 class Watched(Script):
@@ -265,30 +264,3 @@ def test_while_the_master_serves_parts_are_under_way_for_a_share_of_the_time():
     loaded, idle = busy(loaded=True), busy(loaded=False)
     assert loaded < Settings().transfer_share + 0.05
     assert idle > 2 * loaded
-
-
-@pytest.mark.parametrize("seed", [5, 14, 30, 56, 57])
-def test_an_acknowledgement_that_waited_for_the_disk_may_be_of_what_a_state_replaced(seed):
-    """A slave is stopped while it syncs; when it goes on, it gets the state before that sync has ended."""
-    settings = Settings(
-        heartbeat_s=0.05,
-        suspect_s=0.6,
-        verify_s=0.03,
-        view_change_s=0.6,
-        stall_s=1.5,
-        boot_wait_s=0.2,
-        retry_s=0.05,
-        lease_s=0.183,
-        drift=0.0,
-        forward_window=3,
-        part_bytes=40,
-        window=16,
-        keep=64,
-        max_log=400,
-    )
-    weather = Weather(delay_s=0.001, slow_s=0.02, duplicate_chance=0.05, notice_s=0.1, reconnect_s=0.1)
-    shape = Shape(
-        settings=settings, weather=weather, chunk=1, snapshot_s=0.0, witnesses=1, disk=True, sync_s=0.02
-    )
-    stop = Pause(at=0.6 + 0.005 * seed, who="slave", for_s=2.45)
-    simulate(Schedule(shape=shape, faults=[stop], seconds=4.0, load=30.0), seed=seed)
