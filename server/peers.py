@@ -25,6 +25,10 @@ NOBODY_LISTENS = "refused by other side"
 """In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
 
 
+CALLED_S = 10.0
+"""A peer that has called within such a time is taken to run."""
+
+
 class PeerHost(Protocol):
     """What the side of the peers needs of the replica."""
 
@@ -82,19 +86,29 @@ class PeerHost(Protocol):
 
 
 class _PeerShaking(Shaking):
-    """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it."""
+    """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it.
 
-    def __init__(self, fields: Mapping[str, Any], secret: str | None, refused: Callable[[str], None]) -> None:
+    A hello that only asks the peer to connect ends with `asked`, if that is not "".
+    """
+
+    def __init__(
+        self, fields: Mapping[str, Any], secret: str | None, refused: Callable[[str], None], asked: str
+    ) -> None:
         super().__init__(CHANNEL, fields, secret)
         self._refused = refused
+        self._asked = asked
 
     def receive(self, frame: bytes) -> list[bytes]:
         """See `Shaking`."""
         try:
-            return super().receive(frame)
+            answers = super().receive(frame)
         except HelloError as error:
             self._refused(str(error))
             raise
+        if self.done and self._asked:
+            # Until it comes: that takes no time where all is well.
+            self._refused(self._asked)
+        return answers
 
 
 class PeerSide:
@@ -111,6 +125,8 @@ class PeerSide:
         """The connections; None in a plain server, or before joining again."""
         self._refusals: dict[int, str] = {}
         """Why other replicas do not let this one in, in their words or in its own."""
+        self._calling: dict[int, float] = {}
+        """When peers have asked last to be connected with."""
         self._told: dict[int, str] = {}
         """Of those reasons, what whoever has started this replica has read."""
         self.mute: set[int] = set()
@@ -173,7 +189,18 @@ class PeerSide:
             "calls": calls,
             "process": this_process(),
         }
-        return _PeerShaking(fields, host.settings.secret, partial(self._refused, peer))
+        here = self.places.addresses(nat=False).get(host.replica.id)
+        where = "" if here is None else f" at {here[0]}:{here[1]}"
+        asked = (
+            f"an answer comes, but no connection to this replica{where}; "
+            "give all replicas the same file, or mend the network"
+        )
+        refused = partial(self._refused, peer)
+        return _PeerShaking(fields, host.settings.secret, refused, asked if calls else "")
+
+    def called(self, peer: int) -> None:
+        """A peer has asked to be connected with: it runs, and is reached if it is where it should be."""
+        self._calling[peer] = self._host.reactor.seconds()
 
     def _refused(self, peer: int, reason: str) -> None:
         """A hello ended with that reason, whichever side gave it."""
@@ -203,6 +230,7 @@ class PeerSide:
         """A connection to a peer."""
         self._refusals.pop(peer, None)
         self._told.pop(peer, None)
+        self._calling.pop(peer, None)
         self.mute.discard(peer)
         self._host.give(self._host.node.connected, peer, incarnation)
 
@@ -220,11 +248,28 @@ class PeerSide:
             self._host.node.channel.bar_founding()
         if self._refusals.get(peer) != reason:
             self._refusals.pop(peer, None)
+        if NOBODY_LISTENS in reason and self._runs(peer):
+            self._refusals[peer] = self._elsewhere(peer)
         if NOBODY_LISTENS in reason or peer in self._refusals:
             self.mute.discard(peer)
         else:
             self.mute.add(peer)
         self.peer_down(peer, reason)
+
+    def _runs(self, peer: int) -> bool:
+        """It has called so lately that it runs."""
+        called = self._calling.get(peer)
+        return called is not None and self._host.reactor.seconds() - called < CALLED_S
+
+    def _elsewhere(self, peer: int) -> str:
+        at = self.places.addresses().get(peer)
+        where = "" if at is None else f" at {at[0]}:{at[1]}"
+        remedy = (
+            "run `quorate apply` with the file that says where it is"
+            if self.places.agreed
+            else "give all replicas the same file, and start what runs with another one again"
+        )
+        return f"it runs, and nobody listens{where}, where this replica looks for it; {remedy}"
 
 
 def _without(peers: Sequence[int], reason: str) -> str:

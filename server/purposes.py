@@ -70,6 +70,10 @@ class PurposeHost(Protocol):
         """The reactor."""
         ...
 
+    def peer_called(self, replica: int) -> None:
+        """A replica asks to be connected with."""
+        ...
+
     def log(self, line: str) -> None:
         """Write a line."""
         ...
@@ -127,6 +131,7 @@ class ChannelPurpose:
         elif hello.fields.get("calls"):
             link.handler = NOBODY
             link.close()
+            self._host.peer_called(replica)
             transport.called(replica, incarnation)
         else:
             transport.accept(link, replica, incarnation, frames, hello.fields.get("process"))

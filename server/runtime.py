@@ -379,6 +379,10 @@ class Replica:
         """The connections to the peers; None in a plain server, or before joining again."""
         return self.peers.transport
 
+    def peer_called(self, replica: int) -> None:
+        """Another replica asks to be connected with."""
+        self.peers.called(replica)
+
     @property
     def places(self) -> Places:
         """Where the replicas are, as far as is known."""

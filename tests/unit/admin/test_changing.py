@@ -268,6 +268,16 @@ def test_an_id_that_no_replica_can_have_is_refused() -> None:
     assert answer.kind == "refused"
 
 
+def test_a_file_without_a_cluster_has_nothing_to_apply(tmp_path: Path) -> None:
+    file = tmp_path / "a3servers.xml"
+    file.write_text('<config><server id="0" name="s0" hostname="h"/></config>')
+    done = CliRunner().invoke(apply, [str(file)])
+    assert done.exit_code == 0
+    assert done.output.endswith("a3servers.xml declares no <cluster>: there is nothing to apply\n")
+    done = CliRunner().invoke(apply, [str(file), "--server", "s0"])
+    assert (done.exit_code, done.output) == (1, "quorate: s0 is no <cluster>: it has one replica for good.\n")
+
+
 def test_a_dry_run_says_by_its_status_whether_something_would_be_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -4,10 +4,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from twisted.internet.task import Clock
 
 from quorate.server.config import Network, Replica, Server
-from quorate.server.hello import SECRET
-from quorate.server.peers import PeerSide
+from quorate.server.hello import CHANNEL, NONCE_BYTES, SECRET, Acceptor
+from quorate.server.peers import CALLED_S, PeerSide
 from quorate.server.purposes import OTHER_FILE, STRANGER
 
 REASON = f"The {SECRET} of the two sides differs; mend it."
@@ -26,9 +27,15 @@ def side(told: list[str]) -> PeerSide:
     host: Any = SimpleNamespace(
         server=Server(0, "s0", True, replicas),
         replica=replicas[0],
-        node=SimpleNamespace(role="slave", connected=None, channel=SimpleNamespace(bar_founding=lambda: 0)),
+        node=SimpleNamespace(
+            role="slave", connected=None, disconnected=None, channel=SimpleNamespace(bar_founding=lambda: 0)
+        ),
         tell=told.append,
         give=lambda *_: None,
+        reactor=Clock(),
+        config=SimpleNamespace(digest="d"),
+        settings=SimpleNamespace(secret=None),
+        incarnation=1,
     )
     return PeerSide(host)
 
@@ -65,3 +72,38 @@ def test_a_replica_that_waits_says_it_as_the_reason_and_tells_it_when_it_serves(
     side._host.node.role = "slave"  # type: ignore[misc]
     side._refused(1, REASON)
     assert len(told) == 1
+
+
+def test_one_that_runs_elsewhere_than_the_file_says_is_told_from_one_that_is_down(side: PeerSide) -> None:
+    side.peer_unreachable(1, "Connection was refused by other side: 111.")
+    assert side.turned_away == ""
+    side.called(1)
+    side.peer_unreachable(1, "Connection was refused by other side: 111.")
+    side.peer_unreachable(1, "Connection was refused by other side: 111.")
+    assert side.turned_away.startswith(
+        "no connection with replica 1: it runs, and nobody listens at h:2, where this replica looks for it; "
+        "give all replicas the same file"
+    )
+    assert side.mute == set()
+    side._host.reactor.advance(CALLED_S)
+    side.peer_unreachable(1, "Connection was refused by other side: 111.")
+    assert side.turned_away == "", "it has not called for long"
+
+
+def test_one_that_answers_and_does_not_come_back_does_not_find_this_replica(side: PeerSide) -> None:
+    acceptor = Acceptor(lambda _: {}, secret=None, nonce=bytes(NONCE_BYTES), loopback=True)
+    shaking = side._handshake(1, True)
+    shaking.receive(acceptor.receive(shaking.first)[0])
+    assert shaking.done
+    assert acceptor.peer is not None
+    assert acceptor.peer.purpose == CHANNEL
+    assert side.turned_away == (
+        "no connection with replica 1: an answer comes, but no connection to this replica at h:1; "
+        "give all replicas the same file, or mend the network"
+    )
+    side.peer_up(1, 1)
+    assert side.turned_away == ""
+    shaking = side._handshake(1, False)
+    acceptor = Acceptor(lambda _: {}, secret=None, nonce=bytes(NONCE_BYTES), loopback=True)
+    shaking.receive(acceptor.receive(shaking.first)[0])
+    assert side.turned_away == ""
