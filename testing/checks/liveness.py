@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 
-from ..channel_world import Host, Violation, World
+from ...hachannel.pace import MAX_REST_S
+from ..channel_app import CELLS
+from ..channel_shape import Shape
+from ..channel_world import MAX_PIECES, PARTS, Host, Violation, World
 
 HEAL_S = 20.0
 """Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere; besides
-what the application takes for snapshots."""
+transfers of the state."""
 CALM_LEASES = 3
 """How long nothing may change in the end, in leases."""
 
@@ -17,8 +20,8 @@ def converge(world: World, submit: Callable[[int], bytes | None], *, lease: bool
     submit: gives a new payload to a replica, None when it does not take it. lease: the master must hold the
     lease, and keep it. Returns when the cluster was whole. Raises Violation.
     """
-    # Transfers follow one another, and the application may take its time with each.
-    bound = HEAL_S + 2 * world.shape.snapshot_s * len(world.hosts)
+    # Transfers follow one another.
+    bound = HEAL_S + _transfer_s(world.shape) * len(world.hosts)
     limit = world.now + bound
     if not world.run(limit, lambda: _whole(world, start=True)):
         hosts = [host for host in world.hosts if host.running]
@@ -57,6 +60,15 @@ def converge(world: World, submit: Callable[[int], bytes | None], *, lease: bool
     if lease:
         _calm(world, limit)
     return whole
+
+
+def _transfer_s(shape: Shape) -> float:
+    """The longest that a transfer of the state takes: in bursts, with a rest after each."""
+    settings, weather = shape.settings, shape.weather
+    parts = CELLS / (1 + shape.chunk // 2) if shape.parts else MAX_PIECES
+    burst_s = 2 * (weather.delay_s + weather.slow_s + settings.transfer_window * shape.snapshot_s / PARTS)
+    rest_s = min(burst_s * (1 / settings.transfer_share - 1), MAX_REST_S)
+    return 2 * shape.snapshot_s + (parts / settings.transfer_window + 1) * (burst_s + rest_s)
 
 
 def _calm(world: World, limit: float) -> None:
