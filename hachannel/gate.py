@@ -78,6 +78,9 @@ class Gate:
             return not state.leaving if master == state.me else not state.peers.departs(master)
         if state.member:
             awaited = Voter(state.promised.replica, state.promised.incarnation)
+            if awaited == state.me and state.known_active:
+                # It wants another view than the active one, with which others may be content: it says so.
+                return False
             patience = 2 * state.settings.view_change_s
             gone = awaited != state.me and state.peers.departs(awaited)
             return not (state.leaving or gone) and now < self._election.since + patience

@@ -337,3 +337,16 @@ def test_a_configuration_that_contradicts_itself_is_refused():
         Settings(max_log=10)
     with pytest.raises(ValueError, match="suspect_s"):
         Settings(suspect_s=0.1)
+
+
+def test_a_member_that_has_promised_its_own_view_comes_back_although_nobody_submits(hand):
+    """It lost patience with a view that is active since. The others have granted, and follow the master."""
+    hand.tick(0.05)
+    hand.settle()
+    hand.act(1, lambda channel: channel.lease.release(Voter(0, 1)))
+    hand.act(1, lambda channel: channel._election.propose(hand.now, "not installed in time"))
+    for _ in range(100):
+        hand.settle()
+        hand.tick(0.05)
+    assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
+    assert len({channel.view.number for channel in hand.channels.values()}) == 1
