@@ -7,30 +7,23 @@ write down is checked every half second and, once everything is mended and quiet
 Processes do not run twice the same way: a seed that fails may have to be run again several times.
 """
 
-import argparse
-import contextlib
 import heapq
 import itertools
-import math
-import os
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
-import attrs
+from quorate.testing.namespaces import Namespaces
 
-from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
-
-from .plans import FATAL, Plan, Step, directions, draw
+from .plans import FATAL, Plan, Step, directions
 from .recorded import Recorded
 from .running import ROOT, Running, free_ports
+from .seeds import main
 from .sequences import Wrong
 
 RECORDER = ROOT / "tests" / "processes" / "recorder.py"
@@ -64,6 +57,9 @@ class Member:
 
 class Campaign:
     """A run of one plan. `counts` says what happened."""
+
+    failures: ClassVar[tuple[type[Exception], ...]] = (Wrong,)
+    """What `run` raises when a promise is broken."""
 
     def __init__(
         self,
@@ -114,6 +110,17 @@ class Campaign:
             for member in self._members:
                 if member.process is not None:
                     member.process.end()
+
+    def figures(self) -> Counter[str]:
+        """What happened, and how much was seen."""
+        recorded = self.recorded
+        seen = {
+            "messages": recorded.length,
+            "deliveries": recorded.deliveries,
+            "views": len(recorded.views),
+            "tenures": len(recorded.acts),
+        }
+        return self.counts + Counter(seen)
 
     def undo_all(self) -> None:
         """Wait until everything that happened is undone."""
@@ -333,141 +340,7 @@ class Campaign:
         self._say(f"  {time.monotonic():.2f} {line}")
 
 
-@attrs.define
-class Total:
-    """Of many runs."""
-
-    runs: int = 0
-    deliveries: int = 0
-    messages: int = 0
-    views: int = 0
-    tenures: int = 0
-    counts: Counter[str] = attrs.field(factory=Counter[str])
-    failed: list[str] = attrs.field(factory=list[str])
-
-    def add(self, campaign: Campaign) -> None:
-        """Count a run that has ended, in whatever way."""
-        recorded = campaign.recorded
-        self.runs += 1
-        self.deliveries += recorded.deliveries
-        self.messages += recorded.length
-        self.views += len(recorded.views)
-        self.tenures += len(recorded.acts)
-        self.counts += campaign.counts
-
-    def __str__(self) -> str:
-        what = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items()))
-        return (
-            f"{self.runs} runs: {what}; {self.messages} messages, {self.deliveries} deliveries, "
-            f"{self.views} views, {self.tenures} tenures; {len(self.failed)} violations"
-        )
-
-
-def run_plan(
-    plan: Plan, total: Total, *, broken: str = "", say: Callable[[str], None] = lambda line: None
-) -> str:
-    """Run a plan; returns what was wrong, or nothing. The records of a run that failed are kept."""
-    place = Path(tempfile.mkdtemp(prefix=f"recorded-{plan.seed}-"))
-    with contextlib.ExitStack() as stack:
-        net = stack.enter_context(Namespaces(plan.members)) if plan.net else None
-        campaign = Campaign(plan, place, net, broken, say)
-        wrong = ""
-        try:
-            campaign.run()
-        except Wrong as error:
-            wrong = str(error)
-        total.add(campaign)
-    if wrong and not broken:
-        return f"{wrong}\n  the records are in {place}"
-    shutil.rmtree(place)
-    return wrong
-
-
-def run_many(
-    seeds: Iterable[int],
-    seconds: float,
-    *,
-    until: float = math.inf,
-    keep_going: bool = False,
-    broken: str = "",
-    say: Callable[[str], None] = print,
-    **shape: Any,
-) -> Total:
-    """Run seeds one after the other, until that time of the monotonic clock or the first that fails.
-
-    shape: as for `draw`.
-    """
-    total = Total()
-    for seed in seeds:
-        if time.monotonic() >= until:
-            break
-        plan = draw(seed, seconds, **shape)
-        say(str(plan))
-        wrong = run_plan(plan, total, broken=broken, say=say)
-        if wrong:
-            again = _again({"seed": seed, "seconds": seconds, **shape, "broken": broken or None})
-            total.failed.append(f"seed {seed}: {wrong}\n  again: {again}")
-            say(f"  WRONG: {total.failed[-1]}")
-            if not keep_going:
-                break
-    return total
-
-
-def _again(options: Mapping[str, object]) -> str:
-    words = ["python -m tests.processes.campaign"]
-    for name, value in options.items():
-        if isinstance(value, bool):
-            words.append(f"--{name}" if value else f"--no-{name}")
-        elif value is not None:
-            words.append(f"--{name} {value}")
-    return " ".join(words)
-
-
-def _say_brief(line: str) -> None:
-    if not line.startswith("  ") or "WRONG" in line:
-        print(line, flush=True)
-
-
-def main() -> int:
-    """Run seeds one after the other; the status is 1 when one of them failed."""
-    parser = argparse.ArgumentParser(description="Kill, freeze and cut off members of groups, by seed.")
-    parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--runs", type=int, default=1, help="how many seeds")
-    parser.add_argument("--minutes", type=float, help="seeds until so much time has passed")
-    parser.add_argument("--seconds", type=float, default=12.0, help="of faults for each seed")
-    parser.add_argument("--members", type=int, help="how many, whatever the seed says")
-    parser.add_argument("--mode", choices=["ALL", "MAJORITY"])
-    parser.add_argument("--disk", action=argparse.BooleanOptionalAction, default=None)
-    parser.add_argument("--net", action=argparse.BooleanOptionalAction, default=None, help="with namespaces")
-    parser.add_argument("--broken", default="", help="give all members this mutant of the simulation")
-    parser.add_argument("--keep-going", action="store_true", help="do not end with the first that fails")
-    parser.add_argument("--brief", action="store_true", help="do not tell what happens")
-    options = parser.parse_args()
-    net = options.net
-    if net is not False:
-        try:
-            Namespaces(1).__enter__().__exit__(None, None, None)
-        except NamespacesUnavailable as error:
-            print(f"without cuts: {error}", file=sys.stderr)
-            net = False
-    total = run_many(
-        itertools.count(options.seed)
-        if options.minutes
-        else range(options.seed, options.seed + options.runs),
-        options.seconds,
-        until=time.monotonic() + 60 * options.minutes if options.minutes else math.inf,
-        keep_going=options.keep_going,
-        broken=options.broken,
-        say=_say_brief if options.brief else print,
-        members=options.members,
-        mode=options.mode,
-        disk=options.disk,
-        net=net,
-    )
-    print(total)
-    return 1 if total.failed else 0
-
-
 if __name__ == "__main__":
-    os.chdir(ROOT)
-    sys.exit(main())
+    sys.exit(
+        main(Campaign, "tests.processes.campaign", "Kill, freeze and cut off members of groups, by seed.")
+    )

@@ -11,6 +11,7 @@ from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
 from .members import Member
 from .replicas import Part, Site
 from .running import BOUND_S, Running, free_ports
+from .seeds import cuts_allowed
 
 MakeSite = Callable[..., Site]
 Start = Callable[..., Running]
@@ -81,3 +82,9 @@ def make_members(start: Start) -> MakeMembers:
         return [Member(start, me, addresses, *options, before=net.command(me)) for me in range(count)]
 
     return make
+
+
+@pytest.fixture(scope="session")
+def cuts() -> bool:
+    """Whether connections can be cut here."""
+    return cuts_allowed()

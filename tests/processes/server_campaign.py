@@ -7,28 +7,24 @@ and on s1, once and in the order of its client. A service writes down that it ac
 once for the first time.
 """
 
-import argparse
 import contextlib
-import itertools
 import random
-import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 from quorate.client import connect
 from quorate.server.admin_client import AdminError
-from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
+from quorate.testing.namespaces import Namespaces
 
 from .campaign import SETTLE_S, Campaign, Member
-from .plans import Plan, Step, draw
+from .plans import Plan, Step
 from .replicas import ACTS, Entry, Part, Site, agreed
 from .running import ROOT, Running
+from .seeds import main
 from .sequences import Wrong, check, one_at_a_time
 
 CLIENTS = 3
@@ -232,55 +228,6 @@ class ServerCampaign(Campaign):
         self.counts["ledgers compared"] += self.ledgers
 
 
-def run_servers(
-    plan: Plan, counts: Counter[str], *, broken: str = "", say: Callable[[str], None] = lambda line: None
-) -> str:
-    """Run a plan; returns what was wrong, or nothing. The data of a run that failed are kept."""
-    place = Path(tempfile.mkdtemp(prefix=f"servers-{plan.seed}-"))
-    with contextlib.ExitStack() as stack:
-        net = stack.enter_context(Namespaces(plan.members)) if plan.net else None
-        campaign = ServerCampaign(plan, place, net, broken, say)
-        wrong = ""
-        try:
-            campaign.run()
-        except (Wrong, AssertionError) as error:
-            wrong = str(error)
-        counts += campaign.counts
-    if wrong and not broken:
-        return f"{wrong}\n  the data are in {place}"
-    shutil.rmtree(place)
-    return wrong
-
-
-def main() -> int:
-    """Run seeds one after the other; the status is 1 when one of them failed."""
-    parser = argparse.ArgumentParser(description="Kill, freeze and cut off replicas of servers, by seed.")
-    parser.add_argument("--seed", type=int, default=0, help="the first one")
-    parser.add_argument("--runs", type=int, default=1, help="how many seeds")
-    parser.add_argument("--seconds", type=float, default=15.0, help="of faults for each seed")
-    parser.add_argument("--disk", action=argparse.BooleanOptionalAction, default=None)
-    parser.add_argument("--net", action=argparse.BooleanOptionalAction, default=None, help="with namespaces")
-    options = parser.parse_args()
-    net = options.net
-    if net is not False:
-        try:
-            Namespaces(1).__enter__().__exit__(None, None, None)
-        except NamespacesUnavailable as error:
-            print(f"without cuts: {error}", file=sys.stderr)
-            net = False
-    counts: Counter[str] = Counter()
-    failed = 0
-    for seed in itertools.islice(itertools.count(options.seed), options.runs):
-        plan = draw(seed, options.seconds, members=3, disk=options.disk, net=net)
-        print(plan, flush=True)
-        if wrong := run_servers(plan, counts, say=print if options.runs == 1 else lambda line: None):
-            failed += 1
-            again = f"python -m tests.processes.server_campaign --seed {seed} --seconds {options.seconds:g}"
-            print(f"  WRONG: {wrong}\n  again: {again}", flush=True)
-    what = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
-    print(f"{options.runs} runs: {what}; {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    what = "Kill, freeze and cut off replicas of servers, by seed."
+    sys.exit(main(ServerCampaign, "tests.processes.server_campaign", what, seconds=15.0, members=3))

@@ -10,10 +10,9 @@ import time
 
 import pytest
 
-from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
-
-from .campaign import Total, run_many, run_plan
+from .campaign import Campaign
 from .plans import Plan, Step, draw
+from .seeds import Total, run_many, run_plan
 
 pytestmark = pytest.mark.processes
 
@@ -61,16 +60,6 @@ BROKEN_MORE = {
 }
 
 
-@pytest.fixture(scope="module")
-def cuts() -> bool:
-    """Whether connections can be cut here."""
-    try:
-        with Namespaces(1):
-            return True
-    except NamespacesUnavailable:
-        return False
-
-
 @pytest.mark.parametrize(
     ("seed", "members", "mode", "disk", "apart"),
     [(1, 3, "ALL", False, False), (2, 3, "MAJORITY", True, True)],
@@ -80,13 +69,15 @@ def test_a_few_seconds_of_faults_break_no_promise(
 ) -> None:
     """Scenarios 2, 7, 15, 24, 28 and 29 as they come, one after the other."""
     plan = draw(seed, 6, members=members, mode=mode, disk=disk, net=apart and cuts)
-    assert run_plan(plan, Total()) == ""
+    assert run_plan(Campaign, plan, Total()) == ""
 
 
 @LONG
 def test_a_campaign_breaks_no_promise(cuts: bool) -> None:
     until = time.monotonic() + 60 * float(os.environ["QUORATE_CAMPAIGN"])
-    total = run_many(itertools.count(), 12, until=until, keep_going=True, net=None if cuts else False)
+    total = run_many(
+        Campaign, itertools.count(), 12, until=until, keep_going=True, net=None if cuts else False
+    )
     print(total)
     assert not total.failed, "\n".join(total.failed)
 
@@ -98,6 +89,6 @@ def test_a_member_that_breaks_a_rule_is_seen(cuts: bool, name: str) -> None:
         pytest.skip("connections cannot be cut here: no network namespaces")
     # It may need another try: processes do not run twice the same way.
     for _ in range(3):
-        if wrong := run_plan(plan, Total(), broken=name):
+        if wrong := run_plan(Campaign, plan, Total(), broken=name):
             break
     assert what in wrong

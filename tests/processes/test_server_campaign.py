@@ -6,14 +6,12 @@ QUORATE_CAMPAIGN=30 adds half an hour of seeds; `server_campaign.py` runs single
 import itertools
 import os
 import time
-from collections import Counter
 
 import pytest
 
-from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
-
 from .plans import Plan, Step, draw
-from .server_campaign import run_servers
+from .seeds import Total, run_many, run_plan
+from .server_campaign import ServerCampaign
 
 pytestmark = pytest.mark.processes
 
@@ -32,35 +30,30 @@ Lease.expires = lambda self: math.inf if self.held or original(self) > self._sta
 """A lease that was gained once is kept until another view is known."""
 
 
-@pytest.fixture(scope="module")
-def cuts() -> bool:
-    """Whether connections can be cut here."""
-    try:
-        with Namespaces(1):
-            return True
-    except NamespacesUnavailable:
-        return False
-
-
 def test_a_few_seconds_of_faults_break_no_promise_of_servers(cuts: bool) -> None:
     """Scenarios 2, 7, 15 and 29 as they come, with clients and another server."""
-    assert run_servers(draw(3, 6, members=3, mode="ALL", disk=True, net=cuts), Counter()) == ""
+    plan = draw(3, 6, members=3, mode="ALL", disk=True, net=cuts)
+    assert run_plan(ServerCampaign, plan, Total()) == ""
 
 
 def test_services_that_act_without_the_lease_are_seen(cuts: bool) -> None:
     if not cuts:
         pytest.skip("connections cannot be cut here: no network namespaces")
     plan = Plan(0, 3, "ALL", False, True, (Step(1.0, "cut", (0, 1, 2), 3.0, "split"),))
-    assert " acted at " in run_servers(plan, Counter(), broken=ENDLESS_LEASE)
+    assert " acted at " in run_plan(ServerCampaign, plan, Total(), broken=ENDLESS_LEASE)
 
 
 @LONG
 def test_a_campaign_breaks_no_promise_of_servers(cuts: bool) -> None:
     until = time.monotonic() + 60 * float(os.environ["QUORATE_CAMPAIGN"])
-    counts: Counter[str] = Counter()
-    failed = []
-    for seed in itertools.takewhile(lambda _: time.monotonic() < until, itertools.count()):
-        if wrong := run_servers(draw(seed, 15, members=3, net=None if cuts else False), counts):
-            failed.append(f"seed {seed}: {wrong}")
-    print(counts)
-    assert not failed, "\n".join(failed)
+    total = run_many(
+        ServerCampaign,
+        itertools.count(),
+        15,
+        until=until,
+        keep_going=True,
+        members=3,
+        net=None if cuts else False,
+    )
+    print(total)
+    assert not total.failed, "\n".join(total.failed)
