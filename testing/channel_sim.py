@@ -55,6 +55,10 @@ TELLS = 0.02
 """How often a client has a replica tell another one something, for each time it may submit."""
 
 
+QUIET = 0.5
+"""In so many runs, as a fraction, clients submit nothing more after the faults until all is delivered."""
+
+
 class Load:
     """Clients that submit unique payloads wherever there is a master."""
 
@@ -67,10 +71,12 @@ class Load:
         self._count = 0
         self.stopped = False
 
-    def slow_down(self) -> None:
-        """So that the slowest transfer of the worst network keeps up."""
+    def slow_down(self) -> bool:
+        """So that the slowest transfer of the worst network keeps up; or end. Says whether it is the end."""
         self._forwards = False
         self._rate = min(self._rate, 2.0)
+        self.stopped = Random(f"quiet {self._world.seed}").random() < QUIET
+        return self.stopped
 
     def begin(self) -> None:
         """Schedule the first submission."""
@@ -175,9 +181,9 @@ def simulate(
             operator.stopped = True
             injector.healing = True
             injector.heal()
-            load.slow_down()
+            quiet = load.slow_down()
             start = world.now
-            healed_s = converge(world, load.last, lease=schedule.lease) - start
+            healed_s = converge(world, load.last, lease=schedule.lease, quiet=quiet) - start
     except Violation as violation:
         violation.seed, violation.trace, violation.result = seed, list(world.lines), seen()
         raise

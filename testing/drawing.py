@@ -19,6 +19,8 @@ FAULTS_S = 6.0
 """How long a random schedule has faults."""
 OPERATOR_RATE = 2.0
 """Requests of an operator in a second."""
+FOUNDING_S = 2.0
+"""How long a cluster that few found has faults."""
 DRAIN_S = 10.0
 """What the queues of all replicas hold is delivered within this time."""
 
@@ -28,15 +30,25 @@ PROFILES: dict[str, dict[str, int]] = {
     "crash": {"crash": 30, "break": 10, "crash-proposer": 20, "mute": 5, "crash-step": 5},
     "transfer": {"crash": 10, "crash-transfer": 20, "refuse-part": 6, "break": 5},
     "tails": {"isolate": 5, "one-way": 5, "deaf": 5, "break": 5},
+    "lag": {"one-way": 5, "break": 5},
+    "founding": dict.fromkeys(
+        ("crash", "crash-step", "crash-proposer", "partition", "isolate", "one-way", "break", "pause"), 20
+    ),
 }
 """Weights of faults besides their own: many crashes hit view changes half-way; splits and slow joins make
 views that are smaller than their configurations; long transfers are broken off; masters that are cut off
-and live have entries that nobody else has."""
+and live have entries that nobody else has; masters die while a slave lacks what the others have; clusters
+are founded by few, with faults from the first moment."""
 OPERATED = {"leave": 6, "crash": 3}
 """More of these where there is an operator."""
 
 
-BY_SEED = ("all", "split", "tails", "crash", "all", "split", "transfer", "crash")
+LOADS = {"tails": (30.0, 100.0), "lag": (100.0, 100.0)}
+"""How often clients may submit in a second, where that is not 5 or 30."""
+BY_SEED = (
+    *("all", "split", "tails", "crash", "all", "split", "transfer", "crash"),
+    *("all", "lag", "tails", "crash", "all", "founding", "transfer", "lag"),
+)
 """The profile of a seed, modulo their number."""
 
 
@@ -64,8 +76,17 @@ def draw(
             shape, rate = _joining(shape, transfers), 4.0
         elif profile == "tails":
             shape, rate = _parting(shape, Random(f"tails {seed}")), 1.0
+        elif profile == "lag":
+            rate = 0.5
+        elif profile == "founding":
+            shape, rate = _founded_by_few(shape, Random(f"founding {seed}")), 7.0
     shape = _forwarding(shape, Random(f"forwarding {seed}"))
-    shape = _with_leases(shape, Random(f"lease {seed}"))
+    if profile != "founding":
+        shape = _with_leases(shape, Random(f"lease {seed}"))
+    if profile == "tails":
+        shape = _drifting(shape, Random(f"drift {seed}"))
+    elif profile == "lag":
+        shape = _lagging(shape, Random(f"lag {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
     shape = attrs.evolve(shape, stop_s=Random(f"services {seed}").choice([0.0, 0.0, 0.02, 0.3]))
@@ -75,20 +96,22 @@ def draw(
     names = list(FAULTS) if kinds is None else list(kinds)
     with_operator = kinds is None and seed % 5 == 4
     extra = {**PROFILES[profile], **(OPERATED if with_operator else {})}
+    end_s = FAULTS_S if profile != "founding" else FOUNDING_S
     schedule = Schedule(
         faults=[
-            *_faults(Random(f"faults {seed}"), shape, rate, extra, names),
+            *_faults(Random(f"faults {seed}"), shape, rate, extra, names, end_s),
             *_arranged(Random(f"arranged {seed}"), profile, names),
         ],
         shape=shape,
-        seconds=FAULTS_S,
-        load=random.choice([5.0, 30.0]) if profile != "tails" else random.choice([30.0, 100.0]),
+        seconds=end_s,
+        spread_s=Random(f"spread {seed}").choice([0.1, 0.3, 1.0]) if profile == "founding" else 0.3,
+        load=random.choice(LOADS.get(profile, (5.0, 30.0))),
     )
     return operated(schedule) if with_operator else schedule
 
 
 def _faults(
-    random: Random, shape: Shape, rate: float, extra: dict[str, int], names: list[str]
+    random: Random, shape: Shape, rate: float, extra: dict[str, int], names: list[str], end_s: float
 ) -> list[Fault]:
     menu = {
         name: FAULTS[name].weight + extra.get(name, 0)
@@ -97,8 +120,8 @@ def _faults(
     }
     menu = {name: weight for name, weight in menu.items() if weight}
     faults: list[Fault] = []
-    now = random.choice([0.0, 1.0]) + random.expovariate(rate)
-    while menu and now < FAULTS_S:
+    now = (random.choice([0.0, 1.0]) if end_s > FOUNDING_S else 0.0) + random.expovariate(rate)
+    while menu and now < end_s:
         name = random.choices(list(menu), list(menu.values()))[0]
         faults.append(FAULTS[name].draw(round(now, 6), random, shape))
         now += random.expovariate(rate)
@@ -107,44 +130,69 @@ def _faults(
 
 def _arranged(random: Random, profile: str, names: list[str]) -> list[Fault]:
     """What a profile is about, in the order that makes it happen."""
+    arrange = {"tails": _a_tail, "transfer": _a_broken_transfer, "lag": _a_laggard_leads}.get(profile)
+    if arrange is None:
+        return []
     faults: list[Fault] = []
-    for start in (0.8, 2.5, 4.2) if profile in ("tails", "transfer") else ():
-        at = round(start + random.random(), 6)
-        for_s = round(random.uniform(1.2, 2.5), 4)
-        if profile == "tails":
-            faults.append(
-                random.choice(
-                    [
-                        Isolate(at=at, who="master", for_s=for_s),
-                        Isolate(at=at, who="master", for_s=for_s),
-                        Pause(at=at, who=random.choice(["master", "slave"]), for_s=for_s),
-                        Deaf(at=at, who="slave", for_s=for_s),
-                        Mute(at=at, message="Ack", for_s=for_s),
-                    ]
-                )
-            )
-        else:
-            later = round(min(at + random.uniform(0.3, 1.0), FAULTS_S), 6)
-            faults += [
-                Crash(at=at, who="slave", back_s=0.05),
-                random.choice(
-                    [
-                        CrashTransfer(at=later, who="donor", back_s=0.2),
-                        CrashTransfer(at=later, who="learner", back_s=0.05),
-                        RefusePart(at=later, who="donor"),
-                        RefusePart(at=later, who="learner"),
-                    ]
-                ),
-            ]
+    for start in (0.8, 2.5, 4.2):
+        faults += arrange(random, round(start + random.random(), 6))
     return [fault for fault in faults if fault.name in names]
+
+
+def _a_tail(random: Random, at: float) -> list[Fault]:
+    for_s = round(random.uniform(1.2, 2.5), 4)
+    return [
+        random.choice(
+            [
+                Isolate(at=at, who="master", for_s=for_s),
+                Isolate(at=at, who="master", for_s=for_s),
+                Pause(at=at, who=random.choice(["master", "slave"]), for_s=for_s),
+                Deaf(at=at, who="slave", for_s=for_s),
+                Mute(at=at, message="Ack", for_s=for_s),
+            ]
+        )
+    ]
+
+
+def _a_broken_transfer(random: Random, at: float) -> list[Fault]:
+    later = round(min(at + random.uniform(0.3, 1.0), FAULTS_S), 6)
+    return [
+        Crash(at=at, who="slave", back_s=0.05),
+        random.choice(
+            [
+                CrashTransfer(at=later, who="donor", back_s=0.2),
+                CrashTransfer(at=later, who="learner", back_s=0.05),
+                RefusePart(at=later, who="donor"),
+                RefusePart(at=later, who="learner"),
+            ]
+        ),
+    ]
+
+
+def _a_laggard_leads(random: Random, at: float) -> list[Fault]:
+    """The first slave hears nothing for a moment, and the master dies before it has sent that again."""
+    lag_s = random.uniform(0.1, 0.3)
+    later = round(at + lag_s, 6)
+    return [
+        Deaf(at=at, who="heir", for_s=round(lag_s + random.uniform(0.01, 0.1), 4)),
+        random.choice(
+            [
+                Crash(at=later, who="master", back_s=0.5),
+                Crash(at=later, who="master", back_s=1.5),
+                Isolate(at=later, who="master", for_s=1.5),
+            ]
+        ),
+    ]
 
 
 def _forwarding(shape: Shape, random: Random) -> Shape:
     settings = attrs.evolve(
         shape.settings,
         forward_window=random.choice([1, 3, 64]),
-        forward_window_bytes=random.choice([4, 1 << 20]),
+        forward_window_bytes=random.choice([4, 12, 1 << 20]),
         forward_queue=random.choice([2, 4, 4, 20]),
+        forward_queue_bytes=random.choice([12, 1 << 20, 1 << 20]),
+        window_bytes=random.choice([6, 40, 1 << 20, 1 << 20]),
     )
     return attrs.evolve(shape, settings=settings)
 
@@ -161,13 +209,23 @@ def _with_leases(shape: Shape, random: Random) -> Shape:
     )
 
 
+def _drifting(shape: Shape, random: Random) -> Shape:
+    """Often the same cluster with clocks that differ much, and leases that outlast a suspicion."""
+    if random.random() < 0.5:
+        return shape
+    settings = attrs.evolve(shape.settings, drift=0.2, lease_s=random.choice([0.9, 1.5]))
+    return attrs.evolve(shape, settings=settings, drift=0.2)
+
+
 def _fitting(shape: Shape) -> Shape:
     """The same cluster with what the network allows, as users choose it: a silence that is longer than an
     answer takes, a lease that is prolonged in time, queues that drain."""
     settings, trip_s = shape.settings, shape.round_trip_s
     trips = DRAIN_S / trip_s
     one_by_one = settings.forward_window_bytes < 100
-    most = trips / (shape.replicas / settings.window + 2 / (1 if one_by_one else settings.forward_window))
+    # Payloads have up to six bytes or so.
+    window = max(1, min(settings.window, settings.window_bytes // 6))
+    most = trips / (shape.replicas / window + 2 / (1 if one_by_one else settings.forward_window))
     settings = attrs.evolve(
         settings,
         suspect_s=max(settings.suspect_s, trip_s + 2 * settings.heartbeat_s),
@@ -204,6 +262,22 @@ def _parting(shape: Shape, random: Random) -> Shape:
     else:
         settings = attrs.evolve(settings, window=random.choice([4, 16, 64]), keep=64, max_log=400)
     return attrs.evolve(shape, replicas=replicas, expected=replicas, settings=settings)
+
+
+def _lagging(shape: Shape, random: Random) -> Shape:
+    """Majorities that go on without one of theirs. What they commit is known to the others a moment later."""
+    replicas = random.choice([3, 3, 5])
+    settings = attrs.evolve(shape.settings, mode="MAJORITY", min_copies=1, window=64, keep=64, suspect_s=0.6)
+    weather = attrs.evolve(shape.weather, delay_s=random.choice([0.005, 0.02, 0.05]), slow_s=0.02)
+    return attrs.evolve(
+        shape, replicas=replicas, expected=replicas, witnesses=0, settings=settings, weather=weather
+    )
+
+
+def _founded_by_few(shape: Shape, random: Random) -> Shape:
+    """A bare majority of the replicas may found the cluster while the others do not know of it."""
+    replicas = random.choice([3, 5, 5])
+    return attrs.evolve(shape, replicas=replicas, expected=replicas // 2 + 1)
 
 
 def _wide(random: Random) -> Shape:

@@ -91,8 +91,8 @@ def _majority(channel: Kind) -> SmallWorld:
     return world
 
 
-def _incarnations(channel: Kind) -> SmallWorld:
-    """One of three has crashed and comes back without its memory; its old voter is listed still."""
+def _back(channel: Kind) -> SmallWorld:
+    """One of three has crashed and comes back without its memory."""
     world = _formed(3, channel)
     world.do(("crash", 2, 0))
     world.settle()
@@ -101,14 +101,15 @@ def _incarnations(channel: Kind) -> SmallWorld:
     return world
 
 
+def _incarnations(channel: Kind) -> SmallWorld:
+    """A replica has come back without its memory; its old voter is listed still."""
+    return _back(channel)
+
+
 def _adding(channel: Kind) -> SmallWorld:
     """The master has just appended that the new life of a replica is a voter."""
-    world = _formed(3, channel)
-    world.do(("crash", 2, 0))
-    world.settle()
-    world.do(("start", 2, 2), ("connect", 0, 2), ("connect", 1, 2))
+    world = _back(channel)
     world.until(lambda: _appended(world, add=True))
-    world.budget = Budget(crash=1, tick=2, stay=1)
     return world
 
 

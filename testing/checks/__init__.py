@@ -1,10 +1,12 @@
 """The invariants of the channel, one checker each, over what a simulation observes."""
 
 from . import (
+    bounds,
     commits,
     deliveries,
     forwards,
     gate,
+    grants,
     leases,
     logs,
     masters,
@@ -19,10 +21,12 @@ from .base import CHECKERS, Checker, Checks, checker
 from .history import History, Process, Step
 
 MODULES = (
+    bounds,
     commits,
     deliveries,
     forwards,
     gate,
+    grants,
     leases,
     logs,
     masters,

@@ -18,7 +18,7 @@ from ..channel_world import Host, Shape, World
 from ..checks import Checks
 from ..checks.history import changed, count, majority
 
-Who: TypeAlias = int | Literal["any", "master", "slave", "proposer", "donor", "learner"]
+Who: TypeAlias = int | Literal["any", "master", "slave", "heir", "proposer", "donor", "learner"]
 """A replica: its id, or whoever is that at the moment, or any that runs. Donor, learner: of a state."""
 
 
@@ -130,6 +130,8 @@ class Injector:
             hosts = [host for host in hosts if host.state.leading]
         elif who == "slave":
             hosts = [host for host in hosts if host.state.serving and not host.state.leading]
+        elif who == "heir":
+            hosts = [host for host in hosts if host.state.serving and self._is_heir(host)]
         elif who == "proposer":
             hosts = [host for host in hosts if host.channel.proposing]
         elif who == "donor":
@@ -137,6 +139,11 @@ class Injector:
         elif who == "learner":
             hosts = [host for host in hosts if host.channel.phases.learning != "alone"]
         return random.choice(hosts) if hosts else None
+
+    @staticmethod
+    def _is_heir(host: Host) -> bool:
+        """Whether it is the first slave: it leads when the master is gone."""
+        return host.channel.members[1:2] == (host.replica,)
 
     def crash(self, host: Host, back_s: float | None, *, force: bool = False) -> bool:
         """Kill a process, if the others survive it; it starts again later."""

@@ -238,3 +238,15 @@ def oldest_view_adopted():
 
     with patched(election, "choose", choose):
         yield
+
+
+@mutant("A voter says in its promise that its log ends where it is committed.", caught=("I5", "I6", "L1"))
+def uncommitted_end_unsaid():
+    original = election.Election._promise
+
+    def promise(self, number):
+        said = original(self, number)
+        return msgspec.structs.replace(said, last=self._state.log.tag(self._state.commit))
+
+    with patched(election.Election, "_promise", promise):
+        yield

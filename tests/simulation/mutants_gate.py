@@ -1,6 +1,7 @@
 """Mutants of the gate: when a slave may propose."""
 
-from quorate.hachannel import facts, gate
+from quorate.hachannel import facts, gate, peers, steps
+from quorate.testing.channel_hand import Hand
 from quorate.testing.mutation import mutant, patched
 
 
@@ -74,4 +75,66 @@ def old_exits_count():
 )
 def late_exit_counts():
     with patched(facts.Facts, "_of_before", lambda *_: False):
+        yield
+
+
+def the_next_master_is_lost_at_once():
+    """All have left the master of before. One loses the new one before it hears that others follow it."""
+    hand = Hand(5)
+    hand.form()
+    for one in (1, 2, 3, 4):
+        hand.act(one, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    slave = hand.channels[2]
+    while slave.members != (1, 2, 3, 4) or slave.role != "slave":
+        hand.settle(1, 2, 3, 4)
+        hand.tick(0.01, 1)
+    for other in (1, 3, 4):
+        hand.lose(other, 2)
+    hand.act(2, lambda channel: channel.disconnected(hand.now, 1, ended=True))
+    hand.tick(0.01, 2)
+    assert not slave.proposing, "those whom it counts have left the master of an older view"
+
+
+@mutant(
+    "What was heard of a voter in an older view counts until it says something else.",
+    scenario=the_next_master_is_lost_at_once,
+    caught=("scenario", "gate"),
+    quick=True,
+)
+def exit_outlives_its_view():
+    original = peers.Link.__setattr__
+    during = []
+
+    def set_but_not_then(self, name, value):
+        if not (name == "exit" and value is False and during):
+            original(self, name, value)
+
+    follow_up = steps.Steps._follow_up
+
+    def forgetting_nothing(self, now):
+        during.append(now)
+        try:
+            follow_up(self, now)
+        finally:
+            during.pop()
+
+    with (
+        patched(peers.Link, "__setattr__", set_but_not_then),
+        patched(steps.Steps, "_follow_up", forgetting_nothing),
+    ):
+        yield
+
+
+@mutant("A member that proposes a view says that it follows the master of the active one.", caught=("L1",))
+def own_proposal_followed():
+    original = gate.Gate.follows
+
+    def follows(self, now):
+        known, self._state.known_active = self._state.known_active, False
+        try:
+            return original(self, now)
+        finally:
+            self._state.known_active = known
+
+    with patched(gate.Gate, "follows", follows):
         yield

@@ -11,6 +11,7 @@ from quorate.hachannel.messages import Prepare, Promise, Record, Recorded, Relea
 from quorate.hachannel.view import ViewNumber
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Host
 from quorate.testing.mutation import mutant, patched
 
 Lease = lease.Lease
@@ -45,17 +46,22 @@ def grant_counted_from_its_arrival() -> Iterator[None]:
         yield
 
 
-def a_master_that_loses_its_connections(seed: int = 1, drift: float = 0.0) -> None:
-    """It lives and counts what was granted to it; the others must wait until that is over."""
-    settings = Settings(drift=drift or Settings().drift)
-    script = Script(seed=seed, shared_host=False, drift=drift, settings=settings)
+def _cut_off_with_the_lease(script: Script) -> tuple[Host, Host]:
+    """A master that holds the lease loses all its connections; returns it, and who comes after it."""
     master = script.form()
     script.until(lambda: master.channel.lease.held)
     others = [host.replica for host in script.hosts if host is not master]
     script.split([master.replica], others)
     for other in others:
         script.net.shut((min(master.replica, other), max(master.replica, other)))
-    follower = script.hosts[others[0]]
+    return master, script.hosts[others[0]]
+
+
+def a_master_that_loses_its_connections(seed: int = 1, drift: float = 0.0) -> None:
+    """It lives and counts what was granted to it; the others must wait until that is over."""
+    settings = Settings(drift=drift or Settings().drift)
+    script = Script(seed=seed, shared_host=False, drift=drift, settings=settings)
+    master, follower = _cut_off_with_the_lease(script)
     script.until(lambda: follower.channel.role == "master")
     assert not master.channel.lease.held
     script.mend()
@@ -317,14 +323,9 @@ def end_noticed_after_messages() -> Iterator[None]:
 def a_slave_dies_while_the_master_is_cut_off() -> None:
     """The others see the end of its process: it has nothing to do with what they granted to the master."""
     script = Script(5)
-    master = script.form()
-    script.until(lambda: master.channel.lease.held)
-    others = [host.replica for host in script.hosts if host is not master]
-    script.split([master.replica], others)
-    for other in others:
-        script.net.shut((min(master.replica, other), max(master.replica, other)))
+    _, follower = _cut_off_with_the_lease(script)
     script.hosts[4].crash()
-    script.until(lambda: script.hosts[1].channel.role == "master")
+    script.until(lambda: follower.channel.role == "master")
 
 
 @mutant(

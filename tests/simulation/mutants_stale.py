@@ -97,6 +97,43 @@ def earlier_promise_counted():
         yield
 
 
+def recorded_while_it_proposes():
+    """The others have gone on to a higher view, of which it hears when it is recorded."""
+    hand = Hand()
+    hand.form()
+    view = hand.channels[1].view
+    assert view is not None
+    for voter in (1, 2):
+        hand.act(voter, lambda channel: channel.lease.release(Voter(0, 1)))
+    hand.act(1, lambda channel: channel._election.propose(hand.now, "test"))
+    hand.deliver(1, 2)
+    hand.deliver(2, 1)
+    assert hand.channels[1].proposing
+    higher = ViewNumber(hand.channels[1].state.promised.counter + 1, 2, 3)
+    hand.give(2, 1, Record(View(higher, view.config, (Voter(2, 3),), 1, 0, 0, "", view.seats)))
+    assert hand.channels[1].state.promised == higher
+    hand.tick(1.5, 1)
+    assert not hand.channels[1].proposing, "it goes on with a view below one that it has recorded"
+
+
+@mutant(
+    "A proposer that records a higher view goes on with its own.",
+    scenario=recorded_while_it_proposes,
+    caught=("scenario", "I3"),
+    quick=True,
+)
+def proposal_survives_a_record():
+    original = installation.Installation.on_record
+
+    def on_record(self, now, voter, message):
+        abandon, self._abandon = self._abandon, lambda _: None
+        original(self, now, voter, message)
+        self._abandon = abandon
+
+    with patched(installation.Installation, "on_record", on_record):
+        yield
+
+
 def _part(counter, view, offset, *payloads, complete=False):
     number = ViewNumber(counter, 0, 1)
     entries = [Entry(number, 1 + offset + position, 0, each) for position, each in enumerate(payloads)]

@@ -19,22 +19,11 @@ from quorate.testing.mutation import mutant, patched
 
 VOTERS = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
 VIEW = View(ViewNumber(3, 0, 7), VOTERS, VOTERS, 3, 0)
-KINDS = ("crash", "crash-step", "crash-proposer", "partition", "isolate", "break", "one-way", "loss", "pause")
 
 
 def founded_by_few(seed):
     """Clusters that a bare majority of replicas founds, with faults while it does."""
-    random = Random(f"founders {seed}")
-    drawn = draw(seed, ())
-    replicas = random.choice([3, 5, 5])
-    settings = attrs.evolve(drawn.shape.settings, min_copies=1)
-    shape = attrs.evolve(
-        drawn.shape, replicas=replicas, expected=replicas // 2 + 1, witnesses=0, settings=settings
-    )
-    times = sorted(random.uniform(0.0, 2.0) for _ in range(15))
-    faults = [FAULTS[random.choice(KINDS)].draw(at, random, shape) for at in times]
-    spread_s = random.choice([0.1, 1.0])
-    return attrs.evolve(drawn, shape=shape, faults=faults, seconds=3.0, spread_s=spread_s, load=5.0)
+    return draw(seed, profile="founding")
 
 
 @mutant(

@@ -1,5 +1,6 @@
 """Mutants of view changes, of the gate and of the start."""
 
+import contextlib
 from functools import partial
 
 import msgspec
@@ -91,15 +92,14 @@ def amnesiac_votes():
         yield
 
 
-@mutant("Any two empty replicas found a cluster.")
-def barrier_ignored():
-    original_boot = election.Election._evaluate_boot
-    original_may = learner.Learner.may_boot
+@contextlib.contextmanager
+def _founding_with(fewer):
+    """So many replicas found a cluster, as a function of how many should."""
 
     def weakened(original):
         def call(self, *arguments):
             expected = self._state.expected
-            self._state.expected = min(expected, 2)
+            self._state.expected = fewer(expected)
             try:
                 return original(self, *arguments)
             finally:
@@ -108,9 +108,15 @@ def barrier_ignored():
         return call
 
     with (
-        patched(election.Election, "_evaluate_boot", weakened(original_boot)),
-        patched(learner.Learner, "may_boot", weakened(original_may)),
+        patched(election.Election, "_evaluate_boot", weakened(election.Election._evaluate_boot)),
+        patched(learner.Learner, "may_boot", weakened(learner.Learner.may_boot)),
     ):
+        yield
+
+
+@mutant("Any two empty replicas found a cluster.")
+def barrier_ignored():
+    with _founding_with(lambda expected: min(expected, 2)):
         yield
 
 
@@ -162,24 +168,7 @@ def old_configuration_not_asked():
 
 @mutant("Half of the expected replicas found a cluster.", caught=("I12",))
 def barrier_at_half():
-    original_boot = election.Election._evaluate_boot
-    original_may = learner.Learner.may_boot
-
-    def weakened(original):
-        def call(self, *arguments):
-            expected = self._state.expected
-            self._state.expected = (expected + 1) // 2
-            try:
-                return original(self, *arguments)
-            finally:
-                self._state.expected = expected
-
-        return call
-
-    with (
-        patched(election.Election, "_evaluate_boot", weakened(original_boot)),
-        patched(learner.Learner, "may_boot", weakened(original_may)),
-    ):
+    with _founding_with(lambda expected: (expected + 1) // 2):
         yield
 
 

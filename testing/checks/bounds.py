@@ -1,0 +1,74 @@
+"""I18: what waits and what is under way is bounded, as the settings say."""
+
+from ...hachannel import Source
+from ...hachannel.messages import PAYLOAD, Chunk, ChunkAck, Forward
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import History, Step
+
+
+@checker("I18", "A member has no more payloads waiting, or on their way, than the settings allow.")
+class BoundedForwards(Checker):
+    """On their way: from the oldest that it has not seen delivered to the newest that it gave to a master."""
+
+    def stepped(self, step: Step) -> None:
+        """Look at what it gives away, and at what it keeps."""
+        host, settings = step.host, step.host.state.settings
+        waiting = host.channel.forwarding
+        if waiting > settings.forward_queue:
+            self.fail(host, f"keeps {waiting} payloads")
+        given = max((message.oseq for _, message in step.messages if isinstance(message, Forward)), default=0)
+        if not given:
+            return
+        state = host.state
+        done = state.origins.last(*state.me, state.boot)
+        sizes = [self._size(host, number) for number in range(done + 1, done + waiting + 1)]
+        if sum(sizes[:-1]) >= settings.forward_queue_bytes:
+            self.fail(host, f"keeps payloads of {sizes} bytes")
+        sizes = sizes[: given - done]
+        if given - done > settings.forward_window or (
+            len(sizes) > 1 and sum(sizes) > settings.forward_window_bytes
+        ):
+            self.fail(
+                host, f"has given {given - done} payloads that it has not seen delivered: {sizes} bytes"
+            )
+
+    def _size(self, host: Host, number: int) -> int:
+        state = host.state
+        return len(self.past.numbered[Source(*state.me, state.boot, number)])
+
+
+@checker("I18", "A master has no more entries in flight than the settings allow.")
+class BoundedFlight(Checker):
+    """Changes of the configuration need no room."""
+
+    def stepped(self, step: Step) -> None:
+        """Look at what it appends."""
+        host, state = step.host, step.host.state
+        if not step.added or not state.leading:
+            return
+        log, settings = state.log, state.settings
+        flight = [log.get(index) for index in range(max(state.commit, log.base.at) + 1, log.last.at + 1)]
+        sizes = [len(entry.payload) for entry in flight if entry.kind == PAYLOAD]
+        if len(sizes) > settings.window or sum(sizes[:-1]) >= settings.window_bytes:
+            self.fail(host, f"has {len(sizes)} entries of {sum(sizes)} bytes in flight")
+
+
+@checker("I18", "A donor has no more pieces of a state on their way than the settings allow.")
+class BoundedPieces(Checker):
+    """Counted from the last piece that the learner said it has."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._taken: dict[int, int] = {}
+        """By the token of the transfer."""
+
+    def stepped(self, step: Step) -> None:
+        """Who takes says how many, who gives sends the next ones."""
+        window = step.host.state.settings.transfer_window
+        for _, message in step.messages:
+            if isinstance(message, ChunkAck):
+                self._taken[message.token] = max(self._taken.get(message.token, 0), message.chunks)
+            elif isinstance(message, Chunk) and message.number >= self._taken.get(message.token, 0) + window:
+                taken = self._taken.get(message.token, 0)
+                self.fail(step.host, f"sends piece {message.number}, of {taken} it knows that they are there")

@@ -1,0 +1,100 @@
+"""I3, I11: whose grants a lease is made of, how long it lasts, and what binds those who gave them."""
+
+import math
+
+from ...hachannel import Voter
+from ...hachannel.lease import proposer
+from ...hachannel.messages import Grant, Yield
+from ..channel_world import Host
+from .base import Checker, checker
+from .history import History, Process, Step, majority
+
+EPSILON_S = 1e-6
+"""Two clocks are added up and taken off: more than a rounding."""
+
+
+@checker(
+    "I11", "A lease lasts as long as a majority of the voters of the present view granted, and no longer."
+)
+class GrantedByMajority(Checker):
+    """A grant of who votes no more, a removed replica or a dead life, keeps nobody from leading a view.
+
+    And who goes on leading goes on holding it: its application need not end what it runs.
+    """
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._granted: dict[Voter, dict[Voter, float]] = {}
+        """What each holder counted in its last step."""
+
+    def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
+        """Nothing is granted to it yet."""
+        self._granted.pop(host.state.me, None)
+
+    def stepped(self, step: Step) -> None:
+        """Count again, after every step of who holds it."""
+        host, state = step.host, step.host.state
+        lease, view, me = host.channel.lease, state.accepted, state.me
+        if lease.held:
+            self._granted[me] = dict(lease.grants)
+            until = self._until(step, lease.grants)
+            if lease.expires() > until and lease.holds(host.clock()):
+                self.fail(host, f"holds the lease until {lease.expires():.3f}, granted to {until:.3f}")
+            return
+        granted = self._granted.pop(me, None)
+        if granted is None or view is None or state.leaving or state.stopped or not state.member:
+            return
+        yields = any(isinstance(message, Yield) for _, message in step.messages)
+        until = self._until(step, granted)
+        if proposer(state.promised) == me and not yields and until > host.clock() + EPSILON_S:
+            self.fail(host, f"has lost the lease at {host.clock():.3f}, granted to {until:.3f}")
+
+    @staticmethod
+    def _until(step: Step, granted: dict[Voter, float]) -> float:
+        state = step.host.state
+        if state.accepted is None:
+            return -math.inf
+        me, config = state.me, state.accepted.config
+        untils = [math.inf if voter == me else granted.get(voter, -math.inf) for voter in config]
+        return sorted(untils, reverse=True)[majority(config) - 1]
+
+
+@checker("I11", "As long as its application may act on a lease, a replica has promised nobody else.")
+class OwnGrantBinds(Checker):
+    """It counts itself among those who granted. Services that are ending count until the lease would end."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._until: dict[Voter, float] = {}
+
+    def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
+        """Its application has no services."""
+        self._until.pop(host.state.me, None)
+
+    def stepped(self, step: Step) -> None:
+        """Look at who has services."""
+        host, state = step.host, step.host.state
+        lease, me = host.channel.lease, state.me
+        if lease.held:
+            self._until[me] = lease.expires()
+        elif not host.services:
+            return
+        if proposer(state.promised) != me and host.clock() < self._until.get(me, -math.inf):
+            self.fail(host, f"has promised {state.promised} with services until {self._until[me]:.3f}")
+
+
+@checker("I3", "With a disk, a grant is given once the disk knows to whom it binds, and for how long.")
+class GrantDurable(Checker):
+    """A process that comes back is bound by what it finds there."""
+
+    def stepped(self, step: Step) -> None:
+        """Compare every grant with the disk."""
+        disk = step.host.disk
+        for peer, message in step.messages if disk is not None else ():
+            # What waited for the disk so long that this replica follows another one is over.
+            fits = step.host.state.promised.replica == peer
+            if isinstance(message, Grant) and fits and disk is not None:
+                kept = disk.remembered
+                if kept.promised.replica != peer or kept.lease_s < message.for_s:
+                    known = f"promised {kept.promised}, leases of {kept.lease_s} s"
+                    self.fail(step.host, f"says {message} to {peer}; on its disk: {known}")

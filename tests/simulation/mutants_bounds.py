@@ -1,0 +1,86 @@
+"""Mutants of what bounds what waits and what is under way."""
+
+import attrs
+
+from quorate.hachannel import forward, outbox, replication
+from quorate.testing.mutation import mutant, patched
+
+
+def _boundless(**bounds):
+    """A method of `forward.Forwarding` that takes some settings for others."""
+
+    def weakened(original):
+        def call(self, *arguments):
+            settings = self._state.settings
+            self._state.settings = attrs.evolve(settings, **bounds)
+            try:
+                return original(self, *arguments)
+            finally:
+                self._state.settings = settings
+
+        return call
+
+    return weakened
+
+
+@mutant("A member gives the master payloads whatever their bytes.", caught=("I18",), quick=True)
+def forward_bytes_unbounded():
+    send = _boundless(forward_window_bytes=1 << 30)(forward.Forwarding._send)
+    with patched(forward.Forwarding, "_send", send):
+        yield
+
+
+@mutant("A member gives the master payloads whatever their number.", caught=("I18",), quick=True)
+def forwards_unbounded():
+    send = _boundless(forward_window=1 << 20)(forward.Forwarding._send)
+    with patched(forward.Forwarding, "_send", send):
+        yield
+
+
+@mutant("A member takes one payload more than fit.", caught=("I18",), quick=True)
+def queue_one_more():
+    def room(self):
+        settings = self._state.settings
+        return (
+            not (self._state.leaving or self._state.stopped or self._state.witness)
+            and len(self._queue) <= settings.forward_queue
+        )
+
+    with patched(forward.Forwarding, "room", property(room)):
+        yield
+
+
+@mutant("A master takes one entry more than the window.", caught=("I18",), quick=True)
+def window_one_more():
+    def room(self):
+        state = self._state
+        return state.log.last.at - state.commit <= state.settings.window
+
+    with patched(replication.Replication, "room", property(room)):
+        yield
+
+
+@mutant("A donor sends one piece more than the window.", caught=("I18",))
+def pieces_one_more():
+    original = outbox.Outbox.due
+
+    def due(self):
+        self.window += 1
+        yield from original(self)
+        self.window -= 1
+
+    with patched(outbox.Outbox, "due", due):
+        yield
+
+
+@mutant("What is committed counts as in flight for ever: the master takes nothing any more.", caught=("L1",))
+def in_flight_for_ever():
+    original = replication.Replication._advance
+
+    def advance(self):
+        before = self._in_flight_bytes
+        original(self)
+        self._in_flight_bytes = before
+
+    with patched(replication.Replication, "_advance", advance):
+        yield

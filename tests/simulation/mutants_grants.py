@@ -1,0 +1,88 @@
+"""Mutants of what a lease is made of: whose grants count, and what binds those who gave them."""
+
+import math
+
+from quorate.hachannel import lease
+from quorate.hachannel.messages import Grant, Heartbeat
+from quorate.hachannel.state import State
+from quorate.testing.channel_hand import Hand
+from quorate.testing.mutation import mutant, patched
+
+Lease = lease.Lease
+
+
+def a_removed_replica_follows_its_master_still():
+    """It has not heard that it was removed, and grants. The voters of the view are cut off."""
+    hand = Hand(4)
+    master = hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    assert master.holds_lease(hand.now)
+    hand.act(0, lambda channel: channel.remove(hand.now, 3))
+    while master.members != (0, 1, 2):
+        here, there = next(pair for pair, wire in hand.wires.items() if wire)
+        hand.deliver(here, there, 1)
+    for pair in list(hand.wires):
+        hand.lose(*pair)
+    granted = 0
+    for _ in range(40):
+        hand.tick(0.05, 0)
+        for other in (1, 2):
+            hand.lose(0, other)
+        for message in hand.lose(0, 3):
+            if isinstance(message, Heartbeat):
+                hand.give(0, 3, message)
+        for message in hand.lose(3, 0):
+            if isinstance(message, Grant):
+                granted += 1
+                hand.give(3, 0, message)
+    assert granted > 30
+    assert not master.holds_lease(hand.now), "it counts a replica that does not vote: the others may lead"
+
+
+@mutant(
+    "Grants of anybody count, also of those who vote no more.",
+    scenario=a_removed_replica_follows_its_master_still,
+    caught=("scenario", "I11"),
+    quick=True,
+)
+def grants_of_anybody():
+    def expires(self):
+        view = self._state.accepted
+        if self._reigns_since is None or view is None:
+            return -math.inf
+        granted = sorted((*self.grants.values(), math.inf), reverse=True)
+        return granted[view.quorum - 1] if len(granted) >= view.quorum else -math.inf
+
+    with patched(Lease, "expires", expires):
+        yield
+
+
+@mutant("A voter grants at once, whatever its disk has of the promise.", caught=("I3",), quick=True)
+def granted_at_once():
+    with patched(State, "pledge", State.send):
+        yield
+
+
+@mutant("How long grants last is not written.", caught=("I3",), quick=True)
+def length_not_written():
+    with patched(Lease, "_remember", lambda *_: None):
+        yield
+
+
+@mutant("A master that installs a view itself forgets what was granted to it.", caught=("I11",), quick=True)
+def forgotten_in_a_view_of_its_own():
+    original = Lease.reign
+
+    def reign(self, now, master):
+        self._reigns_since = None
+        original(self, now, master)
+
+    with patched(Lease, "reign", reign):
+        yield
+
+
+@mutant("A master that holds the lease promises views to others.", caught=("I11",))
+def holder_not_bound():
+    with patched(Lease, "blocks", lambda self, now, other: now < self.until and self.holder != other):
+        yield
