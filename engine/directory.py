@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import attrs
@@ -173,29 +173,29 @@ class Directory:
             self._names[cell.name] = cell
         self._rehash(cell)
 
-    @classmethod
-    def of(cls, cells: Iterable[Cell], hashes: Mapping[AgentId, int]) -> "Directory":
-        """These agents, with their hashes."""
-        directory = cls()
-        for cell in cells:
-            directory._cells[cell.identity] = cell
-            if cell.name is not None:
-                directory._names[cell.name] = cell
-        directory._hashes.update(hashes)
-        directory._sum = sum(hashes.values()) % _MODULUS
-        return directory
-
     def succeed(self, earlier: "Directory", covered: Iterable[AgentId]) -> None:
-        """Take the place of `earlier`, for `changes`: what differs has changed, and so have `covered`."""
-        if earlier._changed is None:
-            return
-        changed = self._changed = {**earlier._changed, **dict.fromkeys(covered)}
-        for identity, cell in self._cells.items():
-            if earlier._cells.get(identity) is not cell:
-                changed[identity] = None
-        for identity in earlier._cells:
-            if identity not in self._cells:
-                changed[identity] = None
+        """Take the place of `earlier`, for `changes`: what differs has changed, and so have `covered`.
+
+        To be called before the first `adopt`.
+        """
+        if earlier._changed is not None:
+            self._changed = {**earlier._changed, **dict.fromkeys(covered)}
+
+    def adopt(self, cell: Cell, hashed: int, earlier: "Directory") -> None:
+        """Add an agent, with its hash; `earlier` may have it, too."""
+        identity = cell.identity
+        self._cells[identity] = cell
+        if cell.name is not None:
+            self._names[cell.name] = cell
+        self._hashes[identity] = hashed
+        self._sum = (self._sum + hashed) % _MODULUS
+        if self._changed is not None and earlier._cells.get(identity) is not cell:
+            self._changed[identity] = None
+
+    def lose(self, cell: Cell) -> None:
+        """An agent of the directory that this one succeeds: it has changed if it is not here."""
+        if self._changed is not None and cell.identity not in self._cells:
+            self._changed[cell.identity] = None
 
 
 def state_hash(cell: Cell) -> int:

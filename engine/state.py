@@ -1,6 +1,6 @@
 """The state of one server's agents and queues: what can be asked of it, and how it is stored and sent."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
@@ -242,20 +242,32 @@ class EngineState:
 
         Raises SnapshotError, and changes nothing, if it is not whole or not what the source has.
         """
+        for _ in self.installing(staging):
+            pass
+
+    def installing(self, staging: Staging, limit: int = 1000) -> Iterator[None]:
+        """The same, `limit` agents between two steps. Nothing is changed before the last one.
+
+        The engine must not go on meanwhile.
+        """
         end = staging.end
         if end is None:
             raise SnapshotError("the state is not complete")
         head = read_header(end.header, self.server)
-        hashes: dict[AgentId, int] = {}
-        for identity, cell in staging.cells.items():
-            own = self._directory.find(identity) is cell
-            hashes[identity] = self._directory.hash_of(cell) if own else staging.hashes[identity]
-        directory = Directory.of(staging.cells.values(), hashes)
+        earlier, directory, capture = self._directory, Directory(), self._capture
+        directory.succeed(earlier, () if capture is None or capture.written else capture.covered)
+        for count, (identity, cell) in enumerate(staging.cells.items(), 1):
+            own = earlier.find(identity) is cell
+            directory.adopt(cell, earlier.hash_of(cell) if own else staging.hashes[identity], earlier)
+            if count % limit == 0:
+                yield
+        for count, cell in enumerate(earlier, 1):
+            directory.lose(cell)
+            if count % limit == 0:
+                yield
         links, timers = Links(head.links), _timers(head)
         if digest_of(directory.digest(), self._facts(links, timers, head)) != end.digest:
             raise SnapshotError("the state that was received is not the one that was sent")
-        capture = self._capture
-        directory.succeed(self._directory, () if capture is None or capture.written else capture.covered)
         self._clear()
         self._directory = directory
         self._replace(head, links, timers)

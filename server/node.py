@@ -459,6 +459,7 @@ class Node:
         except Unusable as error:
             self._end(str(error), failed=True)
             return
+        self._out.loaded = True
         if self._transfer.busy:
             self._events.append(event)
         if event.index is not None:

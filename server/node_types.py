@@ -39,6 +39,8 @@ class Output:
 
     staged: list[Taken] = attrs.field(factory=list[Taken])
     """Agents of a state that comes in, to be kept beside those that are there, before what follows."""
+    loaded: bool = False
+    """Agents have come that stay."""
     persist: list[LogRecord] = attrs.field(factory=list[LogRecord])
     """To be durable before `messages` leave."""
     token: int = 0

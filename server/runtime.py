@@ -17,6 +17,7 @@ from ..engine import Engine, Reaction
 from ..hachannel.durable import DurableLog
 from ..hachannel.link import Address
 from ..hachannel.transport import ChannelTransport
+from . import heap
 from .administration import Administration
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
@@ -178,6 +179,7 @@ class Replica:
             log, self.incarnation, self._replayed = recovery.log, recovery.incarnation, recovery.trace
             for line in recovery.lines:
                 self.log(line)
+            heap.keep()
         try:
             node = Node(
                 self.replica.id,
@@ -272,6 +274,8 @@ class Replica:
     def act(self, out: Output) -> None:
         """Do what the node wants done, messages first."""
         durability = self.durability
+        if out.loaded:
+            heap.keep()
         if durability is not None:
             for taken in out.staged:
                 durability.stage(taken)

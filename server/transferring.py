@@ -1,6 +1,6 @@
 """The state of a replica on its way to another one, at both ends: between the channel and the engine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import attrs
@@ -43,12 +43,14 @@ class StateTransfer:
         self._index: int | None = None
         """The source gives the state after this entry, and the channel has been told."""
         self._staging: Staging | None = None
+        self._installing: Iterator[None] | None = None
+        """What has come is taking the place of the state."""
         self._capture: Capture | None = None
         self._refusals = 0
 
     def settle(self, *, master: bool) -> None:
         """A view has begun with this replica: it needs no state now, and only a master gives one."""
-        self._staging = None
+        self._staging = self._installing = self._capture = None
         self._unstage()
         if not master and self._source is not None:
             self._source.close()
@@ -90,31 +92,24 @@ class StateTransfer:
 
         Returns what is to be written in one piece with the records of the channel, None when there is
         nothing. A state that has nothing of the one that is there goes to the disk as it comes; of another
-        one, what differs is prepared at the end: while `busy`, call it with the same event once more.
+        one, what differs is prepared at the end. While `busy`, call it with the same event once more.
         Raises AgentError, Unusable.
         """
         if self._capture is None:
             try:
-                staging = self._take(event)
-                if event.index is None:
-                    self._channel.part_installed(now, event.token, staging.marker)
+                if self._installing is None:
+                    staging = self._take(event)
+                    if event.index is None:
+                        self._channel.part_installed(now, event.token, staging.marker)
+                        return None
+                    self._installing = self._engine.installing(staging)
+                for _ in self._installing:
                     return None
-                gone = staging.gone
-                self._engine.install(staging)
             except SnapshotError as error:
+                self._installing = None
                 self._refuse(now, event, error)
                 return None
-            self._refusals = 0
-            self._staging = None
-            self._say(f"the state after entry {event.index} was installed, {len(staging.hashes)} agents came")
-            if self._stage is None:
-                self._channel.part_installed(now, event.token)
-                return None
-            if self._staged:
-                self._staged = False
-                self._channel.part_installed(now, event.token)
-                return self._engine.adopted(event.index, gone)
-            self._capture = self._engine.capture(event.index)
+            return self._installed(now, event)
         capture = self._capture
         if not capture.step(SLICE_AGENTS, SLICE_BYTES):
             return None
@@ -122,10 +117,27 @@ class StateTransfer:
         self._channel.part_installed(now, event.token)
         return capture
 
+    def _installed(self, now: float, event: InstallPart) -> Capture | None:
+        """What has come is the state."""
+        staging, index = self._staging, event.index
+        assert staging is not None
+        assert index is not None
+        self._staging = self._installing = None
+        self._refusals = 0
+        self._say(f"the state after entry {index} was installed, {len(staging.hashes)} agents came")
+        if self._stage is not None and not self._staged:
+            self._capture = self._engine.capture(index)
+            return None
+        self._channel.part_installed(now, event.token)
+        if self._stage is None:
+            return None
+        self._staged = False
+        return self._engine.adopted(index, staging.gone)
+
     @property
     def busy(self) -> bool:
-        """The new state is being prepared for the disk."""
-        return self._capture is not None
+        """The new state takes the place of the old one, or is being prepared for the disk."""
+        return self._installing is not None or self._capture is not None
 
     def _take(self, event: InstallPart) -> Staging:
         staging = self._staging

@@ -293,3 +293,36 @@ def test_a_later_source_ends_an_earlier_one() -> None:
     assert not second.over
     second.close()
     assert second.over
+
+
+@pytest.mark.parametrize("based", [False, True])
+def test_a_state_is_installed_some_agents_at_a_time_and_nothing_changes_before_the_last_step(
+    based: bool,
+) -> None:
+    busy = Busy(5)
+    target = clone(busy.engine)
+    target.capture().step()
+    digest, have = target.digest(), target.applied
+    for _ in range(60):
+        busy.act()
+    staging = target.staging()
+    for data, _ in parts(busy.engine.source(have=have if based else 0)):
+        staging.take(data)
+    steps = 0
+    for _ in target.installing(staging, 4):
+        steps += 1
+        assert (target.digest(), target.applied) == (digest, have)
+    assert steps >= 15
+    assert target.digest() == busy.engine.digest()
+    capture = target.capture()
+    capture.step()
+    differ = {state.identity for state in capture.agents} | set(capture.deleted)
+    assert differ >= set(staging.hashes) - set(staging.gone)
+    if not based:
+        assert len(capture.agents) == len(list(target.cells()))
+
+
+def test_a_state_that_is_not_whole_is_not_installed() -> None:
+    target = fresh()
+    with pytest.raises(SnapshotError, match="not complete"):
+        target.install(target.staging())
