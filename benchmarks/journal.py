@@ -1,22 +1,25 @@
-"""What the journal costs on top of the disk: its synced writes beside plain appends of the same bytes.
+"""What the journal costs on top of the disk: its synced writes beside plain ones of the same bytes.
 
-Both take turns, write by write, on the same disk in the same run, so that whatever else the machine does
-meets both. The second table is the way of a server: entries come one by one, and those that wait are written
-together.
+There are two plain files: one is appended to, with an fsync for each write; the other has its length from the
+start and is written over, with what sync the system is fastest with. The second is the bound of the disk, the
+first that of a plain log. All three take turns, write by write, on the same disk in the same run, so that
+whatever else the machine does meets all. The second table is the way of a server: entries come one by one,
+and those that wait are written together.
 
-    .venv/bin/python benchmarks/journal.py [--seconds 3] [--directory DIR]
+    .venv/bin/python -m benchmarks.journal [--seconds 3] [--directory DIR]
 """
 
 import argparse
 import os
 import queue
+import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from quorate.hachannel.journal import CHECKPOINT_BYTES, Identity, Journal
+from quorate.hachannel.journal import Identity, Journal
 from quorate.hachannel.log import Appended, Committed, LogRecord
 from quorate.hachannel.messages import Entry
 from quorate.hachannel.view import ViewNumber
@@ -29,11 +32,14 @@ KEPT = 2048
 KEPT_BYTES = 24 * 1024 * 1024
 """Entries kept, up to either; older ones are trimmed. A server keeps 16 MiB for slaves that were away, and
 what came since its last snapshot, about 8 MiB."""
-WARM_S = 60.0
-"""At most so long, writes are not counted: until the write-ahead log is as long as it becomes."""
+WARM_BYTES = 3 * KEPT_BYTES
+"""So much is written before anything is counted: then the journal is as long as it becomes."""
+IN_PLACE_BYTES = 64 * 1024 * 1024
+ROUNDS = 9
+"""The ratios are medians of so many."""
 
 
-class Raw:
+class Append:
     """A file that is appended to and synced."""
 
     def __init__(self, path: Path) -> None:
@@ -49,41 +55,77 @@ class Raw:
         os.close(self._file)
 
 
+class InPlace:
+    """A file that has its length, and is written over from the beginning again and again."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_CREAT)
+        for _ in range(IN_PLACE_BYTES // (1 << 20)):
+            os.write(self._file, bytes(1 << 20))
+        os.fsync(self._file)
+        self._at = 0
+
+    def write(self, data: bytes) -> None:
+        """Write over, and sync."""
+        if self._at + len(data) > IN_PLACE_BYTES:
+            self._at = 0
+        if hasattr(os, "RWF_DSYNC"):
+            os.pwritev(self._file, [data], self._at, os.RWF_DSYNC)
+        else:
+            os.pwrite(self._file, data, self._at)
+            os.fsync(self._file)
+        self._at += len(data)
+
+    def close(self) -> None:
+        """Close."""
+        os.close(self._file)
+
+
 def entries(first: int, count: int, payload: bytes) -> tuple[Entry, ...]:
     """Entries as a master makes them."""
     return tuple(Entry(VIEW, first + number, 0, payload) for number in range(count))
 
 
-def side_by_side(place: Path, size: int, count: int, seconds: float) -> tuple[float, float]:
-    """Writes per second of `count` entries of `size` bytes: of the plain file, and of the journal."""
-    raw, journal = Raw(place / "raw"), Journal.open(place / "journal.db", ME, 1)
+def side_by_side(place: Path, size: int, count: int, seconds: float) -> list[tuple[float, ...]]:
+    """Writes a second of `count` entries of `size` bytes, in each round: to the plain files, the journal."""
+    append, over, journal = (
+        Append(place / "append"),
+        InPlace(place / "over"),
+        Journal.open(place / "journal.db", ME, 1),
+    )
     payload = os.urandom(size)
     kept = min(KEPT, KEPT_BYTES // size)
     last = 0
     if count * size > 100_000:
         # Small writes spend no time on the space they take.
-        until = time.perf_counter() + WARM_S
-        while last * size < 1.5 * CHECKPOINT_BYTES and time.perf_counter() < until:
+        while last * size < WARM_BYTES:
             last += 8
             journal.write([Appended(entries(last - 7, 8, payload))], trim=max(0, last - kept))
-            raw.write(payload * 8)
-    spent = [0.0, 0.0]
+            append.write(payload * 8)
+    rates: list[tuple[float, ...]] = []
     writes = 0
-    while sum(spent) < seconds:
-        records: list[LogRecord] = [Appended(entries(last + 1, count, payload)), Committed(last)]
-        last += count
-        # The order changes: neither always follows the other.
-        for which in (writes % 2, 1 - writes % 2):
-            began = time.perf_counter()
-            if which:
-                journal.write(records, trim=max(0, last - kept))
-            else:
-                raw.write(payload * count)
-            spent[which] += time.perf_counter() - began
-        writes += 1
-    raw.close()
-    journal.close()
-    return writes / spent[0], writes / spent[1]
+    for _ in range(ROUNDS):
+        spent = [0.0, 0.0, 0.0]
+        before = writes
+        while sum(spent) < seconds / ROUNDS or writes - before < 3:
+            records: list[LogRecord] = [Appended(entries(last + 1, count, payload)), Committed(last)]
+            last += count
+            # The order changes: none always follows the same.
+            for turn in range(3):
+                which = (writes + turn) % 3
+                began = time.perf_counter()
+                if which == 0:
+                    append.write(payload * count)
+                elif which == 1:
+                    over.write(payload * count)
+                else:
+                    journal.write(records, trim=max(0, last - kept))
+                spent[which] += time.perf_counter() - began
+            writes += 1
+        rates.append(tuple((writes - before) / each for each in spent))
+    for each in (append, over, journal):
+        each.close()
+    return rates
 
 
 def grouped(place: Path, size: int, window: int, seconds: float) -> tuple[float, float]:
@@ -121,12 +163,17 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, help="on the disk to measure; default: the temporary one")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.directory) as directory:
-        print("synced writes/s          plain file   journal   ratio")
+        print("synced writes/s      appended   in place    journal   of appended  of in place")
         for size, count in ((200, 1), (4096, 1), (16 * 1024, 8), (128 * 1024, 1), (128 * 1024, 8)):
             place = Path(directory) / f"{size}-{count}"
             place.mkdir()
-            raw, journal = side_by_side(place, size, count, options.seconds)
-            print(f"{count} x {size:>7,} B          {raw:9,.0f} {journal:9,.0f}   {journal / raw:5.2f}")
+            rounds = side_by_side(place, size, count, options.seconds)
+            append, over, journal = map(statistics.median, zip(*rounds, strict=True))
+            of = [statistics.median(each[2] / each[plain] for each in rounds) for plain in (0, 1)]
+            print(
+                f"{count} x {size:>7,} B      {append:9,.0f}  {over:9,.0f}  {journal:9,.0f}"
+                f"  {of[0]:>12.2f} {of[1]:>12.2f}"
+            )
         print("\none by one               entries/s   syncs/s   entries per sync")
         for size, window in ((200, 1), (200, 64), (16 * 1024, 64), (128 * 1024, 64)):
             place = Path(directory) / f"group-{size}-{window}"

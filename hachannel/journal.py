@@ -1,29 +1,35 @@
-"""The journal: what the channel records, in an SQLite file that survives the process and the machine.
+"""The journal: what the channel records, in files that survive the process and the machine.
 
-One file for each replica, in WAL mode, synced before a write returns. Every row has a checksum. What a loss
-of power leaves half-written is dropped by SQLite; anything else that is not as it was written is `Damaged`:
-it is never served. The rows of an application can go into the same file, in the same transactions.
+A write is one frame of a file that is written over where it is needed no more (`journal_frames`): what is
+remembered, and the new entries. The rows of an application are in an SQLite database beside it, which has
+what is remembered as of its last transaction, too, and says where the frames are; a write that changes those
+rows is both, as a whole or not at all. Each is synced before a write returns, and has checksums. What a loss
+of power leaves half-written is dropped; anything else that is not as it was written is `Damaged`: it is never
+served.
 """
 
+import errno
 import sqlite3
-import struct
 import zlib
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import closing
-from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from .durable import Remembered
+from .journal_frames import FrameFile, Manifest
+from .journal_old import OLD_FORMATS, entries_of
+from .journal_recovery import Frame, check, recover
+from .journal_rows import Spoiled, checksum, put_row, row_of
 from .journal_wal import inspect_wal, page_size_of
 from .log import Appended, LogRecord, Reset, Truncated
 from .messages import Entry
-from .origins import Source
 from .view import Tag, ViewNumber
 
 __all__ = [
+    "FRAMES_SUFFIX",
     "Damaged",
     "Foreign",
     "Identity",
@@ -35,22 +41,17 @@ __all__ = [
     "translated",
 ]
 
-FORMAT: Final = 3
-OLD_FORMAT: Final = 2
-"""Read and written as it is: the checksum of an entry goes over its whole payload."""
+FORMAT: Final = 4
+FRAMES_SUFFIX: Final = "-log"
+"""What the name of the file of frames has behind that of the database."""
 PAGE_BYTES: Final = 16384
-"""Of a new journal. Larger ones make small writes larger, smaller ones make large writes many."""
+"""Of a new database. Larger ones make small writes larger, smaller ones make large writes many."""
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
-"""The write-ahead log is moved into the file when it is so long. Entries that were trimmed by then have given
-their pages to others, which are moved once: so it is a few times what is kept of the log."""
-TRIM_ROWS: Final = 256
-"""Entries below the base that one transaction deletes: a write must not wait long for the old ones."""
+"""The write-ahead log of the database is moved into it when it is so long."""
 
-_SCHEMA: Final = (
-    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
-    "CREATE TABLE remembered (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)",
-    "CREATE TABLE entries (idx INTEGER PRIMARY KEY, view BLOB, kind INTEGER, stamp INTEGER, source BLOB, "
-    "payload BLOB, checksum BLOB)",
+_SCHEMA: Final = tuple(
+    f"CREATE TABLE {table} (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)"
+    for table in ("meta", "remembered", "frames")
 )
 
 
@@ -88,26 +89,15 @@ class _Meta(msgspec.Struct, frozen=True):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_remembered = msgspec.msgpack.Decoder(Remembered).decode
 _decode_meta = msgspec.msgpack.Decoder(_Meta).decode
-_decode_source = msgspec.msgpack.Decoder(Source).decode
-_decode_view = msgspec.msgpack.Decoder(ViewNumber).decode
-_NUMBERS: Final = struct.Struct("<qqq")
-_UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
+_decode_manifest = msgspec.msgpack.Decoder(Manifest).decode
 
 
-def checksum(*parts: bytes) -> bytes:
-    """Eight bytes over the parts, each with its length."""
-    hasher = blake2b(digest_size=8)
-    for part in parts:
-        hasher.update(len(part).to_bytes(8, "little"))
-        hasher.update(part)
-    return hasher.digest()
-
-
-def explain(error: sqlite3.Error) -> str:
-    """What SQLite means, in words."""
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
+def explain(error: sqlite3.Error | OSError) -> str:
+    """What SQLite or the system means, in words."""
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    if full or getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
         return "no space is left on the disk"
-    return str(error)
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class Journal:
@@ -117,24 +107,25 @@ class Journal:
         self,
         path: Path,
         connection: sqlite3.Connection,
+        frames: FrameFile,
         incarnation: int,
         remembered: Remembered,
-        entries: list[Entry],
-        format: int,
+        entries: Sequence[Entry] = (),
     ) -> None:
         self.path = path
-        self._format = format
         self.connection = connection
         """For tables of the application: read at any time, written in `write` only."""
+        self.frames = frames
         self.incarnation = incarnation
         """The voter that this journal makes this replica."""
         self.remembered = remembered
         """What it remembers now."""
         self.recovered: Sequence[Entry] = entries
         """The entries it had when it was opened."""
-        self._deleted = 0
-        """Entries up to this one have been deleted."""
-        self._views: tuple[ViewNumber, bytes] | None = None
+        self._views: list[tuple[int, ViewNumber]] = []
+        """From which index on entries have which view."""
+        self._failed = False
+        self._note_views(entries)
 
     @classmethod
     def open(
@@ -178,9 +169,7 @@ class Journal:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            if isinstance(error, sqlite3.Error):
-                raise translated(path, error) from None
-            raise
+            raise _explained(path, error) from None
         return journal
 
     @classmethod
@@ -198,15 +187,15 @@ class Journal:
             if existing:
                 raise _gone(path)
             remembered = Remembered(guest=guest)
-            _create(connection, own, remembered, schema)
-            return cls(path, connection, own.incarnation, remembered, [], own.format)
+            frames = _create(path, connection, own, remembered, schema)
+            return cls(path, connection, frames, own.incarnation, remembered)
         if "meta" not in tables:
             raise Foreign(f"{path} is a database, but no journal of a replica; choose another directory.")
         (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if flaw != "ok":
-            raise Damaged(f"The journal {path} is damaged: {' '.join(str(flaw).split())}.")
-        meta = _decode_row(path, connection, "meta", _decode_meta)
-        if meta.format not in (FORMAT, OLD_FORMAT):
+            raise Spoiled(" ".join(str(flaw).split()))
+        meta = row_of(connection, "meta", _decode_meta)
+        if meta.format != FORMAT and meta.format not in OLD_FORMATS:
             raise Foreign(
                 f"The journal {path} has format {meta.format}, this program reads {FORMAT}; upgrade it."
             )
@@ -217,9 +206,20 @@ class Journal:
                 f"in another configuration, not to replica {identity.replica} of {identity.server}; "
                 "choose another directory with --data."
             )
-        remembered = _decode_row(path, connection, "remembered", _decode_remembered)
-        entries = _entries(path, connection, remembered, meta.format)
-        return cls(path, connection, meta.incarnation, remembered, entries, meta.format)
+        remembered = row_of(connection, "remembered", _decode_remembered)
+        if meta.format in OLD_FORMATS:
+            entries = entries_of(connection, remembered.base.at, meta.format)
+            check(remembered, entries)
+            frames = _convert(path, connection, meta, remembered, entries)
+        else:
+            frames = FrameFile(_frames_path(path), row_of(connection, "frames", _decode_manifest))
+            try:
+                remembered, entries = recover(frames, remembered)
+                check(remembered, entries)
+            except BaseException:
+                frames.close()
+                raise
+        return cls(path, connection, frames, meta.incarnation, remembered, entries)
 
     def write(
         self,
@@ -228,94 +228,131 @@ class Journal:
         trim: int = 0,
         also: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
-        """Make records durable, in one transaction, in which `also` may write to tables of its own.
+        """Make records durable, as a whole or not at all; with them what `also` writes to tables of its own.
 
         `trim`: the entries up to this index are needed no more. Raises WriteFailed; then nothing of this is
         certain, and nothing more may be written.
         """
         remembered = msgspec.structs.replace(self.remembered)
-        execute = self.connection.execute
-        rows: list[tuple[Any, ...]] = []
+        entries: list[Entry] = []
+        for record in records:
+            if isinstance(record, Appended):
+                entries += record.entries
+            elif isinstance(record, Truncated):
+                while entries and entries[-1].index > record.index:
+                    entries.pop()
+            elif isinstance(record, Reset):
+                entries.clear()
+            remembered.apply(record)
+        self._note_views(entries)
+        if remembered.base.at < trim <= remembered.last:
+            remembered.base = Tag(self._view_at(trim), trim)
         try:
-            execute("BEGIN IMMEDIATE")
-            for record in records:
-                if isinstance(record, Appended):
-                    rows += map(self._row, record.entries)
-                elif isinstance(record, Truncated | Reset):
-                    self._insert(rows)
-                    above = record.index if isinstance(record, Truncated) else -1
-                    execute("DELETE FROM entries WHERE idx > ?", (above,))
-                remembered.apply(record)
-            self._insert(rows)
-            if remembered.base.at < trim <= remembered.last:
-                (view,) = execute("SELECT view FROM entries WHERE idx = ?", (trim,)).fetchone()
-                remembered.base = Tag(_decode_view(view), trim)
-            deleted = self._delete(remembered.base.at)
+            if entries or also is None:
+                self._append(remembered, entries, joint=also is not None)
             if also is not None:
-                also(self.connection)
-            body = _encode(remembered)
-            execute("INSERT OR REPLACE INTO remembered VALUES (1, ?, ?)", (body, checksum(body)))
-            execute("COMMIT")
-        except sqlite3.Error as error:
+                self._store(remembered, also=also)
+        except (sqlite3.Error, OSError) as error:
+            self._failed = True
             raise WriteFailed(f"The journal {self.path} cannot be written: {explain(error)}.") from None
         self.remembered = remembered
-        self._deleted = deleted
 
     def rename(self, incarnation: int, records: Iterable[LogRecord]) -> None:
         """Make it that of another voter, and records durable, in one transaction. Raises WriteFailed."""
 
         def replace(connection: sqlite3.Connection) -> None:
-            (body,) = connection.execute("SELECT body FROM meta").fetchone()
-            body = _encode(msgspec.structs.replace(_decode_meta(body), incarnation=incarnation))
-            connection.execute("UPDATE meta SET body = ?, checksum = ?", (body, checksum(body)))
+            meta = _decode_meta(connection.execute("SELECT body FROM meta").fetchone()[0])
+            put_row(connection, "meta", _encode(msgspec.structs.replace(meta, incarnation=incarnation)))
 
         self.write(records, also=replace)
         self.incarnation = incarnation
 
     def close(self) -> None:
-        """Move the write-ahead log into the file, and close it. Never raises: what was written is safe."""
+        """Close it. Never raises: what was written is safe.
+
+        The database learns of the last frame: if that is spoiled later, it is no interrupted write.
+        """
         try:
-            self.connection.close()
+            if not self._failed and self.frames.number > self.frames.last.number:
+                self._store(self.remembered)
         except sqlite3.Error:
+            pass
+        try:
+            self.frames.close()
+            self.connection.close()
+        except (sqlite3.Error, OSError):
             return
 
-    def _insert(self, rows: list[tuple[Any, ...]]) -> None:
-        if rows:
-            self.connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            rows.clear()
+    def _append(self, remembered: Remembered, entries: Sequence[Entry], *, joint: bool) -> None:
+        """Write a frame; where there is no place for it, what was written before is stored as such first."""
+        frames = self.frames
+        body = _encode(Frame(remembered, entries, frames.last.count))
+        if not frames.fits(len(body)):
+            self._store(self.remembered, room=len(body))
+            body = _encode(Frame(remembered, entries, frames.last.count))
+        frames.append(body, joint=joint)
+        frames.hold(entries[0].index if entries else remembered.last + 1, remembered.last)
 
-    def _row(self, entry: Entry) -> tuple[Any, ...]:
-        known = self._views
-        if known is None or known[0] != entry.view:
-            known = self._views = (entry.view, _encode(entry.view))
-        view = known[1]
-        source = b"" if entry.source is None else _encode(entry.source)
-        kept = _entry_sum(view, source, entry, self._format)
-        return entry.index, view, entry.kind, entry.stamp_ns, source, entry.payload, kept
+    def _store(
+        self,
+        remembered: Remembered,
+        *,
+        room: int = 0,
+        also: Callable[[sqlite3.Connection], None] | None = None,
+    ) -> None:
+        """A transaction of the database."""
+        connection = self.connection
+        manifest = self.frames.manifest(remembered.base.at, room)
+        connection.execute("BEGIN IMMEDIATE")
+        if also is not None:
+            also(connection)
+        put_row(connection, "remembered", _encode(remembered))
+        put_row(connection, "frames", _encode(manifest))
+        connection.execute("COMMIT")
+        self.frames.stored(manifest)
 
-    def _delete(self, base: int) -> int:
-        """Delete some of the entries up to `base`; returns up to where they are gone."""
-        if self._deleted >= base:
-            return min(self._deleted, base)
-        execute = self.connection.execute
-        (first,) = execute("SELECT min(idx) FROM entries").fetchone()
-        if first is None or first > base:
-            return base
-        upto = min(base, first + TRIM_ROWS)
-        execute("DELETE FROM entries WHERE idx <= ?", (upto,))
-        return int(upto)
+    def _note_views(self, entries: Sequence[Entry]) -> None:
+        views = self._views
+        while entries and views and views[-1][0] >= entries[0].index:
+            views.pop()
+        for entry in entries:
+            if not views or views[-1][1] != entry.view:
+                views.append((entry.index, entry.view))
+
+    def _view_at(self, index: int) -> ViewNumber:
+        """The view of an entry; those before it are not asked for any more."""
+        at = bisect_right(self._views, index, key=lambda view: view[0]) - 1
+        del self._views[:at]
+        return self._views[0][1]
+
+
+def _salt(meta: _Meta) -> int:
+    return zlib.crc32(_encode(meta))
+
+
+def _frames_path(path: Path) -> Path:
+    return path.with_name(path.name + FRAMES_SUFFIX)
+
+
+def _explained(path: Path, error: BaseException) -> BaseException:
+    """What keeps a journal from being opened."""
+    match error:
+        case sqlite3.Error():
+            return translated(path, error)
+        case Spoiled():
+            return Damaged(f"The journal {path} is damaged: {error}.")
+        case UnicodeDecodeError():
+            # SQLite names what it finds in the place of a table.
+            return Damaged(f"The journal {path} is damaged: its schema is not what was written.")
+        case FileNotFoundError():
+            return Damaged(f"The journal {path} is damaged: {_frames_path(path).name} is missing.")
+        case OSError():
+            return JournalError(f"The journal {path} cannot be used: {explain(error)}.")
+    return error
 
 
 def _gone(path: Path) -> Damaged:
     return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
-
-
-def _entry_sum(view: bytes, source: bytes, entry: Entry, format: int) -> bytes:
-    payload = entry.payload
-    if format != OLD_FORMAT:
-        # Payloads are long, and this is the one that costs least.
-        payload = zlib.crc32(payload).to_bytes(4, "little")
-    return checksum(_NUMBERS.pack(entry.index, entry.kind, entry.stamp_ns), view, source, payload)
 
 
 def _configure(connection: sqlite3.Connection, page_bytes: int) -> None:
@@ -336,60 +373,38 @@ def _configure(connection: sqlite3.Connection, page_bytes: int) -> None:
 
 
 def _create(
-    connection: sqlite3.Connection, meta: _Meta, remembered: Remembered, schema: Sequence[str]
-) -> None:
-    execute = connection.execute
-    execute("BEGIN IMMEDIATE")
+    path: Path, connection: sqlite3.Connection, meta: _Meta, remembered: Remembered, schema: Sequence[str]
+) -> FrameFile:
+    manifest = Manifest.first(_salt(meta))
+    frames = FrameFile(_frames_path(path), manifest, create=True)
+    connection.execute("BEGIN IMMEDIATE")
     for statement in (*_SCHEMA, *schema):
-        execute(statement)
-    for table, fields in (("meta", meta), ("remembered", remembered)):
-        body = _encode(fields)
-        execute(f"INSERT INTO {table} VALUES (1, ?, ?)", (body, checksum(body)))  # noqa: S608
-    execute("COMMIT")
+        connection.execute(statement)
+    put_row(connection, "meta", _encode(meta))
+    put_row(connection, "remembered", _encode(remembered))
+    put_row(connection, "frames", _encode(manifest))
+    connection.execute("COMMIT")
+    return frames
 
 
-def _decode_row(
-    path: Path, connection: sqlite3.Connection, table: str, decode: Callable[[bytes], Any]
-) -> Any:
-    row = connection.execute(f"SELECT body, checksum FROM {table}").fetchone()  # noqa: S608
-    try:
-        if row is not None and checksum(row[0]) == row[1]:
-            return decode(row[0])
-    except _UNREADABLE:
-        pass
-    raise Damaged(f"The journal {path} is damaged: its row of {table} is missing or spoiled.")
-
-
-def _entries(path: Path, connection: sqlite3.Connection, remembered: Remembered, format: int) -> list[Entry]:
-    """The entries from base + 1 to last, all of them and unspoiled."""
-    entries: list[Entry] = []
-    wanted = remembered.base.at + 1
-    rows = connection.execute(
-        "SELECT idx, view, kind, stamp, source, payload, checksum FROM entries WHERE idx > ? ORDER BY idx",
-        (remembered.base.at,),
-    )
-    # An open query would keep the file open, whoever closes the connection.
-    with closing(rows):
-        for index, view, kind, stamp, source, payload, kept in rows:
-            if index != wanted:
-                break
-            try:
-                origin = _decode_source(source) if source else None
-                entry = Entry(_decode_view(view), index, stamp, payload, kind, origin)
-                sound = _entry_sum(view, source, entry, format) == kept
-            except _UNREADABLE:
-                sound = False
-            if not sound:
-                raise Damaged(f"The journal {path} is damaged: entry {index} is not what was written.")
-            entries.append(entry)
-            wanted += 1
-    if wanted - 1 != remembered.last:
-        flaw = "missing" if wanted <= remembered.last else "too many"
-        raise Damaged(
-            f"The journal {path} is damaged: it should hold entries {remembered.base.at + 1} to "
-            f"{remembered.last}, and entry {wanted} is {flaw}."
-        )
-    return entries
+def _convert(
+    path: Path, connection: sqlite3.Connection, meta: _Meta, remembered: Remembered, entries: Sequence[Entry]
+) -> FrameFile:
+    """Move the entries of a journal of a format before to a file of frames. It stays one until the end."""
+    body = _encode(Frame(remembered, entries, 0))
+    manifest = Manifest.first(_salt(meta), len(body))
+    frames = FrameFile(_frames_path(path), manifest, create=True)
+    frames.append(body)
+    frames.hold(remembered.base.at + 1, remembered.last)
+    manifest = frames.manifest(remembered.base.at)
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DROP TABLE entries")
+    connection.execute(_SCHEMA[-1])
+    put_row(connection, "meta", _encode(msgspec.structs.replace(meta, format=FORMAT)))
+    put_row(connection, "frames", _encode(manifest))
+    connection.execute("COMMIT")
+    frames.stored(manifest)
+    return frames
 
 
 def translated(path: Path, error: sqlite3.Error) -> JournalError:

@@ -264,7 +264,8 @@ class Disk:
             if state is not None:
                 self._store.save(connection, state)
 
-        self._journal.write(records, trim=trim, also=also)
+        rows = state is not None or more is not None or any(job.taken is not None for job in jobs)
+        self._journal.write(records, trim=trim, also=also if rows else None)
         self._commit = None
         self.writes += 1
 

@@ -19,7 +19,7 @@ from ..agents import AgentError
 from ..engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Taken
 from ..hachannel import LogRecord
 from ..hachannel.durable import DurableLog
-from ..hachannel.journal import Damaged, Identity, Journal, JournalError, translated
+from ..hachannel.journal import FRAMES_SUFFIX, Damaged, Identity, Journal, JournalError, translated
 from ..hachannel.log import Appended
 from ..hachannel.messages import PAYLOAD
 from .config import Server
@@ -34,6 +34,8 @@ JOURNAL_FILE: Final = "journal.db"
 MADE_FILE: Final = "journal.made"
 """Says that there was a journal: one that is missing or empty is a loss then, not a beginning."""
 ASIDE: Final = "aside-"
+_SUFFIXES: Final = ("", "-wal", FRAMES_SUFFIX)
+"""Of the names of the files of a journal."""
 KEPT_ASIDE: Final = 2
 MAX_FLAWS: Final = 100
 """Lines about agents that cannot be stored; more are not written."""
@@ -234,14 +236,14 @@ class Durability:
     def _set_aside(self, life: int) -> str:
         """Rename the journal; returns its new name. Only the last few are kept."""
         name = f"{ASIDE}{life}.db"
-        for suffix in ("", "-wal"):
+        for suffix in _SUFFIXES:
             path = self._directory / (self.path.name + suffix)
             if path.exists():
                 path.replace(self._directory / (name + suffix))
         sync_directory(self._directory)
         for old in sorted(self._directory.glob(f"{ASIDE}*.db"))[:-KEPT_ASIDE]:
-            old.unlink(missing_ok=True)
-            old.with_name(old.name + "-wal").unlink(missing_ok=True)
+            for suffix in _SUFFIXES:
+                old.with_name(old.name + suffix).unlink(missing_ok=True)
         return name
 
     # Going on

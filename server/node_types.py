@@ -14,8 +14,10 @@ class NodeSettings:
     """Limits of a node. All replicas of a server must have the same `digest_every`."""
 
     limits: BatchLimits = attrs.field(factory=BatchLimits)
-    eager_entries: int = 1
-    """While fewer entries are in flight, what there is goes at once; else a batch is filled first."""
+    eager_entries: int = 4
+    """While fewer entries are in flight, what there is goes at once; else a batch is filled first.
+
+    With one alone, what comes while it is synced waits for that, and then for its own sync."""
     digest_every: int = 256
     """Replicas compare digests at every so many entries; 0: never."""
     unsettled_s: float = 1.5

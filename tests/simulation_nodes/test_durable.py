@@ -72,8 +72,8 @@ class Run:
         self.next = 0
         self.loading = True
         self.cluster.run_until(lambda: self.cluster.master() is not None)
-        assert self.cluster.post([create("ledger"), create("other")]) is not None
-        self.cluster.run_until(self.cluster.whole)
+        token = self.cluster.post([create("ledger"), create("other")])
+        self.cluster.run_until(lambda: token in self.cluster.committed and self.cluster.whole())
         self.load()
 
     def effects(self, replica: int, effects: Effects) -> None:

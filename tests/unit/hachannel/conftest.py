@@ -13,13 +13,13 @@ ME = Identity("cluster", "s0", 0)
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Callable[[Path], Path]:
-    """Copies a journal, and its write-ahead log, as a crash would leave them."""
+    """Copies the files of a journal as a crash would leave them."""
     numbers = iter(range(1_000_000))
 
     def copy(path: Path) -> Path:
         place = tmp_path / f"copy{next(numbers)}"
         place.mkdir()
-        for suffix in ("", "-wal"):
+        for suffix in ("", "-wal", "-log"):
             source = path.with_name(path.name + suffix)
             if source.exists():
                 shutil.copy(source, place / source.name)

@@ -1,5 +1,7 @@
 """The journal: what it remembers, and that it never gives out what is not as it was written."""
 
+import errno
+import os
 import random
 import sqlite3
 from collections.abc import Callable
@@ -10,7 +12,6 @@ import pytest
 
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.journal import (
-    PAGE_BYTES,
     Damaged,
     Foreign,
     Identity,
@@ -37,6 +38,10 @@ from quorate.hachannel.view import NO_VIEW, Tag, View, ViewNumber, Voter
 ME = Identity("cluster", "s0", 0)
 VIEW = ViewNumber(3, 0, 7)
 Copy = Callable[[Path], Path]
+
+
+def nothing(_: sqlite3.Connection) -> None:
+    """What an application has to write."""
 
 
 def entry(index: int, size: int = 90, view: ViewNumber = VIEW) -> Entry:
@@ -96,19 +101,52 @@ def test_a_reset_forgets_all_entries(journal: Journal, copy: Copy) -> None:
     assert entries == [entry(41)]
 
 
-def test_trimmed_entries_go_bit_by_bit(journal: Journal, copy: Copy) -> None:
-    journal.write([Appended(tuple(entry(index, 10) for index in range(1, 1001))), Committed(990)])
-    journal.write([], trim=900)
-    for _ in range(2):
-        journal.write([Committed(990)])
-        remembered, entries = crashed(journal, copy)
-        assert remembered.base == Tag(VIEW, 900)
-        assert [each.index for each in entries] == list(range(901, 1001))
-    for _ in range(3):
-        journal.write([Committed(990)])
-    assert journal.connection.execute("SELECT count(*) FROM entries").fetchone() == (100,)
-    journal.write([], trim=400)
-    assert journal.remembered.base.at == 900
+def test_trimmed_entries_give_their_place_to_others(
+    tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.hachannel.journal_frames.SEGMENT_BYTES", 4096)
+    journal = Journal.open(tmp_path / "journal.db", ME, 7)
+    frames = tmp_path / "journal.db-log"
+    for index in range(1, 401):
+        journal.write([Appended((entry(index, 200),)), Committed(index - 1)], trim=index - 30)
+        if index % 57 == 0:
+            remembered, entries = crashed(journal, copy)
+            assert remembered.base.at == max(0, index - 30)
+            assert entries == [entry(each, 200) for each in range(max(1, index - 29), index + 1)]
+    # Those that are kept, segments that have some others, the next one, and the one let go last.
+    assert frames.stat().st_size <= 30 * 260 + 4 * 4096
+    journal.write([], trim=100)
+    assert journal.remembered.base == Tag(VIEW, 370)
+
+
+def test_a_large_write_has_a_segment_of_its_own(
+    tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.hachannel.journal_frames.SEGMENT_BYTES", 4096)
+    journal = Journal.open(tmp_path / "journal.db", ME, 7)
+    sizes = [100, 9000, 100, 30_000, 3000, 100]
+    for index, size in enumerate(sizes, 1):
+        journal.write([Appended((entry(index, size),))])
+    wanted = [entry(index, size) for index, size in enumerate(sizes, 1)]
+    assert crashed(journal, copy)[1] == wanted
+    journal.write([Committed(6)], trim=4)
+    for index in range(7, 60):
+        journal.write([Appended((entry(index, 1000),))])
+    # The places of the large ones are used again.
+    assert (tmp_path / "journal.db-log").stat().st_size < 53 * 1100 + 6 * 4096
+    assert [each.index for each in crashed(journal, copy)[1]] == list(range(5, 60))
+
+
+def test_the_view_of_the_base_is_that_of_its_entry(journal: Journal, copy: Copy) -> None:
+    later = ViewNumber(4, 1, 8)
+    journal.write([Appended((entry(1), entry(2), entry(3)))])
+    journal.write([Truncated(2), Appended((entry(3, view=later), entry(4, view=later)))])
+    again = Journal.open(copy(journal.path), ME, 8)
+    for each in (journal, again):
+        each.write([], trim=2)
+        assert each.remembered.base == Tag(VIEW, 2)
+        each.write([], trim=3)
+        assert each.remembered.base == Tag(later, 3)
 
 
 def test_a_durable_log_begins_with_what_the_journal_has(journal: Journal) -> None:
@@ -160,30 +198,8 @@ def test_sources_and_the_table_of_origins_come_back(journal: Journal) -> None:
 def test_a_newer_format_is_refused(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.close()
     monkeypatch.setattr("quorate.hachannel.journal.FORMAT", 0)
-    with pytest.raises(Foreign, match="has format 3, this program reads 0; upgrade it"):
+    with pytest.raises(Foreign, match="has format 4, this program reads 0; upgrade it"):
         Journal.open(journal.path, ME, 8)
-
-
-def test_a_journal_of_the_format_before_is_read_and_written_as_it_is(
-    tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as before:
-        before.setattr("quorate.hachannel.journal.FORMAT", 2)
-        before.setattr("quorate.hachannel.journal.PAGE_BYTES", 4096)
-        old = Journal.open(tmp_path / "journal.db", ME, 7)
-        old.write([Appended((entry(1), entry(2, 300_000))), Committed(2)])
-    _, entries = crashed(old, copy)
-    assert entries == [entry(1), entry(2, 300_000)]
-    old.close()
-    again = Journal.open(tmp_path / "journal.db", ME, 8)
-    again.write([Appended((entry(3, 5000),))])
-    _, entries = crashed(again, copy)
-    assert entries == [entry(1), entry(2, 300_000), entry(3, 5000)]
-    assert again.connection.execute("PRAGMA page_size").fetchone() == (4096,)
-    again.connection.execute("UPDATE entries SET payload = x'00' WHERE idx = 3")
-    again.close()
-    with pytest.raises(Damaged, match="entry 3 is not what was written"):
-        Journal.open(tmp_path / "journal.db", ME, 8)
 
 
 def test_another_database_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -216,11 +232,9 @@ def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 
 
 def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Remembered, int]]:
-    """Write some; returns what was confirmed by the time the write-ahead log had each of its sizes."""
+    """Write some; returns what was confirmed by the time the frames had each of their sizes."""
     rng = random.Random(5)
-    journal.connection.execute("PRAGMA wal_autocheckpoint = 0")
-    wal = journal.path.with_name("journal.db-wal")
-    confirmed = [(wal.stat().st_size if wal.exists() else 0, journal.remembered, 0)]
+    confirmed = [(0, journal.remembered, 0)]
     last = 0
     for number in range(rounds):
         records: list[LogRecord] = [Promised(ViewNumber(number + 1, 0, 7))]
@@ -229,46 +243,77 @@ def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Re
             records.append(Appended((entry(last, rng.choice([40, 3000, 9000])),)))
         records.append(Committed(last - 1))
         journal.write(records)
-        confirmed.append((wal.stat().st_size, journal.remembered, last))
+        confirmed.append((journal.frames.end, journal.remembered, last))
     return confirmed
 
 
 def test_a_torn_tail_is_cut_and_what_was_confirmed_is_kept(journal: Journal, copy: Copy) -> None:
     """Scenario 22: the torn tail is cut."""
     confirmed = filled(journal, copy)
-    wal = journal.path.with_name("journal.db-wal")
-    data = wal.read_bytes()
+    data = journal.path.with_name("journal.db-log").read_bytes()[: confirmed[-1][0]]
     rng = random.Random(1)
     sizes = {size + delta for size, _, _ in confirmed for delta in (-1, 0, 1, 24)}
     sizes |= {rng.randrange(len(data)) for _ in range(60)}
     for size in sorted(size for size in sizes if 0 <= size <= len(data)):
         place = copy(journal.path)
-        place.with_name("journal.db-wal").write_bytes(data[:size])
+        place.with_name("journal.db-log").write_bytes(data[:size])
         remembered, entries = reopened(place)
         _, expected, last = max((item for item in confirmed if item[0] <= size), key=lambda item: item[0])
         assert remembered == expected
         assert entries == [entry(index, len(entries[index - 1].payload)) for index in range(1, last + 1)]
 
 
-def test_pages_missing_within_the_last_write_cut_that_write_only(journal: Journal, copy: Copy) -> None:
+def test_what_comes_after_a_torn_tail_takes_its_place(journal: Journal, copy: Copy) -> None:
     confirmed = filled(journal, copy)
-    data = journal.path.with_name("journal.db-wal").read_bytes()
+    size = confirmed[-1][0]
+    frames = journal.path.with_name("journal.db-log")
+    journal.write([Appended((entry(confirmed[-1][2] + 1, 9000),))])
+    place = copy(journal.path)
+    place.with_name("journal.db-log").write_bytes(frames.read_bytes()[: size + 8000])
+    again = Journal.open(place, ME, 8)
+    again.write([Committed(3)])
+    again.write([Appended((entry(confirmed[-1][2] + 1, 40),))])
+    remembered, entries = crashed(again, copy)
+    assert remembered == again.remembered
+    assert entries[-1] == entry(confirmed[-1][2] + 1, 40)
+
+
+def test_sectors_missing_within_the_last_write_cut_that_write_only(journal: Journal, copy: Copy) -> None:
+    confirmed = filled(journal, copy)
+    data = journal.path.with_name("journal.db-log").read_bytes()
     before, expected, _ = confirmed[-2]
-    frame = PAGE_BYTES + 24
-    for start in range(before, len(data), frame):
+    for start in range(before, confirmed[-1][0], 512):
         place = copy(journal.path)
-        torn = data[:start] + bytes(frame) + data[start + frame :]
-        place.with_name("journal.db-wal").write_bytes(torn)
+        torn = data[:start] + bytes(512) + data[start + 512 :]
+        place.with_name("journal.db-log").write_bytes(torn)
         assert reopened(place)[0] == expected
 
 
 def test_a_spoiled_byte_among_confirmed_writes_is_found(journal: Journal, copy: Copy) -> None:
     """Scenario 22: corruption in the middle is refused."""
     confirmed = filled(journal, copy)
-    data = bytearray(journal.path.with_name("journal.db-wal").read_bytes())
+    data = bytearray(journal.path.with_name("journal.db-log").read_bytes())
     end = confirmed[-2][0]
     rng = random.Random(2)
     for position in [0, 9, 17, 25, 33, *(rng.randrange(end) for _ in range(150))]:
+        place = copy(journal.path)
+        spoiled = bytearray(data)
+        spoiled[position] ^= 1 << rng.randrange(8)
+        place.with_name("journal.db-log").write_bytes(spoiled)
+        for _ in range(2):  # a refused journal stays refused
+            with pytest.raises(Damaged, match=r"frame .* is not what was written"):
+                Journal.open(place, ME, 8)
+
+
+def test_a_spoiled_byte_among_confirmed_transactions_is_found(journal: Journal, copy: Copy) -> None:
+    wal = journal.path.with_name("journal.db-wal")
+    sizes: list[int] = []
+    for index in range(1, 9):
+        journal.write([Appended((entry(index),))], also=nothing)
+        sizes.append(wal.stat().st_size)
+    data = wal.read_bytes()
+    rng = random.Random(2)
+    for position in [0, 9, 17, 25, 33, *(rng.randrange(sizes[-2]) for _ in range(40))]:
         place = copy(journal.path)
         spoiled = bytearray(data)
         spoiled[position] ^= 1 << rng.randrange(8)
@@ -276,6 +321,41 @@ def test_a_spoiled_byte_among_confirmed_writes_is_found(journal: Journal, copy: 
         for _ in range(2):  # a refused journal stays refused
             with pytest.raises(Damaged, match="spoiled after frame"):
                 Journal.open(place, ME, 8)
+
+
+def test_the_last_transaction_is_missed_when_there_are_frames_after_it(journal: Journal, copy: Copy) -> None:
+    journal.write([Appended((entry(1),))], also=nothing)
+    wal = journal.path.with_name("journal.db-wal")
+    size = wal.stat().st_size
+    journal.write([], also=nothing)
+    journal.write([Committed(1)])
+    place = copy(journal.path)
+    place.with_name("journal.db-wal").write_bytes(wal.read_bytes()[:size])
+    with pytest.raises(Damaged, match="the last transaction of its database is lost"):
+        Journal.open(place, ME, 8)
+
+
+def test_the_last_frame_is_known_after_a_close(journal: Journal, copy: Copy) -> None:
+    journal.write([Appended((entry(1),))])
+    end = journal.frames.end
+    for closed in (False, True):
+        place = copy(journal.path)
+        with place.with_name("journal.db-log").open("r+b") as file:
+            file.seek(end - 1)
+            file.write(b"?")
+        if closed:
+            with pytest.raises(Damaged, match="frame 1 is not what was written"):
+                Journal.open(place, ME, 8)
+        else:
+            assert Journal.open(place, ME, 8).remembered.last == 0
+        journal.close()
+
+
+def test_a_missing_file_of_frames_is_found(journal: Journal, copy: Copy) -> None:
+    place = copy(journal.path)
+    place.with_name("journal.db-log").unlink()
+    with pytest.raises(Damaged, match=r"journal\.db-log is missing"):
+        Journal.open(place, ME, 8)
 
 
 def test_a_spoiled_byte_of_the_file_is_never_served(journal: Journal, copy: Copy) -> None:
@@ -286,7 +366,8 @@ def test_a_spoiled_byte_of_the_file_is_never_served(journal: Journal, copy: Copy
     _, whole = crashed(journal, copy)
     rng = random.Random(3)
     refused = 0
-    for position in [*range(0, 100), *(rng.randrange(len(data)) for _ in range(250))]:
+    used = [position for position, byte in enumerate(data) if byte]
+    for position in [*range(0, 100), *rng.choices(used, k=250)]:
         place = copy(journal.path)
         spoiled = bytearray(data)
         spoiled[position] ^= 1 << rng.randrange(8)
@@ -318,23 +399,20 @@ def test_a_missing_journal_is_a_loss_only_where_there_was_one(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "flaw"),
     [
-        ("UPDATE entries SET payload = x'00' WHERE idx = 7", "entry 7 is not what was written"),
-        ("UPDATE entries SET stamp = 'x' WHERE idx = 7", "entry 7 is not what was written"),
-        ("UPDATE entries SET view = NULL WHERE idx = 2", "entry 2 is not what was written"),
-        ("DELETE FROM entries WHERE idx = 5", "entry 5 is missing"),
-        ("DELETE FROM entries WHERE idx > 8", "entry 9 is missing"),
-        ("DELETE FROM entries", "entry 1 is missing"),
-        ("UPDATE entries SET idx = 11 WHERE idx = 10", "entry 10 is missing"),
         ("DELETE FROM remembered", "its row of remembered is missing or spoiled"),
         ("UPDATE remembered SET body = x'90'", "its row of remembered"),
+        ("DELETE FROM frames", "its row of frames is missing or spoiled"),
+        ("UPDATE frames SET body = x'90'", "its row of frames"),
         ("UPDATE meta SET checksum = NULL", "its row of meta"),
-        ("DROP TABLE entries", "no such table: entries"),
+        ("DROP TABLE frames", "no such table: frames"),
     ],
 )  # fmt: skip
 def test_the_place_of_the_damage_is_named(journal: Journal, change: str, flaw: str) -> None:
     journal.write([Appended(tuple(entry(index) for index in range(1, 11))), Committed(4)])
-    journal.connection.execute(change)
     journal.close()
+    with sqlite3.connect(journal.path) as connection:
+        connection.execute(change)
+    connection.close()
     with pytest.raises(Damaged, match=flaw):
         Journal.open(journal.path, ME, 8)
 
@@ -371,27 +449,73 @@ def test_a_write_that_fails_is_one_sentence_and_nothing_of_it_is_there(tmp_path:
             return made[0]
 
         journal = Journal.open(place / "journal.db", ME, 7, connect=connect)
-        journal.write([Appended((entry(1),)), Committed(1)])
+        journal.write([Appended((entry(1),)), Committed(1)], also=nothing)
         connections[0].at = connections[0].count + at
         records = [Appended((entry(2),)), Truncated(1), Appended((entry(2),)), Committed(2)]
         if at == 5:
-            journal.write(records[:1])
+            journal.write(records, also=nothing)
+            assert crashed(journal, copy)[0].last == 2
             continue
         with pytest.raises(WriteFailed, match=r"cannot be written: disk I/O error\.$"):
-            journal.write(records)
+            journal.write(records, also=nothing)
         assert crashed(journal, copy)[0].last == 1
 
 
-def test_a_full_disk_is_named(journal: Journal, copy: Copy) -> None:
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [(errno.ENOSPC, "no space is left on the disk"), (errno.EIO, os.strerror(errno.EIO))],
+)
+def test_a_frame_that_cannot_be_written_whole_is_one_sentence_and_not_there(
+    journal: Journal, copy: Copy, monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
     journal.write([Appended((entry(1),)), Committed(1)])
-    journal.connection.execute("PRAGMA max_page_count = 30")
-    with pytest.raises(WriteFailed, match=r"no space is left on the disk\.$"):
-        journal.write([Appended((entry(2, 1_000_000),))])
+    pwritev = os.pwritev
+    room = [5000]
+
+    def full(file: int, parts: list[memoryview], at: int, flags: int) -> int:
+        if not room:
+            raise OSError(code, os.strerror(code))
+        return pwritev(file, [b"".join(parts)[: room.pop()]], at, flags)
+
+    monkeypatch.setattr(os, "pwritev", full)
+    with pytest.raises(WriteFailed, match=rf"cannot be written: {said}\.$"):
+        journal.write([Appended((entry(2, 100_000),))])
     assert crashed(journal, copy)[0].last == 1
 
 
+@pytest.mark.parametrize("code", [errno.EOPNOTSUPP, errno.EINVAL])
+def test_where_a_write_cannot_sync_itself_it_is_synced(
+    journal: Journal, copy: Copy, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    pwritev, fsync = os.pwritev, os.fsync
+    calls: list[str] = []
+
+    def plain(file: int, parts: list[memoryview], at: int, flags: int) -> int:
+        if flags:
+            raise OSError(code, os.strerror(code))
+        calls.append("write")
+        # Less than all of it, too.
+        return pwritev(file, [b"".join(parts)[:3000]], at)
+
+    def synced(file: int) -> None:
+        calls.append("sync")
+        fsync(file)
+
+    monkeypatch.setattr(os, "pwritev", plain)
+    monkeypatch.setattr(os, "fsync", synced)
+    journal.write([Appended((entry(1, 5000),))])
+    journal.write([Committed(1)])
+    assert calls[-4:] == ["write", "sync", "write", "sync"]
+    assert calls.count("sync") == 2
+    assert crashed(journal, copy) == (journal.remembered, [entry(1, 5000)])
+
+
 @pytest.mark.parametrize("seed", range(20))
-def test_any_records_are_remembered_as_by_a_log_in_memory(seed: int, journal: Journal, copy: Copy) -> None:
+def test_any_records_are_remembered_as_by_a_log_in_memory(
+    seed: int, tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.hachannel.journal_frames.SEGMENT_BYTES", 1000)
+    journal = Journal.open(tmp_path / "journal.db", ME, 7)
     rng = random.Random(seed)
     log = DurableLog(Remembered())
     counter, commit = 3, 0
@@ -420,9 +544,12 @@ def test_any_records_are_remembered_as_by_a_log_in_memory(seed: int, journal: Jo
                 log.reset(Tag(ViewNumber(counter, 0, 7), commit))
                 records.append(Reset(log.base))
         trim = rng.randint(log.base.at, commit) if rng.random() < 0.1 else 0
-        journal.write(records, trim=trim)
+        journal.write(records, trim=trim, also=nothing if rng.random() < 0.2 else None)
         if trim:
             log.trim(trim)
+        if rng.random() < 0.1:
+            # It goes on from what is there.
+            journal = Journal.open(copy(journal.path), ME, 8)
     remembered, entries = crashed(journal, copy)
     assert (remembered.commit, remembered.base, remembered.last) == (commit, log.base, log.last.at)
     assert entries == [log.get(index) for index in range(log.base.at + 1, log.last.at + 1)]

@@ -1,5 +1,7 @@
 """The thread that writes, and the engine's state in the file, under disks that are slow, full or spoiled."""
 
+import errno
+import os
 import queue
 import shutil
 import sqlite3
@@ -14,7 +16,7 @@ import pytest
 from quorate import Agent, Context, Delete, Notification, reacts
 from quorate.agents import AgentId, factory
 from quorate.engine import Capture, Engine, Taken
-from quorate.hachannel.journal import FORMAT, Damaged, Identity, Journal
+from quorate.hachannel.journal import Damaged, Identity, Journal
 from quorate.hachannel.log import Appended, Committed, Promised, Reset
 from quorate.hachannel.messages import Entry
 from quorate.hachannel.view import Tag, ViewNumber
@@ -63,7 +65,7 @@ class Rig:
 
     def __init__(self, path: Path) -> None:
         opened = Journal.open(path, ME, 7, schema=SCHEMA)
-        self.journal = Held(path, opened.connection, 7, opened.remembered, [], FORMAT)
+        self.journal = Held(path, opened.connection, opened.frames, 7, opened.remembered)
         self.journal.gate = threading.Semaphore(0)
         self.journal.begun = threading.Semaphore(0)
         self.store = StateStore(path)
@@ -194,11 +196,16 @@ def test_closing_writes_what_waits(rig: Rig, tmp_path: Path) -> None:
     assert not rig.disk.write([Appended((entry(6),))], 6)
 
 
-def test_a_disk_that_refuses_confirms_nothing_from_then_on(rig: Rig, tmp_path: Path) -> None:
+def test_a_disk_that_refuses_confirms_nothing_from_then_on(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
     rig.let(10)
     rig.disk.write([Appended((entry(1),))], 1)
     rig.turn()
-    rig.journal.connection.execute("PRAGMA max_page_count = 20")
+    monkeypatch.setattr(os, "pwritev", full)
     rig.disk.write([Appended((entry(2, 1_000_000),))], 2)
     rig.turn()
     assert not rig.disk.write([Appended((entry(3),))], 3)
@@ -215,7 +222,7 @@ def test_a_defect_while_writing_is_no_silence(rig: Rig) -> None:
     rig.let(10)
     rig.disk.write([Appended((Entry(VIEW, 1, 2**80, b""),))], 1)
     rig.turn()
-    assert "argument out of range" in rig.failed[0]
+    assert "OverflowError: can't serialize ints" in rig.failed[0]
     assert rig.durable == []
 
 

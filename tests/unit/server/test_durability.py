@@ -244,6 +244,12 @@ def spoil(place: Path, sql: str) -> None:
     connection.close()
 
 
+def scratch(place: Path) -> None:
+    with (place / "journal.db-log").open("r+b") as file:
+        file.seek(100)
+        file.write(b"scratched")
+
+
 def unlink(place: Path) -> None:
     (place / "journal.db").unlink()
 
@@ -253,9 +259,8 @@ def empty(place: Path) -> None:
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
-    "entry 3 is not what was written": lambda place: spoil(
-        place, "UPDATE entries SET payload = x'' WHERE idx = 3"
-    ),
+    "frame 1 is not what was written": lambda place: scratch(place),
+    "journal.db-log is missing": lambda place: (place / "journal.db-log").unlink(),
     "missing or empty": unlink,
     "missing or empty, and": empty,
     "no such table: agents": lambda place: spoil(place, "DROP TABLE agents"),

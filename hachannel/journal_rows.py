@@ -1,0 +1,43 @@
+"""Rows of a journal's database: one for each kind of fact, with a checksum. Pages have none."""
+
+import sqlite3
+import struct
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["UNREADABLE", "Spoiled", "checksum", "put_row", "row_of"]
+
+UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
+"""What comes of decoding bytes that are not what was encoded."""
+
+
+class Spoiled(Exception):
+    """A row is not as it was written. The text says which."""
+
+
+def checksum(*parts: bytes) -> bytes:
+    """Eight bytes over the parts, each with its length."""
+    hasher = blake2b(digest_size=8)
+    for part in parts:
+        hasher.update(len(part).to_bytes(8, "little"))
+        hasher.update(part)
+    return hasher.digest()
+
+
+def put_row(connection: sqlite3.Connection, table: str, body: bytes) -> None:
+    """Write the only row of a table."""
+    connection.execute(f"INSERT OR REPLACE INTO {table} VALUES (1, ?, ?)", (body, checksum(body)))  # noqa: S608
+
+
+def row_of(connection: sqlite3.Connection, table: str, decode: Callable[[bytes], Any]) -> Any:
+    """What the only row of a table has. Raises Spoiled."""
+    row = connection.execute(f"SELECT body, checksum FROM {table}").fetchone()  # noqa: S608
+    try:
+        if row is not None and checksum(row[0]) == row[1]:
+            return decode(row[0])
+    except UNREADABLE:
+        pass
+    raise Spoiled(f"its row of {table} is missing or spoiled")
