@@ -41,6 +41,8 @@ POLL_S = 0.2
 ASK_TIMEOUT_S = 5.0
 WAIT_S = 10.0
 """A cluster without a master for so long is given up: longer than a start or a failover takes."""
+SAY_AFTER_S = 1.0
+"""What a change waits for is told when it has lasted so long: each change takes a change of the view."""
 GONE_S = 1.0
 """A replica that was added, and is missing for so long from what the master says, was removed by somebody."""
 
@@ -178,8 +180,9 @@ class Changer:
         """Make one change; `wait` until a replica that is added takes part. Raises AdminError."""
         name = self.admin.server.name
         deadline = self.seconds() + self.timeout_s
-        patience = _Patience(self, change)
-        asked, said = 0, ""
+        patience = _Patience(self, f"{change} is not known to be done")
+        asked, said, told = 0, "", False
+        waits_since: float | None = None
         while True:
             at_most_s = self.timeout_s
             try:
@@ -206,8 +209,13 @@ class Changer:
                 reason = str(error)
             else:
                 reason = ""
-            if reason and not said:
+            if not reason:
+                waits_since = None
+            elif waits_since is None:
+                waits_since = self.seconds()
+            elif not told and self.seconds() - waits_since >= SAY_AFTER_S:
                 self.say(f"{name}: {change}: waits up to {at_most_s:g} s: {_bare(reason)}")
+                told = True
             said = reason or said
             self._pause(deadline, f"{name}: {change} is not done within {self.timeout_s:g} s: {said}")
         self.say(f"{name}: {change}: {'done' if asked else 'it is so'}")
@@ -237,13 +245,17 @@ class Changer:
     def _wait_for(self, replica: int, deadline: float) -> None:
         """Wait until a replica is a voter that holds the log."""
         name = self.admin.server.name
-        command = f"quorate start {self.admin.config.path} --server {name} --replica {replica}"
-        absent = f"it does not take part yet; start it with `{command}`"
-        said, told = "", False
+        patience = _Patience(self, f"replica {replica} was added, and is not known to take part")
+        told = False
         missing_since: float | None = None
         while True:
+            said = "it does not take part yet"
             try:
                 seated = self._master()[1].replicas.get(replica)
+                patience.renew()
+            except _NoMaster as error:
+                patience.without_master(error)
+                said = str(error)
             except AdminError as error:
                 said = str(error)
             else:
@@ -259,13 +271,25 @@ class Changer:
                         f"{name}: replica {replica} was added, and somebody has removed it again: "
                         "another command changes this cluster, run one at a time."
                     )
-                said = absent
+                if not told or self.seconds() > deadline:
+                    said = self._absent(replica)
                 if not told:
                     self.say(f"{name}: replica {replica}: {said}")
                 told = True
             self._pause(
                 deadline, f"{name}: replica {replica} was added, and after {self.timeout_s:g} s {said}"
             )
+
+    def _absent(self, replica: int) -> str:
+        """Why a replica that was added does not take part yet, as it says itself, or what to do."""
+        name = self.admin.server.name
+        try:
+            status = self.admin.ask(replica, wire.Status(), dict[str, Any], ASK_TIMEOUT_S)
+        except AdminError:
+            command = f"quorate start {self.admin.config.path} --server {name} --replica {replica}"
+            return f"it does not take part yet; start it with `{command}`"
+        reason = _bare(str(status.get("situation") or status.get("role") or "it has just started"))
+        return f"it runs, and does not take part yet: {reason}"
 
     def _pause(self, deadline: float, sentence: str) -> None:
         if self.seconds() > deadline:
@@ -305,9 +329,10 @@ class Changer:
 class _Patience:
     """How long a command has been without a master."""
 
-    def __init__(self, changer: Changer, change: Change | None = None) -> None:
+    def __init__(self, changer: Changer, undone: str = "") -> None:
+        """`undone` is what is not known to be done."""
         self._changer = changer
-        self._change = change
+        self._undone = undone
         self._since: float | None = None
 
     def renew(self) -> None:
@@ -316,15 +341,14 @@ class _Patience:
 
     def without_master(self, error: _NoMaster) -> None:
         """There is none. Raises ChangeFailed when that has lasted too long."""
-        changer, change = self._changer, self._change
+        changer = self._changer
         now, wait_s = changer.seconds(), changer.wait_s
         if self._since is None:
             self._since = now
-            if change is None and wait_s:
+            if not self._undone and wait_s:
                 changer.say(f"{_bare(str(error))}; waits up to {wait_s:g} s for one")
         if now - self._since >= wait_s:
-            name = changer.admin.server.name
-            undone = "" if change is None else f"{name}: {change} is not known to be done: "
+            undone = f"{changer.admin.server.name}: {self._undone}: " if self._undone else ""
             waited = f"; none came in {wait_s:g} s" if wait_s else ""
             raise ChangeFailed(f"{undone}{_bare(str(error))}{waited}.") from None
 

@@ -314,11 +314,14 @@ class Replica:
         self._driver.give(self.node.persisted, token)
 
     def _directory_lost(self, path: Path) -> None:
-        remedy = (
-            "start it again, it joins as a new one and gets the state from the others, if those go on"
-            if self.server.clustered
-            else "put the directory back before you start it, without it the server begins with nothing"
-        )
+        if self.replica.witness:
+            remedy = "start it again, it joins as a new one"
+        elif self.server.clustered:
+            remedy = (
+                "start it again, it joins as a new one and gets the state from the others, if those go on"
+            )
+        else:
+            remedy = "put the directory back before you start it, without it the server begins with nothing"
         self._disk_gone(
             f"{path.absolute()} was removed, moved or replaced while {self.server.name}.{self.replica.id} "
             f"ran; it has stopped, for it can keep nothing there: {remedy}."

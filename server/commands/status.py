@@ -151,7 +151,7 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
             found.append(said)
     if values.get("turned_away") and not values.get("situation"):
         found.append(str(values["turned_away"]))
-    if values.get("waits_for"):
+    if values.get("waits_for") and not values.get("situation"):
         found.append(f"its services wait for {values['waits_for']}")
     if values.get("trace_problem"):
         found.append(f"trace: {values['trace_problem']}")

@@ -34,6 +34,8 @@ class Cluster:
         self.secret: str | None = None
         self.hints: dict[int, tuple[str, int]] = {}
         self.removed: list[int] = []
+        self.running: set[int] = set()
+        """Of those that are added."""
         self.mute = 0
         """So many questions are not answered."""
         self.role = "slave"
@@ -64,6 +66,12 @@ class Cluster:
         self.on_ask(body)
         return True
 
+    def ask(self, replica: int, body: wire.Body, expected: Any, timeout_s: float) -> Any:
+        del body, expected, timeout_s
+        if replica not in self.running:
+            raise Unreachable("nobody")
+        return {"role": "joining", "situation": "gets the state from the others."}
+
     def sleep(self, seconds: float) -> None:
         self.clock += seconds
         for said in self.replicas.values():
@@ -75,6 +83,7 @@ class Cluster:
             server=SimpleNamespace(name="s0", replicas=[SimpleNamespace(id=0, host="h")]),
             endpoints=[Endpoint(id, "h", id) for id in range(3)],
             ask_at=self.ask_at,
+            ask=self.ask,
             trusts=lambda host: self.secret is not None or host == "h",
         )
         return Changer(admin, timeout_s, self.said.append, lambda: self.clock, self.sleep)  # type: ignore[arg-type]
@@ -90,6 +99,51 @@ def test_a_replica_is_added_and_waited_for() -> None:
     assert [type(body) for body in cluster.asked] == [wire.Admit]
     assert cluster.said[-1] == "s0: replica 3 takes part"
     assert any("`quorate start a3servers.xml --server s0" in line for line in cluster.said)
+
+
+def test_one_that_runs_says_itself_why_it_does_not_take_part_yet() -> None:
+    cluster = Cluster()
+    cluster.running.add(3)
+    cluster.changer().make(Change(3, PLACE))
+    why = "it runs, and does not take part yet: gets the state from the others"
+    assert cluster.said[2:] == [f"s0: replica 3: {why}", "s0: replica 3 takes part"]
+    cluster = Cluster()
+    cluster.running.add(3)
+    with pytest.raises(ChangeFailed, match=f"after 1 s {why}"):
+        cluster.changer(1.0).make(Change(3, PLACE))
+
+
+def test_a_master_that_goes_while_a_replica_joins_is_not_waited_for_longer() -> None:
+    cluster = Cluster()
+    changer = cluster.changer(60.0)
+
+    def sleep(seconds: float) -> None:
+        cluster.clock += seconds
+        if any("does not take part yet" in line for line in cluster.said):
+            cluster.masters = []
+
+    changer.sleep = sleep
+    with pytest.raises(ChangeFailed, match="replica 3 was added, and is not known to take part: s0 has no"):
+        changer.make(Change(3, PLACE))
+    assert cluster.clock < 15
+
+
+def test_a_change_of_the_view_is_not_worth_a_line() -> None:
+    cluster = Cluster()
+
+    def make(body: wire.Body) -> None:
+        cluster.make(body)
+        cluster.masters = []
+
+    def sleep(seconds: float) -> None:
+        cluster.clock += seconds
+        cluster.masters = [2] if cluster.clock > 0.8 else []
+
+    cluster.on_ask = make
+    changer = cluster.changer()
+    changer.sleep = sleep
+    changer.make(Change(1, None))
+    assert cluster.said == ["s0: remove replica 1: asked", "s0: remove replica 1: done"]
 
 
 def test_what_is_so_already_is_not_asked_for() -> None:
