@@ -24,6 +24,7 @@ from .admin_client import (
 )
 from .config import Replica, Server
 from .places import place_of, read_place
+from .situation import TOO_FEW
 
 __all__ = [
     "WAIT_S",
@@ -307,6 +308,7 @@ class Changer:
     def _master(self) -> tuple[Endpoint, _Cluster]:
         """The master, which may not be in the file, and what it says of the cluster. Raises _NoMaster."""
         reasons: list[str] = []
+        blocked = False
         pending = list(self.admin.endpoints)
         for endpoint in pending:
             try:
@@ -318,11 +320,17 @@ class Changer:
                 return endpoint, msgspec.convert(status, _Cluster, strict=False)
             situation = _bare(str(status.get("situation") or ""))
             reasons.append(f"{endpoint} is {status.get('role')}{f' ({situation})' if situation else ''}")
+            blocked = blocked or situation.startswith(TOO_FEW)
             hint = status.get("master_address")
             if hint is not None and self.admin.trusts(hint[0]):
                 address = (str(hint[0]), int(hint[1]))
                 if address not in [(each.host, each.port) for each in pending]:
                     pending.append(Endpoint(NOT_IN_THE_FILE, *address))
+        if blocked:
+            reasons.append(
+                "without a majority nothing can be changed; if one is lost for good, "
+                "see `quorate replica force-new-cluster --help`"
+            )
         raise _NoMaster(f"{self.admin.server.name} has no master now: {'; '.join(reasons)}")
 
 

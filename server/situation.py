@@ -8,7 +8,10 @@ from ..hachannel import Channel
 from ..hachannel.choice import overlap
 from ..hachannel.view import NO_VIEW, View, Voter, present
 
-__all__ = ["situation", "strangers"]
+__all__ = ["TOO_FEW", "situation", "strangers"]
+
+TOO_FEW = "too few replicas"
+"""With this begins what a replica says that is in no majority."""
 
 
 def situation(channel: Channel, mute: Collection[int] = ()) -> str:
@@ -130,10 +133,7 @@ def _blocked(channel: Channel, mute: Collection[int]) -> str:
         return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, mute)}"
     lacking = _lacking(channel, view, mute)
     alive = [voter.replica for voter in state.alive(view) if voter != state.me]
-    said = (
-        f"too few replicas of view {view.number.counter} can be reached to go on, this one hears "
-        f"{_names(alive)}"
-    )
+    said = f"{TOO_FEW} of view {view.number.counter} can be reached to go on, this one hears {_names(alive)}"
     if state.log.durable:
         return said + _with_disks(lacking) + _advice(strangers(channel) if lacking.strange else "")
     return said + _without_disks(lacking)

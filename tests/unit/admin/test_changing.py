@@ -60,7 +60,7 @@ class Cluster:
             role = "master" if id in self.masters else self.role
             said = {"role": role, "replicas": self.replicas, "removed": self.removed}
             if role == "blocked":
-                said["situation"] = f"start replica {id + 7}"
+                said["situation"] = f"too few replicas, start replica {id + 7}"
             return {**said, "master_address": self.hints.get(id)}
         self.asked.append(body)
         self.on_ask(body)
@@ -238,7 +238,10 @@ def test_a_master_is_waited_for_after_a_start() -> None:
 def test_a_cluster_that_is_blocked_is_given_up_early_with_what_to_do() -> None:
     cluster = Cluster()
     cluster.masters, cluster.role = [], "blocked"
-    with pytest.raises(ChangeFailed, match=r"remove replica 1 is not known to be done: .*start replica 7\)"):
+    with pytest.raises(
+        ChangeFailed,
+        match=r"remove replica 1 is not known to be done: .*start replica 7\).*force-new-cluster",
+    ):
         cluster.changer(60.0).make(Change(1, None))
     assert 10 <= cluster.clock < 12
     assert cluster.asked == []
