@@ -87,5 +87,5 @@ _NO_MEMORY = frozenset({"world", "checkers", "past", "_on_started", "_on_accepti
     "_on_stepped",
     "_on_delivered",
 }
-NOT_OF_HISTORY = _NO_MEMORY | {"since", "exits", "counts", "seen", "_lives"}
+NOT_OF_HISTORY = _NO_MEMORY | {"since", "exits", "counts", "seen", "_lives", "_granted", "_over"}
 """Times and counts that tell histories apart and mean nothing."""

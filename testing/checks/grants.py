@@ -24,8 +24,8 @@ class GrantedByMajority(Checker):
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
-        self._granted: dict[Voter, dict[Voter, float]] = {}
-        """What each holder counted in its last step."""
+        self._granted: dict[Voter, tuple[float, dict[Voter, float]]] = {}
+        """When each holder made its last step, and what it counted then."""
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
         """Nothing is granted to it yet."""
@@ -35,19 +35,21 @@ class GrantedByMajority(Checker):
         """Count again, after every step of who holds it."""
         host, state = step.host, step.host.state
         lease, view, me = host.channel.lease, state.accepted, state.me
+        now = host.clock()
         if lease.held:
-            self._granted[me] = dict(lease.grants)
+            self._granted[me] = now, dict(lease.grants)
             until = self._until(step, lease.grants)
-            if lease.expires() > until and lease.holds(host.clock()):
+            if lease.expires() > until and lease.holds(now):
                 self.fail(host, f"holds the lease until {lease.expires():.3f}, granted to {until:.3f}")
             return
-        granted = self._granted.pop(me, None)
-        if granted is None or view is None or state.leaving or state.stopped or not state.member:
+        before, granted = self._granted.pop(me, (now, {}))
+        # Where clocks stand still, what was counted before grows old all the same.
+        if before >= now or view is None or state.leaving or state.stopped or not state.member:
             return
         yields = any(isinstance(message, Yield) for _, message in step.messages)
         until = self._until(step, granted)
-        if proposer(state.promised) == me and not yields and until > host.clock() + EPSILON_S:
-            self.fail(host, f"has lost the lease at {host.clock():.3f}, granted to {until:.3f}")
+        if proposer(state.promised) == me and not yields and until > now + EPSILON_S:
+            self.fail(host, f"has lost the lease at {now:.3f}, granted to {until:.3f}")
 
     @staticmethod
     def _until(step: Step, granted: dict[Voter, float]) -> float:
@@ -65,22 +67,22 @@ class OwnGrantBinds(Checker):
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
-        self._until: dict[Voter, float] = {}
+        self._over: dict[Voter, float] = {}
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
         """Its application has no services."""
-        self._until.pop(host.state.me, None)
+        self._over.pop(host.state.me, None)
 
     def stepped(self, step: Step) -> None:
         """Look at who has services."""
         host, state = step.host, step.host.state
         lease, me = host.channel.lease, state.me
         if lease.held:
-            self._until[me] = lease.expires()
+            self._over[me] = lease.expires()
         elif not host.services:
             return
-        if proposer(state.promised) != me and host.clock() < self._until.get(me, -math.inf):
-            self.fail(host, f"has promised {state.promised} with services until {self._until[me]:.3f}")
+        if proposer(state.promised) != me and host.clock() < self._over.get(me, -math.inf):
+            self.fail(host, f"has promised {state.promised} with services until {self._over[me]:.3f}")
 
 
 @checker("I3", "With a disk, a grant is given once the disk knows to whom it binds, and for how long.")
