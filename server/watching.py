@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from ..hachannel.journal import FRAMES_SUFFIX
 from ..hachannel.link import CallPort, ReactorPort
 from .datadir import PID_FILE
 from .durability import JOURNAL_FILE
@@ -16,7 +17,7 @@ __all__ = ["WATCH_S", "DirectoryWatch"]
 
 WATCH_S: Final = 1.0
 """How often it is looked at: a few calls of stat."""
-NAMES: Final = (PID_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}-wal")
+NAMES: Final = (PID_FILE, JOURNAL_FILE, f"{JOURNAL_FILE}-wal", f"{JOURNAL_FILE}{FRAMES_SUFFIX}")
 
 Identity = tuple[int, int]
 

@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from quorate.server.durability import JOURNAL_FILE
-from quorate.server.watching import WATCH_S, DirectoryWatch
+from quorate.server.watching import NAMES, WATCH_S, DirectoryWatch
 
 
 @pytest.fixture
@@ -15,7 +15,8 @@ def directory(tmp_path: Path) -> Path:
     """That of a replica."""
     made = tmp_path / "data" / "0"
     made.mkdir(parents=True)
-    (made / JOURNAL_FILE).touch()
+    for name in NAMES:
+        (made / name).touch()
     return made
 
 
@@ -59,12 +60,14 @@ def test_a_directory_that_is_removed_is_noticed_once_also_if_there_is_another_on
     assert lost == [directory]
 
 
-def test_a_journal_that_is_removed_alone_is_noticed(
-    watch: DirectoryWatch, directory: Path, clock: Clock, lost: list[Path]
+@pytest.mark.parametrize("name", NAMES)
+def test_a_file_of_the_journal_that_is_removed_alone_is_noticed(
+    watch: DirectoryWatch, directory: Path, clock: Clock, lost: list[Path], name: str
 ) -> None:
-    (directory / JOURNAL_FILE).unlink()
+    gone = directory / name
+    gone.unlink()
     clock.advance(WATCH_S)
-    assert lost == [directory / JOURNAL_FILE]
+    assert lost == [gone]
     del watch
 
 
