@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 FORMAT: Final = 4
-FRAMES_SUFFIX: Final = "-log"
+FRAMES_SUFFIX: Final = "-frames"
 """What the name of the file of frames has behind that of the database."""
 PAGE_BYTES: Final = 16384
 """Of a new database. Larger ones make small writes larger, smaller ones make large writes many."""

@@ -19,7 +19,7 @@ def copy(tmp_path: Path) -> Callable[[Path], Path]:
     def copy(path: Path) -> Path:
         place = tmp_path / f"copy{next(numbers)}"
         place.mkdir()
-        for suffix in ("", "-wal", "-log"):
+        for suffix in ("", "-wal", "-frames"):
             source = path.with_name(path.name + suffix)
             if source.exists():
                 shutil.copy(source, place / source.name)

@@ -106,7 +106,7 @@ def test_trimmed_entries_give_their_place_to_others(
 ) -> None:
     monkeypatch.setattr("quorate.hachannel.journal_frames.SEGMENT_BYTES", 4096)
     journal = Journal.open(tmp_path / "journal.db", ME, 7)
-    frames = tmp_path / "journal.db-log"
+    frames = tmp_path / "journal.db-frames"
     for index in range(1, 401):
         journal.write([Appended((entry(index, 200),)), Committed(index - 1)], trim=index - 30)
         if index % 57 == 0:
@@ -133,7 +133,7 @@ def test_a_large_write_has_a_segment_of_its_own(
     for index in range(7, 60):
         journal.write([Appended((entry(index, 1000),))])
     # The places of the large ones are used again.
-    assert (tmp_path / "journal.db-log").stat().st_size < 53 * 1100 + 6 * 4096
+    assert (tmp_path / "journal.db-frames").stat().st_size < 53 * 1100 + 6 * 4096
     assert [each.index for each in crashed(journal, copy)[1]] == list(range(5, 60))
 
 
@@ -250,13 +250,13 @@ def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Re
 def test_a_torn_tail_is_cut_and_what_was_confirmed_is_kept(journal: Journal, copy: Copy) -> None:
     """Scenario 22: the torn tail is cut."""
     confirmed = filled(journal, copy)
-    data = journal.path.with_name("journal.db-log").read_bytes()[: confirmed[-1][0]]
+    data = journal.path.with_name("journal.db-frames").read_bytes()[: confirmed[-1][0]]
     rng = random.Random(1)
     sizes = {size + delta for size, _, _ in confirmed for delta in (-1, 0, 1, 24)}
     sizes |= {rng.randrange(len(data)) for _ in range(60)}
     for size in sorted(size for size in sizes if 0 <= size <= len(data)):
         place = copy(journal.path)
-        place.with_name("journal.db-log").write_bytes(data[:size])
+        place.with_name("journal.db-frames").write_bytes(data[:size])
         remembered, entries = reopened(place)
         _, expected, last = max((item for item in confirmed if item[0] <= size), key=lambda item: item[0])
         assert remembered == expected
@@ -266,10 +266,10 @@ def test_a_torn_tail_is_cut_and_what_was_confirmed_is_kept(journal: Journal, cop
 def test_what_comes_after_a_torn_tail_takes_its_place(journal: Journal, copy: Copy) -> None:
     confirmed = filled(journal, copy)
     size = confirmed[-1][0]
-    frames = journal.path.with_name("journal.db-log")
+    frames = journal.path.with_name("journal.db-frames")
     journal.write([Appended((entry(confirmed[-1][2] + 1, 9000),))])
     place = copy(journal.path)
-    place.with_name("journal.db-log").write_bytes(frames.read_bytes()[: size + 8000])
+    place.with_name("journal.db-frames").write_bytes(frames.read_bytes()[: size + 8000])
     again = Journal.open(place, ME, 8)
     again.write([Committed(3)])
     again.write([Appended((entry(confirmed[-1][2] + 1, 40),))])
@@ -280,26 +280,26 @@ def test_what_comes_after_a_torn_tail_takes_its_place(journal: Journal, copy: Co
 
 def test_sectors_missing_within_the_last_write_cut_that_write_only(journal: Journal, copy: Copy) -> None:
     confirmed = filled(journal, copy)
-    data = journal.path.with_name("journal.db-log").read_bytes()
+    data = journal.path.with_name("journal.db-frames").read_bytes()
     before, expected, _ = confirmed[-2]
     for start in range(before, confirmed[-1][0], 512):
         place = copy(journal.path)
         torn = data[:start] + bytes(512) + data[start + 512 :]
-        place.with_name("journal.db-log").write_bytes(torn)
+        place.with_name("journal.db-frames").write_bytes(torn)
         assert reopened(place)[0] == expected
 
 
 def test_a_spoiled_byte_among_confirmed_writes_is_found(journal: Journal, copy: Copy) -> None:
     """Scenario 22: corruption in the middle is refused."""
     confirmed = filled(journal, copy)
-    data = bytearray(journal.path.with_name("journal.db-log").read_bytes())
+    data = bytearray(journal.path.with_name("journal.db-frames").read_bytes())
     end = confirmed[-2][0]
     rng = random.Random(2)
     for position in [0, 9, 17, 25, 33, *(rng.randrange(end) for _ in range(150))]:
         place = copy(journal.path)
         spoiled = bytearray(data)
         spoiled[position] ^= 1 << rng.randrange(8)
-        place.with_name("journal.db-log").write_bytes(spoiled)
+        place.with_name("journal.db-frames").write_bytes(spoiled)
         for _ in range(2):  # a refused journal stays refused
             with pytest.raises(Damaged, match=r"frame .* is not what was written"):
                 Journal.open(place, ME, 8)
@@ -340,7 +340,7 @@ def test_the_last_frame_is_known_after_a_close(journal: Journal, copy: Copy) -> 
     end = journal.frames.end
     for closed in (False, True):
         place = copy(journal.path)
-        with place.with_name("journal.db-log").open("r+b") as file:
+        with place.with_name("journal.db-frames").open("r+b") as file:
             file.seek(end - 1)
             file.write(b"?")
         if closed:
@@ -353,8 +353,8 @@ def test_the_last_frame_is_known_after_a_close(journal: Journal, copy: Copy) -> 
 
 def test_a_missing_file_of_frames_is_found(journal: Journal, copy: Copy) -> None:
     place = copy(journal.path)
-    place.with_name("journal.db-log").unlink()
-    with pytest.raises(Damaged, match=r"journal\.db-log is missing"):
+    place.with_name("journal.db-frames").unlink()
+    with pytest.raises(Damaged, match=r"journal\.db-frames is missing"):
         Journal.open(place, ME, 8)
 
 

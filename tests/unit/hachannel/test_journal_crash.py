@@ -23,7 +23,7 @@ ME = Identity("cluster", "s0", 0)
 VIEW = ViewNumber(3, 0, 7)
 SCHEMA = ("CREATE TABLE mark (number INTEGER)", "INSERT INTO mark VALUES (0)")
 SECTOR = 512
-NAMES = ("journal.db", "journal.db-wal", "journal.db-log")
+NAMES = ("journal.db", "journal.db-wal", "journal.db-frames")
 Found = tuple[Remembered, list[Entry], int]
 Files = dict[str, bytes]
 

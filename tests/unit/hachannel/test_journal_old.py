@@ -65,7 +65,7 @@ def old_journal(path: Path, format: int) -> list[Entry]:
 def test_a_journal_of_a_format_before_becomes_one_of_this(tmp_path: Path, copy: Copy, format: int) -> None:
     path = tmp_path / "journal.db"
     entries = old_journal(path, format)
-    (tmp_path / "journal.db-log").write_bytes(b"of an upgrade that was cut short")
+    (tmp_path / "journal.db-frames").write_bytes(b"of an upgrade that was cut short")
     assert crashed(path) == (REMEMBERED, entries)
     journal = Journal.open(path, ME, 8)
     journal.write([Appended((entry(7, 5000),)), Committed(6)], trim=3)

@@ -245,7 +245,7 @@ def spoil(place: Path, sql: str) -> None:
 
 
 def scratch(place: Path) -> None:
-    with (place / "journal.db-log").open("r+b") as file:
+    with (place / "journal.db-frames").open("r+b") as file:
         file.seek(100)
         file.write(b"scratched")
 
@@ -260,7 +260,7 @@ def empty(place: Path) -> None:
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
     "frame 1 is not what was written": lambda place: scratch(place),
-    "journal.db-log is missing": lambda place: (place / "journal.db-log").unlink(),
+    "journal.db-frames is missing": lambda place: (place / "journal.db-frames").unlink(),
     "missing or empty": unlink,
     "missing or empty, and": empty,
     "no such table: agents": lambda place: spoil(place, "DROP TABLE agents"),

@@ -126,7 +126,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return attrs.evolve(kept, before=before, last=copied())
 
 
-@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-log"])
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-frames"])
 def test_a_spoiled_byte_is_noticed_or_was_not_needed(killed: Killed, tmp_path: Path, name: str) -> None:
     """Scenario 22: corruption in the middle is refused."""
     rng = random.Random(7)
@@ -145,7 +145,7 @@ def test_a_spoiled_byte_is_noticed_or_was_not_needed(killed: Killed, tmp_path: P
         finally:
             shutil.rmtree(path.parent)
         if found != killed.last:
-            assert name == "journal.db-log", position
+            assert name == "journal.db-frames", position
             assert found == killed.before, position
             cut += 1
     assert refused > POSITIONS // 10
