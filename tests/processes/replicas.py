@@ -258,7 +258,7 @@ class Site:
 
     def log(self, replica: int = 0, server: str = "") -> str:
         """What a replica has logged, this life and earlier ones."""
-        return "".join(path.read_text() for path in sorted(self.directory(replica, server).glob("*log*")))
+        return "".join(path.read_text() for path in sorted(self.directory(replica, server).glob("log*")))
 
     # Killing
 
