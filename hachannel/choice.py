@@ -20,9 +20,7 @@ class Choice:
     source: View
     """The highest view accepted by anybody who answered."""
     active: bool
-    """Somebody knows that it was active."""
-    founded: bool
-    """Somebody knows that it, or a view before it, was active, or was going to be."""
+    """Somebody knows that it was active, or was going to be."""
     holder: Voter
     """Who has the longest log among its members that accepted it."""
     last: Tag
@@ -58,12 +56,7 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
     if holder is None:
         return f"no member of view {source.number} that accepted it has answered"
     members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
-    founded = any(_founded(promise) for promise in promises.values())
-    return Choice(source, active, founded, holder, same[holder].last, members)
-
-
-def _founded(promise: Promise) -> bool:
-    return promise.active or (promise.accepted is not None and not promise.accepted.boot)
+    return Choice(source, active, holder, same[holder].last, members)
 
 
 def latest(promises: Mapping[Voter, Promise]) -> View | None:

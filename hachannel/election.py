@@ -375,7 +375,8 @@ class Election:
             members,
             required(state.settings.mode, members, state.settings.min_copies),
             log.last.at,
-            0 if choice.founded and source.number != self.installation.unsaid else source.boot,
+            # A view that replaces a first one is the first if nobody can have been told of that one.
+            0 if choice.active and source.number != self.installation.unsaid else source.boot,
             attempt.reason,
             seats,
             self._witnesses(config, seats),

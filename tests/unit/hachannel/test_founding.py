@@ -2,8 +2,9 @@
 
 import pytest
 
-from quorate.hachannel import Settings, ViewNumber
-from quorate.hachannel.messages import Found, Founded, Prepare
+from quorate.hachannel import Settings, View, ViewNumber
+from quorate.hachannel.messages import Found, Founded, NewView, Prepare, Promise, Suffix
+from quorate.hachannel.view import NO_TAG
 from quorate.testing.channel_hand import Hand
 
 
@@ -99,3 +100,18 @@ def test_who_founds_in_vain_founds_again():
     change(hand, 0, 1)
     assert [first_times(hand, replica) for replica in (0, 1)] == [[True]] * 2
     assert hand.views(0)[0].members == (0, 1)
+
+
+def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one():
+    """Replica 1 knows of a view that was founded in vain, and hears of the next one."""
+    hand = founding()
+    hand.deliver(0, 1)
+    hand.silence(2)
+    voters = hand.channels[1].state.accepted.config
+    later = View(ViewNumber(5, 2, 3), voters, (voters[2], voters[1], voters[0]), 3, 0, 1)
+    while not hand.waiting(1, 0, Prepare):
+        hand.tick(0.05, 1)
+    prepare = hand.waiting(1, 0, Prepare)[-1]
+    hand.give(0, 1, Promise(prepare.number, later, False, NO_TAG, 0, False))
+    hand.give(0, 1, Suffix(prepare.number, 0, ()))
+    assert hand.waiting(1, 0, NewView)[0].view.boot
