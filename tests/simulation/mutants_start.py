@@ -210,7 +210,11 @@ def first_view_not_founded():
         yield
 
 
-@mutant("A member of a first view forgets that it will be active.", caught=("I12",))
+@mutant(
+    "A member of a first view forgets that it will be active.",
+    schedule=a_founder_that_stops,
+    caught=("I12",),
+)
 def founding_forgotten():
     def on_found(self, voter, message):
         view = self._state.accepted

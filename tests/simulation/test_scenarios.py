@@ -225,7 +225,7 @@ def test_a_replica_that_restarts_under_load_gets_the_same_state(entries, chunk, 
 
 def test_the_donor_dies_mid_transfer_and_the_next_master_goes_on():
     """Scenario 12."""
-    script = Script(4, settings=Settings(keep=0), chunk=1)
+    script = Script(4, settings=Settings(keep=0), chunk=1, snapshot_s=0.2)
     master = script.form()
     for _ in range(50):
         script.submit(master, 10)
