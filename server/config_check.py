@@ -219,7 +219,15 @@ def _check_witnesses(server: Server, report: Report) -> None:
 def _check_services(server: Server, report: Report) -> None:
     for replica in server.replicas:
         proxy = replica.service(TCP_PROXY_SERVICE)
-        if proxy and not replica.service(CONNECTION_MANAGER):
+        manager = replica.service(CONNECTION_MANAGER)
+        order = replica.services
+        if proxy and manager and order.index(manager) > order.index(proxy):
+            report.note(
+                proxy.line,
+                "services start in the order of the file, and TcpProxyService needs the ConnectionManager: "
+                "it is tried again a second later; put the ConnectionManager before it.",
+            )
+        if proxy and not manager:
             report.problem(
                 proxy.line,
                 "TcpProxyService needs a ConnectionManager beside it, which knows the users; "

@@ -295,3 +295,21 @@ def test_check_prints_notes_and_still_succeeds(tmp_path: Path) -> None:
     result = CliRunner().invoke(command, [str(path)])
     assert result.exit_code == 0
     assert f"note: {path}:1: jvmArgs is ignored" in result.stdout
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_service_that_stands_before_the_one_it_needs_is_noted(
+    good: Callable[[str], Config], swapped: bool
+) -> None:
+    services = [
+        '<service class="quorate.services.manager:ConnectionManager" args="root root"/>',
+        '<service class="quorate.services.tcp:TcpProxyService" args="2560"/>',
+    ]
+    inside = "".join(reversed(services) if swapped else services)
+    config = good(
+        '<config><domain name="D1"/><server id="0" name="s0" hostname="localhost">'
+        f'<network domain="D1" port="1000"/>{inside}</server></config>'
+    )
+    said = [note.message for note in config.notes]
+    assert len(said) == swapped
+    assert all("put the ConnectionManager before it" in each for each in said)
