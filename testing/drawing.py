@@ -6,10 +6,11 @@ from random import Random
 import attrs
 
 from ..hachannel import Settings
+from ..hachannel.settings import Mode
 from .channel_net import Weather
 from .channel_world import Shape
 from .faults import FAULTS, Fault
-from .faults.networks import Deaf, Isolate, Mute
+from .faults.networks import Break, Deaf, Isolate, Mute, OneWay
 from .faults.processes import Crash, CrashTransfer, Pause, RefusePart
 from .schedule import Schedule
 
@@ -31,6 +32,7 @@ PROFILES: dict[str, dict[str, int]] = {
     "transfer": {"crash": 10, "crash-transfer": 20, "refuse-part": 6, "break": 5},
     "tails": {"isolate": 5, "one-way": 5, "deaf": 5, "break": 5},
     "lag": {"one-way": 5, "break": 5},
+    "slow-founding": {},
     "founding": dict.fromkeys(
         ("crash", "crash-step", "crash-proposer", "partition", "isolate", "one-way", "break", "pause"), 20
     ),
@@ -38,16 +40,18 @@ PROFILES: dict[str, dict[str, int]] = {
 """Weights of faults besides their own: many crashes hit view changes half-way; splits and slow joins make
 views that are smaller than their configurations; long transfers are broken off; masters that are cut off
 and live have entries that nobody else has; masters die while a slave lacks what the others have; clusters
-are founded by few, with faults from the first moment."""
+are founded slowly, and who does it stops; or by few, with faults from the first moment."""
 OPERATED = {"leave": 6, "crash": 3}
 """More of these where there is an operator."""
 
 
 LOADS = {"tails": (30.0, 100.0), "lag": (100.0, 100.0)}
 """How often clients may submit in a second, where that is not 5 or 30."""
+SPREADS_S = {"slow-founding": (0.0, 0.0), "founding": (0.1, 0.3, 1.0)}
+"""Within how long the replicas start, where that is not 0.3 s."""
 BY_SEED = (
     *("all", "split", "tails", "crash", "all", "split", "transfer", "crash"),
-    *("all", "lag", "tails", "crash", "all", "founding", "transfer", "lag"),
+    *("all", "lag", "tails", "crash", "slow-founding", "founding", "transfer", "lag"),
 )
 """The profile of a seed, modulo their number."""
 
@@ -78,6 +82,8 @@ def draw(
             shape, rate = _parting(shape, Random(f"tails {seed}")), 1.0
         elif profile == "lag":
             rate = 0.5
+        elif profile == "slow-founding":
+            shape, rate = _founded_slowly(shape, Random(f"founding {seed}")), 0.3
         elif profile == "founding":
             shape, rate = _founded_by_few(shape, Random(f"founding {seed}")), 7.0
     shape = _forwarding(shape, Random(f"forwarding {seed}"))
@@ -104,7 +110,7 @@ def draw(
         ],
         shape=shape,
         seconds=end_s,
-        spread_s=Random(f"spread {seed}").choice([0.1, 0.3, 1.0]) if profile == "founding" else 0.3,
+        spread_s=Random(f"spread {seed}").choice(SPREADS_S.get(profile, (0.3,))),
         load=random.choice(LOADS.get(profile, (5.0, 30.0))),
     )
     return operated(schedule) if with_operator else schedule
@@ -130,11 +136,16 @@ def _faults(
 
 def _arranged(random: Random, profile: str, names: list[str]) -> list[Fault]:
     """What a profile is about, in the order that makes it happen."""
-    arrange = {"tails": _a_tail, "transfer": _a_broken_transfer, "lag": _a_laggard_leads}.get(profile)
+    arrange = {
+        "tails": _a_tail,
+        "transfer": _a_broken_transfer,
+        "lag": _a_laggard_leads,
+        "slow-founding": _a_founder_stops,
+    }.get(profile)
     if arrange is None:
         return []
     faults: list[Fault] = []
-    for start in (0.8, 2.5, 4.2):
+    for start in (0.8, 2.5, 4.2) if profile != "slow-founding" else (0.0,):
         faults += arrange(random, round(start + random.random(), 6))
     return [fault for fault in faults if fault.name in names]
 
@@ -180,6 +191,22 @@ def _a_laggard_leads(random: Random, at: float) -> list[Fault]:
                 Crash(at=later, who="master", back_s=0.5),
                 Crash(at=later, who="master", back_s=1.5),
                 Isolate(at=later, who="master", for_s=1.5),
+            ]
+        ),
+    ]
+
+
+def _a_founder_stops(random: Random, at: float) -> list[Fault]:
+    """Who proposes the first view stops for seconds, and somebody is cut off, somewhere on the way to it."""
+    at = round(0.1 + at / 2, 6)
+    near = round(max(0.0, at + random.uniform(-0.1, 0.1)), 6)
+    return [
+        Pause(at=at, who="proposer", for_s=2.0),
+        random.choice(
+            [
+                Break(at=near),
+                Isolate(at=near, who=random.choice([0, 1, 2]), for_s=round(random.uniform(0.1, 3.0), 4)),
+                OneWay(at=near, sender=random.choice([1, 2]), receiver=0, for_s=3.0),
             ]
         ),
     ]
@@ -272,6 +299,14 @@ def _lagging(shape: Shape, random: Random) -> Shape:
     return attrs.evolve(
         shape, replicas=replicas, expected=replicas, witnesses=0, settings=settings, weather=weather
     )
+
+
+def _founded_slowly(shape: Shape, random: Random) -> Shape:
+    """Three replicas that start at once, on a network where each step of the first view takes its time."""
+    mode: Mode = random.choice(["ALL", "MAJORITY"])
+    settings = attrs.evolve(shape.settings, suspect_s=0.8, view_change_s=0.8, boot_wait_s=0.1, mode=mode)
+    weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.0)
+    return attrs.evolve(shape, replicas=3, expected=3, settings=settings, weather=weather)
 
 
 def _founded_by_few(shape: Shape, random: Random) -> Shape:

@@ -1,6 +1,7 @@
 """Mutants of the gate: when a slave may propose."""
 
 from quorate.hachannel import facts, gate, peers, steps
+from quorate.hachannel.view import Voter
 from quorate.testing.channel_hand import Hand
 from quorate.testing.mutation import mutant, patched
 
@@ -125,7 +126,26 @@ def exit_outlives_its_view():
         yield
 
 
-@mutant("A member that proposes a view says that it follows the master of the active one.", caught=("L1",))
+def a_member_wants_another_view_and_nobody_submits():
+    """It lost patience with a view that is active since. The others have granted, and follow the master."""
+    hand = Hand()
+    hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    hand.act(1, lambda channel: channel.lease.release(Voter(0, 1)))
+    hand.act(1, lambda channel: channel._election.propose(hand.now, "not installed in time"))
+    for _ in range(100):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[1].role == "slave", "nobody takes it back as long as no entry is appended"
+
+
+@mutant(
+    "A member that proposes a view says that it follows the master of the active one.",
+    scenario=a_member_wants_another_view_and_nobody_submits,
+    caught=("scenario", "L1"),
+    quick=True,
+)
 def own_proposal_followed():
     original = gate.Gate.follows
 

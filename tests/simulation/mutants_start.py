@@ -1,20 +1,11 @@
 """Mutants of the first view, and of processes that come back into a view."""
 
-from random import Random
-
-import attrs
-
-from quorate.hachannel import Channel, Settings, choice, gate, installation, lease
+from quorate.hachannel import Channel, choice, gate, installation, lease
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Accepted
 from quorate.hachannel.messages import Founded, Heartbeat, Prepare, Promise, Record
 from quorate.hachannel.view import View, ViewNumber, Voter
-from quorate.testing.channel_net import Weather
-from quorate.testing.channel_shape import Shape
 from quorate.testing.drawing import draw
-from quorate.testing.faults import FAULTS
-from quorate.testing.faults.networks import OneWay
-from quorate.testing.faults.processes import Pause
 from quorate.testing.mutation import mutant, patched
 
 VOTERS = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
@@ -175,22 +166,7 @@ def accepted_remembered_as_active():
 
 def a_founder_that_stops(seed):
     """Who proposes the first view stops for seconds, or is cut off, somewhere on the way to it."""
-    random = Random(f"first {seed}")
-    drawn = draw(seed, ())
-    settings = Settings(
-        suspect_s=0.8, view_change_s=0.8, boot_wait_s=0.1, mode=random.choice(["ALL", "MAJORITY"])
-    )
-    weather = Weather(delay_s=0.1, slow_chance=0.0)
-    shape = Shape(
-        settings=settings, weather=weather, witnesses=random.choice([0, 1]), disk=random.random() < 0.5
-    )
-    at = random.uniform(0.2, 0.6)
-    stop = Pause(at=at, who="proposer", for_s=2.0)
-    kind = random.choice(["break", "isolate", "one-way"])
-    cut = FAULTS[kind].draw(at + random.uniform(-0.1, 0.1), random, shape)
-    if kind == "one-way":
-        cut = OneWay(at=cut.at, sender=random.choice([1, 2]), receiver=0, for_s=3.0)
-    return attrs.evolve(drawn, shape=shape, faults=[stop, cut], seconds=6.0, spread_s=0.0, load=5.0)
+    return draw(seed, profile="slow-founding")
 
 
 @mutant(
