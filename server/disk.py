@@ -115,7 +115,8 @@ class Disk:
             at_once = job.lazy and not self._unconfirmed
             if at_once:
                 job = attrs.evolve(job, token=0)
-            self._put(job)
+            # For one that nobody waits for the thread is not woken, nor this one by it.
+            self._put(job, wake=not at_once)
             return at_once
 
     def save(self, state: Capture, trim: int, done: Callable[[], None], *, at_once: bool = False) -> None:
@@ -148,14 +149,15 @@ class Disk:
         self._thread.join()
         self._journal.close()
 
-    def _put(self, job: _Job) -> None:
+    def _put(self, job: _Job, *, wake: bool = True) -> None:
         self._changed.wait_for(
             lambda: self._failed or not self._jobs or self._waiting_bytes + job.size <= MAX_WAITING_BYTES
         )
         self._jobs.append(job)
         self._waiting_bytes += job.size
         self._unconfirmed += bool(job.token)
-        self._changed.notify_all()
+        if wake:
+            self._changed.notify_all()
 
     def _confirm(self, jobs: Sequence[_Job]) -> None:
         with self._changed:
@@ -177,7 +179,8 @@ class Disk:
                     self._write_slice(jobs, saving)
                 elif jobs:
                     self._write(jobs)
-                    self._in_reactor(self._confirm, jobs)
+                    if any(job.token or not job.lazy for job in jobs):
+                        self._in_reactor(self._confirm, jobs)
                 elif self._commit:
                     self._write_commit(self._commit)
                 elif closing:
@@ -195,8 +198,7 @@ class Disk:
         Or up to so much of a state that comes in.
         """
         with self._changed:
-            timeout = LAZY_S if self._commit else None
-            self._changed.wait_for(lambda: self._jobs or self._saving or self._closing, timeout)
+            self._changed.wait_for(lambda: self._jobs or self._saving or self._closing, LAZY_S / 2)
             jobs: list[_Job] = []
             taken = 0
             while self._jobs and taken < STAGE_BYTES and not (jobs and self._jobs[0].state is not None):

@@ -178,6 +178,20 @@ def test_a_commit_index_alone_waits_for_nothing_and_is_written_with_the_next_rec
     assert rig.durable == sorted(rig.durable)
 
 
+def test_a_commit_index_that_nobody_waits_for_wakes_nobody_and_is_written_soon(rig: Rig) -> None:
+    rig.let(10)
+    rig.disk.write([Appended((entry(1),))], 1)
+    rig.turn()
+    assert rig.disk.write([Committed(1)], 2)
+    rig.wait_begun()
+    # By itself, though nothing follows.
+    rig.wait_begun()
+    rig.disk.close()
+    assert rig.journal.remembered.commit == 1
+    assert rig.calls.empty()
+    assert rig.durable == [1]
+
+
 def test_a_commit_index_is_written_at_the_end(rig: Rig, tmp_path: Path) -> None:
     rig.let(10)
     rig.disk.write([Appended((entry(1),))], 1)
