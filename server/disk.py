@@ -54,6 +54,8 @@ class _Job:
     taken: Taken | None = None
     taken_bytes: int = 0
     """Not in `size`: the agents have this in memory all the same."""
+    sliced: bool = False
+    """The state is written some agents at a time, beside the one that is there, before the rest of this."""
 
     @property
     def lazy(self) -> bool:
@@ -102,13 +104,16 @@ class Disk:
     def write(self, records: Sequence[LogRecord], token: int, state: Capture | None = None) -> bool:
         """Make records durable, and with them, in the same transaction, a complete capture.
 
-        Returns True if there is nothing to wait for; else `on_durable` gets the token later.
+        A large one is written beside the state that is there before, some agents at a time; so what comes
+        later waits, but no transaction is large. Returns True if there is nothing to wait for; else
+        `on_durable` gets the token later.
         """
         size = RECORD_BYTES * len(records) + (0 if state is None else state.size_bytes)
         for record in records:
             if isinstance(record, Appended):
                 size += sum(len(entry.payload) for entry in record.entries)
-        job = _Job(records, token, size, state, 0 if state is None else state.index)
+        sliced = state is not None and not state.staged and state.size_bytes > STAGE_BYTES
+        job = _Job(records, token, size, state, 0 if state is None else state.index, sliced=sliced)
         with self._changed:
             if self._failed or self._closing:
                 return False
@@ -178,6 +183,8 @@ class Disk:
                 if saving is not None and not closing:
                     self._write_slice(jobs, saving)
                 elif jobs:
+                    if jobs[-1].sliced and jobs[-1].state is not None:
+                        self._gather(jobs[-1].state)
                     self._write(jobs)
                     if any(job.token or not job.lazy for job in jobs):
                         self._in_reactor(self._confirm, jobs)
@@ -243,6 +250,24 @@ class Disk:
                     self._saving = None
             self._in_reactor(saving.done)
 
+    def _gather(self, state: Capture) -> None:
+        """Write the agents of a large state beside the one that is there. A start drops them."""
+        while self._store.merging:
+            self._journal.write([], also=self._merge_some)
+            self.writes += 1
+        for number, agents in enumerate(_slices(state)):
+
+            def also(
+                connection: sqlite3.Connection, agents: list[AgentState] = agents, first: bool = not number
+            ) -> None:
+                self._store.gather(connection, agents, full=state.full, anew=first)
+
+            self._journal.write([], also=also)
+            self.writes += 1
+
+    def _merge_some(self, connection: sqlite3.Connection) -> None:
+        self._store.merge(connection, STAGE_BYTES)
+
     def _write(
         self,
         jobs: list[_Job],
@@ -264,12 +289,16 @@ class Disk:
             if more is not None:
                 more(connection)
             if state is not None:
-                self._store.save(connection, state)
+                self._store.save(connection, state, gathered=jobs[-1].sliced)
 
         rows = state is not None or more is not None or any(job.taken is not None for job in jobs)
         self._journal.write(records, trim=trim, also=also if rows else None)
         self._commit = None
         self.writes += 1
+        if jobs[-1].sliced and state is not None:
+            with self._changed:
+                # It is part of the state; its agents move to the others by and by.
+                self._saving = _Save(state, 0, _nobody_waits, deque(), merging=True)
 
     def _write_commit(self, commit: Committed) -> None:
         self._journal.write([commit])
@@ -282,6 +311,10 @@ class Disk:
             self._jobs.clear()
             self._changed.notify_all()
         self._in_reactor(self._on_failed, sentence)
+
+
+def _nobody_waits() -> None:
+    """That all agents of a state are in their place."""
 
 
 def _slices(state: Capture) -> deque[list[AgentState]]:

@@ -6,6 +6,7 @@ import queue
 import shutil
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -396,6 +397,57 @@ def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_
     assert found[first:] == [new] * len(found[first:])
     assert len(found) - first >= 4
     assert rig.durable[-1] >= token - 1
+    rig.let(100)
+    harness.send(ids[1], Add(3))
+    rig.disk.save(captured(harness), 0, lambda: None, at_once=True)
+    rig.disk.close()
+    assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
+
+
+@pytest.mark.parametrize("merging", [False, True])
+def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_state_or_the_new_one(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merging: bool
+) -> None:
+    harness = Harness()
+    harness.know(Sum)
+    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
+    rig.let(2)
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
+    rig.turn()
+    if merging:
+        monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    rig.disk.save(captured(harness), 0, lambda: None)
+    if merging:
+        rig.let(5)
+        while rig.disk.writes < 7:
+            rig.wait_begun()
+    else:
+        rig.turn()
+    old = harness.engine.digest()
+    for identity in ids[1:]:
+        harness.send(identity, Add(3))
+    harness.send(factory(0), Delete(str(ids[2])))
+    harness.deploy(Sum, name="late")
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    new = harness.engine.digest()
+    rig.disk.write([Reset(Tag(VIEW, 30))], 2, captured(harness))
+    rig.disk.write([Promised(VIEW)], 3)
+    found = []
+    while rig.durable[-1] < 3 or len(found) < 12:
+        before = rig.disk.writes
+        rig.let()
+        while rig.disk.writes == before and rig.durable[-1] < 3:
+            time.sleep(0.001)
+        time.sleep(0.01)
+        found.append(load(crashed(tmp_path)).digest())
+        shutil.rmtree(tmp_path / "copy")
+        while not rig.calls.empty():
+            rig.turn()
+    assert set(found) == {old, new}
+    first = found.index(new)
+    assert first >= 4
+    assert found[first:] == [new] * len(found[first:])
+    assert rig.durable == [1, 2, 3]
     rig.let(100)
     harness.send(ids[1], Add(3))
     rig.disk.save(captured(harness), 0, lambda: None, at_once=True)
