@@ -45,18 +45,21 @@ class Operator:
         world.at(world.now + random.expovariate(self._rate), self._next)
 
     def ask(self, name: str, master: Host, replica: int) -> bool:
-        """Have a master add or remove a replica; say whether it is so already, or refused, or under way."""
+        """Have a master add or remove a replica; say whether it is so already, or refused, or under way.
+
+        The file has then what the master lists, with this change: an earlier one may have been given up.
+        """
         world = self._world
         try:
             if name == "remove":
                 fresh = master.channel.remove(master.clock(), replica)
                 world.hosts[replica].retired = True
-                world.configured = [other for other in world.configured if other != replica]
+                world.configured = sorted({*self._listed(master)} - {replica})
             else:
                 data = b"%s %d" % (name.encode(), replica)
                 witness = replica in world.watchers
                 fresh = master.channel.admit(master.clock(), replica, data, witness=witness)
-                world.configured = sorted({*world.configured, replica})
+                world.configured = sorted({*self._listed(master), replica})
         except ChannelError as error:
             world.say(f"operator: {name} {replica} at {master}: {error}")
             self.counts["refused"] = self.counts.get("refused", 0) + 1
