@@ -179,8 +179,10 @@ class Election:
     @property
     def wake(self) -> float | None:
         """When a grant that forbids a promise is over."""
+        if self._deferred is None:
+            return None
         until = self._lease.bound_until
-        return until if self._deferred is not None and until > self._state.now else None
+        return until if until > self._state.now else None
 
     def abandon(self, now: float) -> None:
         """Another proposal is ahead of that of this replica."""

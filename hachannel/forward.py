@@ -262,6 +262,8 @@ class Forwarding:
     def _admit_one(self, replica: int) -> bool:
         held = self._held.get(replica)
         if held is not None:
+            if not held.payloads:
+                return False
             expected = self._expected(replica, held)
             payload = held.payloads.pop(expected, None)
             if payload is None:

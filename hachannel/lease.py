@@ -171,14 +171,13 @@ class Lease:
 
     def expires(self) -> float:
         """Until when a majority of the configuration granted, this replica included."""
-        view = self._state.accepted
+        view, me = self._state.accepted, self._state.me
         if self._reigns_since is None or view is None:
             return -math.inf
-        granted = [self.grants.get(voter, -math.inf) for voter in view.config if voter != self._state.me]
-        if self._state.me in view.config:
-            granted.append(math.inf)
-        granted.sort(reverse=True)
-        return granted[view.quorum - 1] if len(granted) >= view.quorum else -math.inf
+        grants = self.grants
+        granted = [math.inf if voter == me else grants.get(voter, -math.inf) for voter in view.config]
+        granted.sort()
+        return granted[-view.quorum]
 
     def holds(self, now: float) -> bool:
         """Whether this replica holds the lease at this moment."""

@@ -1,5 +1,6 @@
 """What is known of the other replicas: connections, signs of life, suspicion. Suspicion is only a hint."""
 
+import math
 from collections.abc import Collection, Iterable, Iterator
 
 import attrs
@@ -109,23 +110,28 @@ class Peers:
     def review(self, now: float) -> list[tuple[Link, str]]:
         """Decide again whom to suspect; returns what changed and why."""
         changes: list[tuple[Link, str]] = []
-        for link in self:
-            if link.foreign:
-                suspected, reason = True, "belongs to another cluster"
-            elif link.connected:
-                suspected = now - link.heard >= self._suspect_s
-                reason = f"silent for {now - link.heard:.2f} s"
-            elif link.ended:
-                suspected, reason = True, "its process has ended"
+        for link in self.links.values():
+            if link.connected:
+                suspected = link.foreign or now - link.heard >= self._suspect_s
             else:
-                suspected = now >= link.closed + self._verify_s
-                reason = f"no connection for {now - link.closed:.2f} s"
+                suspected = link.foreign or link.ended or now >= link.closed + self._verify_s
             if suspected != link.suspected:
                 link.suspected = suspected
-                changes.append((link, reason if suspected else "alive"))
+                changes.append((link, self._reason(link, now) if suspected else "alive"))
         return changes
+
+    @staticmethod
+    def _reason(link: Link, now: float) -> str:
+        if link.foreign:
+            return "belongs to another cluster"
+        if link.connected:
+            return f"silent for {now - link.heard:.2f} s"
+        return "its process has ended" if link.ended else f"no connection for {now - link.closed:.2f} s"
 
     def deadline(self) -> float | None:
         """When a closed connection will have been closed for too long."""
-        times = [link.closed + self._verify_s for link in self if not link.connected and not link.suspected]
-        return min(times, default=None)
+        closed = math.inf
+        for link in self.links.values():
+            if not link.connected and not link.suspected and link.closed < closed:
+                closed = link.closed
+        return closed + self._verify_s if closed < math.inf else None

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 
@@ -41,8 +41,7 @@ class Table:
         return "\n".join(["stateDiagram-v2", *lines])
 
 
-@attrs.frozen
-class Phases:
+class Phases(NamedTuple):
     """Where one replica is."""
 
     role: str

@@ -1,5 +1,7 @@
 """What follows from an input of a channel: decisions in rounds, heartbeats, and the end of a leave."""
 
+import math
+
 from .donor import Donor
 from .election import Election
 from .facts import Facts
@@ -63,11 +65,18 @@ class Steps:
         state = self._state
         if state.stopped:
             return None
-        times = [self._gate.wake, state.peers.deadline(), self._leave_by, self._donor.wake]
-        times += [self._lease.deadline(), self._election.wake]
-        if state.peers.links:
-            times.append(self._next_heartbeat)
-        return min((time for time in times if time is not None), default=None)
+        first = self._next_heartbeat if state.peers.links else math.inf
+        for time in (
+            self._gate.wake,
+            state.peers.deadline(),
+            self._leave_by,
+            self._donor.wake,
+            self._lease.deadline(),
+            self._election.wake,
+        ):
+            if time is not None and time < first:
+                first = time
+        return first if first < math.inf else None
 
     def start(self, now: float) -> None:
         """Make the first step."""

@@ -193,7 +193,7 @@ class Net:
 
     def send(self, host: int, endpoint: Endpoint, peer: int, message: Message) -> None:
         """Put a message on the connection between two hosts, if this endpoint has one."""
-        connection = self._connections.get((min(host, peer), max(host, peer)))
+        connection = self._connections.get((host, peer) if host < peer else (peer, host))
         if connection is None or connection.ends[host] is not endpoint or not connection.open[host]:
             return
         self.sent[type(message)] += 1

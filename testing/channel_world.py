@@ -90,6 +90,8 @@ class Host:
         """An operator has removed this replica: it is not started again. Without memory, enough of those that
         founded a cluster could found another one."""
         self.channel: Channel
+        self.state: State
+        """The inside of the channel, for checkers."""
         self.app = App()
         self.disk: Disk | None = None
         self._again: list[Deliver] = []
@@ -121,11 +123,6 @@ class Host:
         other = self.world.hosts[peer]
         runs = other.running and other.life == self._lives.get(peer)
         return self.world.shape.shared_host and peer in self._lives and not runs
-
-    @property
-    def state(self) -> State:
-        """The inside of the channel, for checkers."""
-        return self.channel.state
 
     def begin(self) -> None:
         """The first start, unless a schedule has started it already."""
@@ -162,6 +159,7 @@ class Host:
             fresh=shape.fresh,
             witnesses=[each for each in configured if each in world.watchers],
         )
+        self.state = self.channel.state
         world.say(f"{self} starts")
         world.observer.started(self)
         for event in self._again:
@@ -233,7 +231,8 @@ class Host:
         """A message arrived."""
         if self.world.shape.codec:
             message = decode_message(encode_message(message))
-        self.world.trace(lambda: f"{peer} -> {self.replica} {message}")
+        if self.world.verbose:
+            self.world.say(f"{peer} -> {self.replica} {message}")
         self._act(lambda: self.channel.receive(self.clock(), peer, message))
 
     def up(self, peer: int, incarnation: int) -> None:
@@ -314,7 +313,8 @@ class Host:
                 if self.running:
                     self._handle(event)
         if self.running:
-            self._save()
+            if self.disk is not None:
+                self._save(self.disk)
             self._alarm()
 
     def _burn(self) -> bool:
@@ -329,11 +329,10 @@ class Host:
 
     # The disk
 
-    def _save(self) -> None:
+    def _save(self, disk: Disk) -> None:
         """Save the application now and then, and forget the entries that led to it."""
-        disk = self.disk
         applied = self.channel.applied
-        if disk is None or applied - disk.saved < self.world.shape.save_entries or disk.waiting:
+        if applied - disk.saved < self.world.shape.save_entries or disk.waiting:
             return
         state = self.app.saved()
         trim = min(self.state.log.base.at, applied)
@@ -565,11 +564,6 @@ class World:
         self.lines.append(line)
         if self.echo:
             print(line)
-
-    def trace(self, line: Callable[[], str]) -> None:
-        """One line of the trace, if messages are to be seen."""
-        if self.verbose:
-            self.say(line())
 
     def master(self) -> Host | None:
         """A running replica that takes submissions, if any."""

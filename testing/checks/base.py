@@ -22,6 +22,9 @@ class Checker:
     """As in the table of invariants: I4."""
     rule: ClassVar[str]
     """The invariant in one sentence."""
+    alone: ClassVar[bool] = False
+    """Whether `stepped` looks only at `standing`, the events and the fields of `Step`: a quiet step shows
+    it nothing new. Not so if it looks at other processes, at clocks, into logs, or at all `Step.messages`."""
 
     def __init__(self, past: History) -> None:
         self.past = past
@@ -36,7 +39,7 @@ class Checker:
         """A process announces a view for the first time; `past.latest` is the active one before."""
 
     def stepped(self, step: Step) -> None:
-        """A process made a step; nothing of its output has left it."""
+        """A process made a step; nothing of its output has left it. Not called for quiet ones if `alone`."""
 
     def delivered(self, host: Host, event: Event) -> None:
         """An application has handled an event."""
@@ -88,6 +91,7 @@ class Checks(History, Observer):
         self._on_accepting = overriding("accepting")
         self._on_activated = overriding("activated")
         self._on_stepped = overriding("stepped")
+        self._on_quiet = [each for each in self._on_stepped if not each.alone]
         self._on_delivered = overriding("delivered")
 
     def accepting(self, host: Host, process: Process, view: View) -> None:
@@ -110,6 +114,10 @@ class Checks(History, Observer):
     def stepped(self, host: Host, output: Output) -> None:
         """Check everything that a step of one process can have changed."""
         step = self.observe(host, output)
+        if step.quiet:
+            for each in self._on_quiet:
+                each.stepped(step)
+            return
         for view, event in step.views:
             if self.activate(event):
                 for each in self._on_activated:

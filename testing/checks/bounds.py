@@ -42,6 +42,8 @@ class BoundedForwards(Checker):
 class BoundedFlight(Checker):
     """Changes of the configuration need no room."""
 
+    alone = True
+
     def stepped(self, step: Step) -> None:
         """Look at what it appends."""
         host, state = step.host, step.host.state

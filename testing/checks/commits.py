@@ -10,6 +10,8 @@ from .history import History, Process, Step, count
 class HeldByQuorum(Checker):
     """k follows from the mode, the number of members and of copies, and is not taken from the view."""
 
+    alone = True
+
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
         """The k of a view is that of its mode and of the copies wanted."""
         needed = self._needed(host, view)
@@ -20,7 +22,7 @@ class HeldByQuorum(Checker):
         """What nobody committed before has its holders in a view this replica serves in."""
         past, host, state = self.past, step.host, step.host.state
         views = step.process.was_active
-        for index in range(max(step.process.commit, past.top) + 1, state.commit + 1):
+        for index in step.commits:
             tag = state.log.tag(index)
             holders = past.held.get(tag, set())
             if not any(count(holders, view.members) >= self._needed(host, view) for view in views):
@@ -38,12 +40,14 @@ class HeldByQuorum(Checker):
 class HeldByAll(Checker):
     """See the rule."""
 
+    alone = True
+
     def stepped(self, step: Step) -> None:
         """What nobody committed before is held by each member."""
         past, host, state = self.past, step.host, step.host.state
         if state.settings.mode != "ALL":
             return
-        for index in range(max(step.process.commit, past.top) + 1, state.commit + 1):
+        for index in step.commits:
             tag = state.log.tag(index)
             holders = past.held.get(tag, set())
             if not any(holders.issuperset(view.members) for view in step.process.was_active):
@@ -53,6 +57,8 @@ class HeldByAll(Checker):
 @checker("I10", "What is told to be held by all members of the view is held by all of them.")
 class StableHeldByAll(Checker):
     """Whoever says it serves, or served in this step, in a view all of whose members hold it."""
+
+    alone = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
@@ -81,6 +87,8 @@ class StableHeldByAll(Checker):
 class StableTold(Checker):
     """Who waits for all members in the mode MAJORITY waits for this event."""
 
+    alone = True
+
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._told: dict[int, int] = {}
@@ -103,6 +111,8 @@ class StableTold(Checker):
 @checker("I16", "Only what is committed leaves the channel.")
 class OutsideOnlyCommitted(Checker):
     """See the rule."""
+
+    alone = True
 
     def stepped(self, step: Step) -> None:
         """What is handed out is committed."""

@@ -71,6 +71,8 @@ class ForwardsArrive(Checker):
 class TrueOrigins(Checker):
     """A row may be missing in a state that is older than its process; none may be ahead or behind."""
 
+    alone = True
+
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._sources: dict[int, Source] = {}

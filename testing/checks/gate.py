@@ -9,12 +9,14 @@ from .history import Step, count, majority
 class GateOpened(Checker):
     """One replica that hears nothing must not disturb the others."""
 
+    alone = True
+
     def stepped(self, step: Step) -> None:
         """A slave has begun to propose."""
         view, me = step.process.follows, step.host.state.me
         if view is None or view.members[0] == me:
             return
-        for _, message in step.messages:
+        for message in step.said:
             if isinstance(message, Prepare) and message.number[1:] == me:
                 since = self.past.since.get(view.number, 0.0)
                 exits = {me, *(voter for voter, at in self.past.exits.items() if at >= since)}

@@ -5,6 +5,7 @@ that of the channel is not shared.
 """
 
 from collections.abc import Collection, Iterable
+from typing import Any
 
 import attrs
 
@@ -13,6 +14,7 @@ from ...hachannel.log import Appended
 from ...hachannel.messages import (
     RECONFIG,
     Accept,
+    Ack,
     Admit,
     Dismiss,
     Entry,
@@ -21,6 +23,7 @@ from ...hachannel.messages import (
     Message,
     Prepare,
     Promise,
+    Record,
     Recorded,
     decode_reconfig,
 )
@@ -28,6 +31,9 @@ from ...hachannel.view import NO_TAG, NO_VIEW, Seat, Tag
 from ..channel_app import Saved, link
 from ..channel_disk import Write
 from ..channel_world import Host, World
+
+BINDING = frozenset({Ack, Prepare, Promise, Accept, Record, Recorded})
+"""Types of messages that bind their sender in what becomes of views and entries, or let others go on."""
 
 
 @attrs.define(eq=False)
@@ -53,6 +59,8 @@ class Process:
     """The last view its application was told of."""
     was_active: list[View] = attrs.field(factory=list[View])
     """The views it served in during the current step."""
+    stood: tuple[Any, ...] = ()
+    """See `standing`, after its last step."""
 
 
 @attrs.define(eq=False)
@@ -63,15 +71,40 @@ class Step:
     output: Output
     process: Process
     """As it was before the step, but for `was_active`."""
-    added: list[tuple[Tag, Tag, Entry]] = attrs.field(factory=list[tuple[Tag, Tag, Entry]])
+    added: list[tuple[Tag, Tag, Entry]]
     """(tag, tag of the entry before, entry) of what is new in its log."""
-    views: list[tuple[View, ViewEvent]] = attrs.field(factory=list[tuple[View, ViewEvent]])
+    views: list[tuple[View, ViewEvent]]
     """The views that it announces."""
+    said: list[Message]
+    """What it sends that is `BINDING`."""
+    commits: range = range(0)
+    """What it has committed and nobody before."""
+    quiet: bool = False
+    """It stands where it stood after its last step, and only sent messages, none of them `BINDING`."""
 
     @property
     def messages(self) -> Iterable[tuple[int, Message]]:
-        """(replica, message) of what it sends."""
+        """(replica, message) of all that it sends."""
         return self.output.messages
+
+
+def standing(host: Host) -> tuple[Any, ...]:
+    """What checkers read of one process, besides its output and the inside of its log."""
+    channel, state = host.channel, host.state
+    return (
+        channel.phases,
+        channel.lease.held,
+        state.promised,
+        state.accepted,
+        state.serving,
+        state.stopped,
+        state.commit,
+        state.applied,
+        state.stable,
+        state.origins.rows,
+        state.log.last,
+        state.log.base,
+    )
 
 
 class History:
@@ -161,20 +194,32 @@ class History:
 
     def observe(self, host: Host, output: Output) -> Step:
         """A step of a process: find out what is new."""
-        process = self.processes[host.state.me]
-        step = Step(host, output, process)
+        state = host.state
+        process = self.processes[state.me]
+        step = Step(host, output, process, added=[], views=[], said=[])
+        for _, message in output.messages:
+            if type(message) is Heartbeat:
+                if message.exit:
+                    self.exits[state.me] = self.world.now
+            elif type(message) in BINDING:
+                step.said.append(message)
+            elif type(message) is Exit:
+                self.exits[state.me] = self.world.now
+                if message.leaving:
+                    self.leaving.add(state.me)
+        before, process.stood = process.stood, standing(host)
+        if process.stood == before and not (step.said or output.events or output.notes or output.persist):
+            step.quiet = True
+            return step
+        step.commits = range(max(process.commit, self.top) + 1, state.commit + 1)
         for event in output.events:
             if isinstance(event, ViewEvent):
                 view = self.views[event.view]
                 process.was_active.append(view)
                 step.views.append((view, event))
-        for _, message in output.messages:
-            if isinstance(message, Exit) or (isinstance(message, Heartbeat) and message.exit):
-                self.exits[host.state.me] = self.world.now
-            if isinstance(message, Exit) and message.leaving:
-                self.leaving.add(host.state.me)
+        for message in step.said:
             if isinstance(message, Promise):
-                self.promises.setdefault(message.number, {}).setdefault(host.state.me, message)
+                self.promises.setdefault(message.number, {}).setdefault(state.me, message)
         self._scan(step)
         return step
 
@@ -215,10 +260,10 @@ class History:
         if step.views:
             process.announced = step.views[-1][1].view
         process.promised = max(process.promised, state.promised)
-        for _, message in step.messages:
+        for message in step.said:
             if isinstance(message, Promise | Accept | Recorded | Prepare):
                 process.said = max(process.said, message.number)
-        for index in range(max(process.commit, self.top) + 1, state.commit + 1):
+        for index in step.commits:
             self.committed[index] = state.log.tag(index)
             self.counts["commits"] += 1
         self.top = max(self.top, state.commit)

@@ -24,22 +24,21 @@ class OneHolder(Checker):
 
     def stepped(self, step: Step) -> None:
         """Look at everybody: time has passed for all of them."""
-        lease = step.host.channel.lease
-        if lease.held:
-            self._until[step.host.state.me] = lease.expires()
         hosts = [
             host
             for host in self.past.world.hosts
-            if host.running and (host.channel.lease.asks or host.services)
+            if host.running and (host.services or host.channel.lease.asks)
         ]
+        ends = {host: host.channel.lease.expires() for host in hosts if host.channel.lease.held}
+        if step.host in ends:
+            self._until[step.host.state.me] = ends[step.host]
         holders = [host for host in hosts if self._holds(host)] if len(hosts) > 1 else ()
         if len(holders) > 1:
             self.fail(step.host, f"{' and '.join(map(str, holders))} hold the lease")
-        for host in hosts:
-            if host.channel.lease.held and not host.paused:
-                late_s = host.clock() - host.channel.lease.expires()
-                if late_s > LATE_S:
-                    self.fail(host, f"its lease was over {late_s:.3f} s ago; its application does not know")
+        for host, end in ends.items():
+            late_s = host.clock() - end
+            if late_s > LATE_S and not host.paused:
+                self.fail(host, f"its lease was over {late_s:.3f} s ago; its application does not know")
 
     def _holds(self, host: Host) -> bool:
         lease = host.channel.lease
@@ -64,11 +63,10 @@ class GrantsBind(Checker):
             self._look()
 
     def _look(self) -> None:
-        hosts = [host for host in self.past.world.hosts if host.running and host.channel.lease.asks]
         running = {host.state.me: host for host in self.past.world.hosts if host.running}
-        for host in hosts:
+        for host in running.values():
             now = host.clock()
-            if not host.channel.lease.holds(now):
+            if not host.channel.lease.asks or not host.channel.lease.holds(now):
                 continue
             for voter, until in host.channel.lease.grants.items():
                 granter = running.get(voter)
@@ -82,6 +80,8 @@ class GrantsBind(Checker):
 @checker("I11", "The application hears of every change of the lease, and of nothing else.")
 class LeaseTold(Checker):
     """What it was told last is what holds."""
+
+    alone = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
+from ...hachannel import ViewNumber
 from ...hachannel.pace import MAX_REST_S
+from ...hachannel.state import State
 from ..channel_app import CELLS
 from ..channel_shape import Shape
 from ..channel_world import MAX_PIECES, PARTS, Host, Violation, World
@@ -30,7 +32,7 @@ def converge(
         hosts = [host for host in world.hosts if host.running]
         roles = {str(host): (host.channel.role, host.channel.members) for host in hosts}
         _fail(world, f"not whole {bound:.0f} s after healing: {roles}")
-    if lease and not _reach(world, limit, lambda: _whole(world) and _leased(world)):
+    if lease and not _reach(world, limit, lambda: _whole(world, leased=True)):
         _fail(world, f"no replica holds the lease {bound:.0f} s after healing")
     whole = world.now
     if quiet and not _reach(world, limit, lambda: _whole(world, start=True) and _settled(world)):
@@ -93,43 +95,49 @@ def _calm(world: World, limit: float) -> None:
     What was under way when the cluster was whole, an orderly leave for one, may disturb it once more.
     """
     calm_s = CALM_LEASES * world.shape.settings.lease_s
-    while world.run(world.now + calm_s, lambda: not (_whole(world) and _leased(world))):
-        if not world.run(limit, lambda: _whole(world, start=True) and _leased(world)):
+    while world.run(world.now + calm_s, lambda: not _whole(world, leased=True)):
+        if not world.run(limit, lambda: _whole(world, start=True, leased=True)):
             _fail(world, "the view changes, or its master is without the lease, although nothing happens")
 
 
 def _listed(world: World) -> list[Host]:
     """The replicas of the cluster, as those know that are in its last view."""
-    running = [host for host in world.hosts if host.running]
-    last = max(running, key=lambda host: host.state.seats_of, default=None)
-    ids = set(world.configured) if last is None else {seat.replica for seat in last.channel.seats}
+    last: State | None = None
+    for host in world.hosts:
+        if host.running and (last is None or host.state.seats_of > last.seats_of):
+            last = host.state
+    ids = set(world.configured) if last is None else {seat.replica for seat in last.seats}
     return [host for host in world.hosts if host.replica in ids]
 
 
-def _whole(world: World, *, start: bool = False) -> bool:
-    """Whether all replicas of the cluster are in one view. start: those that do not run are started."""
+def _whole(world: World, *, start: bool = False, leased: bool = False) -> bool:
+    """Whether all replicas of the cluster are in one view.
+
+    start: those that do not run are started. leased: and one has the lease, and its application was told.
+    """
     hosts = _listed(world)
     for host in hosts:
         if start and not host.running:
             host.retired = False
             host.start()
-    channels = [host.channel for host in hosts]
-    copies = sum(not host.watches for host in hosts)
-    return (
-        all(
-            host.running
-            and not host.state.leaving
-            and host.channel.role in (("witness",) if host.watches else ("master", "slave"))
-            and len(host.channel.members) == copies
-            for host in hosts
-        )
-        and len({channel.view.number for channel in channels if channel.view is not None}) == 1
-    )
+    copies = 0
+    views: set[tuple[ViewNumber, int]] = set()
+    for host in hosts:
+        view = host.state.accepted
+        if not host.running or host.state.leaving or view is None:
+            return False
+        watches = host.watches
+        if host.channel.role not in (("witness",) if watches else ("master", "slave")):
+            return False
+        copies += not watches
+        views.add((view.number, len(view.members)))
+    if [members for _, members in views] != [copies]:
+        return False
+    return not leased or any(_has_lease(host) for host in hosts)
 
 
-def _leased(world: World) -> bool:
-    """Whether a replica has the lease, and its application was told."""
-    return any(host.channel.lease.held and host.channel.holds_lease(host.clock()) for host in _listed(world))
+def _has_lease(host: Host) -> bool:
+    return host.channel.lease.held and host.channel.holds_lease(host.clock())
 
 
 def _fail(world: World, text: str) -> None:

@@ -26,6 +26,8 @@ class Listed(Checker):
 class CaughtUp(Checker):
     """A voter without the state cannot take over, and one that is dead only weakens the majorities."""
 
+    alone = True
+
     def stepped(self, step: Step) -> None:
         """The master appends the change."""
         host = step.host

@@ -12,6 +12,8 @@ from .history import Process, Step
 class PromisesKept(Checker):
     """What was chosen on the strength of a promise would be wrong."""
 
+    alone = True
+
     def started(self, host: Host, process: Process) -> None:
         """A process that comes back from its disk has forgotten nothing that it said."""
         if host.state.promised < process.said:
@@ -31,7 +33,7 @@ class PromisesKept(Checker):
             self.fail(host, f"promised {state.promised} after {step.process.promised}")
         # A promise counts from when others can know of it: what waits for the disk leaves in its order.
         said = state.promised if host.disk is None else step.process.said
-        for _, message in step.messages:
+        for message in step.said:
             if isinstance(message, Ack) and message.view < said:
                 self.fail(host, f"acknowledges {message.view}, has promised {said}")
             if isinstance(message, Accept | Recorded | Promise):
@@ -46,12 +48,14 @@ class PromisesKept(Checker):
 class DurableBeforeSaid(Checker):
     """A crash at this moment must not take back what was said."""
 
+    alone = True
+
     def stepped(self, step: Step) -> None:
         """Compare every answer with the disk."""
         disk = step.host.disk
         if disk is None:
             return
-        for _, message in step.messages:
+        for message in step.said:
             if not self._durable(disk, message):
                 kept = disk.remembered
                 self.fail(

@@ -1,6 +1,7 @@
 """I15 in detail: what a state is made of, after a transfer in parts and after every entry that follows."""
 
 from ...hachannel import Deliver, Event, InstallPart
+from ..channel_app import Cell
 from ..channel_world import Host
 from .base import Checker, checker
 from .history import History
@@ -12,7 +13,7 @@ class EqualCells(Checker):
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
-        self._prints: dict[int, bytes] = {0: b""}
+        self._prints: dict[int, frozenset[tuple[int, Cell]]] = {}
 
     def delivered(self, host: Host, event: Event) -> None:
         """After each entry, and after the last part of a state."""
@@ -20,6 +21,6 @@ class EqualCells(Checker):
             isinstance(event, InstallPart) and event.index is not None
         ):
             return
-        index = host.app.index
-        if index and self._prints.setdefault(index, host.app.print) != host.app.print:
+        index, cells = host.app.index, host.app.print
+        if index and self._prints.setdefault(index, cells) != cells:
             self.fail(host, f"its cells differ after entry {index}")

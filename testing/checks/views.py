@@ -11,6 +11,8 @@ from .history import History, Process, Step, count, majority
 class OneContent(Checker):
     """A number that is used twice would make two views, or two logs, look like one."""
 
+    alone = True
+
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._proposed: dict[ViewNumber, int] = {}
@@ -27,7 +29,7 @@ class OneContent(Checker):
         known = self.past.views.get(view.number) if view is not None else None
         if view is not known and view != known:
             self.fail(step.host, f"has accepted {view}, which is {known}")
-        for _, message in step.messages:
+        for message in step.said:
             if isinstance(message, Prepare):
                 life = self._proposed.setdefault(message.number, step.process.life)
                 if life != step.process.life:
@@ -37,6 +39,8 @@ class OneContent(Checker):
 @checker("I2", "A view is chosen by, and known to, quorums of the view it replaces and of its own.")
 class ChainedViews(Checker):
     """The promises that were asked for, the acceptances before it is recorded, both before it is active."""
+
+    alone = True
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
         """The proposer installs a view: who has promised it?"""
@@ -73,7 +77,7 @@ class ChainedViews(Checker):
 
     def stepped(self, step: Step) -> None:
         """Nobody is asked to record a view that some member may not hold."""
-        for _, message in step.messages:
+        for message in step.said:
             if isinstance(message, Record):
                 have = self.past.accepted.get(message.view.number, set())
                 if not have.issuperset(message.view.members):
@@ -101,6 +105,8 @@ class ChainedViews(Checker):
 @checker("I2", "The configuration changes by the one RECONFIG in the adopted log, and by nothing else.")
 class OneChange(Checker):
     """Quorums of configurations that differ by more than one voter need not meet."""
+
+    alone = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
@@ -221,6 +227,8 @@ class Barrier(Checker):
 @checker("I14", "View events stand at equal indices, say the same everywhere, and rise.")
 class ViewEvents(Checker):
     """Replicas that see a change of masters at different places act differently."""
+
+    alone = True
 
     def stepped(self, step: Step) -> None:
         """The same event for everybody."""

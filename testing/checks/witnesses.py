@@ -11,6 +11,8 @@ from .history import Process, Step
 class WitnessHoldsNothing(Checker):
     """It votes, and that is all."""
 
+    alone = True
+
     def accepting(self, host: Host, process: Process, view: View) -> None:
         """Views say who is a witness, and keep them out."""
         del process
@@ -35,6 +37,8 @@ class WitnessHoldsNothing(Checker):
 )
 class EnoughCopies(Checker):
     """What was in flight when the view shrank is committed with it; nothing after that."""
+
+    alone = True
 
     def stepped(self, step: Step) -> None:
         """Look at what a master appends."""
