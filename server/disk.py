@@ -1,6 +1,7 @@
 """The thread that writes to the journal: what waits is written together and synced once."""
 
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from threading import Condition, Thread
@@ -21,6 +22,10 @@ RECORD_BYTES = 200
 """Counted for each record besides its payloads."""
 STAGE_BYTES = 2 * 1024 * 1024
 """So much of a state is written at a time: what is recorded meanwhile waits no longer."""
+SAVE_SHARE = 0.25
+"""Of the time, at most, a large save is written while records are waited for."""
+MAX_REST_S = 0.5
+"""No rest of a save is longer."""
 LAZY_S = 1.0
 """A commit index that nobody waits for is written with the next records, or after this time."""
 
@@ -79,8 +84,10 @@ class Disk:
         in_reactor: Callable[..., None],
         on_durable: Callable[[int], None],
         on_failed: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._journal = journal
+        self._clock = clock
         self._store = store
         self._in_reactor = in_reactor
         self._on_durable = on_durable
@@ -94,6 +101,10 @@ class Disk:
         self.writes = 0
         """Transactions so far, each with a sync."""
         self._saving: _Save | None = None
+        self._rest_until = clock()
+        """No more of it is written before that."""
+        self._waited = False
+        """Records that somebody waited for were written since the last part of it."""
         self._commit: Committed | None = None
         """A commit index that is not on the disk."""
         self._thread = Thread(target=self._run, name="journal", daemon=True)
@@ -205,7 +216,11 @@ class Disk:
         Or up to so much of a state that comes in.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._jobs or self._saving or self._closing, LAZY_S / 2)
+            rest_s = self._rest_until - self._clock() if self._saving else 0.0
+            self._changed.wait_for(
+                lambda: self._jobs or self._saving_now or self._closing,
+                min(max(rest_s, 0.0) or LAZY_S, LAZY_S / 2),
+            )
             jobs: list[_Job] = []
             taken = 0
             while self._jobs and taken < STAGE_BYTES and not (jobs and self._jobs[0].state is not None):
@@ -219,15 +234,20 @@ class Disk:
             if jobs and jobs[-1].state is not None:
                 # It takes the place of whatever was to be saved.
                 self._saving = None
-            saving = self._saving
+            saving = self._saving_now
             if saving is not None and saving.ending and self._jobs:
                 # What was recorded before the state was captured is to be there first.
                 saving = None
             return jobs, saving, self._closing
 
+    @property
+    def _saving_now(self) -> _Save | None:
+        """The save that some is to be written of."""
+        return self._saving if self._clock() >= self._rest_until else None
+
     def _write_slice(self, jobs: list[_Job], saving: _Save) -> None:
-        """Write jobs, and some of a save, or its end."""
-        done = False
+        """Write jobs, and some of a save, or its end. Then it rests, if jobs are waited for."""
+        done, began = False, self._clock()
 
         def also(connection: sqlite3.Connection) -> None:
             nonlocal done
@@ -243,6 +263,10 @@ class Disk:
         ends = saving.ending
         jobs = [*jobs, _Job([Committed(saving.capture.index)] if ends else (), 0, 0)]
         self._write(jobs, also, saving.trim if ends else 0)
+        now = self._clock()
+        if self._waited:
+            self._rest_until = now + min((now - began) * (1 / SAVE_SHARE - 1), MAX_REST_S)
+        self._waited = False
         self._in_reactor(self._confirm, jobs)
         if done:
             with self._changed:
@@ -294,6 +318,7 @@ class Disk:
         rows = state is not None or more is not None or any(job.taken is not None for job in jobs)
         self._journal.write(records, trim=trim, also=also if rows else None)
         self._commit = None
+        self._waited = self._waited or any(job.token for job in jobs)
         self.writes += 1
         if jobs[-1].sliced and state is not None:
             with self._changed:

@@ -73,12 +73,14 @@ class Rig:
         self.calls: queue.Queue[tuple[Callable[..., None], tuple[Any, ...]]] = queue.Queue()
         self.durable: list[int] = []
         self.failed: list[str] = []
+        self.now = 0.0
         self.disk = Disk(
             self.journal,
             self.store,
             lambda call, *args: self.calls.put((call, args)),
             self.durable.append,
             self.failed.append,
+            clock=lambda: self.now,
         )
 
     def turn(self) -> None:
@@ -555,3 +557,40 @@ def test_an_agent_of_an_older_save_is_noticed(tmp_path: Path, saved: tuple[Path,
     connection.close()
     with pytest.raises(Damaged, match="and not the 20 that were written"):
         load(path)
+
+
+def test_a_large_save_rests_while_records_are_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = Harness()
+    harness.know(Sum)
+    for number in range(5):
+        harness.deploy(Sum, name=f"sum{number}")
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    parts: list[int] = []
+    gather = rig.store.gather
+
+    def slow(*args: Any, **options: Any) -> None:
+        parts.append(rig.disk.writes)
+        rig.now += 0.1
+        gather(*args, **options)
+
+    monkeypatch.setattr(rig.store, "gather", slow)
+    # A part of it is written with records; after that it rests three times as long as that took.
+    rig.disk.write([Appended((entry(1),))], 1)
+    rig.wait_begun()
+    rig.disk.save(captured(harness), 0, lambda: None)
+    rig.disk.write([Appended((entry(2),))], 2)
+    rig.let(2)
+    while rig.durable != [1, 2]:
+        rig.turn()
+    for token in range(3, 9):
+        rig.disk.write([Appended((entry(token),))], token)
+        rig.let()
+        while rig.durable[-1] < token:
+            rig.turn()
+    assert parts == [1]
+    rig.now += 0.301
+    rig.disk.write([Appended((entry(9),))], 9)
+    rig.let(100)
+    while rig.durable[-1] < 9:
+        rig.turn()
+    assert len(parts) >= 2
