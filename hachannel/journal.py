@@ -253,9 +253,23 @@ class Journal:
             if also is not None:
                 self._store(remembered, also=also)
         except (sqlite3.Error, OSError) as error:
-            self._failed = True
-            raise WriteFailed(f"The journal {self.path} cannot be written: {explain(error)}.") from None
+            raise self._refused(error) from None
         self.remembered = remembered
+
+    def note(self) -> None:
+        """Have the database know of the last frame: if that is lost later, it is noticed. Raises WriteFailed.
+
+        A frame that the database does not know of may have been the last write, and interrupted.
+        """
+        if self.frames.number > self.frames.last.number:
+            try:
+                self._store(self.remembered)
+            except (sqlite3.Error, OSError) as error:
+                raise self._refused(error) from None
+
+    def _refused(self, error: sqlite3.Error | OSError) -> WriteFailed:
+        self._failed = True
+        return WriteFailed(f"The journal {self.path} cannot be written: {explain(error)}.")
 
     def rename(self, incarnation: int, records: Iterable[LogRecord]) -> None:
         """Make it that of another voter, and records durable, in one transaction. Raises WriteFailed."""
@@ -273,9 +287,9 @@ class Journal:
         The database learns of the last frame: if that is spoiled later, it is no interrupted write.
         """
         try:
-            if not self._failed and self.frames.number > self.frames.last.number:
-                self._store(self.remembered)
-        except sqlite3.Error:
+            if not self._failed:
+                self.note()
+        except WriteFailed:
             pass
         try:
             self.frames.close()

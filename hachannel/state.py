@@ -189,6 +189,27 @@ class State:
                     return link.replica
         return None
 
+    @property
+    def forgetful(self) -> Link | None:
+        """The master of a later active view that lacks what is committed here; None if there is none.
+
+        A later view holds all that was committed, unless disks have lost what they had confirmed.
+        """
+        accepted = self.accepted
+        for link in self.peers:
+            said = link.heartbeat
+            if (
+                accepted is not None
+                and said is not None
+                and said.active
+                and said.master
+                and not link.foreign
+                and said.view > accepted.number
+                and said.last < self.commit
+            ):
+                return link
+        return None
+
     # Changes of the durable facts
 
     def promise(self, number: ViewNumber) -> None:

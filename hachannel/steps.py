@@ -29,6 +29,16 @@ def superseded(successor: int) -> str:
     )
 
 
+def bereft(master: int, last: int, commit: int) -> str:
+    """Why a replica stops that has more than its cluster, and what to do."""
+    return (
+        f"Replica {master} is master of a later view without the entries {last + 1} to {commit}, which were "
+        "committed here: the others have lost them, and this replica stops before it loses them, too. To go "
+        "on from here, stop the others for good and make this replica the beginning of a new cluster "
+        "(quorate replica force-new-cluster); to give the entries up, remove its directory and start it"
+    )
+
+
 class Steps:
     """Lets the parts decide, each after what it depends on."""
 
@@ -94,11 +104,12 @@ class Steps:
         if state.stopped:
             return
         state.now = now
-        if state.attention and state.outdated is not None:
+        reason = self._reason_to_stop() if state.attention else ""
+        if reason:
             # Before anything is promised or answered: it would serve beside its successor.
             state.serving = False
             self._lease.review(now)
-            state.stop(superseded(state.outdated), failed=True)
+            state.stop(reason, failed=True)
             return
         pause = state.peers.paused(now)
         if pause:
@@ -121,6 +132,16 @@ class Steps:
             if state.leading:
                 self._replication.bound(self._donor.hold)
             state.broadcast(self._facts.heartbeat())
+
+    def _reason_to_stop(self) -> str:
+        """What another replica says that this one must not live with."""
+        state = self._state
+        if state.outdated is not None:
+            return superseded(state.outdated)
+        link = state.forgetful
+        if link is None or link.heartbeat is None:
+            return ""
+        return bereft(link.replica, link.heartbeat.last, state.commit)
 
     def _tick(self, now: float) -> None:
         election = self._election

@@ -26,6 +26,8 @@ SAVE_SHARE = 0.25
 """Of the time, at most, a large save is written while records are waited for."""
 MAX_REST_S = 0.5
 """No rest of a save is longer."""
+NOTE_S = 1.0
+"""So often the database of the journal learns how far the file of frames has come."""
 LAZY_S = 1.0
 """A commit index that nobody waits for is written with the next records, or after this time."""
 
@@ -100,6 +102,7 @@ class Disk:
         self._closing = self._failed = False
         self.writes = 0
         """Transactions so far, each with a sync."""
+        self._note_at = clock() + NOTE_S
         self._saving: _Save | None = None
         self._rest_until = clock()
         """No more of it is written before that."""
@@ -203,6 +206,9 @@ class Disk:
                     self._write_commit(self._commit)
                 elif closing:
                     return
+                if self._clock() >= self._note_at:
+                    self._journal.note()
+                    self._note_at = self._clock() + NOTE_S
         except WriteFailed as error:
             self._fail(str(error))
         except Exception as error:  # a defect must not look like a slow disk

@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Hunt all mutants of some files, or those named, and print a table; returns 1 when one escapes."""
     parser = argparse.ArgumentParser(description="Break the channel on purpose, and see who notices.")
     parser.add_argument("files", nargs="+", type=Path, help="files named mutants_*.py")
-    parser.add_argument("--only", nargs="*", metavar="NAME", help="only these mutants")
+    parser.add_argument("--only", nargs="*", action="extend", metavar="NAME", help="only these mutants")
     parser.add_argument("--area", help="only those of this file: gate for mutants_gate.py")
     parser.add_argument("--seeds", type=int, help="no more seeds than this for each")
     parser.add_argument(

@@ -263,6 +263,26 @@ def test_a_torn_tail_is_cut_and_what_was_confirmed_is_kept(journal: Journal, cop
         assert entries == [entry(index, len(entries[index - 1].payload)) for index in range(1, last + 1)]
 
 
+@pytest.mark.parametrize("zeros", [False, True])
+def test_an_end_that_was_noted_and_is_lost_is_damage(journal: Journal, copy: Copy, zeros: bool) -> None:
+    confirmed = filled(journal, copy)
+    size = confirmed[-1][0]
+    journal.note()
+    journal.write([Committed(confirmed[-1][1].commit)])
+    place = copy(journal.path)
+    frames = place.with_name("journal.db-frames")
+    data = frames.read_bytes()
+    for kept, lost in ((size, False), (size - 1, True), (size // 2, True), (0, True)):
+        frames.write_bytes(data[:kept] + bytes(len(data) - kept) * zeros)
+        if lost:
+            with pytest.raises(Damaged, match="is not what was written"):
+                Journal.open(place, ME, 8)
+        else:
+            Journal.open(place, ME, 8).close()
+            place = copy(journal.path)
+            frames = place.with_name("journal.db-frames")
+
+
 def test_what_comes_after_a_torn_tail_takes_its_place(journal: Journal, copy: Copy) -> None:
     confirmed = filled(journal, copy)
     size = confirmed[-1][0]

@@ -153,6 +153,8 @@ def test_a_crash_leaves_what_was_there_before_a_write_or_after_it(
     mark, entries = 0, list[Entry]()
     for number in range(1, 16):
         before = journal.remembered, entries, mark
+        if rng.random() < 0.2:
+            journal.note()
         disk.steps.clear()
         connections[-1].disk = disk
         marked = rng.random() < 0.3

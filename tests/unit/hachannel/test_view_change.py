@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.hachannel import Channel, Settings, View, ViewNumber, Voter
+from quorate.hachannel import Channel, Settings, Stopped, View, ViewNumber, Voter
 from quorate.hachannel.messages import (
     Accept,
     Ack,
@@ -143,6 +143,19 @@ def test_a_proposal_in_the_name_of_another_is_ignored(hand):
     hand.give(2, 1, Prepare(number(5, 0), "test"))
     hand.give(2, 1, Prepare(ViewNumber(5, 2, 99), "test"))
     assert hand.waiting(1, 2, Promise) == []
+
+
+@pytest.mark.parametrize(("last", "goes_on"), [(1, False), (2, True)])
+def test_who_hears_a_later_view_without_what_is_committed_here_keeps_it_and_stops(hand, last, goes_on):
+    """The disks of the others have lost what they had confirmed: this replica may have the only copy."""
+    submit(hand, b"one", b"two")
+    hand.settle()
+    assert hand.channels[1].state.commit == 2
+    later = number(9, 0)
+    hand.give(0, 1, Heartbeat(later, later, True, True, True, True, False, last, last, last, 0, 0))
+    assert (hand.channels[1].role != "stopped") == goes_on
+    stops = [event.reason for event in hand.events[1] if isinstance(event, Stopped)]
+    assert goes_on or "without the entries 2 to 2" in stops[0]
 
 
 def test_a_late_activation_is_ignored(hand):

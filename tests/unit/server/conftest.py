@@ -1,5 +1,6 @@
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ from quorate.hachannel.transport import ChannelTransport
 from quorate.server.front import Front, Shaking
 from quorate.server.hello import CHANNEL, Hello
 from quorate.testing.memory_net import MemoryNet
+
+from .disk_rig import Rig
 
 
 @pytest.fixture
@@ -98,3 +101,11 @@ def make_peer(net: MemoryNet) -> Any:
         return Peer(net, id, size, **options)
 
     return make
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    rig = Rig(tmp_path / "journal.db")
+    yield rig
+    rig.let(1000)
+    rig.disk.close()
