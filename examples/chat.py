@@ -55,7 +55,7 @@ class Chat(LineOnlyReceiver):
     def lineReceived(self, line: bytes) -> None:  # noqa: N802
         """A line was typed."""
         said = f"{self.name}: {line.decode(errors='replace')}".encode()
-        self.group.multicast(said).addErrback(print)
+        self.group.multicast(said).addErrback(lambda failure: print(failure.getErrorMessage()))
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
         """Ctrl-D."""
@@ -65,8 +65,11 @@ class Chat(LineOnlyReceiver):
 
 async def main(_reactor: object) -> None:
     """Join, then send what is typed until there is no more."""
-    me, name, *ports = sys.argv[1:]
-    chat = Chat(int(me), name, tuple(map(int, ports)) or PORTS)
+    try:
+        me, name, *ports = sys.argv[1:]
+        chat = Chat(int(me), name, tuple(map(int, ports)) or PORTS)
+    except ValueError:
+        sys.exit("usage: python -m examples.chat MEMBER NAME [PORT PORT PORT], members are 0, 1 and 2")
     try:
         await chat.group.join()
     except GroupError as error:

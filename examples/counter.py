@@ -51,7 +51,9 @@ class Counter(LineOnlyReceiver):
     def lineReceived(self, line: bytes) -> None:  # noqa: N802
         """A number was typed."""
         try:
-            self.group.multicast(str(int(line)).encode()).addErrback(print)
+            self.group.multicast(str(int(line)).encode()).addErrback(
+                lambda failure: print(failure.getErrorMessage())
+            )
         except ValueError:
             print("type a number, or Ctrl-D to leave")
 
@@ -63,8 +65,11 @@ class Counter(LineOnlyReceiver):
 
 async def main(_reactor: object) -> None:
     """Join, then add what is typed until there is no more."""
-    me, *ports = (int(argument) for argument in sys.argv[1:])
-    counter = Counter(me, tuple(ports) or PORTS)
+    try:
+        me, *ports = (int(argument) for argument in sys.argv[1:])
+        counter = Counter(me, tuple(ports) or PORTS)
+    except ValueError:
+        sys.exit("usage: python -m examples.counter MEMBER [PORT PORT PORT], members are 0, 1 and 2")
     try:
         await counter.group.join()
     except GroupError as error:

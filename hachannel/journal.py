@@ -201,9 +201,10 @@ class Journal:
             )
         identity = own.identity
         if meta.identity != identity:
+            other = "" if meta.identity.cluster == identity.cluster else " in another configuration"
             raise Foreign(
-                f"The journal {path} belongs to replica {meta.identity.replica} of {meta.identity.server} "
-                f"in another configuration, not to replica {identity.replica} of {identity.server}; "
+                f"The journal {path} belongs to replica {meta.identity.replica} of {meta.identity.server}"
+                f"{other}, not to replica {identity.replica} of {identity.server}; "
                 "choose another directory with --data."
             )
         remembered = row_of(connection, "remembered", _decode_remembered)

@@ -78,6 +78,11 @@ def _joining(channel: Channel, mute: Collection[int]) -> str:
     if begun or state.known_active or state.newer != NO_VIEW:
         advice = advice or "; `quorate status` says what those wait for"
         return f"waits for a master; this replica hears {_names(heard)}{advice}"
+    if state.guest:
+        return (
+            "waits for the others, which have what its own journal has lost; "
+            f"this replica hears {_names(heard)}{advice}"
+        )
     here = 1 + len(heard)
     return (
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "

@@ -1,5 +1,7 @@
 """Schedules: written, read, drawn, shortened; and what the faults in them do."""
 
+from pathlib import Path
+
 import pytest
 
 from quorate.hachannel import Channel, Settings
@@ -313,3 +315,13 @@ def test_a_failing_schedule_is_shortened_to_what_makes_it_fail():
     dropped, violation = shrink(schedule, caught.value, channel=Deaf)
     assert [fault for n, fault in enumerate(schedule.faults) if n not in dropped] == [crash]
     assert violation.invariant == "raised"
+
+
+def test_the_page_has_the_fields_of_every_fault():
+    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    for kind in FAULTS.values():
+        defaults = dict(
+            zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False)
+        )
+        fields = ", ".join(f"`{name}={defaults[name]!r}`" for name in kind.__struct_fields__ if name != "at")
+        assert f"| `{kind.__name__}` | {fields} |" in page
