@@ -361,9 +361,13 @@ class Replication:
     # Memory
 
     def bound(self, hold: int | None) -> None:
-        """Forget what every member has applied; `hold`: a state transfer needs what is above."""
+        """Forget what all members have applied and acknowledged; `hold`: a transfer needs what is above.
+
+        A slave whose disk is slow delivers what others hold before it acknowledges it, and may need it again.
+        """
         state = self._state
-        trim = min([state.applied, *(slave.applied for slave in self._slaves.values())])
+        slaves = self._slaves.values()
+        trim = min([state.applied, *(min(slave.applied, slave.match) for slave in slaves)])
         if state.accepted is not None:
             pending = state.log.reconfig(state.accepted.start)
             if pending is not None:

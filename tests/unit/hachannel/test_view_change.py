@@ -363,3 +363,23 @@ def test_a_member_that_has_promised_its_own_view_comes_back_although_nobody_subm
         hand.tick(0.05)
     assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
     assert len({channel.view.number for channel in hand.channels.values()}) == 1
+
+
+def test_what_a_slave_has_delivered_and_not_acknowledged_is_kept_for_it():
+    """Its disk is slow: it delivers what the others hold before it has it on its own."""
+    hand = Hand(settings=Settings(mode="MAJORITY", keep=0, window=500, stall_s=60.0))
+    hand.form()
+    for _ in range(200):
+        submit(hand, b"x")
+        hand.settle(0, 1)
+        hand.deliver(0, 2)
+        for message in hand.lose(2, 0):
+            if not isinstance(message, Ack):
+                hand.give(2, 0, message)
+        hand.tick(0.05)
+    assert len(hand.payloads(2)) > 100
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
+    hand.act(2, lambda channel: channel.disconnected(hand.now, 0))
+    hand.connect(0, 2)
+    hand.settle()
+    assert hand.payloads(2) == hand.payloads(0)
