@@ -266,7 +266,9 @@ class Injector:
             if memory is not None and memory.accepted is not None:
                 view = memory.accepted
                 known = views.get(view.number)
-                views[view.number] = (view, memory.active or (known is not None and known[1]))
+                # What only victims know of it is lost with them.
+                active = memory.active and host not in victims
+                views[view.number] = (view, active or (known is not None and known[1]))
             installing = host.channel.installing if host.running else None
             if installing is not None:
                 # It may be accepted after its proposer is gone.
