@@ -378,7 +378,7 @@ class Election:
             required(state.settings.mode, members, state.settings.min_copies),
             log.last.at,
             # A view that replaces a first one is the first if nobody can have been told of that one.
-            0 if choice.active and source.number != self.installation.unsaid else source.boot,
+            0 if choice.active else source.boot,
             attempt.reason,
             seats,
             self._witnesses(config, seats),

@@ -74,8 +74,6 @@ class Installation:
         self._abandon = abandon
         self.current: Installing | None = None
         self._staged: Staged | None = None
-        self.unsaid = NO_VIEW
-        """The first view that this process proposed, until it makes it active: nobody does before."""
         self._noted = NO_VIEW
         """The first view of the cluster that is active: being made durable."""
         self.busy = False
@@ -88,7 +86,6 @@ class Installation:
         state = self._state
         view = installing.view
         self.current = installing
-        self.unsaid = view.number if view.boot else NO_VIEW
         state.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
         for voter in installing.bases:
             self._send(now, installing, voter)
@@ -368,7 +365,6 @@ class Installation:
 
     def _begin(self, now: float, view: View, *, first_time: bool) -> None:
         state = self._state
-        self.unsaid = NO_VIEW
         if self.current is not None:
             self.current = None
             for voter in view.members[1:]:

@@ -92,14 +92,14 @@ def test_a_view_after_one_that_somebody_knew_of_is_not_the_first():
     assert [first_times(hand, replica) for replica in (1, 2)] == [[False]] * 2
 
 
-def test_who_founds_in_vain_founds_again():
-    """It knows that nobody was told."""
+def test_a_cluster_whose_founding_is_broken_off_goes_on_with_those_who_are_left():
+    """It takes a majority, as after any active view, and no more as many as found a cluster."""
     hand = founding()
     hand.deliver(0, 1)
     hand.silence(2)
     change(hand, 0, 1)
-    assert [first_times(hand, replica) for replica in (0, 1)] == [[True]] * 2
-    assert hand.views(0)[0].members == (0, 1)
+    assert [first_times(hand, replica) for replica in (0, 1)] == [[False]] * 2
+    assert not hand.channels[0].state.accepted.boot
 
 
 def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one():
