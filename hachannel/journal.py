@@ -8,7 +8,6 @@ of power leaves half-written is dropped; anything else that is not as it was wri
 served.
 """
 
-import errno
 import sqlite3
 import zlib
 from bisect import bisect_right
@@ -19,6 +18,19 @@ from typing import Final
 import msgspec
 
 from .durable import Remembered
+from .journal_errors import (
+    FRAMES_SUFFIX,
+    Damaged,
+    Foreign,
+    JournalError,
+    WriteFailed,
+    explained,
+    frames_path,
+    gone,
+    refused,
+    translated,
+    unusable,
+)
 from .journal_frames import FrameFile, Manifest
 from .journal_old import OLD_FORMATS, entries_of
 from .journal_recovery import Frame, check, recover
@@ -37,13 +49,10 @@ __all__ = [
     "JournalError",
     "WriteFailed",
     "checksum",
-    "explain",
     "translated",
 ]
 
 FORMAT: Final = 4
-FRAMES_SUFFIX: Final = "-frames"
-"""What the name of the file of frames has behind that of the database."""
 PAGE_BYTES: Final = 16384
 """Of a new database. Larger ones make small writes larger, smaller ones make large writes many."""
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
@@ -53,22 +62,6 @@ _SCHEMA: Final = tuple(
     f"CREATE TABLE {table} (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)"
     for table in ("meta", "remembered", "frames")
 )
-
-
-class JournalError(Exception):
-    """The journal cannot be used. The text is one sentence."""
-
-
-class Foreign(JournalError):
-    """It is not the journal of this replica, or of another version of this program."""
-
-
-class Damaged(JournalError):
-    """It is not as it was written."""
-
-
-class WriteFailed(JournalError):
-    """Nothing more can be made durable."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -90,14 +83,6 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode_remembered = msgspec.msgpack.Decoder(Remembered).decode
 _decode_meta = msgspec.msgpack.Decoder(_Meta).decode
 _decode_manifest = msgspec.msgpack.Decoder(Manifest).decode
-
-
-def explain(error: sqlite3.Error | OSError) -> str:
-    """What SQLite or the system means, in words."""
-    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-    if full or getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_FULL:
-        return "no space is left on the disk"
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 class Journal:
@@ -150,14 +135,14 @@ class Journal:
             page_bytes = page_size_of(path) or PAGE_BYTES
             report = inspect_wal(path.with_name(path.name + "-wal"), page_bytes)
         except OSError as error:
-            raise JournalError(f"The journal {path} cannot be read ({error.strerror}).") from None
+            raise unusable(Path(error.filename or path), error) from None
         if report.lost and not fresh:
             raise Damaged(
                 f"The journal {path} is damaged: its write-ahead log is spoiled after frame {report.valid}, "
                 f"with {report.lost} confirmed transactions behind that."
             )
         if fresh and existing:
-            raise _gone(path)
+            raise gone(path)
         connection: sqlite3.Connection | None = None
         try:
             connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
@@ -169,7 +154,7 @@ class Journal:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            raise _explained(path, error) from None
+            raise explained(path, error) from None
         return journal
 
     @classmethod
@@ -185,7 +170,7 @@ class Journal:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not tables:
             if existing:
-                raise _gone(path)
+                raise gone(path)
             remembered = Remembered(guest=guest)
             frames = _create(path, connection, own, remembered, schema)
             return cls(path, connection, frames, own.incarnation, remembered)
@@ -213,7 +198,7 @@ class Journal:
             check(remembered, entries)
             frames = _convert(path, connection, meta, remembered, entries)
         else:
-            frames = FrameFile(_frames_path(path), row_of(connection, "frames", _decode_manifest))
+            frames = FrameFile(frames_path(path), row_of(connection, "frames", _decode_manifest))
             try:
                 remembered, entries = recover(frames, remembered)
                 check(remembered, entries)
@@ -270,7 +255,7 @@ class Journal:
 
     def _refused(self, error: sqlite3.Error | OSError) -> WriteFailed:
         self._failed = True
-        return WriteFailed(f"The journal {self.path} cannot be written: {explain(error)}.")
+        return refused(self.path, error)
 
     def rename(self, incarnation: int, records: Iterable[LogRecord]) -> None:
         """Make it that of another voter, and records durable, in one transaction. Raises WriteFailed."""
@@ -345,31 +330,6 @@ def _salt(meta: _Meta) -> int:
     return zlib.crc32(_encode(meta))
 
 
-def _frames_path(path: Path) -> Path:
-    return path.with_name(path.name + FRAMES_SUFFIX)
-
-
-def _explained(path: Path, error: BaseException) -> BaseException:
-    """What keeps a journal from being opened."""
-    match error:
-        case sqlite3.Error():
-            return translated(path, error)
-        case Spoiled():
-            return Damaged(f"The journal {path} is damaged: {error}.")
-        case UnicodeDecodeError():
-            # SQLite names what it finds in the place of a table.
-            return Damaged(f"The journal {path} is damaged: its schema is not what was written.")
-        case FileNotFoundError():
-            return Damaged(f"The journal {path} is damaged: {_frames_path(path).name} is missing.")
-        case OSError():
-            return JournalError(f"The journal {path} cannot be used: {explain(error)}.")
-    return error
-
-
-def _gone(path: Path) -> Damaged:
-    return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
-
-
 def _configure(connection: sqlite3.Connection, page_bytes: int) -> None:
     for pragma in (
         # Nobody else may open it, and no memory is shared for nobody.
@@ -391,7 +351,7 @@ def _create(
     path: Path, connection: sqlite3.Connection, meta: _Meta, remembered: Remembered, schema: Sequence[str]
 ) -> FrameFile:
     manifest = Manifest.first(_salt(meta))
-    frames = FrameFile(_frames_path(path), manifest, create=True)
+    frames = FrameFile(frames_path(path), manifest, create=True)
     connection.execute("BEGIN IMMEDIATE")
     for statement in (*_SCHEMA, *schema):
         connection.execute(statement)
@@ -408,7 +368,7 @@ def _convert(
     """Move the entries of a journal of a format before to a file of frames. It stays one until the end."""
     body = _encode(Frame(remembered, entries, 0))
     manifest = Manifest.first(_salt(meta), len(body))
-    frames = FrameFile(_frames_path(path), manifest, create=True)
+    frames = FrameFile(frames_path(path), manifest, create=True)
     frames.append(body)
     frames.hold(remembered.base.at + 1, remembered.last)
     manifest = frames.manifest(remembered.base.at)
@@ -420,26 +380,3 @@ def _convert(
     connection.execute("COMMIT")
     frames.stored(manifest)
     return frames
-
-
-def translated(path: Path, error: sqlite3.Error) -> JournalError:
-    """A damaged file, or one that cannot be used for another reason."""
-    code = getattr(error, "sqlite_errorcode", None)
-    if code is not None and code & 0xFF in _NO_DAMAGE:
-        if code & 0xFF in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-            return JournalError(f"The journal {path} is in use by another process; end that first.")
-        return JournalError(f"The journal {path} cannot be used: {explain(error)}.")
-    return Damaged(f"The journal {path} is damaged: {error}.")
-
-
-_NO_DAMAGE: Final = {
-    sqlite3.SQLITE_BUSY,
-    sqlite3.SQLITE_LOCKED,
-    sqlite3.SQLITE_PERM,
-    sqlite3.SQLITE_READONLY,
-    sqlite3.SQLITE_IOERR,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_NOMEM,
-    sqlite3.SQLITE_AUTH,
-}

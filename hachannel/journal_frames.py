@@ -4,7 +4,7 @@ The file is cut into segments. Frames are numbered, without gaps, from one segme
 kept elsewhere, says which segments are in use, in their order, and how far the file was written when it was
 stored. The place of a segment that is in no manifest any more is written over: what is there has smaller
 numbers. A write that is interrupted leaves a last frame that is not whole. That one is cut; anything else
-that is not as it was written is `Spoiled`.
+that is not as it was written is `FramesSpoiled`.
 
 A frame is a head (magic, flags, number, length of the body, CRC-32 of the body, CRC-32 of the head so far)
 and a body. The sum of the head begins with the salt of the file, so that no frame of another file is taken
@@ -25,7 +25,7 @@ import msgspec
 
 from .journal_rows import Spoiled
 
-__all__ = ["Found", "FrameFile", "Manifest", "Segment"]
+__all__ = ["Found", "FrameFile", "FramesSpoiled", "Manifest", "Segment"]
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 """Of a segment; one for a frame that is larger is as long as the frame."""
@@ -39,6 +39,10 @@ _SUM: Final = struct.Struct("<I")
 _HEAD_BYTES: Final = _HEAD.size + _SUM.size
 _JOINT: Final = 1
 _NOT_KNOWN: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+
+class FramesSpoiled(Spoiled):
+    """The file of frames is not as it was written. The text says where."""
 
 
 class Segment(msgspec.Struct, array_like=True, frozen=True):
@@ -197,7 +201,7 @@ class FrameFile:
     # Reading
 
     def read(self) -> Iterator[Found]:
-        """All frames, in order; the next is appended after the last. Raises Spoiled, OSError."""
+        """All frames, in order; the next is appended after the last. Raises FramesSpoiled, OSError."""
         stored = self._manifest
         for segment, after in zip(stored.segments, (*stored.segments[1:], None), strict=True):
             self._segment, self._position = segment, 0
@@ -212,7 +216,7 @@ class FrameFile:
                 self._position = found.end
                 yield found
             if self.number < (stored.number if after is None else after.first - 1):
-                raise Spoiled(f"frame {self.number + 1} is not what was written")
+                raise FramesSpoiled(f"frame {self.number + 1} is not what was written")
         self._refuse_later()
 
     def _refuse_later(self) -> None:
@@ -230,7 +234,7 @@ class FrameFile:
                 found = self._frame(data, at)
                 # The next one, if it is a joint one, was never confirmed.
                 if found is not None and found.number > self.number + found.joint:
-                    raise Spoiled(f"frame {self.number + 1} is not what was written, later ones are")
+                    raise FramesSpoiled(f"frame {self.number + 1} is not what was written, later ones are")
                 at = data.find(_MAGIC, at + 1)
 
     def _read(self, offset: int, size: int) -> bytes:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from .durable import Remembered
-from .journal_frames import FrameFile
+from .journal_frames import FrameFile, FramesSpoiled
 from .journal_rows import UNREADABLE, Spoiled
 from .messages import Entry
 
@@ -38,7 +38,7 @@ def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Ent
         try:
             frame = _decode_frame(found.body)
         except UNREADABLE:
-            raise Spoiled(f"frame {found.number} cannot be read") from None
+            raise FramesSpoiled(f"frame {found.number} cannot be read") from None
         if frame.count > manifest.count:
             raise Spoiled("the last transaction of its database is lost")
         first = frame.entries[0].index if frame.entries else frame.remembered.last + 1

@@ -223,12 +223,47 @@ def test_a_journal_in_use_is_refused(journal: Journal) -> None:
         Journal.open(journal.path, ME, 8)
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
-    with pytest.raises(JournalError, match="cannot be used: unable to open"):
-        Journal.open(tmp_path / "missing" / "journal.db", ME, 8)
+def test_a_place_that_cannot_be_written_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(
+        JournalError, match=r"/missing/journal\.db cannot be used: unable to open .*; let this user"
+    ):
+        Journal.open(tmp_path / "missing" / "journal.db", ME, 7)
 
 
-# Torn and spoiled files
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-frames"])
+def test_a_directory_in_the_place_of_a_file_is_named_with_what_to_do(journal: Journal, name: str) -> None:
+    journal.close()
+    file = journal.path.with_name(name)
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    with pytest.raises(JournalError) as raised:
+        Journal.open(journal.path, ME, 7)
+    assert str(raised.value) == (
+        f"The journal {file} cannot be used: Is a directory; move away what stands in the place of the file."
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EACCES, "Permission denied"), "Permission denied; let this user read and write it"),
+        (OSError(errno.ENOSPC, "No space"), "no space is left on the disk; free some"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error; mend or replace the disk"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; end other programs"),
+    ],
+)  # fmt: skip
+def test_a_file_of_frames_that_cannot_be_used_is_named_with_what_to_do(
+    journal: Journal, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
+) -> None:
+    journal.close()
+
+    def refuse(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(JournalError) as raised:
+        Journal.open(journal.path, ME, 7)
+    assert f"/journal.db-frames cannot be used: {said}" in str(raised.value)
 
 
 def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Remembered, int]]:
@@ -321,7 +356,9 @@ def test_a_spoiled_byte_among_confirmed_writes_is_found(journal: Journal, copy: 
         spoiled[position] ^= 1 << rng.randrange(8)
         place.with_name("journal.db-frames").write_bytes(spoiled)
         for _ in range(2):  # a refused journal stays refused
-            with pytest.raises(Damaged, match=r"frame .* is not what was written"):
+            with pytest.raises(
+                Damaged, match=r"/journal\.db-frames is damaged: frame .* is not what was written"
+            ):
                 Journal.open(place, ME, 8)
 
 
@@ -374,7 +411,7 @@ def test_the_last_frame_is_known_after_a_close(journal: Journal, copy: Copy) -> 
 def test_a_missing_file_of_frames_is_found(journal: Journal, copy: Copy) -> None:
     place = copy(journal.path)
     place.with_name("journal.db-frames").unlink()
-    with pytest.raises(Damaged, match=r"journal\.db-frames is missing"):
+    with pytest.raises(Damaged, match=r"/journal\.db-frames is damaged: it is missing\."):
         Journal.open(place, ME, 8)
 
 
@@ -476,7 +513,7 @@ def test_a_write_that_fails_is_one_sentence_and_nothing_of_it_is_there(tmp_path:
             journal.write(records, also=nothing)
             assert crashed(journal, copy)[0].last == 2
             continue
-        with pytest.raises(WriteFailed, match=r"cannot be written: disk I/O error\.$"):
+        with pytest.raises(WriteFailed, match=r"/journal\.db cannot be written: disk I/O error\.$"):
             journal.write(records, also=nothing)
         assert crashed(journal, copy)[0].last == 1
 
@@ -498,7 +535,7 @@ def test_a_frame_that_cannot_be_written_whole_is_one_sentence_and_not_there(
         return pwritev(file, [b"".join(parts)[: room.pop()]], at, flags)
 
     monkeypatch.setattr(os, "pwritev", full)
-    with pytest.raises(WriteFailed, match=rf"cannot be written: {said}\.$"):
+    with pytest.raises(WriteFailed, match=rf"/journal\.db-frames cannot be written: {said}\.$"):
         journal.write([Appended((entry(2, 100_000),))])
     assert crashed(journal, copy)[0].last == 1
 

@@ -106,7 +106,7 @@ def test_a_disk_that_refuses_confirms_nothing_from_then_on(
     assert rig.calls.empty()
     assert rig.durable == [1]
     assert rig.failed == [
-        f"The journal {tmp_path / 'journal.db'} cannot be written: no space is left on the disk."
+        f"The journal {tmp_path / 'journal.db-frames'} cannot be written: no space is left on the disk."
     ]
 
 

@@ -259,8 +259,8 @@ def empty(place: Path) -> None:
 
 
 DAMAGE: dict[str, Callable[[Path], None]] = {
-    "frame 1 is not what was written": lambda place: scratch(place),
-    "journal.db-frames is missing": lambda place: (place / "journal.db-frames").unlink(),
+    "journal.db-frames is damaged: frame 1 is not what was written": lambda place: scratch(place),
+    "journal.db-frames is damaged: it is missing": lambda place: (place / "journal.db-frames").unlink(),
     "missing or empty": unlink,
     "missing or empty, and": empty,
     "no such table: agents": lambda place: spoil(place, "DROP TABLE agents"),
