@@ -19,7 +19,8 @@ from ..agents import AgentError
 from ..engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Taken
 from ..hachannel import LogRecord
 from ..hachannel.durable import DurableLog
-from ..hachannel.journal import FRAMES_SUFFIX, Damaged, Identity, Journal, JournalError, translated
+from ..hachannel.journal import Damaged, Identity, Journal, JournalError, translated
+from ..hachannel.journal_errors import FRAMES_SUFFIX, frames_path
 from ..hachannel.log import Appended
 from ..hachannel.messages import PAYLOAD
 from .config import Server
@@ -144,7 +145,11 @@ class Durability:
                         "start with nothing."
                     ) from None
                 kept = self._set_aside(life)
-                lines.append(f"{error} It is kept as {kept}; the state comes from the other replicas.")
+                lines.append(
+                    f"{error} It is kept as {kept}; the state comes from the other replicas."
+                    if kept
+                    else f"{error} The state comes from the other replicas."
+                )
                 self._guest = True
                 return self._open(life, engine, lines)
         except JournalError as error:
@@ -156,7 +161,7 @@ class Durability:
 
     def _open(self, life: int, engine: Engine, lines: list[str]) -> Recovery:
         made = self._directory / MADE_FILE
-        existing = made.exists() and not self._guest
+        existing = not self._guest and (made.exists() or self._has_frames())
         journal = Journal.open(
             self.path, self._identity, life, existing=existing, guest=self._guest, schema=SCHEMA
         )
@@ -179,6 +184,13 @@ class Durability:
             journal, store, self._reactor.callFromThread, self._host.persisted, self._host.disk_failed
         )
         return Recovery(self._log, journal.incarnation, trace, lines)
+
+    def _has_frames(self) -> bool:
+        """Whether a file of frames has something, which comes after the mark: it is as good a mark."""
+        try:
+            return frames_path(self.path).stat().st_size > 0
+        except FileNotFoundError:
+            return False
 
     def _restore(
         self, journal: Journal, store: StateStore, engine: Engine, lines: list[str]
@@ -234,17 +246,20 @@ class Durability:
         return trace
 
     def _set_aside(self, life: int) -> str:
-        """Rename the journal; returns its new name. Only the last few are kept."""
-        name = f"{ASIDE}{life}.db"
+        """Rename what there is of the journal; returns its new name. Only the last few are kept."""
+        kept = ""
         for suffix in _SUFFIXES:
             path = self._directory / (self.path.name + suffix)
             if path.exists():
-                path.replace(self._directory / (name + suffix))
+                name = f"{ASIDE}{life}.db{suffix}"
+                path.replace(self._directory / name)
+                kept = kept or name
         sync_directory(self._directory)
-        for old in sorted(self._directory.glob(f"{ASIDE}*.db"))[:-KEPT_ASIDE]:
+        lives = {path.name.partition(".")[0] for path in self._directory.glob(f"{ASIDE}*.db*")}
+        for old in sorted(lives)[:-KEPT_ASIDE]:
             for suffix in _SUFFIXES:
-                old.with_name(old.name + suffix).unlink(missing_ok=True)
-        return name
+                (self._directory / f"{old}.db{suffix}").unlink(missing_ok=True)
+        return kept
 
     # Going on
 

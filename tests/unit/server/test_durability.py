@@ -313,11 +313,56 @@ def test_a_replica_with_a_damaged_journal_keeps_it_aside_and_becomes_another_vot
     third.end()
 
 
-def test_what_is_put_aside_is_bounded(tmp_path: Path) -> None:
+def test_a_mark_that_was_deleted_is_there_again_after_a_start(place: Path) -> None:
+    (place / "journal.made").unlink()
+    Life(place, 8).end()
+    unlink(place)
+    with pytest.raises(StartError, match="missing or empty, and there was one"):
+        Life(place, 9)
+
+
+@pytest.mark.parametrize("clustered", [False, True])
+def test_without_mark_and_database_the_frames_say_that_there_was_a_journal(
+    place: Path, clustered: bool
+) -> None:
+    frames = (place / "journal.db-frames").read_bytes()
+    for name in ("journal.made", "journal.db"):
+        (place / name).unlink()
+    if clustered:
+        again = Life(place, 8, clustered=True)
+        assert again.recovery.log.recovered().guest
+        assert "It is kept as aside-8.db-frames; " in again.recovery.lines[0]
+        again.end()
+        assert (place / "aside-8.db-frames").read_bytes() == frames
+    else:
+        with pytest.raises(StartError, match="missing or empty, and there was one"):
+            Life(place, 8)
+        assert (place / "journal.db-frames").read_bytes() == frames
+
+
+def test_a_first_start_that_was_broken_off_is_begun_again(tmp_path: Path) -> None:
+    (tmp_path / "journal.db-frames").touch()
+    (tmp_path / "journal.db").touch()
+    Life(tmp_path, 8).end()
+
+
+@pytest.mark.parametrize("name", ["journal.db", "journal.db-frames"])
+def test_what_is_put_aside_is_bounded(tmp_path: Path, name: str) -> None:
     for life in range(10, 20):
-        Life(tmp_path, life, clustered=True).end()
-        spoil(tmp_path, "DELETE FROM meta")
-    assert sorted(path.name for path in tmp_path.glob("aside-*.db")) == ["aside-18.db", "aside-19.db"]
+        one = Life(tmp_path, life, clustered=True)
+        one.write(Accepted(VIEW))
+        one.end()
+        (tmp_path / name).unlink()
+    left = {path.name.partition(".")[0] for path in tmp_path.glob("aside-*")}
+    assert left == {"aside-18", "aside-19"}
+
+
+def test_of_a_journal_that_is_gone_as_a_whole_nothing_is_said_to_be_kept(place: Path) -> None:
+    for suffix in ("", "-frames"):
+        (place / f"journal.db{suffix}").unlink()
+    again = Life(place, 8, clustered=True)
+    assert again.recovery.lines[0].endswith("and there was one. The state comes from the other replicas.")
+    again.end()
 
 
 def test_a_replica_in_another_state_than_the_others_begins_anew(
