@@ -353,7 +353,8 @@ class Election:
         config = reconfigured(source.config, change)
         staying = [voter for voter, promise in attempt.promises.items() if not promise.leaving]
         if state.me not in config or not feasible(config, staying):
-            state.note(f"the change of the configuration is given up: too few of {config} answer")
+            voters = ", ".join(str(voter.replica) for voter in config)
+            state.note(f"the change of the configuration is given up: too few of replicas {voters} answer")
             change, config = None, source.config
         bases: dict[Voter, int] = {}
         for voter in choice.members:

@@ -289,6 +289,30 @@ def test_a_restarted_replica_takes_the_place_of_its_dead_life_one_change_per_vie
     assert [len(event.members) for event in hand.views(0)] == [3, 2, 2, 3]
 
 
+def test_a_change_that_too_few_can_vote_for_is_given_up_and_its_replicas_are_named():
+    hand = Hand(4)
+    hand.form()
+    hand.silence(3)
+    hand.settle()
+    hand.start(3, 4, 50)
+    for other in range(3):
+        hand.connect(other, 3)
+    for _ in range(1000):
+        if "adds voter 3/50" in hand.notes[0]:
+            break
+        ways = [way for way, wire in hand.wires.items() if wire]
+        if ways:
+            hand.deliver(*ways[0], 1)
+        else:
+            hand.tick(0.05)
+    hand.silence(3)
+    hand.silence(2)
+    hand.settle()
+    given_up = "the change of the configuration is given up: too few of replicas 0, 1, 2, 3 answer"
+    assert given_up in hand.notes[0]
+    assert hand.channels[0].members == (0, 1)
+
+
 def test_a_vote_of_another_life_does_not_count(hand):
     submit(hand, b"one")
     hand.silence(1)
