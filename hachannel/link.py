@@ -20,12 +20,18 @@ __all__ = [
     "LinkSettings",
     "ReactorPort",
     "connect",
+    "host_port",
 ]
 
 SILENCE = "nothing was heard"
 """In the reason for which a connection was given up: the peer is frozen, or cut off."""
 
 Address = tuple[str, int]
+
+
+def host_port(host: str, port: object) -> str:
+    """An address as people write it: host:port, IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class CallPort(Protocol):
@@ -136,7 +142,7 @@ class Link(TwistedProtocol):
         self._tcp.registerProducer(self, True)
         address = self._tcp.getPeer()
         self.peer_host = str(getattr(address, "host", ""))
-        self.peer = f"{self.peer_host}:{getattr(address, 'port', '?')}"
+        self.peer = host_port(self.peer_host, getattr(address, "port", "?"))
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
         """Twisted: bytes arrived."""

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import attrs
 
 from . import process
-from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect
+from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect, host_port
 
 __all__ = ["ChannelHost", "ChannelTransport"]
 
@@ -200,7 +200,7 @@ class ChannelTransport:
             peer.give_up = None
             peer.failures += 1
             if peer.failures in (1, 30) or peer.failures % 300 == 0:
-                self._log(f"replica {peer.id} at {peer.address} cannot be reached: {reason}")
+                self._log(f"replica {peer.id} at {host_port(*peer.address)} cannot be reached: {reason}")
             self._retry(peer)
             self._host.peer_unreachable(peer.id, reason)
 

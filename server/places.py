@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from ..hachannel import Seat
-from ..hachannel.link import Address
+from ..hachannel.link import Address, host_port
 from ..hachannel.view import watching
 from .config import Replica, Server
 
@@ -22,7 +22,7 @@ class Place(msgspec.Struct, array_like=True, frozen=True):
     """Where clients connect, 0 if nowhere."""
 
     def __str__(self) -> str:
-        ports = ", ".join(f"{domain} {host}:{port}" for domain, host, port in self.networks)
+        ports = ", ".join(f"{domain} {host_port(host, port)}" for domain, host, port in self.networks)
         return f"{self.host} ({ports})" if ports else self.host
 
 

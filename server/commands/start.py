@@ -14,6 +14,7 @@ from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure
 
+from ...hachannel.link import host_port
 from ..admin_cli import Sentence, config_argument, import_from_here, replica_id, sentences
 from ..config import Config, Server, load
 from ..datadir import DataDir
@@ -241,7 +242,8 @@ def _run(
     except StartError as error:
         raise Sentence(str(error)) from None
     where = (
-        ", ".join(f"network {network.host}:{network.port}" for network in declared.networks) or "no network"
+        ", ".join(f"network {host_port(network.host, network.port)}" for network in declared.networks)
+        or "no network"
     )
 
     def tell(line: str) -> None:

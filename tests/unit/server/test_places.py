@@ -47,6 +47,10 @@ def test_at_first_it_is_as_in_the_file(tmp_path: Path) -> None:
     ]
 
 
+def test_an_ipv6_address_has_brackets() -> None:
+    assert str(Place("::1", (("D1", "::1", 7),))) == "::1 (D1 [::1]:7)"
+
+
 def test_the_cluster_counts_and_the_difference_is_told(tmp_path: Path) -> None:
     found = places(tmp_path, 0, 1)
     found.follow([seat(0), seat(1)])

@@ -127,6 +127,15 @@ def test_the_attempts_on_a_dead_peer_are_bounded(net: MemoryNet, make_peer: Any)
     assert len(zero.lines) <= 3
 
 
+def test_addresses_are_logged_as_people_write_them(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2)
+    net.advance(1)
+    assert zero.lines[0].startswith("replica 1 at m1:100 cannot be reached: ")
+    zero.transport.follow({0: ("m0", 100), 1: ("fe80::1", 7)})
+    net.advance(2)
+    assert any(line.startswith("replica 1 at [fe80::1]:7 cannot be reached: ") for line in zero.lines)
+
+
 def test_a_peer_that_is_added_is_reached_and_one_that_goes_keeps_its_connection_until_it_breaks(
     net: MemoryNet, make_peer: Any
 ) -> None:
