@@ -16,7 +16,6 @@ from quorate.hachannel.journal import (
     Foreign,
     Identity,
     Journal,
-    JournalError,
     WriteFailed,
 )
 from quorate.hachannel.journal_wal import inspect_wal
@@ -217,53 +216,7 @@ def test_a_file_that_is_no_database_is_damaged(tmp_path: Path) -> None:
         Journal.open(tmp_path / "journal.db", ME, 8)
 
 
-def test_a_journal_in_use_is_refused(journal: Journal) -> None:
-    journal.write([Committed(0)])
-    with pytest.raises(JournalError, match="in use by another process"):
-        Journal.open(journal.path, ME, 8)
-
-
-def test_a_place_that_cannot_be_written_is_one_sentence_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(
-        JournalError, match=r"/missing/journal\.db cannot be used: unable to open .*; let this user"
-    ):
-        Journal.open(tmp_path / "missing" / "journal.db", ME, 7)
-
-
-@pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-frames"])
-def test_a_directory_in_the_place_of_a_file_is_named_with_what_to_do(journal: Journal, name: str) -> None:
-    journal.close()
-    file = journal.path.with_name(name)
-    file.unlink(missing_ok=True)
-    file.mkdir()
-    with pytest.raises(JournalError) as raised:
-        Journal.open(journal.path, ME, 7)
-    assert str(raised.value) == (
-        f"The journal {file} cannot be used: Is a directory; move away what stands in the place of the file."
-    )
-
-
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (OSError(errno.EACCES, "Permission denied"), "Permission denied; let this user read and write it"),
-        (OSError(errno.ENOSPC, "No space"), "no space is left on the disk; free some"),
-        (OSError(errno.EIO, "Input/output error"), "Input/output error; mend or replace the disk"),
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; end other programs"),
-    ],
-)  # fmt: skip
-def test_a_file_of_frames_that_cannot_be_used_is_named_with_what_to_do(
-    journal: Journal, monkeypatch: pytest.MonkeyPatch, error: OSError, said: str
-) -> None:
-    journal.close()
-
-    def refuse(*_: Any) -> None:
-        raise error
-
-    monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(JournalError) as raised:
-        Journal.open(journal.path, ME, 7)
-    assert f"/journal.db-frames cannot be used: {said}" in str(raised.value)
+# Torn and spoiled files
 
 
 def filled(journal: Journal, copy: Copy, rounds: int = 12) -> list[tuple[int, Remembered, int]]:
