@@ -60,9 +60,8 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     "wait_s",
     metavar="SECONDS",
     type=click.FloatRange(0, 86400),
-    default=WAIT_S,
-    show_default=True,
-    help="Wait so long for servers without a master: after a start, while it changes.",
+    help=f"Wait so long for servers without a master: after a start, while it changes.  [default: {WAIT_S}, "
+    "0 for one of which nobody answers]",
 )
 @click.pass_context
 def command(
@@ -72,7 +71,7 @@ def command(
     as_json: bool,
     watch: float | None,
     timeout_s: float,
-    wait_s: float,
+    wait_s: float | None,
 ) -> None:
     """Show role, view, commit index, lag and connections of every replica."""
     with sentences():
@@ -92,23 +91,37 @@ def command(
                 for problem in problems(replica, same_file=differences == []):
                     name = f"{server_asked.name}.{replica.endpoint.replica}"
                     click.echo(f"quorate: {name}: {problem}", err=True)
+            if wait_s is None and _may_get_a_master(replicas) and _is_down(replicas):
+                click.echo(
+                    f"quorate: {server_asked.name} is down: none of its replicas can be connected to; "
+                    "start it, or wait for it with --wait SECONDS",
+                    err=True,
+                )
             if len(masters(replicas)) > 1:
                 click.echo(f"quorate: {server_asked.name}: {several(masters(replicas))}", err=True)
     ctx.exit(0 if all(len(masters(replicas)) == 1 for _, replicas in statuses) else 1)
 
 
-def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float) -> Statuses:
-    """The statuses when every server has a master, or when that was waited for long enough."""
-    deadline, said = time.monotonic() + wait_s, False
+def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -> Statuses:
+    """The statuses when every server has a master, or when that was waited for long enough.
+
+    wait_s: None waits WAIT_S, and not at all for a server of which nobody is there.
+    """
+    limit_s = WAIT_S if wait_s is None else wait_s
+    deadline, said = time.monotonic() + limit_s, False
     while True:
         statuses = gather(asked, timeout_s)
-        without = [server.name for server, replicas in statuses if _may_get_a_master(replicas)]
+        without = [
+            server.name
+            for server, replicas in statuses
+            if _may_get_a_master(replicas) and not (wait_s is None and _is_down(replicas))
+        ]
         if not without or time.monotonic() >= deadline:
             return statuses
         if not said:
             verb = "have" if len(without) > 1 else "has"
             names = ", ".join(without)
-            click.echo(f"quorate: {names} {verb} no master yet; waits up to {wait_s:g} s for it", err=True)
+            click.echo(f"quorate: {names} {verb} no master yet; waits up to {limit_s:g} s for it", err=True)
             said = True
         time.sleep(POLL_S)
 
@@ -116,6 +129,11 @@ def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float) -> Statu
 def _may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
     """Whether there is none, and one that does not answer well, or not yet, may become it."""
     return not masters(replicas) and any(each.endpoint.port and not each.refused for each in replicas)
+
+
+def _is_down(replicas: list[ReplicaStatus]) -> bool:
+    """Whether no connection could be made to any of them."""
+    return all(each.nobody_there for each in replicas)
 
 
 def compare(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:

@@ -86,13 +86,15 @@ class FakeTarget:
 class Served:
     """A target served on a loopback port by threads."""
 
-    def __init__(self, target: FakeTarget, secret: str | None = None, loopback: bool = True) -> None:
+    def __init__(
+        self, target: FakeTarget, secret: str | None = None, loopback: bool = True, port: int = 0
+    ) -> None:
         self.target = target
         self.secret = secret
         self.loopback = loopback
         self.calls = 0
         self.drop_calls = 0
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._listener = socket.create_server(("127.0.0.1", port))
         self.port: int = self._listener.getsockname()[1]
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
         self._open: list[socket.socket] = []

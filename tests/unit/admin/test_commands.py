@@ -125,6 +125,21 @@ def test_status_waits_for_a_master(
     assert shown.stderr.startswith("quorate: s0 has no master yet; waits up to 60 s for it\n")
 
 
+def test_status_does_not_wait_for_a_server_that_is_down_unless_it_is_told_to(
+    serve: Any, target: Any, xml: Any, free_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(status.time, "sleep", waited.append)
+    shown = run(status.command, xml(free_port))
+    assert (shown.exit_code, waited) == (1, [])
+    assert shown.stderr == (
+        "quorate: s0 is down: none of its replicas can be connected to; start it, or wait for it with --wait "
+        "SECONDS\n"
+    )
+    monkeypatch.setattr(status.time, "sleep", lambda _: serve(target(), port=free_port))
+    assert run(status.command, xml(free_port), "--wait", "60").exit_code == 0
+
+
 def test_status_tells_a_replica_that_refuses_from_one_that_is_down(serve: Any, target: Any, xml: Any) -> None:
     shown = run(status.command, xml(serve(target(), secret="one").port))
     assert shown.exit_code == 1
