@@ -193,18 +193,19 @@ class State:
     def forgetful(self) -> Link | None:
         """The master of a later active view that lacks what is committed here; None if there is none.
 
-        A later view holds all that was committed, unless disks have lost what they had confirmed.
+        A view holds from its start on all that was ever committed with the number of an earlier one, unless
+        disks have lost what they had confirmed. What is of that view itself, or of a later one, may have come
+        here since its master said how far it was.
         """
-        accepted = self.accepted
+        written = self.log.tag(self.commit).view
         for link in self.peers:
             said = link.heartbeat
             if (
-                accepted is not None
-                and said is not None
+                said is not None
                 and said.active
                 and said.master
                 and not link.foreign
-                and said.view > accepted.number
+                and said.view > written
                 and said.last < self.commit
             ):
                 return link

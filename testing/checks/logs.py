@@ -1,6 +1,6 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
-from ...hachannel import Deliver, Event, View, ViewEvent
+from ...hachannel import Deliver, Event, Stopped, View, ViewEvent
 from ...hachannel.donor import MIN_LAG
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
@@ -53,6 +53,16 @@ class AcknowledgedSurvives(Checker):
         late = past.latest is not None and past.latest.number > view.number
         if view.start < past.top and not late:
             self.fail(host, f"view {view} starts below the committed {past.top}")
+
+
+@checker("I5", "No replica stops because the others are without what is committed.")
+class NobodyBereft(Checker):
+    """They are not: the disks of a simulation keep what they have confirmed."""
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """A stop that failed is never in order."""
+        if isinstance(event, Stopped) and event.failed:
+            self.fail(host, event.reason)
 
 
 @checker("I6", "What was delivered anywhere, even just before a crash, is delivered by all later.")

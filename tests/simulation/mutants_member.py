@@ -4,8 +4,9 @@ from functools import partial
 
 import msgspec
 
-from quorate.hachannel import choice, donor, election, installation, membership, porter, view
+from quorate.hachannel import Settings, choice, donor, election, installation, membership, porter, state, view
 from quorate.hachannel.messages import Dismiss, Join, decode_reconfig
+from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
 from quorate.testing.drawing import operated
@@ -292,4 +293,33 @@ def _adding(master):
 )
 def change_never_given_up():
     with patched(election, "feasible", lambda *_: True):
+        yield
+
+
+def _back_under_load(_seed):
+    """A replica that was removed is let in again with its disk, and gets entries between heartbeats."""
+    return Schedule(
+        shape=Shape(disk=True, sync_s=0.002, save_entries=200, settings=Settings(keep=5000)),
+        faults=[Remove(at=0.6, who=2), Add(at=1.1, who=2)],
+        load=300.0,
+    )
+
+
+@mutant(
+    "Who is ahead of what its master said last believes that the others have lost what is committed.",
+    caught=("I5",),
+    schedule=_back_under_load,
+    seeds=20,
+)
+def ahead_is_bereft():
+    def forgetful(self):
+        for link in self.peers:
+            said, accepted = link.heartbeat, self.accepted
+            if said is None or accepted is None or not (said.active and said.master):
+                continue
+            if said.view > accepted.number and said.last < self.commit:
+                return link
+        return None
+
+    with patched(state.State, "forgetful", property(forgetful)):
         yield

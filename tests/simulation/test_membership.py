@@ -4,6 +4,7 @@ import pytest
 
 from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
 from quorate.hachannel.messages import Join
+from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Host
@@ -172,6 +173,16 @@ def test_a_removed_replica_is_not_let_in_until_it_is_added_again():
     assert script.whole(but=[2]).channel.members == (0, 1)
     add(script, 2)
     script.whole()
+
+
+def test_a_replica_that_was_removed_comes_back_with_its_disk_under_load():
+    """What it gets is ahead of the last heartbeat of the master: nobody has lost anything."""
+    schedule = Schedule(
+        shape=Shape(disk=True, sync_s=0.002, save_entries=200, settings=Settings(keep=5000)),
+        faults=[Remove(at=0.6, who=2), Add(at=1.1, who=2)],
+        load=300.0,
+    )
+    simulate(schedule, seed=0, live=False)
 
 
 def test_a_dead_replica_is_removed_and_majorities_are_smaller():

@@ -7,6 +7,7 @@ from quorate.hachannel.messages import (
     Accept,
     Ack,
     Activate,
+    CatchUp,
     CaughtUp,
     Data,
     Entry,
@@ -156,6 +157,24 @@ def test_who_hears_a_later_view_without_what_is_committed_here_keeps_it_and_stop
     assert (hand.channels[1].role != "stopped") == goes_on
     stops = [event.reason for event in hand.events[1] if isinstance(event, Stopped)]
     assert goes_on or "without the entries 2 to 2" in stops[0]
+
+
+def test_what_came_since_the_master_said_how_far_it_was_is_no_loss(hand):
+    """Who joins gets entries of the later view between two heartbeats of its master."""
+    submit(hand, b"one", b"two")
+    hand.settle()
+    later = number(9, 0)
+    hand.give(0, 1, Heartbeat(later, later, True, True, True, True, False, 2, 2, 2, 0, 0))
+    base = hand.channels[1].state.log.last
+    more = (Entry(later, 3, 0, b"three"), Entry(later, 4, 0, b"four"))
+    hand.give(0, 1, CatchUp(9 << 20, later, base, more, 4))
+    assert hand.channels[1].commit == 4
+    hand.give(0, 1, Prepare(number(10, 0), "a replica joins"))
+    assert hand.channels[1].role == "joining"
+    # The master of a view in between that is over says nothing of it either.
+    past = number(8, 2)
+    hand.give(2, 1, Heartbeat(past, past, True, True, True, True, False, 2, 2, 2, 0, 0))
+    assert [event for event in hand.events[1] if isinstance(event, Stopped)] == []
 
 
 def test_a_late_activation_is_ignored(hand):
