@@ -23,6 +23,8 @@ from .view import Tag, Voter
 
 TOKENS = 20
 """Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
+MAX_TOKEN = 1 << 62
+"""What a learner shows above this is not believed."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view."""
 
@@ -80,7 +82,8 @@ class Donor:
         self._state = state
         self._replication = replication
         self.session: Session | None = None
-        self._count = 0
+        self._last = 0
+        """The token of the last transfer."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
 
@@ -144,8 +147,10 @@ class Donor:
         """Begin a transfer: entries only when the log reaches back to what the learner has."""
         state, settings = self._state, self._state.settings
         assert state.accepted is not None
-        self._count += 1
-        token = (state.accepted.number.counter << TOKENS) + self._count
+        # Above what the learner knows, which may be of another cluster that had come further.
+        known = max(message.token, message.refused)
+        first = state.accepted.number.counter << TOKENS
+        token = self._last = max(self._last, first, known if known < MAX_TOKEN else 0) + 1
         have = message.commit
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)

@@ -89,6 +89,8 @@ class Facts:
             state.saw(message.promised)
             state.saw(message.view)
             state.attention = True
+        # It will not take part in a view below that: perhaps it knows it from a cluster that is gone.
+        state.saw(message.newest)
         if message.founded:
             link.join = None
         if message.active:

@@ -14,6 +14,7 @@ from quorate.hachannel.messages import (
     Exit,
     Fetch,
     Heartbeat,
+    Join,
     NewView,
     Prepare,
     Promise,
@@ -175,6 +176,26 @@ def test_what_came_since_the_master_said_how_far_it_was_is_no_loss(hand):
     past = number(8, 2)
     hand.give(2, 1, Heartbeat(past, past, True, True, True, True, False, 2, 2, 2, 0, 0))
     assert [event for event in hand.events[1] if isinstance(event, Stopped)] == []
+
+
+def test_who_comes_from_a_cluster_that_had_come_further_is_taken_in(hand):
+    """It was about to join that one, which is gone: it knows higher transfers and views than this one has."""
+    submit(hand, b"one")
+    hand.settle()
+    hand.silence(2)
+    hand.tick(0.1)
+    hand.settle()
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.lose(2, 0)
+    stranger = hand.channels[2].state
+    ahead = Heartbeat(NO_VIEW, NO_VIEW, False, False, False, False, True, 0, 0, 0, 0, 0, newest=number(50, 1))
+    hand.give(2, 0, ahead)
+    hand.give(2, 0, Join("c", False, NO_TAG, (50 << 20) + 7, 1, b"", False, 0, stranger.birth))
+    assert [message.token for message in hand.waiting(0, 2, CatchUp)] == [(50 << 20) + 8]
+    # The next view is above all that the other one had.
+    hand.tick(0.1)
+    assert hand.channels[0].state.counter >= 50
 
 
 def test_a_late_activation_is_ignored(hand):
