@@ -19,13 +19,13 @@ from .channel import Channel
 from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallPart, LeaseChanged, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_application import Application
-from .group_drive import Alarm, send_messages
+from .group_drive import Alarm, link_settings, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
 from .group_stable import StableWaits
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import Hello
-from .link import Address, CallPort, LinkSettings
+from .link import Address, CallPort
 from .messages import Ack, Data, decode_message
 from .process import this_process
 from .prompt import PromptReactor
@@ -134,7 +134,7 @@ class Group:
         self._application = Application(handler, self._order, log)
         self._address = addresses[me]
         self._mine = Hello(me, self._incarnation, cluster, False, this_process())
-        link = LinkSettings()
+        link = link_settings(self._settings)
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
         self._events: deque[Event] = deque()

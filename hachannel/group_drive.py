@@ -1,13 +1,14 @@
-"""Two small things between a channel and the reactor: its deadline kept, its messages sent."""
+"""Small things between a channel and the reactor: its deadline, its messages, what its connections take."""
 
 from collections.abc import Callable
 
 from .channel import Channel
-from .link import CallPort, ReactorPort
+from .link import CallPort, LinkSettings, ReactorPort
 from .messages import Message, encode_message
+from .settings import Settings
 from .transport import ChannelTransport
 
-__all__ = ["Alarm", "send_messages"]
+__all__ = ["Alarm", "link_settings", "send_messages"]
 
 
 class Alarm:
@@ -69,3 +70,15 @@ def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message
         by_peer.setdefault(peer, []).append(body)
     for peer, bodies in by_peer.items():
         transport.send(peer, bodies)
+
+
+def link_settings(settings: Settings) -> LinkSettings:
+    """Connections that take whatever a channel with these settings sends."""
+    default = LinkSettings()
+    # An entry, or as much of a log or of a state as goes together; with what goes with it.
+    largest = max(settings.max_payload_bytes, settings.part_bytes)
+    waiting = settings.window_bytes + settings.forward_window_bytes + settings.transfer_window * largest
+    return LinkSettings(
+        max_frame_bytes=max(default.max_frame_bytes, 2 * largest),
+        buffer_bytes=max(default.buffer_bytes, waiting),
+    )

@@ -19,6 +19,9 @@ __all__ = ["Delivery", "Order"]
 
 T = TypeVar("T")
 
+MESSAGE_BYTES = 5
+"""What a message takes in a pack besides its bytes, at most."""
+
 
 class Delivery(NamedTuple):
     """Messages in their final order: the index of the first one, and they."""
@@ -125,7 +128,7 @@ class Order(Generic[T]):
     def pack(self) -> bytes:
         """Make the next pack of what waits, as far as the limits go. Call only when something waits."""
         limits, waiting, tickets = self._limits, self._waiting, self._tickets
-        if len(waiting) <= limits.pack_messages and self._waiting_bytes <= limits.pack_bytes:
+        if len(waiting) <= limits.pack_messages and self._fits(self._waiting_bytes, len(waiting)):
             payloads = list(waiting)
             waiting.clear()
             self._waiting_bytes = 0
@@ -134,7 +137,7 @@ class Order(Generic[T]):
             size = 0
             while waiting and len(payloads) < limits.pack_messages:
                 size += len(waiting[0])
-                if payloads and size > limits.pack_bytes:
+                if payloads and not self._fits(size, len(payloads) + 1):
                     size -= len(waiting[0])
                     break
                 payloads.append(waiting.popleft())
@@ -150,6 +153,10 @@ class Order(Generic[T]):
             self._tickets = deque()
         self._flight.append(_Pack(self._packs, last, mine))
         return encode_pack(payloads)
+
+    def _fits(self, size: int, count: int) -> bool:
+        """Whether so many messages of so many bytes together may go in one entry."""
+        return size <= self._limits.pack_bytes and size + MESSAGE_BYTES * count <= self._max_payload_bytes
 
     def drop(self) -> list[T]:
         """Forget everything of this member; return the tickets nobody will hear of."""

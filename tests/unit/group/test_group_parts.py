@@ -4,6 +4,7 @@ import pytest
 from twisted.internet.main import CONNECTION_LOST
 
 from quorate.hachannel.errors import ProtocolError
+from quorate.hachannel.group_drive import link_settings
 from quorate.hachannel.group_order import Order
 from quorate.hachannel.group_types import GroupLimits, QueueFull
 from quorate.hachannel.group_wire import (
@@ -16,8 +17,11 @@ from quorate.hachannel.group_wire import (
     encode_refusal,
     parse_hello,
 )
+from quorate.hachannel.link import LinkSettings
 from quorate.hachannel.origins import Source
 from quorate.hachannel.prompt import PromptReactor
+from quorate.hachannel.settings import Settings
+from quorate.testing.memory_net import MemoryNet
 
 
 def order(me: int = 1, incarnation: int = 5, **limits: int) -> Order[str]:
@@ -26,6 +30,23 @@ def order(me: int = 1, incarnation: int = 5, **limits: int) -> Order[str]:
 
 def source(replica: int, number: int, incarnation: int = 5) -> Source:
     return Source(replica, incarnation, 1, number)
+
+
+def test_a_pack_of_several_messages_fits_in_an_entry_whatever_its_limit_is() -> None:
+    mine = order(pack_bytes=1000)
+    mine.put([b"x" * size for size in (30, 30, 30, 1, 100, 0, 0)], "all")
+    packs = [mine.pack() for _ in range(4)]
+    assert not mine
+    assert [list(map(len, decode_pack(pack))) for pack in packs] == [[30, 30], [30, 1], [100], [0, 0]]
+    # 64 bytes are left for what surrounds it.
+    assert max(map(len, packs)) <= 100 + 10
+
+
+def test_connections_of_a_group_take_what_its_settings_allow() -> None:
+    assert link_settings(Settings()) == LinkSettings()
+    large = link_settings(Settings(max_payload_bytes=40 << 20, window_bytes=100 << 20))
+    assert large.max_frame_bytes >= (40 << 20) + 4096
+    assert large.buffer_bytes >= (140 << 20)
 
 
 def test_messages_are_numbered_across_packs_and_members() -> None:
@@ -209,3 +230,16 @@ def test_a_broken_connection_is_left_to_the_reactor() -> None:
 def test_a_transport_without_a_socket_stays_as_it_is() -> None:
     bare: Any = object()
     assert prompt(bare) is bare
+
+
+@pytest.mark.parametrize(("size", "count", "limit"), [(30, 100, 1000), (17 << 20, 2, 18 << 20)])
+def test_messages_are_as_large_or_small_as_the_settings_allow(
+    net: MemoryNet, make: Any, size: int, count: int, limit: int
+) -> None:
+    """Packs stay below a small limit; one message may be larger than a connection takes by default."""
+    members = [make(me, settings=Settings(max_payload_bytes=limit)).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    members[1].send(*[b"%d " % number + b"x" * size for number in range(count)])
+    net.until(lambda: all(len(member.log) == count for member in members))
+    net.until(lambda: len(members[1].results) == count)
+    assert members[1].results == list(range(1, count + 1))
