@@ -5,14 +5,16 @@ the committed entries after it once more; then the channel goes on from there.
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
+from twisted.internet.task import Cooperator
 from twisted.internet.threads import deferToThread
 
 from ..agents import AgentError
@@ -333,25 +335,35 @@ class Durability:
     # The end
 
     def close(self, *, save: bool) -> "Deferred[None]":
-        """Write what waits, and the state if `save`; fires when that is done. Never fails."""
+        """Write what waits, and the state if `save`; fires when that is done. Never fails.
+
+        With `save`, nothing may be applied to the engine any more.
+        """
         disk, self._disk = self._disk, None
         if disk is None:
             return succeed(None)
+        under_way, self._capture = self._capture, None
+        done: Deferred[Any] = succeed(None)
         if save:
-            self._save_all(disk)
-        self._capture = None
-        done: Deferred[None] = deferToThread(disk.close)
-        return done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
+            # A slice in each turn: signals are heard meanwhile, and connections are closed.
+            turns = Cooperator(lambda: lambda: True, partial(self._reactor.callLater, 0))
+            done = turns.coiterate(self._save_all(disk, under_way))
+        done.addErrback(lambda failure: self._host.log(f"saving the state: {failure.value}"))
+        done.addCallback(lambda _: deferToThread(disk.close))
+        done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
+        return done.addCallback(_nothing)
 
-    def _save_all(self, disk: Disk) -> None:
-        """Queue the state as it is now, after what was captured before."""
+    def _save_all(self, disk: Disk, under_way: Capture | None) -> Iterator[None]:
+        """Queue the state as it is now, after what was captured before; a step for each slice of agents."""
         assert self._engine is not None
         assert self._log is not None
-        if self._capture is not None:
-            self._capture.step()
-            disk.save(self._capture, 0, _nothing, at_once=True)
+        if under_way is not None:
+            while not under_way.step(SLICE_AGENTS, SLICE_BYTES):
+                yield
+            disk.save(under_way, 0, _nothing, at_once=True)
         capture = self._engine.capture()
-        capture.step()
+        while not capture.step(SLICE_AGENTS, SLICE_BYTES):
+            yield
         self._report(capture)
         disk.save(capture, min(self._log.base.at, capture.index), _nothing, at_once=True)
 
@@ -368,5 +380,5 @@ class Durability:
         return self.close(save=False).addCallback(aside)
 
 
-def _nothing() -> None:
-    """Nobody waits."""
+def _nothing(_: object = None) -> None:
+    """Nobody waits for it, or for what comes of it."""

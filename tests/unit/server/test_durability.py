@@ -111,7 +111,8 @@ class Life:
         disk = self.durability._disk
         assert disk is not None
         if save:
-            self.durability._save_all(disk)
+            for _ in self.durability._save_all(disk, self.durability._capture):
+                pass
         disk.close()
 
 
@@ -200,6 +201,54 @@ def test_an_orderly_stop_leaves_nothing_to_apply_again(place: Path) -> None:
     assert third.recovery.trace == []
     assert total(third.engine) == 55
     third.end()
+
+
+@pytest.mark.parametrize("under_way", [False, True])
+def test_other_work_goes_on_while_an_orderly_stop_encodes_the_state(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, under_way: bool
+) -> None:
+    monkeypatch.setattr("quorate.server.durability.deferToThread", lambda call: succeed(call()))
+    monkeypatch.setattr("quorate.server.durability.SLICE_AGENTS", 2)
+    life = Life(tmp_path, 7)
+    for number in range(10):
+        life.create(f"agent{number}")
+    life.create()
+    life.add(7)
+    done: list[object] = []
+    turns: list[int] = []
+
+    def work() -> None:
+        turns.append(len(done))
+        if not done:
+            life.host.clock.callLater(0, work)
+
+    work()
+    if under_way:
+        life.durability._begin_snapshot()
+    life.durability.close(save=True).addCallback(done.append)
+    life.host.clock.advance(0)
+    assert done == [None]
+    assert turns.count(0) > 5
+    assert not life.host.failed
+    again = Life(tmp_path, 8)
+    assert (again.durability.saved, again.recovery.trace) == (12, [])
+    assert total(again.engine) == 7
+    assert again.engine.digest() == life.engine.digest()
+    again.end()
+
+
+def test_a_state_that_cannot_be_encoded_at_a_stop_is_told_and_the_journal_closed(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.server.durability.deferToThread", lambda call: succeed(call()))
+    life = Life(place, 8)
+    monkeypatch.setattr(life.engine, "capture", lambda: 1 / 0)
+    done: list[object] = []
+    life.durability.close(save=True).addCallback(done.append)
+    life.host.clock.advance(0)
+    assert done == [None]
+    assert life.host.lines == ["saving the state: division by zero"]
+    assert total(Life(place, 9).engine) == 55
 
 
 @pytest.mark.parametrize("flushed", [True, False])
