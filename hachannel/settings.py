@@ -70,7 +70,7 @@ class Settings:
     """Messages of a state transfer in flight."""
     transfer_pause_s: float = 0.01
     """The least pause between two bursts of parts of a state while the master serves."""
-    transfer_share: float = 0.25
+    transfer_share: float = 0.2
     """Of the time, parts of a state are under way at most while the master serves, as a fraction."""
     keep: int = 512
     """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""

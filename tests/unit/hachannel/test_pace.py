@@ -55,11 +55,11 @@ def test_serving_keeps_its_share_though_nothing_is_served_while_parts_are_under_
     assert transfer.most == WINDOW
 
 
-def test_the_default_leaves_the_master_more_than_70_percent():
+def test_the_default_leaves_the_master_more_than_75_percent():
     from quorate.hachannel import Settings
 
     settings = Settings()
-    assert Transfer(settings.transfer_share, 400, lambda: 0.03).served > 0.7
+    assert Transfer(settings.transfer_share, 400, lambda: 0.03).served > 0.75
 
 
 def test_a_master_with_nothing_to_do_does_not_rest():
