@@ -1,4 +1,4 @@
-"""What keeps a replica from being master or slave, in one sentence for whoever has started it."""
+"""What keeps a replica from being master or slave, or a witness of use, in a sentence for who started it."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -27,8 +27,17 @@ def situation(channel: Channel, mute: Collection[int] = ()) -> str:
             return _blocked(channel, mute)
         case "changing":
             return f"the replicas agree on the next view; this one hears {_names(_heard(channel))}"
+        case "witness" if _is_alone(channel):
+            return _blocked(channel, mute)
         case _:
             return ""
+
+
+def _is_alone(channel: Channel) -> bool:
+    """Whether those that a witness hears are too few to go on."""
+    state = channel.state
+    view = state.accepted
+    return view is not None and bool(overlap(state.alive(view), view, state.known_active))
 
 
 def strangers(channel: Channel) -> str:

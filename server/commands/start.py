@@ -191,10 +191,10 @@ class Foreground:
             return
         now = self._reactor.seconds()
         role, waiting = self._role_now(), self._waits_for()
-        text = role if role in READY_ROLES else f"{role}: {waiting}" if waiting else ""
+        text = f"{role}: {waiting}" if waiting else role if role in READY_ROLES else ""
         if text != self._waiting:
             self._waiting, self._waiting_since = text, now
-        settled = role in READY_ROLES or now - self._waiting_since >= PATIENCE_S
+        settled = text in READY_ROLES or now - self._waiting_since >= PATIENCE_S
         if text and text != self._said and settled:
             self._said = text
             self._say(text)

@@ -102,6 +102,21 @@ def test_what_keeps_a_replica_waiting_is_printed_once_it_has_lasted(scene: Scene
     assert lines[3:] == ["blocked: start replica 2", "slave"]
 
 
+def test_a_witness_that_waits_for_others_says_so_and_when_it_does_no_longer(scene: Scene) -> None:
+    reactor, replica, lines, foreground = scene
+    foreground.run()
+    replica.role = "witness"
+    reactor.advance(ROLE_PERIOD_S)
+    replica.waits_for = "too few"
+    reactor.pump([ROLE_PERIOD_S] * 4)
+    assert lines == ["witness"]
+    reactor.advance(PATIENCE_S + ROLE_PERIOD_S)
+    assert lines == ["witness", "witness: too few"]
+    replica.waits_for = ""
+    reactor.advance(ROLE_PERIOD_S)
+    assert lines == ["witness", "witness: too few", "witness"]
+
+
 def test_a_signal_stops_the_replica_first(scene: Scene) -> None:
     reactor, replica, _, foreground = scene
     replica.stopping = Deferred()

@@ -67,6 +67,22 @@ def test_who_holds_the_last_view_is_named_and_nobody_else() -> None:
     assert said(script, 1) == ""
 
 
+def test_a_witness_that_is_left_alone_says_so() -> None:
+    script = formed(witnesses=1)
+    script.hosts[1].crash()
+    assert script.whole(but=[1]) is script.hosts[0]
+    assert said(script, 2) == ""
+    script.hosts[0].crash()
+    script.run(3.0)
+    assert said(script, 2) == (
+        "too few replicas of view 2 can be reached to go on, this one hears none; "
+        "start replica 0, which holds the last view, or mend the network"
+    )
+    script.hosts[0].start()
+    script.whole(but=[1])
+    assert said(script, 2) == ""
+
+
 def test_a_frozen_replica_is_not_to_be_started() -> None:
     script = formed()
     script.hosts[0].crash()
