@@ -50,14 +50,7 @@ class DataDir:
                 raise DataDirError(
                     f"{server}.{replica} runs already as process {holder} on {path}; stop it first."
                 ) from None
-            remedy = (
-                "free some space"
-                if error.errno in (errno.ENOSPC, errno.EDQUOT)
-                else "choose another with --data"
-            )
-            raise DataDirError(
-                f"The data directory {path} cannot be used ({error.strerror}); {remedy}."
-            ) from None
+            raise DataDirError(unusable(path, error)) from None
 
     def close(self) -> None:
         """Give the directory back. The pid file stays, empty."""
@@ -66,6 +59,25 @@ class DataDir:
                 os.ftruncate(self._lock, 0)
             os.close(self._lock)
             self._lock = -1
+
+
+def unusable(path: Path, error: OSError) -> str:
+    """That the directory cannot be used, because of which file in it, and what to do: one sentence."""
+    file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else path
+    where = f"{file.name}: " if path in file.parents else ""
+    other = "choose another with --data"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT:
+            remedy = "free some space"
+        case errno.EACCES | errno.EPERM:
+            remedy = f"let this user read and write it, or {other}"
+        case errno.EROFS:
+            remedy = f"mount its disk for writing, or {other}"
+        case errno.ENAMETOOLONG:
+            remedy = f"{other} that has a shorter path"
+        case _:
+            remedy = other
+    return f"The data directory {path} cannot be used ({where}{error.strerror}); {remedy}."
 
 
 def _holder(lock: int) -> str:

@@ -26,6 +26,7 @@ from ..hachannel.journal_errors import FRAMES_SUFFIX, frames_path
 from ..hachannel.log import Appended
 from ..hachannel.messages import PAYLOAD
 from .config import Server
+from .datadir import unusable
 from .disk import Disk
 from .front import StartError
 from .storage import SCHEMA, StateStore
@@ -157,9 +158,7 @@ class Durability:
         except JournalError as error:
             raise StartError(str(error)) from None
         except OSError as error:
-            raise StartError(
-                f"The directory {self._directory} cannot be used ({error.strerror}); choose another."
-            ) from None
+            raise StartError(unusable(self._directory, error)) from None
 
     def _open(self, life: int, engine: Engine, lines: list[str]) -> Recovery:
         made = self._directory / MADE_FILE

@@ -21,6 +21,7 @@ from . import heap
 from .administration import Administration
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
+from .datadir import unusable
 from .driver import Driver
 from .durability import Durability, identity_of
 from .front import Front, Purpose, StartError
@@ -104,9 +105,7 @@ class Replica:
         try:
             self._log = ReplicaLog(self.directory)
         except OSError as error:
-            raise StartError(
-                f"The data directory {self.directory} cannot be written ({error.strerror}); choose another."
-            ) from None
+            raise StartError(unusable(self.directory, error)) from None
         try:
             self._driver = self._new_driver()
             self._listen()

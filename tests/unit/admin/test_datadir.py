@@ -1,5 +1,6 @@
 """The lock and the lives of a replica's directory; which hosts are this machine."""
 
+import errno
 import os
 import socket
 import subprocess
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.server.datadir import INCARNATION_FILE, PID_FILE, DataDir, DataDirError
+from quorate.server.datadir import INCARNATION_FILE, PID_FILE, DataDir, DataDirError, unusable
 from quorate.server.local import is_local
 
 
@@ -61,6 +62,23 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirError, match="choose another with --data"):
         DataDir.open(tmp_path / "file", "s0", 0)
+
+
+@pytest.mark.parametrize(
+    ("code", "file", "said"),
+    [
+        (errno.EACCES, "pid", "(pid: Permission denied); let this user read and write it, or choose another"),
+        (errno.EACCES, None, "(Permission denied); let this user read and write it, or choose another"),
+        (errno.ENOSPC, None, "(No space left on device); free some space."),
+        (errno.EROFS, "log", "(log: Read-only file system); mount its disk for writing, or choose another"),
+        (errno.EIO, None, "(Input/output error); choose another with --data."),
+    ],
+)
+def test_what_keeps_a_directory_from_being_used_is_said_with_what_to_do(
+    tmp_path: Path, code: int, file: str | None, said: str
+) -> None:
+    error = OSError(code, os.strerror(code), None if file is None else str(tmp_path / file))
+    assert unusable(tmp_path, error).startswith(f"The data directory {tmp_path} cannot be used {said}")
 
 
 @pytest.mark.parametrize(
