@@ -77,13 +77,18 @@ class Lease:
         return max(self.until, self._kept_until)
 
     def on_mark(self, now: float, voter: Voter, mark: float) -> None:
-        """A master wants the lease prolonged: grant it, if this replica follows nobody else."""
+        """A master wants the lease prolonged: grant it, if this replica follows nobody else.
+
+        Nor if it knows that a later view is active: a master that does not hear of that, and is heard here,
+        would keep this replica out of it, and each attempt to take it in would stop the others.
+        """
         state = self._state
         view = state.accepted
         link = state.peers.link(voter)
         if (
             view is None
             or view.members[0] != voter
+            or state.newer > view.number
             or proposer(state.promised) != voter
             or link is None
             or link.leaving

@@ -8,7 +8,7 @@ import msgspec
 from quorate.hachannel import Channel, Settings, installation, lease
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import Prepare, Promise, Record, Recorded, Release
-from quorate.hachannel.view import ViewNumber
+from quorate.hachannel.view import NO_VIEW, ViewNumber
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
@@ -343,4 +343,31 @@ def released_by_anybody() -> Iterator[None]:
             original(self, self.holder, *mark)
 
     with patched(Lease, "release", release):
+        yield
+
+
+def _an_old_master_hears_one():
+    """Of five the old master and the last slave hear each other; three hear all but the old master."""
+    script = Script(5, settings=Settings(suspect_s=0.5, view_change_s=0.4))
+    script.form()
+    script.cut(*(pair for other in (1, 2, 3) for pair in ((0, other), (other, 0))))
+    script.whole(but=[0])
+
+
+@mutant(
+    "Who knows that a later view is active still grants to a master of before.",
+    scenario=_an_old_master_hears_one,
+    caught=("scenario",),
+    quick=True,
+)
+def grants_to_the_past() -> Iterator[None]:
+    original = Lease.on_mark
+
+    def on_mark(self, now, voter, mark):
+        state = self._state
+        newer, state.newer = state.newer, NO_VIEW
+        original(self, now, voter, mark)
+        state.newer = newer
+
+    with patched(Lease, "on_mark", on_mark):
         yield

@@ -45,6 +45,23 @@ def test_when_all_hear_one_replica_only_nothing_is_lost_and_the_quorum_comes_bac
     assert len({host.app.chain for host in script.hosts}) == 1
 
 
+def test_who_still_hears_a_master_of_before_goes_with_the_others():
+    """The old master and the last of five hear each other; three hear all but the old master.
+
+    Were it bound by grants to the old one, each attempt to take it in would stop the others for a while.
+    """
+    script = Script(5, settings=SETTINGS)
+    first = script.form()
+    script.cut(*(pair for other in (1, 2, 3) for pair in ((0, other), (other, 0))))
+    load(script, 6.0)
+    master = script.whole(but=[first.replica])
+    assert sorted(master.channel.members) == [1, 2, 3, 4]
+    assert script.counts["views"] < 6
+    script.mend()
+    master = script.whole()
+    script.everywhere(script.submit(master, 3))
+
+
 def test_in_a_chain_of_three_two_go_on():
     """Scenario 16, PartialConnectivity: the chain, with each of the three in the middle."""
     for middle in range(3):
