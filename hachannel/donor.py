@@ -25,6 +25,8 @@ TOKENS = 20
 """Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
 MAX_TOKEN = 1 << 62
 """What a learner shows above this is not believed."""
+PATIENCE = 4
+"""While another learner waits, one that comes no further for so many `stall_s` gives its place up."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view."""
 
@@ -45,7 +47,9 @@ class Session:
     heard: float
     """The last sign of life of the transfer."""
     moved: float
-    """When the learner last came further."""
+    """When the learner last came further, or was sent again what it lacks."""
+    came: float
+    """When it last came further, or got something to do after it had done everything."""
     phase: Phase
     outbox: Outbox
     pace: Pace
@@ -113,7 +117,9 @@ class Donor:
         session = self.session
         if session is not None and session.voter != voter:
             if not state.peers.departs(session.voter):
-                return
+                if not self._stuck(now, session):
+                    return
+                self._close("it comes no further, and another one waits")
             session = None
         if session is not None and self._lost(session, message):
             self._close("the learner begins again")
@@ -125,6 +131,15 @@ class Donor:
         if now - session.moved > state.settings.suspect_s / 2:
             session.moved = now
             self._rewind(now, session)
+
+    def _stuck(self, now: float, session: Session) -> bool:
+        """Whether the learner has had something to do for long, and does not: its disk hangs, say."""
+        if session.phase is Phase.ENTRIES:
+            busy = session.acked < session.sent
+        else:
+            whole = session.at is not None and not session.rest
+            busy = not session.asked and (whole or not session.outbox.empty)
+        return busy and now - session.came > PATIENCE * self._state.settings.stall_s
 
     def _lost(self, session: Session, message: Join) -> bool:
         """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
@@ -155,7 +170,7 @@ class Donor:
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
         pace = Pace(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at)
-        session = self.session = Session(voter, token, now, now, Phase.STATE, outbox, pace)
+        session = self.session = Session(voter, token, now, now, now, Phase.STATE, outbox, pace)
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
             self._begin_entries(now, session, have.at)
@@ -194,6 +209,7 @@ class Donor:
             data = session.rest.popleft()
             last = not session.rest
             session.outbox.put(data, session.at if last else None, self._origins(session) if last else ())
+            session.came = now
             self._push(session)
 
     def _ask_application(self, session: Session) -> None:
@@ -229,6 +245,7 @@ class Donor:
             # Until the application is asked again it says nothing of an entry.
             session.hold = None
         session.outbox.put(data, session.at, self._origins(session))
+        session.came = now
         self._push(session)
         self._ask(now, session)
 
@@ -280,7 +297,7 @@ class Donor:
         if message.installed and session.at is not None:
             self._begin_entries(now, session, session.at.at)
         elif session.outbox.ack(message.chunks):
-            session.moved = now
+            session.moved = session.came = now
             if session.outbox.empty and not session.asked:
                 log, hurry = self._state.log, session.frozen and self._filling
                 session.pace.taken(now, log.last.at, hurry=hurry)
@@ -299,17 +316,19 @@ class Donor:
         session.phase = Phase.ENTRIES
         session.rest.clear()
         session.hold = session.sent = session.acked = after
-        session.moved = now
+        session.moved = session.came = now
         self._push_entries(session)
 
-    def _push_entries(self, session: Session) -> None:
-        """Send entries, as many messages as the window allows."""
+    def _push_entries(self, session: Session, *, again: bool = False) -> None:
+        """Send entries, as many messages as the window allows. again: those that were sent before."""
         state = self._state
         log = state.log
         assert state.accepted is not None
         if session.sent < log.base.at or session.sent > log.last.at:
             self._close("the log does not reach back far enough")
             return
+        if session.sent == session.acked and not again:
+            session.came = state.now
         while session.sent < log.last.at and len(session.in_flight) < state.settings.transfer_window:
             base = log.tag(session.sent)
             entries = tuple(log.slice(session.sent, log.last.at, state.settings.part_bytes))
@@ -340,7 +359,7 @@ class Donor:
         elif session.acked < message.index <= session.sent:
             session.acked = message.index
             session.hold = min(message.index, message.commit)
-            session.moved = now
+            session.moved = session.came = now
             while session.in_flight and session.in_flight[0] <= message.index:
                 session.in_flight.popleft()
         self._push_entries(session)
@@ -355,7 +374,7 @@ class Donor:
         else:
             session.in_flight.clear()
             session.sent = session.acked
-            self._push_entries(session)
+            self._push_entries(session, again=True)
 
     def reconnected(self, voter: Voter) -> None:
         """What was on its way to the learner may be lost: its next Join says how far it is."""

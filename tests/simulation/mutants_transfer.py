@@ -250,3 +250,32 @@ def piece_taken_twice():
 
     with patched(outbox.Inbox, "add", add):
         yield
+
+
+def one_hangs_and_one_waits():
+    """The application of a learner takes a part of the state and never answers; another one is back."""
+    script = Script(5, settings=Settings(keep=0, suspect_s=0.5, stall_s=0.3))
+    master = script.form()
+    for replica in (3, 2):
+        script.hosts[replica].crash()
+        master = script.whole(but={replica, 3})
+        for _ in range(10):
+            script.submit(master, 40)
+            script.run(0.05)
+    hangs, waits = script.hosts[3], script.hosts[2]
+    hangs._install = lambda event: None
+    hangs.start()
+    script.until(lambda: hangs.channel.phases.learning == "state")
+    waits.start()
+    script.whole(but=[3])
+
+
+@mutant(
+    "A learner keeps its place for as long as it announces itself, whoever waits.",
+    scenario=one_hangs_and_one_waits,
+    caught=("scenario",),
+    quick=True,
+)
+def place_kept_for_ever():
+    with patched(donor.Donor, "_stuck", lambda *_: False):
+        yield

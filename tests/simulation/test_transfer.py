@@ -264,3 +264,26 @@ def test_while_the_master_serves_parts_are_under_way_for_a_share_of_the_time():
     loaded, idle = busy(loaded=True), busy(loaded=False)
     assert loaded < Settings().transfer_share + 0.05
     assert idle > 2 * loaded
+
+
+def test_a_learner_that_hangs_gives_its_place_to_one_that_waits():
+    """Its application takes a part of the state and never answers; it goes on to announce itself."""
+    script = Script(5, settings=Settings(keep=0, suspect_s=0.5, stall_s=0.3))
+    master = script.form()
+    for replica in (3, 2):
+        script.hosts[replica].crash()
+        master = script.whole(but={replica, 3})
+        for _ in range(10):
+            script.submit(master, 40)
+            script.run(0.05)
+    hangs, waits = script.hosts[3], script.hosts[2]
+    hangs._install = lambda event: None
+    hangs.start()
+    script.until(lambda: hangs.channel.phases.learning == "state")
+    waits.start()
+    master = script.whole(but=[3])
+    assert sorted(master.channel.members) == [0, 1, 2, 4]
+    del hangs._install
+    hangs.crash()
+    hangs.start()
+    script.everywhere(script.submit(script.whole(), 3))
