@@ -57,6 +57,8 @@ class Replication:
         self._news = False
         """Perhaps a slave that has everything does not know that it is committed, or held by all."""
         self._trim = 0
+        self._changes = False
+        """A change of the configuration was appended in this view: it holds the log until the next one."""
         self._ack_due = False
         self._repair_at = 0.0
         self._repair_pause_s = 0.0
@@ -77,6 +79,7 @@ class Replication:
         # All members have accepted the log of the view.
         state.stable_to(view.start)
         self._trim = 0
+        self._changes = False
         start = view.start
         self._slaves = {
             voter: Progress(voter, start, start, self._heard(voter), start, start, now)
@@ -91,13 +94,23 @@ class Replication:
 
     @property
     def room(self) -> bool:
-        """Whether the window takes another entry."""
+        """Whether the window takes another entry, and the log.
+
+        The log is trimmed of what all members have; only a change of the configuration that cannot take
+        effect, because too few voters answer, can hold it for ever.
+        """
         state = self._state
         settings = state.settings
         return (
             state.log.last.at - state.commit < settings.window
             and self._in_flight_bytes < settings.window_bytes
+            and not (self._changes and self._log_full)
         )
+
+    @property
+    def _log_full(self) -> bool:
+        log, settings = self._state.log, self._state.settings
+        return len(log) >= settings.max_log or log.size_bytes >= settings.max_log_bytes
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload of the application."""
@@ -111,7 +124,7 @@ class Replication:
         if state.too_few_copies:
             raise TooFewCopies(f"wait for {state.too_few_copies}")
         if not self.room:
-            raise WindowFull("too many entries are in flight: wait until can_submit is true")
+            raise WindowFull("too many entries are in flight or kept: wait until can_submit is true")
         return self._append(now, stamp_ns, payload, PAYLOAD)
 
     def admit(self, now: float, source: Source, payload: bytes) -> None:
@@ -120,6 +133,7 @@ class Replication:
 
     def reconfigure(self, now: float, change: Change) -> None:
         """Append a change of the configuration; it takes effect with the next view."""
+        self._changes = True
         self._append(now, 0, encode_reconfig(change), RECONFIG)
 
     def _append(

@@ -2,8 +2,32 @@
 
 import attrs
 
-from quorate.hachannel import forward, outbox, replication
+from quorate.hachannel import Settings, forward, outbox, replication
+from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
+
+
+def a_master_alone_with_a_change_under_way():
+    """Its witness is another one now, and its slave away: the change cannot take effect, and holds the log.
+
+    It takes what fits, and goes on when the slave is back.
+    """
+    script = Script(3, settings=Settings(window=16, keep=0, max_log=200), witnesses=1)
+    master = script.form()
+    slave, witness = script.hosts[1:]
+    slave.pause()
+    script.until(lambda: len(master.channel.view.members) == 1 and master.channel.can_submit)
+    witness.crash()
+    witness.start()
+    script.until(lambda: master.state.log.reconfig(0) is not None)
+    taken = script.submit(master, 1000)
+    assert 100 < len(taken) <= 200
+    assert len(master.state.log) <= 200
+    script.run(5.0)
+    assert not script.submit(master)
+    slave.resume()
+    assert script.whole() is master
+    script.everywhere([*taken, *script.submit(master, 10)])
 
 
 def _boundless(**bounds):
@@ -83,4 +107,14 @@ def in_flight_for_ever():
         self._in_flight_bytes = before
 
     with patched(replication.Replication, "_advance", advance):
+        yield
+
+
+@mutant(
+    "A master takes payloads though its log is full and a change of the configuration holds it.",
+    scenario=a_master_alone_with_a_change_under_way,
+    caught=("I18", "scenario"),
+)
+def full_log_taken():
+    with patched(replication.Replication, "_log_full", property(lambda _: False)):
         yield
