@@ -13,8 +13,11 @@ A simulation that does not catch a mutant does not test its rule.
 import argparse
 import contextlib
 import importlib.util
+import inspect
 import sys
+import textwrap
 import time
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,8 +31,10 @@ from .drawing import draw
 from .exhaustive import explore
 from .schedule import Schedule
 
-__all__ = ["MUTANTS", "Catch", "Mutant", "hunt", "load", "mutant", "patched"]
+__all__ = ["MUTANTS", "Catch", "Mutant", "MutantError", "hunt", "load", "mutant", "patched", "rewritten"]
 
+BESIDES = frozenset({"L1", "raised", "scenario"})
+"""What notices a mutant besides checkers."""
 SEEDS = 300
 """Within so many seeds, from 0 on, a mutant must be caught, unless it says otherwise."""
 
@@ -95,6 +100,9 @@ def mutant(rule: str, **options: Any) -> Callable[[Callable[[], Iterator[None]]]
         name = function.__name__
         if name in MUTANTS:
             raise ValueError(f"there are two mutants named {name}: rename one")
+        unknown = sorted(set(options.get("caught", ())) - CHECKERS.keys() - BESIDES)
+        if unknown:
+            raise ValueError(f"{name} is to be noticed by {', '.join(unknown)}: there is no such invariant")
         apply = contextlib.contextmanager(function)
         area = function.__module__.rpartition("mutants_")[2]
         MUTANTS[name] = Mutant(name=name, rule=rule, area=area, apply=apply, **options)
@@ -114,8 +122,42 @@ def patched(target: Any, name: str, value: Any) -> Iterator[None]:
         setattr(target, name, original)
 
 
+@contextlib.contextmanager
+def rewritten(target: Any, name: str, *changes: tuple[str, str]) -> Iterator[None]:
+    """Replace pieces of the source text of a function, method or property for a while.
+
+    changes: an old piece, which must be there exactly once, and the new one. Raises ValueError if it is not.
+    """
+    original: Any = vars(target)[name]
+    function: Any = original.fget if isinstance(original, property) else original
+    source = textwrap.dedent(inspect.getsource(function))
+    for old, new in changes:
+        if source.count(old) != 1:
+            raise ValueError(f"{name} has {old!r} {source.count(old)} times: change the mutant with it")
+        source = source.replace(old, new)
+    made: dict[str, Any] = {}
+    exec(compile(source, f"<mutant of {name}>", "exec"), function.__globals__, made)  # noqa: S102
+    with patched(target, name, made[function.__name__]):
+        yield
+
+
+class MutantError(Exception):
+    """A mutant, or a file of mutants, is wrong in itself: one sentence that says where."""
+
+
+def _sentence(what: str, error: Exception) -> str:
+    """What is wrong, and where: the line of the error, in whatever file it is."""
+    where = ""
+    if isinstance(error, SyntaxError):
+        where = f" (line {error.lineno})"
+    elif frames := traceback.extract_tb(error.__traceback__):
+        where = f" ({Path(frames[-1].filename).name}, line {frames[-1].lineno})"
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return f"{what}: {type(error).__name__}: {text}{where}"
+
+
 def load(paths: Sequence[Path]) -> None:
-    """Import files of mutants, once each; their names begin with `mutants_`."""
+    """Import files of mutants, once each; their names begin with `mutants_`. Raises MutantError."""
     for path in paths:
         if path.stem in sys.modules:
             continue
@@ -124,11 +166,25 @@ def load(paths: Sequence[Path]) -> None:
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[path.stem]
+            raise MutantError(_sentence(f"{path} cannot be loaded", error)) from error
 
 
 def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
-    """Try to catch a mutant, within its own number of seeds or fewer; None when it escapes."""
+    """Try to catch a mutant, within its own number of seeds or fewer; None when it escapes.
+
+    Raises MutantError for one that cannot be applied, or uses a name that is not there.
+    """
+    try:
+        return _hunt(prey, seeds)
+    except Exception as error:
+        raise MutantError(_sentence(f"mutant {prey.name} is wrong", error)) from error
+
+
+def _hunt(prey: Mutant, seeds: int | None) -> Catch | None:
     if prey.scenario is not None:
         with prey.apply():
             try:
@@ -145,6 +201,9 @@ def hunt(prey: Mutant, seeds: int | None = None) -> Catch | None:
             try:
                 simulate(prey.schedule(seed), seed=seed, only=only)
             except Violation as violation:
+                if isinstance(violation.__cause__, NameError):
+                    # No rule is broken by a word that means nothing.
+                    raise violation.__cause__ from None
                 if not prey.caught or violation.invariant in prey.caught:
                     return Catch(violation.invariant, f"seed {seed}", str(violation))
     if prey.explore:
@@ -176,7 +235,10 @@ def write(page: Path, found: dict[str, str]) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Hunt all mutants of some files, or those named, and print a table; returns 1 when one escapes."""
+    """Hunt all mutants of some files, or those named, and print a table; returns 1 when one escapes.
+
+    Ends with 2 and one sentence where it is used in a wrong way, or a mutant is wrong in itself.
+    """
     parser = argparse.ArgumentParser(description="Break the channel on purpose, and see who notices.")
     parser.add_argument("files", nargs="+", type=Path, help="files named mutants_*.py")
     parser.add_argument("--only", nargs="*", action="extend", metavar="NAME", help="only these mutants")
@@ -191,7 +253,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             parser.error(f"there is no Python file {path}")
     if options.write is not None and not options.write.absolute().parent.is_dir():
         parser.error(f"there is no directory for {options.write}")
-    load(options.files)
+    try:
+        load(options.files)
+    except MutantError as error:
+        parser.error(str(error))
     areas = sorted({each.area for each in MUTANTS.values()})
     if options.area is not None and options.area not in areas:
         parser.error(f"there is no area {options.area}; there are: {', '.join(areas)}")
@@ -209,7 +274,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'mutant':36} {'caught by':11} {'where':28} {'limit':>6} {'s':>5}  rule broken")
     for each in prey:
         started = time.monotonic()
-        catch = hunt(each, options.seeds)
+        try:
+            catch = hunt(each, options.seeds)
+        except MutantError as error:
+            parser.error(str(error))
         fits = catch is not None and (not each.caught or catch.invariant in each.caught)
         if not fits:
             escaped.append(each.name)

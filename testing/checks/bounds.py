@@ -1,10 +1,13 @@
 """I18: what waits and what is under way is bounded, as the settings say."""
 
-from ...hachannel import Source
+from collections.abc import Sequence
+
+from ...hachannel import Source, View, Voter
 from ...hachannel.messages import PAYLOAD, Chunk, ChunkAck, Forward
+from ...hachannel.view import Tag
 from ..channel_world import Host
 from .base import Checker, checker
-from .history import History, Step
+from .history import History, Process, Step
 
 
 @checker("I18", "A member has no more payloads waiting, or on their way, than the settings allow.")
@@ -74,3 +77,40 @@ class BoundedPieces(Checker):
             elif isinstance(message, Chunk) and message.number >= self._taken.get(message.token, 0) + window:
                 taken = self._taken.get(message.token, 0)
                 self.fail(step.host, f"sends piece {message.number}, of {taken} it knows that they are there")
+
+
+@checker("I18", "A log counts the bytes of the entries that it holds, and no others.")
+class CountedBytes(Checker):
+    """Whoever keeps too many is dropped, so a wrong count drops those who do not. See `Log.size_bytes`.
+
+    All entries are added up when some may have gone: with a view, when the log begins elsewhere, in the end.
+    """
+
+    alone = True
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._bases: dict[Voter, Tag] = {}
+        """Where each log began when it was looked at last."""
+
+    def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
+        """The log may have been cut."""
+        self._count(host)
+
+    def stepped(self, step: Step) -> None:
+        """The log may have been trimmed, or begun anew."""
+        state = step.host.state
+        if self._bases.get(state.me) != state.log.base:
+            self._bases[state.me] = state.log.base
+            self._count(step.host)
+
+    def ended(self, hosts: Sequence[Host]) -> None:
+        """Everybody's."""
+        for host in hosts:
+            self._count(host)
+
+    def _count(self, host: Host) -> None:
+        log = host.state.log
+        size = sum(len(log.get(index).payload) for index in range(log.base.at + 1, log.last.at + 1))
+        if log.size_bytes != size:
+            self.fail(host, f"counts {log.size_bytes} bytes of entries that have {size}")

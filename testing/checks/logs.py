@@ -1,7 +1,8 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
-from ...hachannel import Deliver, Event, Stopped, View, ViewEvent
+from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.donor import MIN_LAG
+from ...hachannel.messages import Ack
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
 from ..channel_world import Host
@@ -162,3 +163,30 @@ class TrimmedWhereApplied(Checker):
         """
         own = host.state.log.last.at
         return max(host.state.applied, min(view.start, own)) if host.disk is None else own
+
+
+@checker("I18", "A master keeps what a member has not acknowledged: it may have to send it again.")
+class KeptUntilAcknowledged(Checker):
+    """A member whose disk is slow knows, and applies, what it has not acknowledged."""
+
+    alone = True
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._acked: dict[tuple[ViewNumber, Voter], int] = {}
+        """The highest index that each member has acknowledged in a view."""
+
+    def stepped(self, step: Step) -> None:
+        """Who acknowledges, and who trims."""
+        host, state = step.host, step.host.state
+        for message in step.said:
+            if isinstance(message, Ack):
+                key = message.view, state.me
+                self._acked[key] = max(message.index, self._acked.get(key, 0))
+        view, base = state.accepted, state.log.base.at
+        if not state.leading or view is None or base <= view.start:
+            return
+        for voter in view.members[1:]:
+            acked = self._acked.get((view.number, voter), 0)
+            if acked < base:
+                self.fail(host, f"trimmed {base}, of which {voter} has acknowledged up to {acked}")

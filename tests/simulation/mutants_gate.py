@@ -1,9 +1,11 @@
 """Mutants of the gate: when a slave may propose."""
 
-from quorate.hachannel import facts, gate, peers, steps
+from quorate.hachannel import Settings, facts, gate, peers, steps
+from quorate.hachannel.messages import Ack
 from quorate.hachannel.view import Voter
 from quorate.testing.channel_hand import Hand
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.channel_script import Script
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 @mutant("One EXIT opens the gate.", caught=("gate",), quick=True)
@@ -157,4 +159,120 @@ def own_proposal_followed():
             self._state.known_active = known
 
     with patched(gate.Gate, "follows", follows):
+        yield
+
+
+def a_slave_does_not_hear_its_master():
+    """Its master hears it, nobody submits anything, and the others are content."""
+    script = Script(3)
+    master = script.form()
+    script.cut((master.replica, 1))
+    script.until(lambda: master.channel.members == (0, 2))
+    script.mend()
+    script.whole()
+
+
+@mutant(
+    "A master keeps a slave that does not hear it.",
+    scenario=a_slave_does_not_hear_its_master,
+    caught=("scenario",),
+    quick=True,
+)
+def deaf_slave_kept():
+    with rewritten(gate.Gate, "_consider_members", ("and link.exit\n", "and False\n")):
+        yield
+
+
+def _without_acknowledgements(hand, seconds):
+    """Time passes; of what the last replica says nothing arrives that acknowledges entries."""
+    for _ in range(round(seconds / 0.05)):
+        hand.settle(0, 1)
+        hand.deliver(0, 2)
+        for there in (0, 1):
+            for message in hand.lose(2, there):
+                if not isinstance(message, Ack):
+                    hand.give(2, there, message)
+        hand.tick(0.05)
+
+
+def a_slave_acknowledges_nothing():
+    """It says that it follows the master, and holds up all the others."""
+    hand = Hand()
+    first = hand.form().view
+    assert first is not None
+    hand.act(0, lambda channel: channel.submit(hand.now, 1, b"x"))
+    _without_acknowledgements(hand, Settings().stall_s + 1.0)
+    assert hand.channels[0].state.promised > first.number, "nothing is committed any more"
+
+
+@mutant(
+    "A master waits for ever for a slave that acknowledges nothing.",
+    scenario=a_slave_acknowledges_nothing,
+    caught=("scenario",),
+    quick=True,
+)
+def stalled_slave_kept():
+    with rewritten(gate.Gate, "_consider_members", ("if stalled is not None:", "if False:")):
+        yield
+
+
+def a_slave_is_too_far_behind():
+    """The others commit without it, and what it lacks fills the memory of the master."""
+    settings = Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, max_log=250)
+    hand = Hand(settings=settings)
+    master = hand.form()
+    for _ in range(30):
+        for _ in range(10):
+            if master.can_submit:
+                hand.act(0, lambda channel: channel.submit(hand.now, 1, b"x"))
+            hand.settle(0, 1)
+        _without_acknowledgements(hand, 0.05)
+        if master.members == (0, 1):
+            return
+    raise AssertionError(f"{master.members} with {len(master.state.log)} entries in memory")
+
+
+@mutant(
+    "A master keeps a slave for which the log becomes too long.",
+    scenario=a_slave_is_too_far_behind,
+    caught=("scenario",),
+    quick=True,
+)
+def laggard_kept():
+    with rewritten(gate.Gate, "_consider_members", ("if laggard is not None:", "if False:")):
+        yield
+
+
+@mutant(
+    "A slave for which the log becomes too long is asked to be in the next view as well.",
+    scenario=a_slave_is_too_far_behind,
+    caught=("scenario",),
+    quick=True,
+)
+def laggard_not_excluded():
+    with rewritten(gate.Gate, "_consider_members", ("() if laggard is None else (laggard,)", "()")):
+        yield
+
+
+def a_witness_has_promised_a_view_of_one_that_is_dead():
+    """The master serves alone, with the witness, which grants it nothing as long as that view is promised."""
+    script = Script(3, witnesses=1)
+    master, other, witness = script.form(), *script.hosts[1:]
+    script.split([0], [1])
+    script.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
+    script.split([0], [2])
+    script.until(lambda: witness.state.promised.replica == 1)
+    other.crash()
+    script.mend()
+    script.until(lambda: master.channel.role == "master" and master.channel.lease.held)
+
+
+@mutant(
+    "A master without the lease waits for a voter that has promised another view.",
+    scenario=a_witness_has_promised_a_view_of_one_that_is_dead,
+    caught=("scenario",),
+    quick=True,
+)
+def ignored_master_waits():
+    with rewritten(gate.Gate, "_consider_members", ("if self._ignored(now, view):", "if False:")):
         yield

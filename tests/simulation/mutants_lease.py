@@ -7,12 +7,13 @@ import msgspec
 
 from quorate.hachannel import Channel, Settings, installation, lease
 from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.log import Leased
 from quorate.hachannel.messages import Prepare, Promise, Record, Recorded, Release
-from quorate.hachannel.view import NO_VIEW, ViewNumber
+from quorate.hachannel.view import NO_VIEW, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 Lease = lease.Lease
 
@@ -89,6 +90,28 @@ def drift_ignored() -> Iterator[None]:
         original(self, now, voter, msgspec.structs.replace(message, for_s=for_s))
 
     with patched(Lease, "on_grant", on_grant):
+        yield
+
+
+@mutant(
+    "A master allows for the drift of its own clock, not for that of the voter.",
+    scenario=a_master_with_a_slow_clock_loses_its_connections,
+    caught=("I11",),
+    quick=True,
+)
+def drift_once() -> Iterator[None]:
+    with rewritten(Lease, "on_grant", ("(1 - drift) / (1 + drift)", "(1 - drift)")):
+        yield
+
+
+@mutant(
+    "A master counts a grant for longer than the voter said, by what two clocks may drift apart.",
+    scenario=a_master_with_a_slow_clock_loses_its_connections,
+    caught=("I11",),
+    quick=True,
+)
+def drift_other_way() -> Iterator[None]:
+    with rewritten(Lease, "on_grant", ("(1 - drift) / (1 + drift)", "(1 + drift) / (1 - drift)")):
         yield
 
 
@@ -370,4 +393,179 @@ def grants_to_the_past() -> Iterator[None]:
         state.newer = newer
 
     with patched(Lease, "on_mark", on_mark):
+        yield
+
+
+def a_voter_that_restarts_with_a_shorter_lease() -> None:
+    """What its earlier process granted lasts for 3 s, longer than what this one grants."""
+    hand = Hand()
+    view = hand.form().view
+    assert view is not None
+    hand.start(1, 3, 2, DurableLog(Remembered(view.number, view, True, lease_s=3.0)))
+    hand.connect(0, 1)
+    hand.connect(1, 2)
+    hand.tick(0.1)
+    hand.settle(0, 1)
+    assert hand.channels[1].lease.holder == Voter(0, 1), "it has granted nothing"
+    assert Leased(Settings().lease_s) not in hand.records[1], "a crash now would leave it bound too briefly"
+    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.tick(2.5, 1)
+    hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
+    assert not hand.waiting(1, 2, Promise), "it promised what its earlier process has granted away"
+    hand.tick(0.5, 1)
+    hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
+    assert hand.waiting(1, 2, Promise)
+
+
+@mutant(
+    "A grant takes the place of one that lasts longer.",
+    scenario=a_voter_that_restarts_with_a_shorter_lease,
+    caught=("scenario",),
+    quick=True,
+)
+def grant_shortened() -> Iterator[None]:
+    with rewritten(
+        Lease, "on_mark", ("max(self.until, now + state.settings.lease_s)", "now + state.settings.lease_s")
+    ):
+        yield
+
+
+@mutant(
+    "A voter that restarts is bound as long as grants last now, not as long as they did.",
+    scenario=a_voter_that_restarts_with_a_shorter_lease,
+    caught=("scenario",),
+    quick=True,
+)
+def longer_grant_forgotten() -> Iterator[None]:
+    with rewritten(Lease, "start", ("max(state.settings.lease_s, state.leased_s)", "state.settings.lease_s")):
+        yield
+
+
+@mutant(
+    "A disk is told that grants last less long while longer ones still bind.",
+    scenario=a_voter_that_restarts_with_a_shorter_lease,
+    caught=("scenario",),
+    quick=True,
+)
+def shorter_lease_written_early() -> Iterator[None]:
+    with rewritten(Lease, "_remember", (" and now >= self._earlier_until", "")):
+        yield
+
+
+def a_master_loses_the_lease_twice_while_its_services_end() -> None:
+    """Its application has answered once: what was begun with the second lease may still run."""
+    hand = Hand()
+    master = hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    hand.stops = False
+    hand.tick(2.0, 0)
+    assert not master.holds_lease(hand.now)
+    hand.settle()
+    assert master.holds_lease(hand.now)
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    hand.act(0, lambda channel: channel.lease_ended(hand.now))
+    hand.give(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
+    assert not hand.waiting(0, 1, Release), "it released the voters while it may still be serving"
+    assert not hand.waiting(0, 2, Promise), "it promised while it may still be serving"
+    hand.act(0, lambda channel: channel.lease_ended(hand.now))
+    assert hand.waiting(0, 1, Release)
+    assert hand.waiting(0, 2, Promise)
+
+
+@mutant(
+    "The first answer of an application stands for the end of all leases it was told of.",
+    scenario=a_master_loses_the_lease_twice_while_its_services_end,
+    caught=("scenario",),
+    quick=True,
+)
+def one_end_for_all() -> Iterator[None]:
+    with rewritten(Lease, "ended", ("self._told -= self._told > 0", "self._told = 0")):
+        yield
+
+
+@mutant(
+    "A master is free to promise when its application has answered for the first of two leases.",
+    scenario=a_master_loses_the_lease_twice_while_its_services_end,
+    caught=("scenario",),
+    quick=True,
+)
+def free_at_the_first_end() -> Iterator[None]:
+    with rewritten(Lease, "ended", ("if not self._told:", "if True:")):
+        yield
+
+
+def a_master_gives_up_a_lease_while_its_services_end() -> None:
+    """Nobody else may hear that the grants are over before its application has been told, and answered."""
+    hand = Hand()
+    master = hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    assert master.holds_lease(hand.now)
+    hand.stops = False
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    assert not hand.waiting(0, 1, Release), "it released the voters while it is still serving"
+
+
+@mutant(
+    "A master says that its grants are over before it has told its application.",
+    scenario=a_master_gives_up_a_lease_while_its_services_end,
+    caught=("scenario",),
+    quick=True,
+)
+def given_up_untold() -> Iterator[None]:
+    with rewritten(Lease, "give_up", ("self.review(now)", "pass")):
+        yield
+
+
+def a_master_that_has_promised_gets_a_late_grant() -> None:
+    """It has lost the lease and promised a view to another, of which the voter of the grant knows nothing."""
+    hand = Hand()
+    master = hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    hand.tick(0.06, 0)
+    hand.deliver(0, 2)
+    hand.lose(0, 1)
+    hand.tick(1.42, 0)
+    assert not master.holds_lease(hand.now)
+    hand.give(1, 0, Prepare(ViewNumber(9, 1, 2), "test"))
+    assert hand.waiting(0, 1, Promise)
+    hand.deliver(2, 0)
+    assert not master.holds_lease(hand.now), "so may the master of the view that it has promised"
+
+
+@mutant(
+    "A master that has promised a view to another goes on counting grants.",
+    scenario=a_master_that_has_promised_gets_a_late_grant,
+    caught=("scenario",),
+    quick=True,
+)
+def counted_after_a_promise() -> Iterator[None]:
+    with rewritten(Lease, "_reigning", ("and proposer(state.promised) == state.me", "")):
+        yield
+
+
+def a_release_that_is_late() -> None:
+    """It is of marks before the one that was granted last."""
+    hand = Hand()
+    hand.form()
+    hand.tick(0.05)
+    hand.settle()
+    early = hand.now
+    hand.tick(0.06, 0)
+    hand.deliver(0, 1)
+    hand.give(0, 1, Release(early))
+    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    assert not hand.waiting(1, 2, Promise), "the master counts what was granted since"
+
+
+@mutant(
+    "A Release ends what was granted to later marks, too.",
+    scenario=a_release_that_is_late,
+    caught=("scenario",),
+    quick=True,
+)
+def later_grants_released() -> Iterator[None]:
+    with rewritten(Lease, "release", (" and self._marked <= mark", "")):
         yield

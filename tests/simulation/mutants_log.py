@@ -1,9 +1,10 @@
 """Mutants of the normal case and of what logs may forget."""
 
-from quorate.hachannel import election, installation, replication, state
+from quorate.hachannel import Settings, election, installation, log, replication, state
 from quorate.hachannel.messages import Ack
+from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 @mutant(
@@ -101,6 +102,72 @@ def trimmed_too_far():
         self.trim(self._trim)
 
     with patched(replication.Replication, "bound", bound):
+        yield
+
+
+def a_slave_delivers_what_it_does_not_acknowledge():
+    """Its disk is slow, and the others commit by majority. What it may need again is kept for it."""
+    hand = Hand(settings=Settings(mode="MAJORITY", keep=0, window=500, stall_s=60.0))
+    master = hand.form()
+    for _ in range(150):
+        hand.act(0, lambda channel: channel.submit(hand.now, 1, b"x"))
+        hand.settle(0, 1)
+        hand.deliver(0, 2)
+        for message in hand.lose(2, 0):
+            if not isinstance(message, Ack):
+                hand.give(2, 0, message)
+        hand.tick(0.05)
+    assert hand.channels[2].applied > 100
+    assert not master.state.log.base.at, "the slave has acknowledged nothing: it may have to be sent again"
+
+
+@mutant(
+    "The master trims what all members have applied, whether they have acknowledged it or not.",
+    scenario=a_slave_delivers_what_it_does_not_acknowledge,
+    caught=("scenario", "I18"),
+    quick=True,
+)
+def trimmed_unacknowledged():
+    with rewritten(
+        replication.Replication, "bound", ("min(slave.applied, slave.match) for", "slave.applied for")
+    ):
+        yield
+
+
+@mutant("The bytes of what is trimmed are counted on.", caught=("I18",), quick=True)
+def trimmed_bytes_counted():
+    with rewritten(
+        log.MemoryLog, "trim", ("self.size_bytes -= len(self._entries[position].payload)", "pass")
+    ):
+        yield
+
+
+@mutant("The bytes of what is cut are counted on.", caught=("I18",), quick=True)
+def cut_bytes_counted():
+    with patched(log.MemoryLog, "truncate", _without_size(log.MemoryLog.truncate)):
+        yield
+
+
+@mutant("The bytes of a log that is given up for a state are counted on.", caught=("I18",))
+def reset_bytes_counted():
+    with patched(log.MemoryLog, "reset", _without_size(log.MemoryLog.reset)):
+        yield
+
+
+def _without_size(original):
+    def call(self, index):
+        size = self.size_bytes
+        original(self, index)
+        self.size_bytes = size
+
+    return call
+
+
+@mutant("What a slave was sent counts as acknowledged with the next acknowledgement.", quick=True)
+def sent_counts_as_acknowledged():
+    with rewritten(
+        replication.Replication, "on_ack", ("slave.match = index", "slave.match = max(index, slave.sent)")
+    ):
         yield
 
 

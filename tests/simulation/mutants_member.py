@@ -4,13 +4,24 @@ from functools import partial
 
 import msgspec
 
-from quorate.hachannel import Settings, choice, donor, election, installation, membership, porter, state, view
+from quorate.hachannel import (
+    Settings,
+    choice,
+    donor,
+    election,
+    installation,
+    membership,
+    porter,
+    replication,
+    state,
+    view,
+)
 from quorate.hachannel.messages import Dismiss, Join, decode_reconfig
 from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
 from quorate.testing.drawing import operated
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 def a_voter_that_is_removed_is_needed():
@@ -322,4 +333,33 @@ def ahead_is_bereft():
         return None
 
     with patched(state.State, "forgetful", property(forgetful)):
+        yield
+
+
+def a_change_waits_for_others():
+    """The master commits alone, with a witness that it does not reach, and much after the change."""
+    script = Script(3, witnesses=1, settings=Settings(keep=0))
+    master = script.form()
+    script.hosts[1].crash()
+    script.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
+    script.split([0], [2])
+    script.run(3.0)
+    master.channel.admit(script.world.now, 3)
+    master.settle()
+    for _ in range(40):
+        script.submit(master, 10)
+        script.run(0.05)
+    assert master.channel.applied > 300
+    script.mend()
+    script.until(lambda: any(seat.replica == 3 for seat in master.channel.seats))
+
+
+@mutant(
+    "A change of the cluster is trimmed like any other entry, and forgotten if the next view comes late.",
+    scenario=a_change_waits_for_others,
+    caught=("scenario",),
+    quick=True,
+)
+def change_trimmed():
+    with rewritten(replication.Replication, "bound", ("if pending is not None:", "if False:")):
         yield

@@ -5,10 +5,12 @@ QUORATE_MUTANTS=1.
 """
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from quorate.testing import mutation
 from quorate.testing.channel_sim import simulate
 from quorate.testing.mutation import hunt, main
 
@@ -66,3 +68,65 @@ def test_what_hunts_nothing_is_refused(mutants, capsys, arguments, sentence):
         main([__file__, *arguments])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+HEAD = """
+from quorate.hachannel.gate import Gate
+from quorate.testing.mutation import mutant, patched, rewritten
+"""
+
+
+def one_exit_opens(body, options=""):
+    return f'{HEAD}\n@mutant("One EXIT opens the gate."{options})\ndef opens():\n    {body}\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("def one(:", "cannot be loaded: SyntaxError: invalid syntax (line 1)"),
+        (
+            "import nosuch",
+            "cannot be loaded: ModuleNotFoundError: No module named 'nosuch' (mutants_own.py, line 1)",
+        ),
+        (
+            one_exit_opens("yield", ", caught=('I99',)"),
+            "opens is to be noticed by I99: there is no such invariant",
+        ),
+        (one_exit_opens("yield", ", sceanrio=1"), "unexpected keyword argument 'sceanrio'"),
+        (
+            one_exit_opens("with patched(Gate, '_gate_opne', 1): yield"),
+            "mutant opens is wrong: AttributeError: ",
+        ),
+        (
+            one_exit_opens("with patched(Gate, '_gate_open', lambda *_: Treu): yield"),
+            "mutant opens is wrong: NameError: name 'Treu' is not defined (mutants_own.py, line 7)",
+        ),
+        (
+            one_exit_opens("with rewritten(Gate, '_gate_open', ('>= quorum', '> 0')): yield"),
+            "_gate_open has '>= quorum' 0 times: change the mutant with it",
+        ),
+        (one_exit_opens("return"), "mutant opens is wrong: "),
+    ],
+    ids=["syntax", "import", "invariant", "option", "attribute", "name", "piece", "no generator"],
+)
+def test_a_mutant_that_is_wrong_in_itself_ends_the_hunt_with_a_sentence(
+    monkeypatch, tmp_path, capsys, text, sentence
+):
+    monkeypatch.setattr(mutation, "MUTANTS", {})
+    monkeypatch.delitem(sys.modules, "mutants_own", raising=False)
+    own = tmp_path / "mutants_own.py"
+    own.write_text(text)
+    with pytest.raises(SystemExit) as ended:
+        main([str(own)])
+    assert ended.value.code == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_mutant_may_be_a_piece_of_source_text_for_another(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(mutation, "MUTANTS", {})
+    monkeypatch.delitem(sys.modules, "mutants_own", raising=False)
+    own = tmp_path / "mutants_own.py"
+    body = "with rewritten(Gate, '_gate_open', ('exits >= view.quorum', 'exits > 0')): yield"
+    own.write_text(one_exit_opens(body, ", caught=('gate',)"))
+    assert main([str(own)]) == 0
+    assert "1 of 1 mutants caught" in capsys.readouterr().out

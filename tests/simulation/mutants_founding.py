@@ -1,0 +1,300 @@
+"""Mutants of the founding of a cluster: who may found one, and what is known of a first view."""
+
+from quorate.hachannel import Channel, Settings, election, installation, learner
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.messages import Accept, Found, Founded, Heartbeat, Join, NewView, Prepare, Promise
+from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
+from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_script import Script
+from quorate.testing.mutation import mutant, rewritten
+
+
+def _empty(channel):
+    """What a replica says that holds nothing and is configured as this one is."""
+    return Join("c", True, NO_TAG, 0, 0, b"", False, 0, channel.state.birth)
+
+
+def _meets(channel, *empties):
+    """Others that hold nothing connect and say so; time passes until this replica would found a cluster."""
+    for replica in empties:
+        channel.connected(100.0, replica, replica + 10)
+        channel.receive(100.0, replica, _empty(channel))
+    for step in range(40):
+        for replica in empties:
+            channel.receive(100.0 + step / 10, replica, _empty(channel))
+        channel.tick(100.0 + step / 10)
+        if channel.proposing:
+            return
+
+
+def _says(number, *, active):
+    """A heartbeat of a replica whose cluster exists."""
+    return Heartbeat(number, number, active, True, False, True, False, 0, 0, 0, 0, 0)
+
+
+def _one_of_five(**options):
+    channel = Channel(0, range(5), incarnation=10, cluster="c", expected=3, **options)
+    channel.start(100.0)
+    return channel
+
+
+def a_member_of_a_cluster_waits_for_others():
+    """Three of five are enough to found one. One of the others has a disk that knows of one already."""
+    channel = _one_of_five()
+    _meets(channel, 1, 2)
+    assert channel.proposing, "three are enough"
+    channel = _one_of_five()
+    channel.connected(100.0, 3, 13)
+    channel.receive(100.0, 3, _says(ViewNumber(4, 3, 13), active=False))
+    _meets(channel, 1, 2)
+    assert not channel.proposing, "it founds a second cluster"
+
+
+@mutant(
+    "Enough replicas that hold nothing found a cluster although another one says that there is one.",
+    scenario=a_member_of_a_cluster_waits_for_others,
+    caught=("scenario",),
+    quick=True,
+)
+def founded_beside_a_cluster():
+    with rewritten(
+        learner.Learner, "may_boot", ("link.heartbeat is not None and link.heartbeat.founded", "False")
+    ):
+        yield
+
+
+def a_cluster_was_heard_of_and_its_member_has_lost_its_memory():
+    """There was an active view: others may have what it committed."""
+    channel = _one_of_five()
+    channel.connected(100.0, 3, 13)
+    channel.receive(100.0, 3, _says(ViewNumber(4, 3, 13), active=True))
+    channel.disconnected(100.0, 3)
+    _meets(channel, 1, 2, 3)
+    assert not channel.proposing, "it founds a second cluster"
+
+
+@mutant(
+    "A replica that has heard of an active view founds a cluster once nobody says so any more.",
+    scenario=a_cluster_was_heard_of_and_its_member_has_lost_its_memory,
+    caught=("scenario",),
+    quick=True,
+)
+def founded_after_a_cluster():
+    with rewritten(learner.Learner, "empty", (" and state.newer == NO_VIEW", "")):
+        yield
+
+
+def a_replica_of_which_a_cluster_is_known_elsewhere():
+    """Its server was turned away by a cluster: see `Channel.bar_founding`."""
+    channel = _one_of_five()
+    channel.bar_founding()
+    _meets(channel, 1, 2)
+    assert not channel.proposing, "it founds a cluster of its own"
+
+
+@mutant(
+    "A replica that a cluster has turned away founds one.",
+    scenario=a_replica_of_which_a_cluster_is_known_elsewhere,
+    caught=("scenario",),
+    quick=True,
+)
+def guest_founds():
+    with rewritten(learner.Learner, "empty", ("not state.guest and", "")):
+        yield
+
+
+def a_first_view_that_others_may_have_made_active():
+    """Of five, 1, 2 and 0 accepted it. 0 has heard nothing since, and sees 3 and 4, who hold nothing."""
+    channel = _one_of_five(settings=Settings(mode="MAJORITY"))
+    channel.connected(100.0, 1, 11)
+    number = ViewNumber(1, 1, 11)
+    voters = tuple(Voter(replica, replica + 10) for replica in range(3))
+    seats = tuple(Seat(replica) for replica in range(5))
+    first = View(number, voters, (voters[1], voters[0], voters[2]), 2, 0, 3, "start-up", seats)
+    channel.receive(100.0, 1, Prepare(number, "start-up"))
+    channel.tick(102.0)
+    channel.receive(102.0, 1, NewView(first, NO_TAG, 0, (), True))
+    assert any(isinstance(message, Accept) for _, message in channel.take().messages)
+    channel.disconnected(102.0, 1)
+    _meets(channel, 3, 4)
+    if channel.proposing:
+        number = channel.state.promised
+        for replica in (3, 4):
+            promise = Promise(number, None, False, NO_TAG, 0, False)
+            channel.receive(105.0, replica, promise)
+    assert channel.installing is None, "it founds a second cluster"
+
+
+@mutant(
+    "Who founds a cluster does not ask whether a first view that was accepted may be active elsewhere.",
+    scenario=a_first_view_that_others_may_have_made_active,
+    caught=("scenario",),
+    quick=True,
+)
+def never_active_not_asked():
+    with rewritten(election.Election, "_evaluate_boot", (" and never_active(view, promises)", "")):
+        yield
+
+
+def _founding(mode="ALL"):
+    """Three replicas have accepted the first view, and replica 0, which proposes it, tells the others."""
+    hand = Hand(settings=Settings(mode=mode))
+    for _ in range(1000):
+        if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
+            return hand
+        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, Found)]
+        if busy:
+            hand.deliver(*busy[0], 1)
+        else:
+            hand.tick(0.1)
+    raise AssertionError("no view")
+
+
+def who_has_promised_another_view_is_asked_to_found_one():
+    """It has told the proposer of that other view that nobody knows of the first one."""
+    hand = _founding()
+    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.give(0, 1, hand.waiting(0, 1, Found)[0])
+    assert not hand.waiting(1, 0, Founded), "two views may be said to be the first"
+
+
+@mutant(
+    "A member that has promised another view says that the first one will be active.",
+    scenario=who_has_promised_another_view_is_asked_to_found_one,
+    caught=("scenario",),
+    quick=True,
+)
+def founded_against_a_promise():
+    with rewritten(
+        installation.Installation,
+        "on_found",
+        ("view.number == message.number == state.promised", "view.number == message.number"),
+    ):
+        yield
+
+
+def founded_by_those_of_an_earlier_attempt():
+    """What they know of is another view, which was not made active."""
+    hand = _founding()
+    for other in (1, 2):
+        hand.give(other, 0, Founded(ViewNumber(0, 0, 1)))
+    assert hand.views(0) == [], "nobody knows of the view that is announced"
+
+
+@mutant(
+    "Members that know of an earlier attempt at a first view count as if they knew of this one.",
+    scenario=founded_by_those_of_an_earlier_attempt,
+    caught=("scenario",),
+    quick=True,
+)
+def earlier_founding_counted():
+    with rewritten(
+        installation.Installation,
+        "on_founded",
+        ("message.number == installing.view.number == self._state.promised", "True"),
+    ):
+        yield
+
+
+def told_to_found_with_a_disk():
+    """It has accepted the first view on its disk. That it will be active is not there yet."""
+    voters = tuple(Voter(replica, replica + 10) for replica in range(3))
+    number = ViewNumber(1, 1, 11)
+    first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 1, "start-up")
+    channel = Channel(
+        0, range(3), incarnation=10, cluster="c", expected=3, log=DurableLog(Remembered(number, first))
+    )
+    channel.start(100.0)
+    channel.connected(100.0, 1, 11)
+    channel.take()
+    channel.receive(100.1, 1, Found(number))
+    output = channel.take()
+    said = [message for _, message in output.messages if isinstance(message, Founded)]
+    assert not said, "after a crash it would take part in founding another view"
+    channel.persisted(100.2, output.token)
+    assert any(isinstance(message, Founded) for _, message in channel.take().messages)
+
+
+@mutant(
+    "A member says that it knows of the first view before its disk does.",
+    scenario=told_to_found_with_a_disk,
+    caught=("scenario",),
+    quick=True,
+)
+def founded_before_durable():
+    with rewritten(installation.Installation, "on_found", ("state.vow(", "state.send(")):
+        yield
+
+
+def a_first_view_that_one_of_those_who_answer_knew_of():
+    """Who founded it may have been told, and is gone."""
+    hand = _founding()
+    hand.deliver(0, 1)
+    hand.silence(0)
+    for _ in range(200):
+        hand.settle()
+        if hand.views(1) and hand.views(2):
+            break
+        hand.tick(0.05)
+    assert [[view.first_time for view in hand.views(replica)] for replica in (1, 2)] == [[False]] * 2
+
+
+@mutant(
+    "A first view counts as known only if everybody who accepted it says that it will be active.",
+    scenario=a_first_view_that_one_of_those_who_answer_knew_of,
+    caught=("scenario",),
+    quick=True,
+)
+def known_if_all_say_so():
+    with rewritten(election, "choose", ("any(promise.active", "all(promise.active")):
+        yield
+
+
+def a_first_view_that_nobody_knew_of():
+    """The one that replaces it is the first one; else the cluster would begin and nobody were told."""
+    hand = _founding()
+    hand.silence(0)
+    for _ in range(200):
+        hand.settle()
+        if hand.views(1) and hand.views(2):
+            break
+        hand.tick(0.05)
+    assert [[view.first_time for view in hand.views(replica)] for replica in (1, 2)] == [[True]] * 2
+
+
+@mutant(
+    "A view that replaces a first one never is the first.",
+    scenario=a_first_view_that_nobody_knew_of,
+    caught=("scenario",),
+    quick=True,
+)
+def second_view_is_not_the_first():
+    with rewritten(election.Election, "_install", ("0 if choice.active else source.boot", "0")):
+        yield
+
+
+def a_founder_comes_back_within_the_first_view():
+    """It may have been told: what is on its disk is that there will be a first view."""
+    script = Script(3, disk=True)
+    for host in script.hosts:
+        host.start()
+    slave = script.hosts[2]
+    script.until(lambda: any(events for replica, events in script.view_events.items() if replica != 2))
+    assert not script.view_events[2]
+    slave.crash(0)
+    slave.start()
+    script.whole()
+    assert not any(event.first_time for event in script.view_events[2]), "it may be told twice"
+
+
+@mutant(
+    "Who comes back within the first view is told once more that it is the first.",
+    scenario=a_founder_comes_back_within_the_first_view,
+    caught=("scenario",),
+    quick=True,
+)
+def first_time_after_a_restart():
+    with rewritten(
+        installation.Installation, "on_noted", ("first_time=view.number != state.told", "first_time=True")
+    ):
+        yield
