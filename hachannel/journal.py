@@ -186,11 +186,15 @@ class Journal:
             )
         identity = own.identity
         if meta.identity != identity:
-            other = "" if meta.identity.cluster == identity.cluster else " in another configuration"
+            said, kept = (f"replica {each.replica} of {each.server}" for each in (identity, meta.identity))
+            if said == kept:
+                raise Foreign(
+                    f"The journal {path} belongs to {kept} in another configuration, where {identity.server} "
+                    "has another id or is of another kind; put that back in the file, or choose another "
+                    "directory with --data."
+                )
             raise Foreign(
-                f"The journal {path} belongs to replica {meta.identity.replica} of {meta.identity.server}"
-                f"{other}, not to replica {identity.replica} of {identity.server}; "
-                "choose another directory with --data."
+                f"The journal {path} belongs to {kept}, not to {said}; choose another directory with --data."
             )
         remembered = row_of(connection, "remembered", _decode_remembered)
         if meta.format in OLD_FORMATS:

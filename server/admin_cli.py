@@ -45,14 +45,20 @@ replica_option = click.option(
 )
 
 
+_LONG_WORD = re.compile(r"[^\s/]{256,}")
+KEPT_CHARS = 60
+"""Of a longer word, in a sentence."""
+
+
 class Sentence(click.ClickException):
     """Ends the command with one sentence on stderr and exit status 1."""
 
     exit_code = 1
 
     def show(self, file: typing.IO[Any] | None = None) -> None:
-        """Print the sentence."""
-        click.echo(f"quorate: {self.message}", file=file or sys.stderr)
+        """Print the sentence, with words cut short that no name of a file is as long as."""
+        text = _LONG_WORD.sub(lambda word: f"{word[0][:KEPT_CHARS]}...", self.message)
+        click.echo(f"quorate: {text}", file=file or sys.stderr)
 
 
 class Problems(click.ClickException):

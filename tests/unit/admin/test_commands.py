@@ -318,6 +318,13 @@ def test_send_posts_once_and_request_prints_the_reply(one: Any, bank: str) -> No
     assert machine == {"sender": "#0.0.1025", "type": Created.type_name, "value": {"id": "#0.0.1025"}}
 
 
+def test_a_word_without_end_does_not_hide_the_sentence(one: Any, bank: str) -> None:
+    name = "n" * 100_000
+    _, config = one(answer=lambda _note: CreateFailed("m:C", f"'{name}' cannot be a name"))
+    shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--name", name)
+    assert (shown.exit_code, shown.stderr) == (1, f"quorate: '{'n' * 59}... cannot be a name\n")
+
+
 def test_an_empty_name_is_left_to_the_server_to_refuse(one: Any, bank: str) -> None:
     served, config = one(answer=lambda _note: CreateFailed("m:C", "'' cannot be a name"))
     shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--name", "")

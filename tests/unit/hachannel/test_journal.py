@@ -177,8 +177,10 @@ def test_a_new_journal_remembers_that_its_replica_is_a_guest(tmp_path: Path) -> 
 )
 def test_the_journal_of_somebody_else_is_refused(journal: Journal, other: Identity) -> None:
     journal.close()
-    with pytest.raises(Foreign, match=r"belongs to replica 0 of s0,? .*choose another"):
+    with pytest.raises(Foreign, match=r"belongs to replica 0 of s0,? .*choose another") as raised:
         Journal.open(journal.path, other, 8)
+    alike = (other.server, other.replica) == (ME.server, ME.replica)
+    assert ("where s0 has another id or is of another kind" in str(raised.value)) == alike
 
 
 def test_sources_and_the_table_of_origins_come_back(journal: Journal) -> None:
