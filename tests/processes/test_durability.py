@@ -100,7 +100,8 @@ def test_a_damaged_journal_is_refused_by_a_plain_server_and_repaired_from_the_ot
     site.supervisor.start_replica("s0", victim)
     site.supervisor.wait_ready(BOUND_S)
     log = site.log(victim)
-    assert "is not what was written, later ones are. It is kept as aside-" in log
+    # Later ones are named as long as the database has not heard of this one.
+    assert re.search(r"is not what was written(, later ones are)?\. It is kept as aside-", log)
     assert len(site.incarnations(victim)) == 2
     shown = site.run("inspect", str(site.xml), "--server", "s0", "--replica", str(victim), "ledger")
     assert json.loads(shown.stdout)["state"] == {"numbers": list(range(100))}, shown.stderr
