@@ -73,6 +73,8 @@ def unusable(path: Path, error: OSError) -> str:
             remedy = f"let this user read and write it, or {other}"
         case errno.EROFS:
             remedy = f"mount its disk for writing, or {other}"
+        case errno.EISDIR | errno.ENOTDIR | errno.EEXIST:
+            remedy = f"move away what stands in the way, or {other}"
         case errno.ENAMETOOLONG:
             remedy = f"{other} that has a shorter path"
         case _:

@@ -71,6 +71,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None
         (errno.EACCES, None, "(Permission denied); let this user read and write it, or choose another"),
         (errno.ENOSPC, None, "(No space left on device); free some space."),
         (errno.EROFS, "log", "(log: Read-only file system); mount its disk for writing, or choose another"),
+        (errno.EISDIR, "log", "(log: Is a directory); move away what stands in the way, or choose"),
         (errno.EIO, None, "(Input/output error); choose another with --data."),
     ],
 )
