@@ -6,6 +6,7 @@ from there on only. A learner never counts: it answers CaughtUp, never Ack. The 
 replica leaves the configuration first, then the new one comes, one change per view.
 """
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from enum import Enum
@@ -25,6 +26,8 @@ TOKENS = 20
 """Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
 MAX_TOKEN = 1 << 62
 """What a learner shows above this is not believed."""
+PROOF_AGAIN = 4
+"""A learner that does not confirm that it can answer is asked again after this many `view_change_s`."""
 PATIENCE = 4
 """While another learner waits, one that comes no further for so many `stall_s` gives its place up."""
 MIN_LAG = 64
@@ -74,6 +77,11 @@ class Session:
     """The index of the last entry sent."""
     acked: int = 0
     """The same, acknowledged."""
+    proof: int | None = None
+    """It was asked to confirm this entry, so that a view does not wait for one that cannot answer."""
+    proof_asked: float = -math.inf
+    proved: bool = False
+    """It answered within the time that a view change waits."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
     """Who had submitted how much after `at`."""
@@ -135,7 +143,7 @@ class Donor:
     def _stuck(self, now: float, session: Session) -> bool:
         """Whether the learner has had something to do for long, and does not: its disk hangs, say."""
         if session.phase is Phase.ENTRIES:
-            busy = session.acked < session.sent
+            busy = session.acked < session.sent or session.proof is not None
         else:
             whole = session.at is not None and not session.rest
             busy = not session.asked and (whole or not session.outbox.empty)
@@ -352,6 +360,10 @@ class Donor:
         ):
             return
         session.heard = now
+        if session.proof is not None and message.index >= session.proof:
+            # With a disk this has waited for it, as a promise would.
+            session.proof = None
+            session.proved = now - session.proof_asked <= state.settings.view_change_s
         if message.reset:
             session.in_flight.clear()
             session.sent = session.acked = message.index
@@ -414,7 +426,7 @@ class Donor:
         """A learner that the next view may take in."""
         session = self.session
         # Twice what `step` asks for, or the entry it appends could be one too many.
-        ready = session.voter if session is not None and self._lag(session) <= 2 else None
+        ready = session.voter if session is not None and session.proved and self._lag(session) <= 2 else None
         self._wanted = ready
         return ready
 
@@ -433,13 +445,30 @@ class Donor:
                 state.note(f"removes voter {old[0]}: {voter} takes its place")
                 self._replication.reconfigure(now, Reconfig(False, *old[0]))
             return False
-        if self._lag(session) > 1:
+        if self._lag(session) > 1 or not self._proved(now, session):
             return False
         if voter not in view.config:
             state.note(f"adds voter {voter}")
             self._replication.reconfigure(now, Reconfig(True, *voter))
             return False
         return True
+
+    def _proved(self, now: float, session: Session) -> bool:
+        """Whether the learner has shown that it can answer; if not it is asked to.
+
+        One whose disk hangs announces itself all the same, and lacks nothing while nothing happens; each view
+        that was to take it in would stop the others for `view_change_s`, in vain.
+        """
+        state = self._state
+        if not session.proved and now - session.proof_asked > PROOF_AGAIN * state.settings.view_change_s:
+            assert state.accepted is not None
+            if session.proof is None:
+                session.came = now
+            session.proof, session.proof_asked = session.sent, now
+            base = state.log.tag(session.sent)
+            message = CatchUp(session.token, state.accepted.number, base, (), state.commit)
+            state.send(session.voter.replica, message)
+        return session.proved
 
     def on_view(self, now: float) -> None:
         """A view became active: the learner is in it, or the transfer goes on, or another master does it."""
@@ -459,3 +488,4 @@ class Donor:
             session.heard = session.moved = now
             session.in_flight.clear()
             session.sent = session.acked
+            session.proved, session.proof, session.proof_asked = False, None, -math.inf

@@ -279,3 +279,31 @@ def one_hangs_and_one_waits():
 def place_kept_for_ever():
     with patched(donor.Donor, "_stuck", lambda *_: False):
         yield
+
+
+def a_disk_hangs():
+    """That of a slave: it announces itself and lacks nothing, but can promise nothing."""
+    script = Script(3, settings=Settings(suspect_s=0.5, stall_s=0.3), disk=True)
+    script.form()
+    hangs = script.hosts[2]
+    hangs._sync_later = lambda: None
+    script.submit(script.master(), 1)
+    master = script.whole(but=[2])
+    before = master.channel.view
+    script.run(5.0)
+    assert master.channel.view == before
+
+
+@mutant(
+    "Who lacks nothing is taken in without having shown that it can answer.",
+    scenario=a_disk_hangs,
+    caught=("scenario",),
+    quick=True,
+)
+def taken_in_unasked():
+    def proved(_self, _now, session):
+        session.proved = True
+        return True
+
+    with patched(donor.Donor, "_proved", proved):
+        yield

@@ -287,3 +287,20 @@ def test_a_learner_that_hangs_gives_its_place_to_one_that_waits():
     hangs.crash()
     hangs.start()
     script.everywhere(script.submit(script.whole(), 3))
+
+
+def test_no_view_waits_for_a_learner_whose_disk_hangs():
+    """It announces itself and lacks nothing, but can promise nothing."""
+    script = Script(3, settings=Settings(suspect_s=0.5, stall_s=0.3), disk=True)
+    script.form()
+    hangs = script.hosts[2]
+    hangs._sync_later = lambda: None
+    script.submit(script.master(), 1)
+    master = script.whole(but=[2])
+    before = master.channel.view
+    script.run(5.0)
+    assert master.channel.view == before
+    hangs.crash()
+    del hangs._sync_later
+    hangs.start()
+    script.everywhere(script.submit(script.whole(), 3))
