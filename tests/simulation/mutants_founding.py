@@ -1,11 +1,22 @@
 """Mutants of the founding of a cluster: who may found one, and what is known of a first view."""
 
-from quorate.hachannel import Channel, Settings, election, installation, learner
+from quorate.hachannel import Channel, Settings, ViewEvent, election, installation, learner
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Accept, Found, Founded, Heartbeat, Join, NewView, Prepare, Promise
+from quorate.hachannel.messages import (
+    Accept,
+    Activate,
+    Found,
+    Founded,
+    Heartbeat,
+    Join,
+    NewView,
+    Prepare,
+    Promise,
+)
 from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
+from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, rewritten
 
 
@@ -296,5 +307,62 @@ def a_founder_comes_back_within_the_first_view():
 def first_time_after_a_restart():
     with rewritten(
         installation.Installation, "on_noted", ("first_time=view.number != state.told", "first_time=True")
+    ):
+        yield
+
+
+def told_that_a_first_view_is_active_with_a_disk():
+    """Before its disk has that it promises another view, and says that it knew of the first one."""
+    voters = tuple(Voter(replica, replica + 10) for replica in range(3))
+    number = ViewNumber(1, 1, 11)
+    first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 1, "start-up")
+    channel = Channel(
+        0, range(3), incarnation=10, cluster="c", expected=3, log=DurableLog(Remembered(number, first))
+    )
+    channel.start(100.0)
+    channel.connected(100.0, 1, 11)
+    channel.connected(100.0, 2, 12)
+    channel.take()
+    channel.receive(105.0, 1, Found(number))
+    channel.receive(105.0, 1, Activate(number))
+    channel.receive(105.0, 2, Prepare(ViewNumber(9, 2, 12), "test"))
+    output = channel.take()
+    channel.persisted(105.0, output.token)
+    events = [*output.events, *channel.take().events]
+    assert channel.state.promised == ViewNumber(9, 2, 12)
+    assert not any(isinstance(event, ViewEvent) for event in events), "it serves in a view it has left"
+
+
+@mutant(
+    "A member begins with the first view although it has promised another one since.",
+    scenario=told_that_a_first_view_is_active_with_a_disk,
+    caught=("scenario",),
+    quick=True,
+)
+def first_view_begun_against_a_promise():
+    with rewritten(
+        installation.Installation,
+        "on_noted",
+        ("view.number == message.number == state.promised", "view.number == message.number"),
+    ):
+        yield
+
+
+def founded_by_few(seed):
+    """Clusters that a bare majority of replicas founds, with faults while it does."""
+    return draw(seed, profile="founding")
+
+
+@mutant(
+    "One voter fewer than it takes to meet all other founders may replace a first view.",
+    caught=("I2", "I12"),
+    schedule=founded_by_few,
+    quick=True,
+)
+def founders_one_less():
+    with rewritten(
+        election.Election,
+        "_evaluate_boot",
+        ("len(state.order) - state.expected + 1", "len(state.order) - state.expected"),
     ):
         yield

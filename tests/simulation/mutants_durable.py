@@ -1,0 +1,216 @@
+"""Mutants of what a disk must know before it is said, and of what it, and a promise, must say later."""
+
+from quorate.hachannel import Channel, election, installation, learner, state
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.log import Reset
+from quorate.hachannel.messages import (
+    Accept,
+    CatchUp,
+    CaughtUp,
+    Chunk,
+    ChunkAck,
+    Entry,
+    Heartbeat,
+    NewView,
+    Prepare,
+    Promise,
+)
+from quorate.hachannel.origins import Source
+from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.testing.mutation import mutant, rewritten
+
+VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
+OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
+
+
+def _with_a_disk(remembered=None):
+    """Replica 2 has a disk, was dropped from the view, and is connected with the master."""
+    if remembered is None:
+        remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True)
+    channel = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
+    channel.start(0.0)
+    channel.connected(0.0, 0, 1)
+    channel.receive(0.0, 0, Heartbeat(NEW, NEW, True, True, True, True, False, 0, 9, 0, 0, 0))
+    out = channel.take()
+    channel.persisted(0.0, out.token)
+    channel.take()
+    return channel
+
+
+def _said(channel, kind):
+    """What a replica says at once, and what once its disk has it."""
+    out = channel.take()
+    at_once = [message for _, message in out.messages if isinstance(message, kind)]
+    channel.persisted(0.0, out.token)
+    return at_once, [message for _, message in channel.take().messages if isinstance(message, kind)]
+
+
+def the_state_is_not_on_the_disk_yet():
+    """The donor lets go of the log that it keeps for a learner once the learner has the state."""
+    channel = _with_a_disk()
+    channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(NEW, 9)))
+    channel.take()
+    channel.part_installed(0.0, 1 << 40)
+    at_once, later = _said(channel, ChunkAck)
+    assert not any(message.installed for message in at_once), "after a crash it would not have it"
+    assert any(message.installed for message in later)
+
+
+@mutant(
+    "A learner says that it has the state before its disk does.",
+    scenario=the_state_is_not_on_the_disk_yet,
+    caught=("scenario",),
+    quick=True,
+)
+def installed_before_durable():
+    with rewritten(learner.Learner, "_answer", ("self._state.vow(", "self._state.send(")):
+        yield
+
+
+def entries_are_not_on_the_disk_yet():
+    """The next view may count on what a learner has."""
+    channel = _with_a_disk()
+    channel.receive(0.0, 0, CatchUp(1 << 40, NEW, NO_TAG, (Entry(NEW, 1, 0, b"one"),), 0))
+    at_once, later = _said(channel, CaughtUp)
+    assert not at_once, "after a crash it would not have them"
+    assert [message.index for message in later] == [1]
+
+
+@mutant(
+    "A learner says that it has entries before its disk does.",
+    scenario=entries_are_not_on_the_disk_yet,
+    caught=("scenario",),
+    quick=True,
+)
+def caught_up_before_durable():
+    with rewritten(
+        learner.Learner,
+        "on_catch_up",
+        (
+            "state.vow(voter.replica, CaughtUp(message.token, reached",
+            "state.send(voter.replica, CaughtUp(message.token, reached",
+        ),
+    ):
+        yield
+
+
+def a_view_that_comes_again_before_the_disk_has_it():
+    """The connection broke while the disk was busy with the acceptance."""
+    channel = _with_a_disk()
+    number = ViewNumber(9, 0, 1)
+    view = View(number, VOTERS, VOTERS, 3, 0, 0, "")
+    message = NewView(view, NO_TAG, 0, (), True)
+    channel.receive(9.0, 0, message)
+    channel.receive(9.0, 0, message)
+    at_once, later = _said(channel, Accept)
+    assert not at_once, "after a crash it would not have accepted it"
+    assert later
+
+
+@mutant(
+    "Who is asked again to accept a view answers before its disk has it.",
+    scenario=a_view_that_comes_again_before_the_disk_has_it,
+    caught=("scenario",),
+    quick=True,
+)
+def accepted_again_before_durable():
+    with rewritten(
+        installation.Installation,
+        "on_new_view",
+        ("if message.complete:\n            state.vow(", "if message.complete:\n            state.send("),
+    ):
+        yield
+
+
+def a_voter_with_an_end_that_is_not_committed():
+    """Of three entries one is known to be committed; the view it has accepted is not known to be active."""
+    own = [Entry(OLD, index, 0, b"own %d" % index) for index in (1, 2, 3)]
+    remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), False, 1, NO_TAG, 3)
+    channel = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered, own))
+    channel.start(0.0)
+    channel.connected(0.0, 0, 1)
+    channel.take()
+    channel.receive(5.0, 0, Prepare(NEW, "test"))
+    out = channel.take()
+    channel.persisted(5.0, out.token)
+    (promise,) = [m for _, m in (*out.messages, *channel.take().messages) if isinstance(m, Promise)]
+    assert (promise.commit, promise.last.at, promise.active) == (1, 3, False)
+
+
+@mutant(
+    "A voter says in its promise that all of its log is committed.",
+    scenario=a_voter_with_an_end_that_is_not_committed,
+    caught=("scenario",),
+    quick=True,
+)
+def promise_commit_is_last():
+    with rewritten(
+        election.Election, "_promise", ("state.log.last, state.commit,", "state.log.last, state.log.last.at,")
+    ):
+        yield
+
+
+@mutant(
+    "A voter says in its promise that the view it has accepted was active, whether it knows or not.",
+    scenario=a_voter_with_an_end_that_is_not_committed,
+    caught=("scenario", "I12"),
+    quick=True,
+)
+def promise_says_active():
+    with rewritten(election.Election, "_promise", ("state.known_active,", "True,")):
+        yield
+
+
+def a_learner_that_comes_back_after_a_transfer():
+    """It has nothing but the state: who had submitted how much came with that."""
+    rows = (Source(0, 1, 1, 7), Source(1, 2, 1, 4))
+    remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True)
+    channel = _with_a_disk(remembered)
+    channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(NEW, 9), rows))
+    channel.take()
+    channel.part_installed(0.0, 1 << 40)
+    records = channel.take().persist
+    assert any(isinstance(record, Reset) for record in records)
+    for record in records:
+        remembered.apply(record)
+    again = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
+    assert again.state.origins.rows == rows, "as master it would take again what was submitted before"
+    assert (again.commit, again.applied, again.state.log.base) == (9, 9, Tag(NEW, 9))
+
+
+@mutant(
+    "A disk forgets who had submitted how much when a state came.",
+    scenario=a_learner_that_comes_back_after_a_transfer,
+    caught=("scenario",),
+    quick=True,
+)
+def origins_of_a_state_not_remembered():
+    with rewritten(
+        Remembered,
+        "apply",
+        (
+            "self.last = self.commit = record.base.at\n            self.origins = record.origins",
+            "self.last = self.commit = record.base.at",
+        ),
+    ):
+        yield
+
+
+@mutant("That the log begins anew after a state is not written.", caught=("I17",), quick=True)
+def reset_not_written():
+    with rewritten(state.State, "reset", ("self.record(Reset(base, origins))", "pass")):
+        yield
+
+
+@mutant(
+    "With the commit index a disk remembers who had submitted how much before what is committed.",
+    caught=("I7",),
+)
+def origins_written_too_early():
+    with rewritten(
+        state.State,
+        "commit_to",
+        ("self.deliver()", "rows = self.origins.rows\n    self.deliver()"),
+        ("Committed(index, self.origins.rows)", "Committed(index, rows)"),
+    ):
+        yield
