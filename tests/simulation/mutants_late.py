@@ -12,8 +12,8 @@ from quorate.hachannel import (
     learner,
 )
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import CatchUp, Chunk, Heartbeat, Join, Recorded
-from quorate.hachannel.view import Tag, View, ViewNumber, Voter
+from quorate.hachannel.messages import CatchUp, Chunk, ChunkAck, Heartbeat, Join, Recorded
+from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, rewritten
@@ -233,4 +233,51 @@ def proposal_survives_a_promise():
 @mutant("The log that a view starts from is not taken for committed.", quick=True)
 def start_not_committed():
     with rewritten(installation.Installation, "_begin", ("state.commit_to(view.start)", "pass")):
+        yield
+
+
+def another_process_of_a_learner_comes():
+    """It is back before anybody noticed, and has nothing of what the one before had."""
+    for taken, marker in ((1, b""), (0, b"some")):
+        hand = Hand()
+        hand.form()
+        hand.silence(2)
+        hand.settle()
+        hand.start(2, 3, 9)
+        hand.connect(0, 2)
+        for way in ((0, 2), (2, 0)):
+            hand.lose(*way)
+        birth = hand.channels[2].state.birth
+        hand.give(2, 0, Join("c", False, NO_TAG, 0, 0, marker, True, 0, birth))
+        (asked,) = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+        assert asked.marker == marker
+        hand.channels[0].part_ready(hand.now, asked.token, b"part")
+        hand.flush(0)
+        hand.give(2, 0, ChunkAck(asked.token, taken, False))
+        hand.give(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, birth))
+        again = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+        assert [event.marker for event in again] == [marker, b""], "it never gets what it lacks"
+
+
+@mutant(
+    "A donor goes on with a learner that has lost the pieces it had taken.",
+    scenario=another_process_of_a_learner_comes,
+    caught=("scenario",),
+    quick=True,
+)
+def lost_pieces_not_noticed():
+    with rewritten(
+        donor.Donor, "_lost", ("chunks < (session.kept if same else session.outbox.acked)", "False")
+    ):
+        yield
+
+
+@mutant(
+    "A donor goes on with a learner that has lost what it had of earlier transfers.",
+    scenario=another_process_of_a_learner_comes,
+    caught=("scenario",),
+    quick=True,
+)
+def lost_marker_not_noticed():
+    with rewritten(donor.Donor, "_lost", ("or (chunks == 0 and message.marker != session.marker)", "")):
         yield
