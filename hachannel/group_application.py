@@ -33,7 +33,7 @@ class Application:
             try:
                 delivered(index, origin, payload)
             except Exception as error:
-                self._blame("delivered", error)
+                self._blame("delivered", error, f"for message {index}")
             index += 1
 
     def change_view(self, event: ViewEvent) -> None:
@@ -48,6 +48,9 @@ class Application:
         try:
             state = self._handler.provide_state()
             parts = [state] if isinstance(state, bytes) else list(state)
+            for part in parts:
+                if not isinstance(part, bytes):
+                    raise TypeError(f"a state is bytes, or an iterable of bytes: {type(part).__name__}")
             chunks = [chunk for part in parts for chunk in (cut(part) if len(part) > CHUNK_BYTES else [part])]
         except Exception as error:
             self._blame("provide_state", error)
@@ -72,5 +75,6 @@ class Application:
         except Exception as error:
             raise GroupFailed(f"the state of the other members cannot be used here: {error!r}") from None
 
-    def _blame(self, method: str, error: Exception) -> None:
-        self._log(f"defect: {method} of the handler raised {error!r} after message {self._order.position}")
+    def _blame(self, method: str, error: Exception, when: str = "") -> None:
+        when = when or f"after message {self._order.position}"
+        self._log(f"defect: {method} of the handler raised {error!r} {when}")

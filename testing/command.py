@@ -207,6 +207,7 @@ def command(
         "seconds": round(time.monotonic() - started, 1),
         "invariants": [*sorted(CHECKERS, key=lambda name: (len(name), name)), "L1"],
         "faults": {name: counts[f"fault {name}"] for name in FAULTS if counts[f"fault {name}"]},
+        "skipped": counts["skipped"],
         "reached": {
             name.removeprefix("reached "): count
             for name, count in sorted(counts.items())
@@ -288,7 +289,7 @@ def _play(plan: Plan, seed: int, *, echo: bool = False, verbose: bool = False) -
 def _counted(result: Result) -> Counts:
     counts: Counts = Counter({f"fault {name}": count for name, count in result.faults.items()})
     counts.update({f"reached {name}": count for name, count in result.reached.items()})
-    for name in ("steps", "messages", "views", "commits", "delivered"):
+    for name in ("steps", "messages", "views", "commits", "delivered", "skipped"):
         counts[name] = getattr(result, name)
     return counts
 

@@ -123,6 +123,8 @@ def read(path: Path) -> tuple[Schedule, int]:
         raise ScheduleError(f"{path} cannot be read: {error.strerror}.") from None
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise ScheduleError(f"{path} is no schedule: {error}.") from None
+    except RecursionError:
+        raise ScheduleError(f"{path} is no schedule: it is nested too deeply.") from None
 
 
 class _Rest(msgspec.Struct, forbid_unknown_fields=True):

@@ -35,7 +35,7 @@ def fault(plain: Any, position: int) -> Fault:
         raise Wrong(f"fault {position} is no object with the fields of a fault: {plain!r}")
     fields: dict[str, Any] = dict(plain)
     name = fields.pop("fault", None)
-    if name not in FAULTS:
+    if not isinstance(name, str) or name not in FAULTS:
         raise Wrong(f"fault {position}: there is no fault {name!r}, but {', '.join(FAULTS)}")
     try:
         return msgspec.convert(fields, FAULTS[name])

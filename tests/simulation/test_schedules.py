@@ -98,6 +98,8 @@ def test_a_schedule_survives_a_file(tmp_path):
     [
         ("[", "is no schedule"),
         ('{"faults": [{"fault": "flood", "at": 1}]}', "there is no fault 'flood'"),
+        ('{"faults": [{"fault": ["crash"], "at": 1}]}', "fault 0: there is no fault"),
+        ('{"faults": [' + "[" * 3000 + "]" * 3000 + "]}", "nested too deeply|fault 0"),
         ('{"faults": [{"fault": "crash"}]}', "missing required field `at`"),
         ('{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}', "fault 0, crash: .*'nobody'.*who"),
         ('{"faults": [{"fault": "heal", "at": 1}, 7]}', "fault 1 is no object"),

@@ -438,13 +438,14 @@ def test_a_state_that_cannot_be_received_stops_the_member(net: MemoryNet, make: 
     assert members[0].group.role == "master"
 
 
-def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any) -> None:
+@pytest.mark.parametrize("state", [None, "text", ["text"]])
+def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any, state: Any) -> None:
     members = two_with_a_past(net, make)
     right: Callable[[], Any] = members[0].provide_state
 
-    def broken() -> bytes:
+    def broken() -> Any:
         members[0].provide_state = right
-        raise ValueError("a moment, please")
+        return state
 
     members[0].provide_state = broken
     members[2].join()
