@@ -311,6 +311,8 @@ class Election:
         log = state.log
         if message.number == state.promised and log.base.at <= message.index <= log.last.at:
             entries = log.slice(message.index, log.last.at, state.settings.part_bytes)
+            # The proposal makes progress: a long end of a log over a slow network takes its time.
+            self.since = max(self.since, state.now)
             state.send(voter.replica, Suffix(message.number, message.index, tuple(entries)))
 
     def on_suffix(self, now: float, voter: Voter, message: Suffix) -> None:
