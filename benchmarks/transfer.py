@@ -8,8 +8,8 @@ client, the longest time in which nothing was acknowledged to anybody, and the m
 What a server with a disk takes in its first half minute is more than what it keeps up: the first large saves
 are yet to come. So a while passes before anything is measured.
 
-    .venv/bin/python -m benchmarks.transfer [--megabytes 200] [--agent-bytes 100000] [--warm 45] [--seconds 30]
-                                            [--durability memory]
+    .venv/bin/python -m benchmarks.transfer [--megabytes 200] [--agent-bytes 100000] [--warm 45]
+                                            [--seconds 30] [--durability memory]
 """
 
 import argparse
