@@ -4,6 +4,7 @@ Every member makes a `Group` with the same name and addresses and calls `join`. 
 what is confirmed survives as long as a majority of the members does. This edge drives a `Channel`.
 """
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +19,8 @@ from twisted.logger import Logger
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallPart, LeaseChanged, ProvideSnapshot, Stable, Stopped, ViewEvent
-from .group_application import Application
+from .group_application import Application, Messages
+from .group_arguments import ROOM_BYTES, as_messages, check_arguments
 from .group_drive import Alarm, link_settings, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
@@ -60,21 +62,6 @@ def _to_twisted_log(line: str) -> None:
     _logger.info("{line}", line=line)
 
 
-def _check(addresses: Mapping[int, Any], settings: Any) -> None:
-    """What a caller without types may get wrong. Raises ValueError."""
-    if settings is not None and not isinstance(settings, Settings):
-        raise ValueError(f"settings is {settings!r}: give quorate.hachannel.group.Settings(...)")
-    owners: dict[Any, int] = {}
-    for member, address in addresses.items():
-        match address:
-            case (str(host), int(port)) if host and 0 < port < 65536 and not isinstance(port, bool):
-                other = owners.setdefault((host, port), member)
-            case _:
-                raise ValueError(f"the address of member {member} is {address!r}: give (host, port)")
-        if other != member:
-            raise ValueError(f"members {other} and {member} have the same address {address!r}")
-
-
 class Group:
     """One member. Make it, `join`, `multicast`; at the end `leave`. Not used again after that."""
 
@@ -98,11 +85,9 @@ class Group:
         every member that may ever join, by id; the same on every member. expected: how many found the group
         when nobody is in it yet (default all; more than half). reactor: Twisted's unless given. log: gets
         lines. incarnation: a number that grows with every life of this member (default: from the clock).
-        Raises ValueError when these contradict each other.
+        Raises ValueError for what is of another type, and when these contradict each other.
         """
-        if me not in addresses:
-            raise ValueError(f"member {me} has no address: give one address for every member")
-        _check(addresses, settings)
+        check_arguments(name, me, addresses, handler, expected, settings, limits, log, incarnation)
         if reactor is None:
             from twisted.internet import reactor
         self.me = me
@@ -129,15 +114,15 @@ class Group:
             settings=self._settings,
         )
         # A pack with one message must fit in an entry.
-        longest = self._settings.max_payload_bytes - 64
+        longest = self._settings.max_payload_bytes - ROOM_BYTES
         self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
-        self._application = Application(handler, self._order, log)
+        self._application = Application(handler, self._order, log, self._now)
         self._address = addresses[me]
         self._mine = Hello(me, self._incarnation, cluster, False, this_process())
         link = link_settings(self._settings)
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
-        self._events: deque[Event] = deque()
+        self._events: deque[Event | Messages] = deque()
         self._unstable: StableWaits[Deferred[int]] = StableWaits()
         self._applied = 0
         self._state = "new"
@@ -171,7 +156,7 @@ class Group:
     @property
     def position(self) -> int:
         """Index of the last message delivered here."""
-        return self._order.position
+        return self._application.position
 
     # What can be done
 
@@ -203,6 +188,7 @@ class Group:
 
     def multicast_many(self, payloads: Sequence[bytes], *, all_members: bool = False) -> "Deferred[int]":
         """Send messages that follow each other directly or nearly so; fires with the index of the last."""
+        payloads = as_messages(payloads)
         if not payloads:
             return fail(ValueError("multicast_many needs at least one message"))
         return self._put(payloads, all_members)
@@ -321,8 +307,11 @@ class Group:
         events = self._events
         while events and self._state == "running":
             event = events.popleft()
+            slice_end = until if len(events) < MAX_UNDELIVERED else math.inf
             if isinstance(event, Deliver):
-                self._on_deliver(event)
+                self._on_deliver(event, slice_end)
+            elif isinstance(event, Messages):
+                self._hand_out(event, slice_end)
             else:
                 self._on_event(event)
             if events and self._now() > until and len(events) < MAX_UNDELIVERED:
@@ -335,7 +324,7 @@ class Group:
 
     # What the channel says
 
-    def _on_deliver(self, event: Deliver) -> None:
+    def _on_deliver(self, event: Deliver, until: float) -> None:
         self._applied = event.index
         source = event.source
         if source is None:
@@ -346,8 +335,13 @@ class Group:
         except ProtocolError as error:
             self._log(f"entry {event.index} was left out: {error}")
             return
-        self._application.deliver(index, source.replica, payloads)
-        if source.replica == self.me:
+        self._hand_out(Messages(index, source.replica, payloads), until)
+
+    def _hand_out(self, messages: Messages, until: float) -> None:
+        rest = self._application.deliver(messages, until)
+        if rest is not None:
+            self._events.appendleft(rest)
+        elif messages.origin == self.me:
             self._confirm()
 
     def _confirm(self) -> None:
@@ -406,7 +400,8 @@ class Group:
 
     def _provide_again(self, event: ProvideSnapshot) -> None:
         if self._state == "running":
-            self._provide(event)
+            # Behind what waits: a state must not end within an entry.
+            self._events.append(event)
             self._drive(arm=True)
 
     def _install(self, event: InstallPart) -> None:

@@ -5,36 +5,59 @@ member.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .events import InstallPart, ViewEvent
 from .group_order import Order
 from .group_types import GroupFailed, GroupHandler
 from .group_wire import CHUNK_BYTES, cut
 
-__all__ = ["Application"]
+__all__ = ["Application", "Messages"]
+
+
+class Messages(NamedTuple):
+    """Messages to hand out: the index of the first one, the member that sent them, and they."""
+
+    first: int
+    origin: int
+    payloads: list[bytes]
 
 
 class Application:
     """Calls the handler."""
 
-    def __init__(self, handler: GroupHandler, order: Order[Any], log: Callable[[str], None]) -> None:
-        """`order` says which messages a state holds; `log` takes lines."""
+    def __init__(
+        self,
+        handler: GroupHandler,
+        order: Order[Any],
+        log: Callable[[str], None],
+        now: Callable[[], float],
+    ) -> None:
+        """`order` says which messages a state holds; `log` takes lines; `now` is a clock, in seconds."""
+        self.position = 0
+        """Index of the last message that the handler got, or that is part of the state it received."""
         self._handler = handler
         self._order = order
         self._log = log
+        self._now = now
         self._parts: list[bytes] = []
         """Of a state that is coming in."""
 
-    def deliver(self, index: int, origin: int, payloads: list[bytes]) -> None:
-        """Hand out messages of the member `origin`; the first one has this index."""
-        delivered = self._handler.delivered
-        for payload in payloads:
+    def deliver(self, messages: Messages, until: float) -> Messages | None:
+        """Hand messages out until then, one at least; return those that are left."""
+        delivered, now = self._handler.delivered, self._now
+        index, origin, payloads = messages
+        last = len(payloads)
+        for number, payload in enumerate(payloads, 1):
+            self.position = index
             try:
                 delivered(index, origin, payload)
             except Exception as error:
                 self._blame("delivered", error, f"for message {index}")
             index += 1
+            if number < last and now() > until:
+                return Messages(index, origin, payloads[number:])
+        return None
 
     def change_view(self, event: ViewEvent) -> None:
         """Tell of a view."""
@@ -71,10 +94,11 @@ class Application:
         self._parts.clear()
         try:
             self._order.restore(head)
+            self.position = self._order.position
             self._handler.receive_state(parts)
         except Exception as error:
             raise GroupFailed(f"the state of the other members cannot be used here: {error!r}") from None
 
     def _blame(self, method: str, error: Exception, when: str = "") -> None:
-        when = when or f"after message {self._order.position}"
+        when = when or f"after message {self.position}"
         self._log(f"defect: {method} of the handler raised {error!r} {when}")

@@ -78,7 +78,8 @@ class GroupLimits:
     """Payload bytes that may wait here."""
 
     def __attrs_post_init__(self) -> None:
-        if min(attrs.astuple(self)) < 1:
-            raise ValueError("every limit of a group must be at least 1")
+        for name, value in attrs.asdict(self).items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} is {value!r}: every limit of a group is a whole number, at least 1")
         if self.packs_in_flight > MAX_PACKS_IN_FLIGHT:
             raise ValueError(f"packs_in_flight is at most {MAX_PACKS_IN_FLIGHT}")

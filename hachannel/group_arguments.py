@@ -1,0 +1,86 @@
+"""What a caller without types may get wrong when it makes or uses a group, each in one sentence. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from .group_types import GroupLimits
+from .settings import Settings
+
+__all__ = ["ROOM_BYTES", "as_messages", "check_arguments"]
+
+ROOM_BYTES = 64
+"""Of an entry: for what surrounds a pack with one message."""
+HANDLER = ("delivered", "view_changed", "provide_state", "receive_state")
+
+
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def check_arguments(
+    name: object,
+    me: object,
+    addresses: object,
+    handler: object,
+    expected: object,
+    settings: object,
+    limits: object,
+    log: object,
+    incarnation: object,
+) -> None:
+    """The arguments of `Group`, each for itself and the addresses together. Raises ValueError."""
+    if not isinstance(name, str):
+        raise ValueError(f"name is {name!r}: give a text")
+    if not isinstance(addresses, Mapping):
+        raise ValueError(
+            f"addresses is {addresses!r}: give a dictionary {{id: (host, port)}} with every member"
+        )
+    _check_addresses(addresses)
+    if not _whole(me, 0) or me not in addresses:
+        raise ValueError(f"member {me!r} has no address: give one address for every member")
+    if settings is not None and not isinstance(settings, Settings):
+        raise ValueError(f"settings is {settings!r}: give quorate.hachannel.group.Settings(...)")
+    if settings is not None and settings.max_payload_bytes <= ROOM_BYTES:
+        raise ValueError(
+            f"max_payload_bytes is {settings.max_payload_bytes}: a group needs more than {ROOM_BYTES}, "
+            "which each message needs besides its own bytes"
+        )
+    if limits is not None and not isinstance(limits, GroupLimits):
+        raise ValueError(f"limits is {limits!r}: give quorate.hachannel.group.GroupLimits(...)")
+    for what, value, least in (("expected", expected, 1), ("incarnation", incarnation, 0)):
+        if value is not None and not _whole(value, least):
+            raise ValueError(f"{what} is {value!r}: a whole number, at least {least}")
+    if not callable(log):
+        raise ValueError(f"log is {log!r}: give a function that takes a line")
+    missing = [method for method in HANDLER if not callable(getattr(handler, method, None))]
+    if missing or isinstance(handler, type):
+        raise ValueError(
+            f"handler is {handler!r}: give an object with the methods {', '.join(HANDLER)}"
+            + (f"; {', '.join(missing)} is missing" if 0 < len(missing) < len(HANDLER) else "")
+        )
+
+
+def _check_addresses(addresses: Mapping[Any, Any]) -> None:
+    owners: dict[Any, int] = {}
+    for member, address in addresses.items():
+        if not _whole(member, 0):
+            raise ValueError(f"addresses has a member {member!r}: an id is a whole number, at least 0")
+        match address:
+            case (str(host), int(port)) if host and 0 < port < 65536 and not isinstance(port, bool):
+                other = owners.setdefault((host, port), member)
+            case _:
+                raise ValueError(f"the address of member {member} is {address!r}: give (host, port)")
+        if other != member:
+            raise ValueError(f"members {other} and {member} have the same address {address!r}")
+
+
+def as_messages(payloads: Any) -> Sequence[bytes]:
+    """The messages of one call. Raises TypeError for what is one message, or nothing to go through."""
+    if isinstance(payloads, list | tuple):
+        return payloads
+    if isinstance(payloads, str | bytes | bytearray | memoryview):
+        raise TypeError("multicast_many takes a list of messages: use multicast for a single one")
+    try:
+        return list(payloads)
+    except TypeError:
+        raise TypeError(f"multicast_many takes a list of messages, not {type(payloads).__name__}") from None
