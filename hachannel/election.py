@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterable
 
 import attrs
 
+from .attempts import Fetched, Fetching, Preparing
 from .choice import Choice, choose, feasible, latest, never_active, overlap, reconfigured, seated
 from .donor import Donor
 from .installation import Installation, Installing
 from .lease import Lease
 from .messages import (
     Change,
-    Entry,
     Fetch,
     Prepare,
     Promise,
@@ -29,34 +29,8 @@ from .view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, required, watching
 
 MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
-
-
-@attrs.define(eq=False)
-class Preparing:
-    """Waiting for promises."""
-
-    number: ViewNumber
-    reason: str
-    since: float
-    sent: float
-    exclude: Collection[Voter]
-    """Members that shall not be in the view even if they answer."""
-    boot: bool
-    """It is to be the first view of the cluster."""
-    joiner: Voter | None
-    promises: dict[Voter, Promise] = attrs.field(factory=dict[Voter, Promise])
-    waiting: str = "no answers yet"
-
-
-@attrs.define(eq=False)
-class Fetching:
-    """Waiting for the end of the log to adopt."""
-
-    prepared: Preparing
-    choice: Choice
-    base: int
-    entries: list[Entry]
-    asked: float
+MAX_SILENT = 2
+"""So many views that wait for a member in vain; then it is left out, and joins the one that follows."""
 
 
 class Election:
@@ -75,6 +49,9 @@ class Election:
         """How many attempts in a row came to nothing."""
         self._lacking: View | None = None
         self._yields: dict[Voter, int] = {}
+        self._silent: dict[Voter, int] = {}
+        """How many views in a row waited in vain for a member to take their log."""
+        self._fetched = Fetched()
         self._deferred: tuple[Voter, Prepare] | None = None
         """What a grant forbids to promise as yet."""
 
@@ -200,6 +177,8 @@ class Election:
         """A view is active without this replica: it has nothing to propose."""
         if not self.idle:
             self.abandon(now)
+        if self._fetched.entries:
+            self._fetched = Fetched()
 
     def fail(self, now: float, reason: str) -> None:
         """The attempt of this replica came to nothing; another one follows after a pause."""
@@ -271,9 +250,14 @@ class Election:
     def _staying(self, source: View, members: Collection[Voter], attempt: Preparing) -> tuple[Voter, ...]:
         """Those who may be members of the view: not who is excluded, nor who is about to leave for good."""
         members = tuple(voter for voter in members if voter not in attempt.exclude)
+        members = tuple(voter for voter in members if self._answers(voter)) or members
         config = reconfigured(source.config, self.change(source))
         # When nobody else holds the log, the change is given up.
         return tuple(voter for voter in members if voter in config) or members
+
+    def _answers(self, voter: Voter) -> bool:
+        """Whether a view need not do without a member: it took the log of those before in time."""
+        return self._silent.get(voter, 0) < MAX_SILENT
 
     def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
         """The first member that answered leads."""
@@ -302,8 +286,20 @@ class Election:
         if choice.holder == state.me or (same and base == choice.last.at):
             self._install(now, attempt, choice)
             return
-        self._attempt = Fetching(attempt, choice, base, [], now)
-        state.send(choice.holder.replica, Fetch(attempt.number, base))
+        self._fetched = self._fetched.resume(choice, base)
+        fetching = Fetching(attempt, choice, self._fetched, now, now)
+        self._attempt = fetching
+        self._fetch(now, fetching)
+
+    def _fetch(self, now: float, attempt: Fetching) -> None:
+        """Ask for the next part of the log, or install the view when all of it is here."""
+        if attempt.fetched.reached >= attempt.choice.last.at:
+            self._splice(now, attempt)
+            return
+        attempt.asked = now
+        self._state.send(
+            attempt.choice.holder.replica, Fetch(attempt.prepared.number, attempt.fetched.reached)
+        )
 
     def on_fetch(self, voter: Voter, message: Fetch) -> None:
         """A proposer lacks the end of this replica's log."""
@@ -322,21 +318,25 @@ class Election:
             not isinstance(attempt, Fetching)
             or message.number != attempt.prepared.number
             or voter != attempt.choice.holder
-            or message.index != attempt.base + len(attempt.entries)
+            or message.index != attempt.fetched.reached
         ):
             return
-        attempt.entries.extend(message.entries)
-        reached = attempt.base + len(attempt.entries)
-        if reached < attempt.choice.last.at and message.entries:
-            attempt.asked = now
-            self._state.send(voter.replica, Fetch(message.number, reached))
-            return
-        end = attempt.entries[-1] if attempt.entries else None
-        last = self._state.log.tag(attempt.base) if end is None else Tag(end.view, end.index)
+        attempt.fetched.entries.extend(message.entries)
+        attempt.moved = now
+        if message.entries:
+            self._fetch(now, attempt)
+        else:
+            self._splice(now, attempt)
+
+    def _splice(self, now: float, attempt: Fetching) -> None:
+        """The log may change only together with the acceptance of the view, which follows at once."""
+        self._fetched = Fetched()
+        fetched = attempt.fetched
+        end = fetched.entries[-1] if fetched.entries else None
+        last = self._state.log.tag(fetched.base) if end is None else Tag(end.view, end.index)
         reason = "the log fetched does not end as promised"
         if last == attempt.choice.last:
-            # The log may change only together with the acceptance of the view, which follows at once.
-            reason = self._state.splice(attempt.entries, last.at)
+            reason = self._state.splice(fetched.entries, last.at)
         if reason:
             self.fail(now, reason)
         else:
@@ -367,6 +367,8 @@ class Election:
             if log.base.at <= base <= log.last.at and voter in config:
                 bases[voter] = base
         joiner = attempt.joiner
+        if joiner is not None and not self._answers(joiner):
+            joiner = None
         if joiner is not None and joiner in config and joiner in attempt.promises and joiner not in bases:
             base = attempt.promises[joiner].commit
             if log.base.at <= base <= log.last.at:
@@ -459,8 +461,11 @@ class Election:
         state = self._state
         settings = state.settings
         attempt = self._attempt
+        installing = self.installation.current
         reason = self.installation.drive(now)
         if reason:
+            for voter in () if installing is None else installing.lacking:
+                self._silent[voter] = self._silent.get(voter, 0) + 1
             self.fail(now, reason)
         elif isinstance(attempt, Preparing):
             self._evaluate(now, attempt)
@@ -470,12 +475,12 @@ class Election:
                 attempt.sent = now
                 self._send_prepare(attempt)
         elif isinstance(attempt, Fetching):
-            if now - attempt.prepared.since > 2 * settings.view_change_s:
+            if now - attempt.moved > 2 * settings.view_change_s:
                 self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
             elif now - attempt.asked >= settings.retry_s:
-                attempt.asked = now
-                reached = attempt.base + len(attempt.entries)
-                state.send(attempt.choice.holder.replica, Fetch(attempt.prepared.number, reached))
+                self._fetch(now, attempt)
         if state.serving:
             self._lacking = None
             self.failures = 0
+            self._silent.clear()
+            self._fetched = Fetched()

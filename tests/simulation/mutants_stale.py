@@ -1,6 +1,6 @@
 """Mutants that take messages of another attempt, transfer or reign for those of the present one."""
 
-from quorate.hachannel import Channel, Deliver, InstallPart, election, installation, learner, lease
+from quorate.hachannel import Channel, Deliver, InstallPart, attempts, election, installation, learner, lease
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -87,7 +87,7 @@ def earlier_promise_counted():
 
     def on_promise(self, now, voter, message):
         attempt = self._attempt
-        if isinstance(attempt, election.Preparing):
+        if isinstance(attempt, attempts.Preparing):
             attempt.promises[voter] = message
             self._evaluate(now, attempt)
         else:

@@ -113,24 +113,6 @@ def test_the_proposer_fetches_the_longest_log_in_parts():
     assert hand.payloads(1) == [b"%d" % count for count in range(5)]
 
 
-def test_who_sends_its_log_to_a_proposer_does_not_propose_meanwhile():
-    hand = Hand(settings=Settings(part_bytes=40, view_change_s=0.5))
-    hand.form()
-    payloads = [b"%d" % count for count in range(8)]
-    submit(hand, *payloads)
-    hand.deliver(0, 2)
-    hand.silence(0)
-    began = hand.now
-    while hand.payloads(1) != payloads and hand.now < began + 5.0:
-        hand.deliver(1, 2)
-        assert not any("in time" in message.reason for message in hand.waiting(2, 1, Prepare))
-        hand.deliver(2, 1)
-        hand.tick(0.1, 1, 2)
-    # Longer than another voter waits for a view.
-    assert 0.7 < hand.now - began < 2.0
-    assert hand.channels[1].role == "master"
-
-
 def test_a_suffix_that_does_not_end_as_promised_changes_nothing(hand):
     submit(hand, b"one", b"two")
     hand.deliver(0, 2)

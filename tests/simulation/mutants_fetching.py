@@ -1,0 +1,174 @@
+"""Mutants of a log that takes long: to be fetched by a proposer, to be taken by a member of its view."""
+
+from quorate.hachannel import Settings, View, ViewNumber, Voter, attempts, election
+from quorate.hachannel.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
+from quorate.testing.channel_hand import Hand
+from quorate.testing.mutation import mutant, patched, rewritten
+
+VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
+ENTRIES = 8
+
+
+def number(counter: int, replica: int) -> ViewNumber:
+    return ViewNumber(counter, replica, replica + 1)
+
+
+def _orphaned(replicas: int, holder: int, settings: Settings) -> Hand:
+    """Only one slave has the last entries of a master that is gone."""
+    hand = Hand(replicas, settings)
+    hand.form()
+    for count in range(ENTRIES):
+        hand.act(0, lambda channel, count=count: channel.submit(hand.now, 0, b"%d" % count))
+    hand.deliver(0, holder)
+    hand.silence(0)
+    return hand
+
+
+def _interrupt(hand: Hand, counter: int) -> None:
+    """Replica 3 proposes while 1 fetches the log of 2, and finds that 1 is to lead."""
+    hand.lose(1, 2)
+    for replica in (1, 2):
+        hand.give(3, replica, Prepare(number(counter, 3), "it takes too long"))
+    assert hand.channels[1].phases.change == "idle"
+    hand.give(3, 1, Yield(number(counter, 3), "it takes too long"))
+
+
+def a_proposer_that_is_interrupted_by_every_part():
+    """It would never have the whole log if it began from the start each time."""
+    hand = _orphaned(4, 2, Settings(part_bytes=40))
+    for pair in ((2, 1), (3, 1)):
+        hand.deliver(*pair)
+    asked: list[int] = []
+    for counter in range(9, 9 + 2 * ENTRIES):
+        for pair in ((1, 2), (1, 3), (2, 1), (3, 1)):
+            hand.deliver(*pair)
+        asked += [message.index for message in hand.waiting(1, 2, Fetch)]
+        hand.deliver(1, 2)
+        hand.deliver(2, 1)
+        if hand.channels[1].phases.change == "fetching":
+            _interrupt(hand, counter)
+        else:
+            hand.settle()
+    payloads = [b"%d" % count for count in range(ENTRIES)]
+    assert hand.payloads(1) == hand.payloads(2) == hand.payloads(3) == payloads, "no view follows"
+    assert asked == sorted(set(asked)), "it asks for what it has"
+
+
+@mutant(
+    "A proposer that is interrupted while it fetches the log begins from the start.",
+    scenario=a_proposer_that_is_interrupted_by_every_part,
+    caught=("scenario",),
+    quick=True,
+)
+def fetched_forgotten():
+    with rewritten(attempts.Fetched, "resume", ("if (self.source", "if True or (self.source")):
+        yield
+
+
+def a_log_of_another_view():
+    """A proposer is interrupted, and the next view has other entries than those that it has fetched."""
+    hand = _orphaned(3, 2, Settings())
+    for pair in ((2, 1), (1, 2), (2, 1)):
+        hand.deliver(*pair)
+    [fetch] = hand.waiting(1, 2, Fetch)
+    old, new = number(1, 0), number(8, 1)
+    hand.give(2, 1, Suffix(fetch.number, 0, (Entry(old, 1, 0, b"old"),)))
+    hand.lose(1, 2)
+    view = View(new, VOTERS, VOTERS[1:], 2, 0)
+    for replica in (1, 2):
+        hand.channels[replica].state.accept(view)
+    entries = (Entry(new, 1, 0, b"new"), Entry(new, 2, 0, b"newer"))
+    hand.channels[2].state.splice((), 0)
+    hand.channels[2].state.splice(entries, 2)
+    hand.give(2, 1, Prepare(number(9, 2), "test"))
+    hand.give(2, 1, Yield(number(9, 2), "test"))
+    hand.settle()
+    assert hand.payloads(1) == hand.payloads(2) == [b"new", b"newer"]
+
+
+@mutant(
+    "A proposer takes what it has fetched of one view for the log of another.",
+    scenario=a_log_of_another_view,
+    caught=("scenario",),
+    quick=True,
+)
+def fetched_of_another_view():
+    with rewritten(attempts.Fetched, "resume", ("!= (choice.source.number, base)", "!= (self.source, base)")):
+        yield
+
+
+def a_log_that_comes_slowly():
+    """A part takes longer than another replica waits for a view, and all take longer than twice that."""
+    hand = _orphaned(3, 2, Settings(part_bytes=40, view_change_s=0.5))
+    began = hand.now
+    while not hand.payloads(1) and hand.now < began + 9.0:
+        hand.deliver(1, 2)
+        hand.deliver(2, 1)
+        hand.tick(0.3, 1, 2)
+    assert not [note for note in hand.notes[1] if "not installed" in note], "it gives up"
+    assert len(hand.payloads(1)) == ENTRIES
+    assert hand.now - began > 4 * 0.5
+
+
+@mutant(
+    "A proposer gives up fetching a log that comes, because it takes long.",
+    scenario=a_log_that_comes_slowly,
+    caught=("scenario",),
+    quick=True,
+)
+def long_fetch_given_up():
+    with rewritten(election.Election, "tick", ("- attempt.moved > 2", "- attempt.prepared.since > 2")):
+        yield
+
+
+@mutant(
+    "Who sends the end of its log to a proposer proposes meanwhile.",
+    scenario=a_log_that_comes_slowly,
+    caught=("scenario",),
+    quick=True,
+)
+def sender_of_log_proposes():
+    with rewritten(election.Election, "on_fetch", ("self.since = max(self.since, state.now)", "pass")):
+        yield
+
+
+def a_member_that_takes_no_log():
+    """Its connection is slow, and it lacks much: the others do not wait for ever, and let it join again."""
+    for mode in ("ALL", "MAJORITY"):
+        hand = _orphaned(3, 1, Settings(mode=mode, view_change_s=0.5))
+        began = hand.now
+        while hand.channels[1].role != "master" and hand.now < began + 9.0:
+            hand.deliver(2, 1)
+            for message in hand.lose(1, 2):
+                if not isinstance(message, NewView):
+                    hand.give(1, 2, message)
+            hand.tick(0.05, 1, 2)
+        assert hand.channels[1].view.members == VOTERS[1:2], "it is waited for"
+        assert len(hand.payloads(1)) == ENTRIES
+        for _ in range(20):
+            hand.settle()
+            hand.tick(0.1, 1, 2)
+        assert hand.channels[1].view.members == VOTERS[1:3], "it is never let in again"
+        assert len(hand.payloads(2)) == ENTRIES
+
+
+@mutant(
+    "A view waits for ever for a member that does not take its log in time.",
+    scenario=a_member_that_takes_no_log,
+    caught=("scenario",),
+    quick=True,
+)
+def silent_member_awaited():
+    with patched(election, "MAX_SILENT", 1_000_000):
+        yield
+
+
+@mutant(
+    "Who once did not take the log of a view in time is left out of all later ones.",
+    scenario=a_member_that_takes_no_log,
+    caught=("scenario",),
+    quick=True,
+)
+def silence_not_forgiven():
+    with rewritten(election.Election, "tick", ("self._silent.clear()", "pass")):
+        yield
