@@ -283,11 +283,12 @@ class Channel:
         link.voter = voter
         link.connected = True
         link.heard = now
-        state.send(peer, self._facts.heartbeat())
+        self._replication.connected(voter)
+        state.send(peer, self._facts.heartbeat(voter))
         self._membership.greet(link)
         self.lease.greet(peer)
         self._learner.hurry()
-        self._replication.reconnected(voter)
+        self._replication.resume(voter)
         self._forwarding.reconnected(now, voter)
         self._election.installation.reconnected(now, voter)
         self._donor.reconnected(voter)

@@ -51,8 +51,17 @@ class Facts:
             return False
         return not self._gate.possible(view) or self._election.lacking is not None
 
-    def heartbeat(self) -> Heartbeat:
-        """Where this replica stands."""
+    def beat(self) -> None:
+        """Tell every peer where this replica stands."""
+        state = self._state
+        heartbeat = self.heartbeat()
+        for link in state.peers:
+            if link.connected:
+                lags = self._replication.end_for(link.voter) != heartbeat.last
+                state.send(link.replica, self.heartbeat(link.voter) if lags else heartbeat)
+
+    def heartbeat(self, to: Voter | None = None) -> Heartbeat:
+        """Where this replica stands; `to`: as this peer is told."""
         state = self._state
         view = state.accepted
         return Heartbeat(
@@ -64,7 +73,7 @@ class Facts:
             state.founded,
             self._gate.exit,
             state.commit,
-            state.log.last.at,
+            self._replication.end_for(to),
             state.applied,
             self._replication.trim_point,
             state.stable,

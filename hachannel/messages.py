@@ -71,6 +71,7 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """The sender does not follow the master of `view`: it suspects it, or has promised another view."""
     commit: int
     last: int
+    """The end of the log; of a master to a slave, as far as it was sent."""
     applied: int
     trim: int
     stable: int

@@ -245,12 +245,25 @@ class Replication:
             slave.sent = message.index
             self._push(slave)
 
-    def reconnected(self, voter: Voter) -> None:
+    def connected(self, voter: Voter) -> None:
         """What was on its way to a slave may be lost."""
         slave = self._slaves.get(voter)
         if slave is not None and self._state.leading:
             slave.sent = slave.match
+
+    def resume(self, voter: Voter) -> None:
+        """Send a slave that has connected what it lacks."""
+        slave = self._slaves.get(voter)
+        if slave is not None and self._state.leading:
             self._push(slave)
+
+    def end_for(self, voter: Voter | None) -> int:
+        """The end of the log as a peer is told of it: a slave hears of no more than it was sent.
+
+        It would take what its window holds back for lost, and ask again for all that is on its way.
+        """
+        slave = None if voter is None else self._slaves.get(voter)
+        return self._state.log.last.at if slave is None or not self._state.leading else slave.sent
 
     def stalled(self, now: float) -> Voter | None:
         """A slave that has left entries unacknowledged for too long."""
@@ -366,7 +379,8 @@ class Replication:
         elif voter == view.members[0]:
             if message.last > state.log.last.at:
                 self._ask(now)
-            elif message.commit < message.last:
+            elif message.commit != message.last:
+                # Of a slave that lags others have committed more than it was sent.
                 self._ack_due = True
             state.commit_to(min(message.commit, state.log.last.at))
             state.stable_to(min(message.stable, state.commit))

@@ -131,7 +131,7 @@ class Steps:
             self._next_heartbeat = now + state.settings.heartbeat_s
             if state.leading:
                 self._replication.bound(self._donor.hold)
-            state.broadcast(self._facts.heartbeat())
+            self._facts.beat()
 
     def _reason_to_stop(self) -> str:
         """What another replica says that this one must not live with."""

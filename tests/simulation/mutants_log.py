@@ -1,7 +1,7 @@
 """Mutants of the normal case and of what logs may forget."""
 
 from quorate.hachannel import Settings, election, installation, log, replication, state
-from quorate.hachannel.messages import Ack
+from quorate.hachannel.messages import Ack, Data
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -102,6 +102,34 @@ def trimmed_too_far():
         self.trim(self._trim)
 
     with patched(replication.Replication, "bound", bound):
+        yield
+
+
+def a_slave_lags_behind_its_window():
+    """Of two entries that the others commit it takes one: it asks for nothing that is on its way."""
+    hand = Hand(settings=Settings(mode="MAJORITY", window=16, stall_s=60.0))
+    hand.form()
+    for step in range(200):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        if step % 10 == 0:
+            hand.tick(0.05, 0)
+        taken = 0
+        while step % 2 and hand.wires[0, 2] and not taken:
+            taken += isinstance(hand.wires[0, 2][0], Data)
+            hand.deliver(0, 2, 1)
+        hand.deliver(2, 0)
+        assert len(hand.waiting(0, 2, Data)) <= 16, "entries are sent again that are on their way"
+
+
+@mutant(
+    "A slave that lags hears of the end of the log, and takes what its window holds back for lost.",
+    scenario=a_slave_lags_behind_its_window,
+    caught=("scenario",),
+    quick=True,
+)
+def laggard_hears_of_the_end():
+    with patched(replication.Replication, "end_for", lambda self, _: self._state.log.last.at):
         yield
 
 
