@@ -8,7 +8,7 @@ import msgspec
 
 from .events import Deliver, Event, Output, Stable, Stopped
 from .log import Accepted, Activated, Appended, Committed, Leased, Log, LogRecord, Promised, Reset, Truncated
-from .messages import PAYLOAD, Ack, Entry, Message
+from .messages import PAYLOAD, Ack, Entry, Grant, Message
 from .origins import Origins, Rows
 from .peers import Link, Peers
 from .settings import Settings
@@ -216,7 +216,7 @@ class State:
     def promise(self, number: ViewNumber) -> None:
         """From now on no view below `number` is acknowledged."""
         self.saw(number)
-        self._acknowledge_no_more()
+        self._take_back(number)
         self.promised = number
         self.serving = False
         self.attention = True
@@ -226,7 +226,7 @@ class State:
         """`view` is the last one accepted; it is not active yet."""
         self.saw(view.number)
         if view.number > self.promised:
-            self._acknowledge_no_more()
+            self._take_back(view.number)
         self.promised = view.number
         self.accepted = view
         self.serving = False
@@ -240,9 +240,16 @@ class State:
             self.record(Activated(view.number))
             self._settle_seats()
 
-    def _acknowledge_no_more(self) -> None:
-        """Acknowledgements that wait for the disk are of a view below the one that is promised now."""
-        self._held = deque(held for held in self._held if not isinstance(held[2], Ack))
+    def _take_back(self, number: ViewNumber) -> None:
+        """What waits for the disk and does not hold once `number` is promised is not said.
+
+        Acknowledgements are of a view below it; a grant to anybody but its proposer has run out.
+        """
+        self._held = deque(
+            held
+            for held in self._held
+            if not isinstance(held[2], Ack) and (not isinstance(held[2], Grant) or held[1] == number.replica)
+        )
 
     def know_active(self) -> None:
         """The view accepted last is, or was, active."""

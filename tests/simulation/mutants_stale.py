@@ -1,6 +1,16 @@
 """Mutants that take messages of another attempt, transfer or reign for those of the present one."""
 
-from quorate.hachannel import Channel, Deliver, InstallPart, attempts, election, installation, learner, lease
+from quorate.hachannel import (
+    Channel,
+    Deliver,
+    InstallPart,
+    attempts,
+    election,
+    installation,
+    learner,
+    lease,
+    state,
+)
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -10,12 +20,13 @@ from quorate.hachannel.messages import (
     Grant,
     Heartbeat,
     NewView,
+    Prepare,
     Promise,
     Record,
 )
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 def _proposes(hand, attempt):
@@ -270,7 +281,7 @@ def grants_of_an_earlier_reign():
         yield
 
 
-def granted_before_the_view_is_durable():
+def _granted_on_a_slow_disk(now):
     """A voter that is no member records a view; its master asks for a grant before the disk has it."""
     voters = tuple(Voter(replica, replica + 7) for replica in range(4))
     old = View(ViewNumber(3, 0, 7), voters, voters, 4, 0)
@@ -280,15 +291,34 @@ def granted_before_the_view_is_durable():
     channel.start(0.0)
     channel.connected(0.0, 1, 8)
     channel.take()
-    now = 5.0
     channel.receive(now, 1, Record(new))
     beat = Heartbeat(new.number, new.number, True, True, True, True, False, 0, 0, 0, 0, 0, now)
     channel.receive(now, 1, beat)
     out = channel.take()
     said = [message for _, message in out.messages if isinstance(message, Grant)]
     assert not said, "a crash now would take back the promise that the grant stands on"
-    channel.persisted(now, out.token)
-    assert any(isinstance(message, Grant) for _, message in channel.take().messages)
+    return channel, out.token
+
+
+def _granted(channel):
+    return [peer for peer, message in channel.take().messages if isinstance(message, Grant)]
+
+
+def granted_before_the_view_is_durable():
+    """It comes once that is."""
+    channel, token = _granted_on_a_slow_disk(5.0)
+    channel.persisted(5.0, token)
+    assert _granted(channel) == [1]
+
+
+def granted_and_run_out_before_it_is_durable():
+    """The voter promises a view of another proposer before the disk has the view of the first."""
+    channel, token = _granted_on_a_slow_disk(5.0)
+    channel.connected(9.0, 2, 9)
+    channel.receive(9.0, 2, Prepare(ViewNumber(5, 2, 9), "test"))
+    assert channel.state.promised.replica == 2
+    channel.persisted(9.5, token)
+    assert _granted(channel) == []
 
 
 @mutant(
@@ -305,4 +335,15 @@ def granted_before_durable():
             original(self, now, voter, mark)
 
     with patched(lease.Lease, "on_mark", on_mark):
+        yield
+
+
+@mutant(
+    "A grant that waited for the disk is given although another view has been promised meanwhile.",
+    scenario=granted_and_run_out_before_it_is_durable,
+    caught=("scenario",),
+    quick=True,
+)
+def granted_after_a_promise():
+    with rewritten(state.State, "_take_back", ("held[1] == number.replica", "True")):
         yield
