@@ -36,6 +36,8 @@ class Progress:
     """It acknowledged everything up to here."""
     sent: int
     """Everything up to here was sent to it."""
+    flight_bytes: int
+    """Payload bytes of what was sent and not acknowledged."""
     applied: int
     told: int
     """The commit index it was sent."""
@@ -82,7 +84,7 @@ class Replication:
         self._changes = False
         start = view.start
         self._slaves = {
-            voter: Progress(voter, start, start, self._heard(voter), start, start, now)
+            voter: Progress(voter, start, start, 0, self._heard(voter), start, start, now)
             for voter in view.members[1:]
             if view.members[0] == state.me
         }
@@ -149,11 +151,10 @@ class Replication:
         self._in_flight_bytes += len(payload)
         if self._slaves:
             data = self._data(entry)
-            window = state.settings.window
             for slave in self._slaves.values():
                 if slave.match == index - 1:
                     slave.moved = now
-                if slave.sent == index - 1 and index - slave.match <= window:
+                if slave.sent == index - 1 and self._may_send(slave):
                     self._send_data(slave, data)
         if log.durable:
             state.record_entry(entry)
@@ -177,6 +178,9 @@ class Replication:
             slave = self._slaves.get(voter)
             if slave is None or index > last or index <= slave.match:
                 return
+            log = state.log
+            for known in range(slave.match + 1, min(index, slave.sent) + 1):
+                slave.flight_bytes -= len(log.get(known).payload)
             slave.match = index
             slave.moved = now
             if slave.sent < index:
@@ -203,6 +207,7 @@ class Replication:
 
     def _send_data(self, slave: Progress, data: Data) -> None:
         slave.sent = data.entry.index
+        slave.flight_bytes += len(data.entry.payload)
         slave.told, slave.told_stable = data.commit, data.stable
         self._state.send(slave.voter.replica, data)
 
@@ -220,16 +225,20 @@ class Replication:
 
     def _push(self, slave: Progress) -> None:
         """Send a slave what it lacks, as far as its window goes."""
-        state = self._state
-        log = state.log
-        limit = min(log.last.at, slave.match + state.settings.window)
-        room = state.settings.window_bytes
-        for index in range(slave.sent + 1, limit + 1):
-            entry = log.get(index)
-            room -= len(entry.payload)
-            if room < 0 and index > slave.match + 1:
-                break
-            self._send_data(slave, self._data(entry))
+        log = self._state.log
+        while slave.sent < log.last.at and self._may_send(slave):
+            self._send_data(slave, self._data(log.get(slave.sent + 1)))
+
+    def _may_send(self, slave: Progress) -> bool:
+        """Whether the window of a slave takes another entry. Others may commit without it, and go on."""
+        settings = self._state.settings
+        return slave.sent - slave.match < settings.window and slave.flight_bytes < settings.window_bytes
+
+    def _rewind(self, slave: Progress, index: int) -> None:
+        """What was sent to a slave after an entry is sent again."""
+        log = self._state.log
+        slave.sent = index
+        slave.flight_bytes = sum(len(log.get(known).payload) for known in range(slave.match + 1, index + 1))
 
     def on_repair(self, voter: Voter, message: Repair) -> None:
         """A slave misses entries, or may."""
@@ -242,14 +251,14 @@ class Replication:
             and message.view == state.accepted.number
             and slave.match <= message.index < slave.sent
         ):
-            slave.sent = message.index
+            self._rewind(slave, message.index)
             self._push(slave)
 
     def connected(self, voter: Voter) -> None:
         """What was on its way to a slave may be lost."""
         slave = self._slaves.get(voter)
         if slave is not None and self._state.leading:
-            slave.sent = slave.match
+            self._rewind(slave, slave.match)
 
     def resume(self, voter: Voter) -> None:
         """Send a slave that has connected what it lacks."""

@@ -133,6 +133,34 @@ def laggard_hears_of_the_end():
         yield
 
 
+def a_slave_lags_with_large_entries():
+    """The others commit without it; what is on its way to it is a window of bytes, not of entries."""
+    hand = Hand(settings=Settings(mode="MAJORITY", window=64, window_bytes=1000, stall_s=60.0))
+    hand.form()
+    for _ in range(40):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(300)))
+        hand.settle(0, 1)
+    for _ in range(36):
+        assert len(hand.waiting(0, 2, Data)) <= 4, "more bytes are on their way than the window takes"
+        hand.deliver(0, 2, 1)
+        hand.deliver(2, 0)
+
+
+@mutant(
+    "A slave that lags is sent a window of entries, whatever their bytes.",
+    scenario=a_slave_lags_with_large_entries,
+    caught=("scenario",),
+    quick=True,
+)
+def slave_bytes_unbounded():
+    with rewritten(
+        replication.Replication,
+        "_may_send",
+        (" and slave.flight_bytes < settings.window_bytes", ""),
+    ):
+        yield
+
+
 def a_slave_delivers_what_it_does_not_acknowledge():
     """Its disk is slow, and the others commit by majority. What it may need again is kept for it."""
     hand = Hand(settings=Settings(mode="MAJORITY", keep=0, window=500, stall_s=60.0))

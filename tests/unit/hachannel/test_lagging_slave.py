@@ -77,3 +77,45 @@ def test_what_a_slave_gets_after_its_connection_broke_comes_once():
     assert not hand.waiting(2, 0, Repair)
     hand.settle()
     assert hand.channels[2].commit == 10
+
+
+def test_the_window_of_a_slave_counts_bytes_too():
+    """More would be dropped with the connection, which holds only so much for one that does not read."""
+    hand = lagging(window=64, window_bytes=1000)
+    for _ in range(40):
+        commit(hand, b"x" * 300)
+        assert len(hand.waiting(0, 2, Data)) <= 4
+    for _ in range(36):
+        hand.deliver(0, 2, 1)
+        hand.deliver(2, 0)
+        assert len(hand.waiting(0, 2, Data)) <= 4
+    hand.settle()
+    assert hand.channels[2].commit == 40
+
+
+def test_an_entry_that_is_larger_than_the_window_goes_alone():
+    hand = lagging(window_bytes=100)
+    for _ in range(3):
+        commit(hand, b"x" * 300)
+    assert len(hand.waiting(0, 2, Data)) == 1
+    hand.settle()
+    assert hand.channels[2].commit == 3
+
+
+def test_the_window_of_a_slave_is_what_it_was_after_its_connection_broke():
+    hand = lagging(window_bytes=1000)
+    for _ in range(20):
+        commit(hand, b"x" * 300)
+    for _ in range(3):
+        hand.deliver(0, 2, 2)
+        hand.lose(0, 2)
+        hand.lose(2, 0)
+        hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
+        hand.act(2, lambda channel: channel.disconnected(hand.now, 0))
+        hand.connect(0, 2)
+        assert len(hand.waiting(0, 2, Data)) == 4
+    hand.settle()
+    assert hand.channels[2].commit == 20
+    commit(hand, b"x" * 300)
+    hand.settle()
+    assert hand.channels[2].commit == 21
