@@ -203,14 +203,19 @@ class Forwarding:
             state.send(master, Forward(state.boot, self._given, payload))
 
     def on_forwarded(self, voter: Voter, message: Forwarded) -> None:
-        """The master says how far it is: what comes after that was lost."""
+        """The master says how far it is, and whether what comes after that was lost.
+
+        What is on its way is not sent again for that: it would come twice, and so ask for the same of what
+        follows, as long as there is something to send.
+        """
         state = self._state
         view = state.accepted
         if not state.serving or view is None or message.view != view.number or voter != view.members[0]:
             return
         if message.boot == state.boot and self._known <= message.oseq < self._first + len(self._queue):
             self._known = message.oseq
-            self._rewind(message.oseq)
+            if message.gap:
+                self._rewind(message.oseq)
 
     # The master
 
@@ -303,4 +308,4 @@ class Forwarding:
         held.repeated = False
         held.pause_s = min(max(2 * held.pause_s, state.settings.heartbeat_s), MAX_ASK_PAUSE_S)
         held.ask_at = state.now + held.pause_s
-        state.send(replica, Forwarded(view.number, held.boot, upto))
+        state.send(replica, Forwarded(view.number, held.boot, upto, gap))

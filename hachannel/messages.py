@@ -280,11 +280,13 @@ class Forward(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=24):
 
 
 class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=25):
-    """Master to member: it has everything up to `oseq`, in the log or held. What came after that was lost."""
+    """Master to member: it has everything up to `oseq`, in the log or held."""
 
     view: ViewNumber
     boot: int
     oseq: int
+    gap: bool = True
+    """It has something beyond the next one: what came after `oseq` was lost. Else that may be under way."""
 
 
 class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=30):

@@ -3,8 +3,9 @@
 from quorate.hachannel import Settings, forward, learner, origins, replication, state
 from quorate.hachannel.messages import Forward
 from quorate.hachannel.origins import Origins, Source
+from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 def the_first_of_two_is_lost():
@@ -186,6 +187,36 @@ def snapshot_counts_nothing_of_its_receiver():
             return 0
 
     with patched(learner, "Origins", Forgetful):
+        yield
+
+
+def something_comes_twice():
+    """While something is always on its way: each message takes a step."""
+    hand = Hand()
+    hand.form()
+    sent = 0
+    for step in range(250):
+        hand.now += 0.01
+        for payload in (b"x", b"y"):
+            hand.act(1, lambda channel, payload=payload: channel.forward(hand.now, payload))
+        if step % 5 == 0:
+            hand.tick(0.0)
+        if step == 20:
+            hand.wires[1, 0].extend(hand.waiting(1, 0, Forward))
+        sent += len(hand.waiting(1, 0, Forward))
+        for (here, there), count in [(pair, len(wire)) for pair, wire in hand.wires.items()]:
+            hand.deliver(here, there, count)
+    assert sent < 510, f"500 payloads were sent {sent} times"
+
+
+@mutant(
+    "An origin takes what is on its way for lost whenever the master says how far it is.",
+    scenario=something_comes_twice,
+    caught=("scenario",),
+    quick=True,
+)
+def on_its_way_is_lost():
+    with rewritten(forward.Forwarding, "on_forwarded", ("if message.gap:", "if True:")):
         yield
 
 

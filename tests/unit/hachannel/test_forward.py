@@ -93,6 +93,27 @@ def test_a_lost_tail_is_sent_again_with_growing_pauses_until_the_master_answers(
     assert hand.waiting(1, 0, Forward) == []
 
 
+@pytest.mark.parametrize("lost", [False, True])
+def test_what_came_twice_makes_nothing_else_come_twice(hand, lost):
+    """Each message takes a step, and something is always on its way."""
+    sent = 0
+    for step in range(300):
+        hand.now += 0.01
+        if step < 250:
+            forward(hand, 1, b"x", b"y")
+        if step % 5 == 0:
+            hand.tick(0.0)
+        if step == 20:
+            again = hand.lose(1, 0)
+            if not lost:
+                hand.wires[1, 0].extend(again * 2)
+        sent += len(hand.waiting(1, 0, Forward))
+        for (here, there), count in [(pair, len(wire)) for pair, wire in hand.wires.items()]:
+            hand.deliver(here, there, count)
+    assert len(hand.payloads(0)) == 500
+    assert 500 < sent < 520
+
+
 def test_a_master_without_room_says_what_it_has_and_admits_it_later():
     hand = Hand(settings=Settings(window=1))
     hand.form()
@@ -102,7 +123,7 @@ def test_a_master_without_room_says_what_it_has_and_admits_it_later():
     hand.deliver(1, 0)
     assert hand.channels[0].last == 1
     hand.give(1, 0, messages[0])
-    assert hand.waiting(0, 1, Forwarded) == [Forwarded(N1, 1, 2)]
+    assert hand.waiting(0, 1, Forwarded) == [Forwarded(N1, 1, 2, False)]
     hand.settle()
     assert hand.payloads(2) == [b"first", b"one", b"two"]
 
