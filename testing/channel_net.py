@@ -13,6 +13,7 @@ from typing import Protocol
 import attrs
 
 from ..hachannel import Message
+from .values import check_types
 
 
 class Scheduler(Protocol):
@@ -79,6 +80,7 @@ class Weather:
     reconnect_s: float = 0.03
 
     def __attrs_post_init__(self) -> None:
+        check_types(self)
         for name in ("delay_s", "slow_s", "notice_s", "reconnect_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}: seconds, from 0")

@@ -6,6 +6,7 @@ import attrs
 
 from ..hachannel import Settings
 from .channel_net import Weather
+from .values import check_types
 
 __all__ = ["Shape"]
 
@@ -48,6 +49,7 @@ class Shape:
     """The application is saved to the disk after about so many entries."""
 
     def __attrs_post_init__(self) -> None:
+        check_types(self)
         if self.expected == 0:
             object.__setattr__(self, "expected", self.replicas)
         if not 1 <= self.replicas <= MAX_REPLICAS:

@@ -18,6 +18,7 @@ from .checks.liveness import converge
 from .drawing import draw
 from .faults import Injector
 from .schedule import Schedule
+from .values import is_whole
 
 __all__ = ["Result", "simulate"]
 
@@ -120,6 +121,13 @@ class Load:
         return payload
 
 
+def _check_arguments(seed: object, schedule: object) -> None:
+    if not is_whole(seed):
+        raise ValueError(f"seed is {seed!r}: give a whole number")
+    if schedule is not None and not isinstance(schedule, Schedule):
+        raise ValueError(f"schedule is {schedule!r}: give a Schedule, or None for the one of the seed")
+
+
 def simulate(
     schedule: Schedule | None = None,
     *,
@@ -136,10 +144,13 @@ def simulate(
     print the trace; verbose: with every message. channel: makes the replicas, for channels that are broken on
     purpose. Raises Violation, with the name of the invariant, the time, the seed, the trace and the result
     until then; an exception in a replica is one, named "raised". Raises ValueError for a name in `only` that
-    no invariant has.
+    no invariant has, and ScheduleError for a cluster that need not recover although it is to be live.
     """
+    _check_arguments(seed, schedule)
     if schedule is None:
         schedule = draw(seed)
+    if live:
+        schedule.must_recover()
     checks = Checks(only)
     world = World(seed, schedule.shape, checks, channel)
     world.echo, world.verbose = echo, verbose

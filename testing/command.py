@@ -160,6 +160,7 @@ def command(
     if path is not None:
         try:
             schedule, seed = read(path)
+            schedule.must_recover()
         except ScheduleError as error:
             raise click.UsageError(str(error)) from None
         plan = attrs.evolve(plan, schedule=schedule)

@@ -1,7 +1,8 @@
 """Random schedules: the cluster of a seed, its network, and what happens to it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from random import Random
+from typing import cast
 
 import attrs
 
@@ -13,6 +14,7 @@ from .faults import FAULTS, Fault
 from .faults.networks import Break, Deaf, Isolate, Mute, OneWay
 from .faults.processes import Crash, CrashTransfer, Pause, RefusePart
 from .schedule import Schedule
+from .values import is_whole
 
 __all__ = ["draw", "operated"]
 
@@ -56,14 +58,29 @@ BY_SEED = (
 """The profile of a seed, modulo their number."""
 
 
+def _check(seed: object, kinds: object, profile: object) -> None:
+    if not is_whole(seed):
+        raise ValueError(f"seed is {seed!r}: give a whole number")
+    if profile is not None and profile not in PROFILES:
+        raise ValueError(f"there is no profile {profile!r}. There are: {', '.join(PROFILES)}")
+    if kinds is None:
+        return
+    if isinstance(kinds, str) or not isinstance(kinds, Collection):
+        raise ValueError(f"kinds is {kinds!r}: give a list of names of faults")
+    unknown = [kind for kind in cast("Collection[object]", kinds) if kind not in FAULTS]
+    if unknown:
+        raise ValueError(f"there is no fault {', '.join(map(repr, unknown))}. There are: {', '.join(FAULTS)}")
+
+
 def draw(
     seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = None, profile: str | None = None
 ) -> Schedule:
     """The schedule of a seed. kinds: only these faults; disk: with or without; profile: one of `PROFILES`;
     by default each as the seed has it.
 
-    Every third seed has disks, every fifth one an operator. Raises KeyError for a fault that is not there.
+    Every third seed has disks, every fifth one an operator. Raises ValueError for what is not there.
     """
+    _check(seed, kinds, profile)
     random = Random(f"shape {seed}")
     with_disk = seed % 3 == 2 if disk is None else disk
     transfers = Random(f"transfers {seed}")

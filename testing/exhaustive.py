@@ -18,6 +18,7 @@ from .channel_world import Violation
 from .small_net import Budget, Event
 from .small_world import Place, SmallWorld
 from .starts import START_STATES
+from .values import is_whole
 
 __all__ = ["START_STATES", "Budget", "Explored", "explore"]
 
@@ -121,9 +122,17 @@ def explore(
 
     states: so many places at most. budget: other numbers than those of the start, by kind of event.
     seed: shuffles the order. reduce: of independent events try one order only. progress: is told the number
-    of places now and then. Raises Violation, whose trace is a way to it, KeyError for an unknown name,
-    TypeError for an unknown kind of event.
+    of places now and then. Raises Violation, whose trace is a way to it, and ValueError for an unknown name
+    or kind of event.
     """
+    if name not in START_STATES:
+        raise ValueError(f"there is no start {name!r}. There are: {', '.join(START_STATES)}")
+    kinds = attrs.fields_dict(Budget)
+    for kind, number in (budget or {}).items():
+        if kind not in kinds:
+            raise ValueError(f"there is no event {kind!r} to be counted. There are: {', '.join(kinds)}")
+        if not is_whole(number) or number < 0:
+            raise ValueError(f"the budget of {kind} is {number!r}: give a whole number, at least 0")
     world = START_STATES[name](channel)
     whole = world.budget = attrs.evolve(world.budget, **(budget or {}))
     search = _Exploration(world, seed, reduce=reduce)

@@ -28,7 +28,7 @@ from .channel_sim import simulate
 from .channel_world import Violation
 from .checks import CHECKERS
 from .drawing import draw
-from .exhaustive import explore
+from .exhaustive import START_STATES, explore
 from .schedule import Schedule
 
 __all__ = ["MUTANTS", "Catch", "Mutant", "MutantError", "hunt", "load", "mutant", "patched", "rewritten"]
@@ -100,9 +100,18 @@ def mutant(rule: str, **options: Any) -> Callable[[Callable[[], Iterator[None]]]
         name = function.__name__
         if name in MUTANTS:
             raise ValueError(f"there are two mutants named {name}: rename one")
-        unknown = sorted(set(options.get("caught", ())) - CHECKERS.keys() - BESIDES)
+        caught = options.get("caught", ())
+        if isinstance(caught, str):
+            raise ValueError(f"caught of {name} is {caught!r}: give a list of names, [{caught!r}]")
+        unknown = sorted(set(caught) - CHECKERS.keys() - BESIDES)
         if unknown:
             raise ValueError(f"{name} is to be noticed by {', '.join(unknown)}: there is no such invariant")
+        start = options.get("explore")
+        if start and start not in START_STATES:
+            raise ValueError(
+                f"{name} is to be explored from {start!r}: there is no such start, but "
+                f"{', '.join(START_STATES)}"
+            )
         apply = contextlib.contextmanager(function)
         area = function.__module__.rpartition("mutants_")[2]
         MUTANTS[name] = Mutant(name=name, rule=rule, area=area, apply=apply, **options)
@@ -159,7 +168,12 @@ def _sentence(what: str, error: Exception) -> str:
 def load(paths: Sequence[Path]) -> None:
     """Import files of mutants, once each; their names begin with `mutants_`. Raises MutantError."""
     for path in paths:
+        known = getattr(sys.modules.get(path.stem), "__file__", None)
         if path.stem in sys.modules:
+            if known is None or Path(known).resolve() != path.resolve():
+                raise MutantError(
+                    f"{path} cannot be loaded: {known or 'a module of Python'} has the same name: rename one"
+                )
             continue
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None

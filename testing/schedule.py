@@ -11,6 +11,8 @@ import msgspec
 from . import schedule_check as check
 from .channel_world import Shape
 from .faults import Fault
+from .healing import unhealable
+from .values import is_whole
 
 __all__ = ["Schedule", "ScheduleError", "read"]
 
@@ -20,6 +22,10 @@ AFTER_S = 1.0
 
 MAX_RATE = 10_000.0
 """Of submissions or of an operator, in a second: more would not end."""
+
+
+LEAST_PAYLOAD = 16
+"""Bytes of an entry: for the numbers that clients submit."""
 
 
 class ScheduleError(ValueError):
@@ -48,7 +54,8 @@ class Schedule:
     def __attrs_post_init__(self) -> None:
         for name in ("seconds", "load", "spread_s", "operator"):
             value = getattr(self, name)
-            if value is not None and not (isinstance(value, int | float) and 0 <= value < math.inf):
+            number = is_whole(value) or isinstance(value, float) or (name == "seconds" and value is None)
+            if not number or (value is not None and not 0 <= value < math.inf):
                 raise ScheduleError(f"{name} is {value!r}: a number from 0")
         for name in ("load", "operator"):
             if getattr(self, name) > MAX_RATE:
@@ -62,8 +69,14 @@ class Schedule:
         if self.lease and lease_s < least_s:
             raise ScheduleError(
                 f"lease_s is {lease_s:g}, and this network may need {least_s:.3g} to prolong a lease: "
-                "raise lease_s, or say lease=False if none is to be demanded"
+                "raise lease_s, or set lease to false if none is to be demanded"
             )
+
+    def must_recover(self) -> None:
+        """Raises ScheduleError when a cluster of this shape need not recover once the faults are over."""
+        reason = unhealable(self.shape)
+        if reason:
+            raise ScheduleError(reason)
 
     def _check_types(self) -> None:
         faults: Any = self.faults
@@ -72,6 +85,13 @@ class Schedule:
         shape: Any = self.shape
         if not isinstance(shape, Shape):
             raise ScheduleError(f"shape is {shape!r}: give a Shape")
+        payload = self.shape.settings.max_payload_bytes
+        if payload < LEAST_PAYLOAD:
+            raise ScheduleError(
+                f"max_payload_bytes is {payload}: at least {LEAST_PAYLOAD}, since clients submit numbers"
+            )
+        if not isinstance(self.lease, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ScheduleError(f"lease is {self.lease!r}: true or false")
 
     @property
     def end(self) -> float:

@@ -16,6 +16,7 @@ from .faults import FAULTS, Fault
 from .faults.networks import Cut, Mute, OneWay, Partition
 from .faults.operators import Add
 from .faults.processes import Start
+from .values import as_json, with_allowed
 
 __all__ = ["Wrong", "fault", "faults", "shape"]
 
@@ -32,15 +33,15 @@ class Wrong(ValueError):
 def fault(plain: Any, position: int) -> Fault:
     """A fault as it is read from a file. Raises Wrong."""
     if not isinstance(plain, dict):
-        raise Wrong(f"fault {position} is no object with the fields of a fault: {plain!r}")
+        raise Wrong(f"fault {position} is no object with the fields of a fault: {as_json(plain)}")
     fields: dict[str, Any] = dict(plain)
     name = fields.pop("fault", None)
     if not isinstance(name, str) or name not in FAULTS:
-        raise Wrong(f"fault {position}: there is no fault {name!r}, but {', '.join(FAULTS)}")
+        raise Wrong(f"fault {position}: there is no fault {as_json(name)}, but {', '.join(FAULTS)}")
     try:
         return msgspec.convert(fields, FAULTS[name])
     except msgspec.ValidationError as error:
-        raise Wrong(f"fault {position}, {name}: {error}") from None
+        raise Wrong(f"fault {position}, {name}: {with_allowed(error, FAULTS[name])}") from None
 
 
 def shape(plain: Any) -> Shape:
@@ -52,7 +53,7 @@ def shape(plain: Any) -> Shape:
     try:
         return msgspec.convert(plain, Shape)
     except (msgspec.ValidationError, ValueError) as error:
-        raise Wrong(f"shape: {error}") from None
+        raise Wrong(f"shape: {with_allowed(error, Shape)}") from None
 
 
 def _no_others(plain: Any, kind: type, where: str) -> None:
@@ -84,9 +85,9 @@ def _reason(one: Fault, shape: Shape, count: int) -> str:
     try:
         msgspec.convert(msgspec.to_builtins(one), type(one))
     except (msgspec.ValidationError, TypeError) as error:
-        return str(error)
+        return with_allowed(error, type(one))
     if one.disk and not shape.disk:
-        return "it needs replicas with disks, Shape(disk=True)"
+        return "it needs replicas with disks: disk of the shape must be true"
     for name in one.__struct_fields__:
         reason = _value(name, getattr(one, name), count)
         if reason:

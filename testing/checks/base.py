@@ -75,6 +75,8 @@ class Checks(History, Observer):
     def __init__(self, only: Iterable[str] | None = None) -> None:
         """only: the names of the invariants to check; all by default. Raises ValueError."""
         super().__init__()
+        if isinstance(only, str):
+            raise ValueError(f"only is {only!r}: give a list of names, [{only!r}]")
         names = list(CHECKERS if only is None else only)
         unknown = [name for name in names if name not in CHECKERS]
         if unknown:

@@ -8,10 +8,8 @@ from ...hachannel.state import State
 from ..channel_app import CELLS
 from ..channel_shape import Shape
 from ..channel_world import MAX_PIECES, PARTS, Host, Violation, World
+from ..healing import HEAL_S
 
-HEAL_S = 20.0
-"""Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere; besides
-transfers of the state."""
 CALM_LEASES = 3
 """How long nothing may change in the end, in leases."""
 

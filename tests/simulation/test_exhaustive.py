@@ -203,6 +203,20 @@ def test_wrong_usage_is_explained(arguments, said):
     assert said in output
 
 
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"name": "nowhere"}, "there is no start 'nowhere'. There are: "),
+        ({"name": None}, "there is no start None. There are: "),
+        ({"name": "gate", "budget": {"fire": 1}}, "there is no event 'fire' to be counted"),
+        ({"name": "gate", "budget": {"crash": "1"}}, "the budget of crash is '1': give a whole number"),
+    ],
+)
+def test_an_exploration_of_what_is_not_there_is_refused_in_a_sentence(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        explore(**arguments)
+
+
 def test_the_starts_are_listed():
     _, output, _ = run("--list")
     assert [line.split()[0] for line in output.splitlines()] == list(START_STATES)

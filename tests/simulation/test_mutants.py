@@ -92,6 +92,11 @@ def one_exit_opens(body, options=""):
             one_exit_opens("yield", ", caught=('I99',)"),
             "opens is to be noticed by I99: there is no such invariant",
         ),
+        (one_exit_opens("yield", ", caught='I3'"), "caught of opens is 'I3': give a list of names, ['I3']"),
+        (
+            one_exit_opens("yield", ", explore='nowhere'"),
+            "opens is to be explored from 'nowhere': there is no such start, but",
+        ),
         (one_exit_opens("yield", ", sceanrio=1"), "unexpected keyword argument 'sceanrio'"),
         (
             one_exit_opens("with patched(Gate, '_gate_opne', 1): yield"),
@@ -107,7 +112,18 @@ def one_exit_opens(body, options=""):
         ),
         (one_exit_opens("return"), "mutant opens is wrong: "),
     ],
-    ids=["syntax", "import", "invariant", "option", "attribute", "name", "piece", "no generator"],
+    ids=[
+        "syntax",
+        "import",
+        "invariant",
+        "text",
+        "start",
+        "option",
+        "attribute",
+        "name",
+        "piece",
+        "no generator",
+    ],
 )
 def test_a_mutant_that_is_wrong_in_itself_ends_the_hunt_with_a_sentence(
     monkeypatch, tmp_path, capsys, text, sentence
@@ -120,6 +136,24 @@ def test_a_mutant_that_is_wrong_in_itself_ends_the_hunt_with_a_sentence(
         main([str(own)])
     assert ended.value.code == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
+
+
+def test_two_files_of_one_name_are_told_and_none_is_left_out(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(mutation, "MUTANTS", {})
+    monkeypatch.delitem(sys.modules, "mutants_own", raising=False)
+    own, other = tmp_path / "mutants_own.py", tmp_path / "more" / "mutants_own.py"
+    other.parent.mkdir()
+    own.write_text(one_exit_opens("yield"))
+    other.write_text(one_exit_opens("yield").replace("def opens", "def opens_too"))
+    # The same file twice is one file.
+    mutation.load([own, own])
+    for arguments in ([str(own), str(other)], [str(tmp_path / "json.py")]):
+        (tmp_path / "json.py").write_text(one_exit_opens("yield"))
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert "has the same name: rename one" in " ".join(capsys.readouterr().err.split())
+    monkeypatch.delitem(sys.modules, "mutants_own")
 
 
 def test_a_mutant_may_be_a_piece_of_source_text_for_another(monkeypatch, tmp_path, capsys):

@@ -1,8 +1,10 @@
 """Schedules: written, read, drawn, shortened; and what the faults in them do."""
 
+import json
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from quorate.hachannel import Channel, Settings
 from quorate.testing import (
@@ -37,6 +39,7 @@ from quorate.testing import (
 from quorate.testing.channel_net import Weather
 from quorate.testing.channel_sim import simulate
 from quorate.testing.channel_world import Shape, Violation
+from quorate.testing.command import command
 from quorate.testing.drawing import draw, operated
 from quorate.testing.schedule import Schedule, ScheduleError, read
 from quorate.testing.shrink import shrink
@@ -115,6 +118,12 @@ def test_a_schedule_survives_a_file(tmp_path):
         ('{"shape": {"replicas": 2, "expected": 3}}', "shape: expected is 3"),
         ('{"seconds": -1}', "seconds is -1"),
         ('{"replicas": 3}', "unknown field `replicas`"),
+        ('{"faults": [{"fault": null}]}', "there is no fault null, but crash"),
+        ('{"faults": [[true, null]]}', r"fault 0 is no object .*: \[true,null\]"),
+        ('{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}', "one of 'any', 'master', 'slave', "),
+        ('{"shape": {"settings": {"mode": "MOST"}}}', "'MOST' .*: one of 'ALL', 'MAJORITY'"),
+        ('{"faults": [{"fault": "lose-disk", "at": 1}]}', "disk of the shape must be true"),
+        ('{"shape": {"settings": {"max_payload_bytes": 1}}}', "max_payload_bytes is 1: at least 16"),
     ],
 )
 def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
@@ -129,7 +138,7 @@ def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
     [
         (Crash(who=3, at=1.0), "fault 1, crash: who is 3: replicas are 0 to 2"),
         (Crash(who=-1, at=1.0), "who is -1"),
-        (Crash(who="nobody", at=1.0), "Invalid enum value 'nobody'"),
+        (Crash(who="nobody", at=1.0), "Invalid enum value 'nobody' .*: one of 'any', 'master', "),
         (Crash(at=-1.0), "at is -1: times are seconds"),
         (Crash(at="soon"), "Expected `float`"),
         (Pause(at=1.0, for_s=float("nan")), "for_s is nan"),
@@ -166,6 +175,12 @@ def test_a_fault_that_cannot_be_is_refused_with_its_place_before_the_run(fault, 
         ({"snapshot_s": -1.0}, "snapshot_s is -1"),
         ({"drift": 0.9}, "drift is 0.9"),
         ({"chunk": 0}, "at least 1"),
+        ({"replicas": "3"}, "replicas is '3': give a whole number"),
+        ({"expected": None}, "expected is None: give a whole number"),
+        ({"snapshot_s": "1"}, "snapshot_s is '1': give a number"),
+        ({"disk": 1}, "disk is 1: give true or false"),
+        ({"settings": {"mode": "ALL"}}, r"settings is .*: give Settings\(\.\.\.\)"),
+        ({"weather": None}, r"weather is None: give Weather\(\.\.\.\)"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused(fields, sentence):
@@ -206,6 +221,10 @@ def test_a_replica_that_an_earlier_fault_adds_may_be_named():
         ({"shape": {"replicas": 3}}, "give a Shape"),
         ({"load": 1e9}, "load is 1000000000.0: at most 10000 a second"),
         ({"operator": 1e9}, "operator is 1000000000.0: at most 10000 a second"),
+        ({"load": None}, "load is None: a number from 0"),
+        ({"load": "20"}, "load is '20': a number from 0"),
+        ({"lease": "no"}, "lease is 'no': true or false"),
+        ({"shape": Shape(settings=Settings(max_payload_bytes=1))}, "max_payload_bytes is 1: at least 16"),
     ],
 )
 def test_a_schedule_that_would_not_play_is_refused(fields, sentence):
@@ -226,6 +245,51 @@ def test_an_invariant_that_is_not_there_cannot_be_checked():
         simulate(Schedule(seconds=1.0), only=["I99"])
 
 
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: simulate("crash"), "schedule is 'crash': give a Schedule"),
+        (lambda: simulate(seed="7"), "seed is '7': give a whole number"),
+        (lambda: simulate(only="I3"), r"only is 'I3': give a list of names, \['I3'\]"),
+        (lambda: draw("7"), "seed is '7': give a whole number"),
+        (lambda: draw(1, "crash"), "kinds is 'crash': give a list of names of faults"),
+        (lambda: draw(1, ["flood"]), "there is no fault 'flood'. There are: crash, "),
+        (lambda: draw(1, profile="odd"), "there is no profile 'odd'. There are: all, "),
+        (lambda: Weather(delay_s="1"), "delay_s is '1': give a number"),
+        (lambda: Weather(loss_chance=None), "loss_chance is None: give a number"),
+    ],
+)
+def test_an_argument_of_another_type_is_refused_in_a_sentence(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()
+
+
+UNHEALABLE = [
+    ({"weather": {"loss_chance": 1}}, "loss_chance is 1, and with more than 0.1 for good no cluster need"),
+    ({"weather": {"reconnect_s": 1e9}}, "reconnect_s is 1e.09: at most 10"),
+    ({"weather": {"notice_s": 60}}, "notice_s is 60: at most 10"),
+    ({"weather": {"delay_s": 100}}, "a message and its answer take 200 s in this network"),
+    ({"weather": {"slow_s": 20}}, "slow_s is 20, and after suspect_s, 2, "),
+    ({"settings": {"retry_s": 1e9}}, "retry_s is 1e.09: at most 20"),
+    ({"settings": {"boot_wait_s": 100}}, "boot_wait_s is 100: at most 20"),
+    ({"stop_s": 100}, "stop_s is 100: at most 20"),
+    ({"disk": True, "sync_s": 2}, "sync_s is 2, and a view change has 1 s for two syncs"),
+]
+
+
+@pytest.mark.parametrize(("shape", "sentence"), UNHEALABLE)
+def test_a_cluster_that_need_not_recover_is_refused_and_no_violation(tmp_path, shape, sentence):
+    path = tmp_path / "schedule.json"
+    path.write_text(json.dumps({"seconds": 1, "lease": False, "shape": shape}))
+    schedule, seed = read(path)
+    with pytest.raises(ScheduleError, match=sentence):
+        simulate(schedule, seed=seed)
+    assert simulate(schedule, seed=seed, live=False).steps
+    result = CliRunner().invoke(command, ["--schedule", str(path)])
+    assert result.exit_code == 2
+    assert sentence.split(",")[0].replace(".09", "+09") in " ".join(result.output.split())
+
+
 def test_a_schedule_without_faults_runs_for_a_while_and_converges():
     result = simulate(Schedule(seconds=1.0), seed=3)
     assert result.views == 1
@@ -241,7 +305,7 @@ def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_
     path.write_bytes(schedule.to_json(1))
     assert read(path)[0].lease is False
     path.write_bytes(schedule.to_json(1).replace(b'"lease": false', b'"lease": true'))
-    with pytest.raises(ScheduleError, match="raise lease_s, or say lease=False"):
+    with pytest.raises(ScheduleError, match="raise lease_s, or set lease to false"):
         read(path)
     assert simulate(schedule, seed=1).views
 
@@ -254,6 +318,7 @@ def test_every_random_schedule_has_settings_that_fit_its_network(first):
             assert schedule.lease
             assert settings.lease_s > schedule.shape.least_lease_s
             assert settings.suspect_s > schedule.shape.round_trip_s
+            schedule.must_recover()
 
 
 def test_what_nobody_would_survive_is_skipped_unless_forced():
