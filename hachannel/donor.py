@@ -30,6 +30,8 @@ PROOF_AGAIN = 4
 """A learner that does not confirm that it can answer is asked again after this many `view_change_s`."""
 PATIENCE = 4
 """While another learner waits, one that comes no further for so many `stall_s` gives its place up."""
+MAX_AGAIN = 2
+"""What is not acknowledged is sent again after pauses that grow up to so many `stall_s`."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view."""
 
@@ -53,6 +55,8 @@ class Session:
     """When the learner last came further, or was sent again what it lacks."""
     came: float
     """When it last came further, or got something to do after it had done everything."""
+    again_s: float
+    """When it has not come further for so long, what is under way is taken for lost."""
     phase: Phase
     outbox: Outbox
     pace: Pace
@@ -136,7 +140,10 @@ class Donor:
             self._open(now, voter, message)
             return
         session.heard = now
-        if now - session.moved > state.settings.suspect_s / 2:
+        if now - session.moved > session.again_s:
+            if session.moved > -math.inf:
+                # Or its connection is slow: what comes twice for that would make it slower and slower.
+                session.again_s = min(2 * session.again_s, MAX_AGAIN * state.settings.stall_s)
             session.moved = now
             self._rewind(now, session)
 
@@ -178,7 +185,9 @@ class Donor:
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
         pace = Pace(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at)
-        session = self.session = Session(voter, token, now, now, now, Phase.STATE, outbox, pace)
+        session = self.session = Session(
+            voter, token, now, now, now, settings.suspect_s / 2, Phase.STATE, outbox, pace
+        )
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
             self._begin_entries(now, session, have.at)
@@ -392,7 +401,7 @@ class Donor:
         """What was on its way to the learner may be lost: its next Join says how far it is."""
         session = self.session
         if session is not None and session.voter == voter:
-            session.moved = float("-inf")
+            session.moved = -math.inf
             session.kept = session.outbox.acked
 
     def tick(self, now: float) -> None:

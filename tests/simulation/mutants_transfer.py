@@ -4,10 +4,10 @@ import attrs
 import msgspec
 
 from quorate.hachannel import Settings, donor, learner, outbox, replication
-from quorate.hachannel.messages import ChunkAck
+from quorate.hachannel.messages import Chunk, ChunkAck
 from quorate.testing import channel_app
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 def joined_under_load():
@@ -306,4 +306,46 @@ def taken_in_unasked():
         return True
 
     with patched(donor.Donor, "_proved", proved):
+        yield
+
+
+def pieces_take_their_time():
+    """The connection from the donor carries one in more than a second, and everything in its order."""
+    script = Script(3, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=0.1)
+    script.form()
+    for number in range(90):
+        if number == 60:
+            script.hosts[2].crash()
+            script.whole(but=[2])
+        script.submit(script.master(), 4)
+        script.run(0.02)
+    learner = script.hosts[2]
+    deliver, free, carried = learner.deliver, [0.0], [0]
+
+    def carry(peer, message):
+        if peer:
+            deliver(peer, message)
+            return
+        is_piece = isinstance(message, Chunk)
+        carried[0] += is_piece
+        free[0] = max(free[0], script.world.now) + (1.2 if is_piece else 0.0)
+        script.world.at(free[0], lambda: deliver(peer, message))
+
+    learner.deliver = carry
+    learner.start()
+    script.until(lambda: learner.channel.phases.learning == "entries", 90.0)
+    assert carried[0] < 60, "pieces that are on their way are sent again and again"
+
+
+@mutant(
+    "A donor sends what is not acknowledged again and again, however slow the connection is.",
+    scenario=pieces_take_their_time,
+    caught=("scenario",),
+)
+def again_and_again():
+    with rewritten(
+        donor.Donor,
+        "on_join",
+        ("min(2 * session.again_s, MAX_AGAIN * state.settings.stall_s)", "session.again_s"),
+    ):
         yield
