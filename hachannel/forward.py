@@ -21,9 +21,9 @@ from .view import View, Voter
 MAX_ASK_PAUSE_S = 1.0
 """A master that asks for the same numbers again and again pauses up to this long in between."""
 RESEND = 5
-"""An origin whose master neither delivers nor answers sends again after this many retry intervals..."""
+"""An origin asks a master that neither delivers nor answers after this many retry intervals..."""
 MAX_RESEND_PAUSE_S = 5.0
-"""...and after pauses that grow up to this."""
+"""...and after pauses that grow up to this, until nothing waits any more."""
 
 
 @attrs.define(eq=False)
@@ -132,7 +132,11 @@ class Forwarding:
             self._again(now)
 
     def tick(self, now: float) -> None:
-        """Send again what the master neither delivers nor answers."""
+        """Ask a master that neither delivers nor answers: send again the last payload that it was given.
+
+        It answers if it has that twice, or lacks something before. All may be on its way: a slow connection
+        would never carry all of it again and again.
+        """
         state = self._state
         if not self._queue or not state.serving or state.leading:
             return
@@ -143,8 +147,10 @@ class Forwarding:
         pause = max(self._pause_s, RESEND * state.settings.retry_s)
         if now - self._moved >= pause:
             self._pause_s = min(2 * pause, MAX_RESEND_PAUSE_S)
-            self._rewind(self._known)
             self._moved = now
+            if self._ready and state.accepted is not None:
+                last = Forward(state.boot, self._given, self._queue[self._given - self._first])
+                state.send(state.accepted.members[0].replica, last)
 
     def _rewind(self, given: int) -> None:
         """What comes after the number `given` is sent again."""
@@ -164,7 +170,6 @@ class Forwarding:
                 self._given_bytes -= size
             self._first += 1
             self._moved = state.now
-            self._pause_s = 0.0
         self._given = max(self._given, self._first - 1)
 
     def flush(self) -> None:

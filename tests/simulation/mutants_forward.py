@@ -220,6 +220,38 @@ def on_its_way_is_lost():
         yield
 
 
+def payloads_take_their_time():
+    """The connection to the master carries one in more than a second, and everything in its order."""
+    hand = Hand(settings=Settings(forward_window=3))
+    hand.form()
+    for number in range(9):
+        hand.act(1, lambda channel, number=number: channel.forward(hand.now, b"%d" % number))
+    wire = hand.wires[1, 0]
+    for step in range(400):
+        hand.tick(0.05)
+        payloads = step % 24 == 0
+        while wire and (payloads or not isinstance(wire[0], Forward)):
+            payloads = payloads and not isinstance(wire[0], Forward)
+            hand.deliver(1, 0, 1)
+        hand.settle(0, 2)
+        for here, there in ((0, 1), (2, 1), (1, 2)):
+            hand.deliver(here, there)
+        assert len(hand.waiting(1, 0, Forward)) <= 6, "all is sent again that is on its way"
+    assert len(hand.payloads(0)) == 9
+
+
+@mutant(
+    "An origin that hears nothing sends its whole window again, however slow the connection is.",
+    scenario=payloads_take_their_time,
+    caught=("scenario",),
+    quick=True,
+)
+def window_sent_again():
+    last = "state.send(state.accepted.members[0].replica, last)"
+    with rewritten(forward.Forwarding, "tick", (last, "self._rewind(self._known)")):
+        yield
+
+
 @mutant("All members are said to hold what is committed.", caught=("I10",), quick=True)
 def stable_at_commit():
     original = replication.Replication._advance

@@ -114,6 +114,30 @@ def test_what_came_twice_makes_nothing_else_come_twice(hand, lost):
     assert 500 < sent < 520
 
 
+def test_a_slow_connection_carries_each_payload_about_once():
+    hand = Hand(settings=Settings(forward_window=3))
+    hand.form()
+    carried = 0
+    forward(hand, 1, *[b"%d" % number for number in range(30)])
+    for step in range(1200):
+        hand.tick(0.05)
+        wire = hand.wires[1, 0]
+        # One payload in more than a second, and everything in its order.
+        while wire and (step % 24 == 0 or not isinstance(wire[0], Forward)):
+            payload = isinstance(wire[0], Forward)
+            carried += payload
+            hand.deliver(1, 0, 1)
+            if payload:
+                break
+        hand.settle(0, 2)
+        hand.deliver(0, 1)
+        hand.deliver(2, 1)
+        hand.deliver(1, 2)
+        assert len(hand.waiting(1, 0, Forward)) <= 6
+    assert len(hand.payloads(0)) == 30
+    assert carried < 45
+
+
 def test_a_master_without_room_says_what_it_has_and_admits_it_later():
     hand = Hand(settings=Settings(window=1))
     hand.form()
