@@ -23,6 +23,8 @@ __all__ = [
     "unusable",
 ]
 
+MAX_PATH_BYTES: Final = 503
+"""SQLite takes 512 for a path, the names of its other files included."""
 FRAMES_SUFFIX: Final = "-frames"
 """What the name of the file of frames has behind that of the database."""
 
@@ -101,6 +103,12 @@ def translated(path: Path, error: sqlite3.Error) -> JournalError:
 
 def unusable(path: Path, error: sqlite3.Error | OSError) -> JournalError:
     """A file of a journal that cannot be read or written, for another reason than damage."""
+    length = len(str(path.absolute()).encode(errors="surrogateescape"))
+    if length > MAX_PATH_BYTES and _code(error) == sqlite3.SQLITE_CANTOPEN:
+        return JournalError(
+            f"The journal {path} cannot be used: its path has {length} bytes, and SQLite takes up to "
+            f"{MAX_PATH_BYTES}; choose a directory with a shorter one with --data."
+        )
     return JournalError(f"The journal {path} cannot be used: {explain(error)}; {_remedy(error)}.")
 
 

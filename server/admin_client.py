@@ -350,7 +350,7 @@ def gather(
                     f"{admin.server.name}.{endpoint.replica} declares no network to be asked on."
                 )
             status = admin.ask_at(endpoint, wire.Status(), dict[str, Any], timeout_s)
-            _check_identity(admin, endpoint, status)
+            check_identity(admin, endpoint, status)
         except AdminError as error:
             refused = not isinstance(error, (Unreachable, Lost))
             return ReplicaStatus(endpoint, None, str(error), nobody_there(error), refused)
@@ -377,13 +377,20 @@ def _merged(first: list[ReplicaStatus], more: list[ReplicaStatus]) -> list[Repli
     return [*there, *(each for each in more if each.endpoint.replica not in known)]
 
 
-def _check_identity(admin: ServerAdmin, endpoint: Endpoint, status: dict[str, Any]) -> None:
-    """It is the replica that the file has there. Raises AdminError."""
-    said = status.get("server", admin.server.name), status.get("replica", endpoint.replica)
-    if said != (admin.server.name, endpoint.replica):
+def check_identity(admin: ServerAdmin, endpoint: Endpoint, status: dict[str, Any]) -> None:
+    """It is the replica that the file has there, if it has one there. Raises AdminError."""
+    server, replica = admin.server, endpoint.replica
+    said = status.get("server", server.name), status.get("replica", replica)
+    if said[0] != server.name or (said[1] != replica and replica != NOT_IN_THE_FILE):
+        named = server.name if replica == NOT_IN_THE_FILE else f"{server.name}.{replica}"
         raise AdminError(
-            f"{endpoint} is {said[0]}.{said[1]}, not {admin.server.name}.{endpoint.replica}: "
-            "correct the ids and the ports in the file."
+            f"{endpoint} is {said[0]}.{said[1]}, not {named}: correct the ids and the ports in the file."
+        )
+    runs_as = status.get("server_id", server.id)
+    if runs_as != server.id:
+        raise AdminError(
+            f"{endpoint} runs as {server.name} with id {runs_as}, and the file says id {server.id}: a server "
+            "keeps its id; correct the file."
         )
 
 

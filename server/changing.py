@@ -21,6 +21,7 @@ from .admin_client import (
     Lost,
     ServerAdmin,
     Unreachable,
+    check_identity,
 )
 from .config import Replica, Server
 from .places import place_of, read_place
@@ -316,6 +317,8 @@ class Changer:
             except AdminError as error:
                 reasons.append(_bare(str(error)))
                 continue
+            # Another server must not be changed in the place of this one.
+            check_identity(self.admin, endpoint, status)
             if status.get("role") == "master":
                 return endpoint, msgspec.convert(status, _Cluster, strict=False)
             situation = _bare(str(status.get("situation") or ""))

@@ -41,6 +41,7 @@ MAX_REASON_CHARS = 500
 
 SECRET = "property 'secret'"  # noqa: S105 - no secret
 """In every sentence about secrets that do not fit."""
+SAME_FILE = "use one file, and start again what runs with another"
 
 HELLO_TIMEOUT_S = 5.0
 """How long either side waits for the handshake to be complete before it closes."""
@@ -169,10 +170,7 @@ def verify_proof(
 ) -> None:
     """Check the proof sent by the side `role`, in constant time; raise ProtocolError when it is wrong."""
     if not hmac.compare_digest(frame, proof(secret, role, connector_hello, acceptor_hello)):
-        raise _blame(
-            f"The {SECRET} of the two sides differs; use the same configuration file on both, and start what "
-            "runs with another one again."
-        )
+        raise _blame(f"The {SECRET} of the two sides differs: {SAME_FILE}.")
 
 
 def secret_of(*properties: Mapping[str, str]) -> str | None:
@@ -303,10 +301,7 @@ def _agree_on_secret(secret: str | None, hello: Hello) -> None:
 
 
 def _one_has(one: str, other: str) -> str:
-    return (
-        f"{one} has a {SECRET} and {other} has none; use the same configuration file on both, and start what "
-        "runs with another one again."
-    )
+    return f"{one} has a {SECRET} and {other} has none: {SAME_FILE}."
 
 
 def _check_nonce(nonce: bytes) -> None:

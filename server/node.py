@@ -365,7 +365,8 @@ class Node:
         elif isinstance(event, InstallPart):
             self._install(now, event)
         elif isinstance(event, Stopped):
-            self._end(f"{event.reason}." if event.failed else event.reason, failed=event.failed)
+            sentence = f"{event.reason}." if event.failed else event.reason
+            self._end(sentence, failed=event.failed, noted=True)
 
     def _deliver(self, now: float, event: Deliver) -> None:
         if event.stamp_ns > self._stamp_ns:
@@ -473,10 +474,12 @@ class Node:
     def _say(self, line: str) -> None:
         self._out.lines.append(line)
 
-    def _end(self, sentence: str, failed: bool = False) -> None:
+    def _end(self, sentence: str, failed: bool = False, *, noted: bool = False) -> None:
+        """noted: the channel has written it to the log."""
         if not self._ended:
             self._ended = True
-            self._out.lines.append(sentence)
+            if not noted:
+                self._out.lines.append(sentence)
             self._out.stopped = sentence
             self._out.failed = failed
             self._serve(False, sentence)

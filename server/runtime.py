@@ -361,8 +361,9 @@ class Replica:
         if self._stopping:
             return
         self._stopping = True
-        if not failed:
-            self.tell(sentence)
+        if not failed and self.on_tell is not None:
+            # The log has it.
+            self.on_tell(sentence)
         failure = cast("Any", Failure)(ReplicaFailed(sentence)) if failed else None
         self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
 

@@ -42,7 +42,14 @@ class FakeTarget:
     on_stop: Callable[[], None] = lambda: None
 
     def status(self) -> "Deferred[dict[str, Any]]":
-        found = {"server": "s0", "id": 0, "replica": self.replica, "role": self.role, "view": 4, "commit": 99}
+        found = {
+            "server": "s0",
+            "server_id": 0,
+            "replica": self.replica,
+            "role": self.role,
+            "view": 4,
+            "commit": 99,
+        }
         return succeed(found)
 
     def master_address(self) -> tuple[str, int] | None:

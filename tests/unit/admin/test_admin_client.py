@@ -224,6 +224,17 @@ def test_nobody_there_is_told_from_somebody_silent(free_port: int) -> None:
     assert not nobody_there(Lost("cut"))
 
 
+def test_a_server_that_runs_with_another_id_is_told(serve: Any, target: Any, xml: Any) -> None:
+    file = xml(serve(target()).port)
+    file.write_text(file.read_text().replace('id="0" name="s0"', 'id="7" name="s0"'))
+    config = load(file)
+    ((_, (found,)),) = gather([ServerAdmin(config, config.server("s0"))])
+    assert found.role == "refused"
+    assert found.reason.endswith(
+        "runs as s0 with id 0, and the file says id 7: a server keeps its id; correct the file."
+    )
+
+
 def test_every_replica_is_asked_for_its_status(serve: Any, target: Any, xml: Any, free_port: int) -> None:
     config = load(xml(serve(target()).port, free_port))
     ((server, replicas),) = gather([ServerAdmin(config, config.server("s0"))])

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from quorate.server import admin_wire as wire
 from quorate.server.admin import AdminProtocol
-from quorate.server.admin_client import CallFailed, Endpoint, Unreachable
+from quorate.server.admin_client import AdminError, CallFailed, Endpoint, Unreachable
 from quorate.server.changing import Change, ChangeFailed, Changer, Seated, describe
 from quorate.server.commands.apply import command as apply
 from quorate.server.places import Place, read_place
@@ -38,6 +38,8 @@ class Cluster:
         """Of those that are added."""
         self.mute = 0
         """So many questions are not answered."""
+        self.identity: dict[str, Any] = {}
+        """What they say of the server that they are."""
         self.role = "slave"
         """Of those that are not master."""
 
@@ -61,6 +63,7 @@ class Cluster:
             said = {"role": role, "replicas": self.replicas, "removed": self.removed}
             if role == "blocked":
                 said["situation"] = f"too few replicas, start replica {id + 7}"
+            said |= self.identity
             return {**said, "master_address": self.hints.get(id)}
         self.asked.append(body)
         self.on_ask(body)
@@ -80,7 +83,7 @@ class Cluster:
     def changer(self, timeout_s: float = 60.0) -> Changer:
         admin = SimpleNamespace(
             config=SimpleNamespace(path="a3servers.xml"),
-            server=SimpleNamespace(name="s0", replicas=[SimpleNamespace(id=0, host="h")]),
+            server=SimpleNamespace(name="s0", id=0, replicas=[SimpleNamespace(id=0, host="h")]),
             endpoints=[Endpoint(id, "h", id) for id in range(3)],
             ask_at=self.ask_at,
             ask=self.ask,
@@ -99,6 +102,24 @@ def test_a_replica_is_added_and_waited_for() -> None:
     assert [type(body) for body in cluster.asked] == [wire.Admit]
     assert cluster.said[-1] == "s0: replica 3 takes part"
     assert any("`quorate start a3servers.xml --server s0" in line for line in cluster.said)
+
+
+@pytest.mark.parametrize(
+    ("identity", "sentence"),
+    [
+        ({"server": "s0", "server_id": 5}, "runs as s0 with id 5, and the file says id 0: a server keeps"),
+        ({"server": "s9", "replica": 0}, "is s9.0, not s0.0: correct the ids and the ports"),
+        ({"server": "s0", "replica": 2}, "is s0.2, not s0.0: correct the ids and the ports"),
+    ],
+)
+def test_another_server_is_not_changed(identity: dict[str, Any], sentence: str) -> None:
+    cluster = Cluster()
+    cluster.identity = identity
+    with pytest.raises(AdminError, match=sentence):
+        cluster.changer().make(Change(3, PLACE))
+    with pytest.raises(AdminError, match=sentence):
+        cluster.changer().steps([])
+    assert cluster.asked == []
 
 
 def test_one_that_runs_says_itself_why_it_does_not_take_part_yet() -> None:

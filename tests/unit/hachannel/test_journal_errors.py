@@ -26,6 +26,17 @@ def test_a_place_that_cannot_be_written_is_one_sentence_with_what_to_do(tmp_path
         Journal.open(tmp_path / "missing" / "journal.db", ME, 7)
 
 
+def test_a_path_that_is_too_long_for_sqlite_says_so(tmp_path: Path) -> None:
+    place = tmp_path
+    while len(str(place)) < 500:
+        place /= "x" * 40
+    place.mkdir(parents=True)
+    with pytest.raises(
+        JournalError, match=r"its path has 5\d\d bytes, and SQLite takes up to 503; choose a "
+    ):
+        Journal.open(place / "journal.db", ME, 7)
+
+
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-frames"])
 def test_a_directory_in_the_place_of_a_file_is_named_with_what_to_do(journal: Journal, name: str) -> None:
     journal.close()

@@ -224,6 +224,7 @@ def test_a_node_that_leaves_serves_no_more() -> None:
         alone.pass_time(0.1)
     assert alone.out.stopped
     assert not alone.out.failed
+    assert len([line for line in alone.out.lines if alone.out.stopped in line]) == 1
     assert [role.master for role in alone.out.roles] == [True, False]
     assert not alone.node.post([poke()])
     assert alone.node.deadline(alone.now, alone.wall_ns) is None
