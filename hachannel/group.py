@@ -118,7 +118,8 @@ class Group:
         self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
         self._application = Application(handler, self._order, log, self._now)
         self._address = addresses[me]
-        self._mine = Hello(me, self._incarnation, cluster, False, this_process())
+        mode = self._settings.mode
+        self._mine = Hello(me, self._incarnation, cluster, False, this_process(), tuple(ids), mode)
         link = link_settings(self._settings)
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
@@ -481,5 +482,5 @@ class Group:
         self.peer_down(peer, reason)
 
     def _handshake(self, peer: int, calls: bool) -> Dialer:
-        del peer
-        return Dialer(msgspec.structs.replace(self._mine, calls=calls))
+        knows = self._transport.life(peer)
+        return Dialer(msgspec.structs.replace(self._mine, calls=calls, knows=knows))

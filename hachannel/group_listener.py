@@ -23,7 +23,9 @@ __all__ = ["Dialer", "Listener", "ListeningPort", "ReactorWithListeners"]
 MAX_GUESTS = 64
 """Connections that have not said hello; above, new ones are closed."""
 MAX_LINES = 20
-"""Lines in the log about bad connections; the rest is silent."""
+"""Lines in the log about bad connections within AGAIN_S; the rest is silent."""
+AGAIN_S = 60.0
+"""The same is told again after this time."""
 
 
 class ListeningPort(Protocol):
@@ -67,8 +69,7 @@ class Dialer:
     def receive(self, frame: bytes) -> list[bytes]:
         """Take the answer. Raises ProtocolError."""
         answer = parse_hello(frame)
-        if answer.cluster != self._hello.cluster:
-            raise ProtocolError("it is a member of another group, or was given other members")
+        _check_group(self._hello, answer)
         self._answer = answer
         return []
 
@@ -118,7 +119,8 @@ class Listener(Factory):
         self._log = log
         self._settings = attrs.evolve(settings, max_frame_bytes=MAX_HELLO_BYTES)
         self._guests: set[_Guest] = set()
-        self._lines = 0
+        self._told: dict[tuple[str, str], float] = {}
+        """When (host, reason) was told last."""
         self._port: ListeningPort | None = None
 
     def listen(self, host: str, port: int) -> None:
@@ -167,9 +169,7 @@ class Listener(Factory):
         except ProtocolError as error:
             link.send([encode_refusal(str(error))])
             link.close()
-            self._lines += 1
-            if self._lines <= MAX_LINES:
-                self._log(f"{link.peer} was turned away: {error}")
+            self._tell(link, str(error))
             return
         link.send([encode_hello(self._mine)])
         if hello.calls:
@@ -178,11 +178,50 @@ class Listener(Factory):
         else:
             self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:], hello.process)
 
+    def _tell(self, link: Link, reason: str) -> None:
+        now, key = self._reactor.seconds(), (link.peer_host, reason)
+        self._told = {each: at for each, at in self._told.items() if now - at < AGAIN_S}
+        if key not in self._told and len(self._told) < MAX_LINES:
+            self._told[key] = now
+            self._log(f"{link.peer} was turned away: {reason}")
+
     def _check(self, hello: Hello) -> None:
-        if hello.cluster != self._mine.cluster:
-            raise ProtocolError("it is a member of another group, or was given other members")
-        if hello.replica == self._mine.replica or hello.replica not in self._members:
-            raise ProtocolError(f"the group has no other member {hello.replica}")
+        _check_group(self._mine, hello)
+        if hello.replica == self._mine.replica:
+            raise ProtocolError(f"member {hello.replica} is already this one: give another id")
+        if hello.replica not in self._members:
+            raise ProtocolError(
+                f"the group has no member {hello.replica}: give every member the same addresses"
+            )
+        _check_life(hello.replica, hello.incarnation, self._transport.life(hello.replica))
+        _check_life(self._mine.replica, self._mine.incarnation, hello.knows)
+
+
+def _check_group(mine: Hello, other: Hello) -> None:
+    """Both belong to one group. Raises ProtocolError, with words that are right on either side."""
+    if other.cluster == mine.cluster:
+        return
+    if other.ids != mine.ids:
+        said = " and ".join(
+            f"member {hello.replica} knows the members {', '.join(map(str, hello.ids))}"
+            for hello in sorted((mine, other), key=lambda hello: hello.replica)
+        )
+        raise ProtocolError(f"{said}: give every member the same addresses")
+    if other.mode != mine.mode:
+        said = " and ".join(
+            f"member {hello.replica} has the mode {hello.mode}"
+            for hello in sorted((mine, other), key=lambda hello: hello.replica)
+        )
+        raise ProtocolError(f"{said}: give every member the same settings")
+    raise ProtocolError("it is a member of another group: give every member the same name, or another port")
+
+
+def _check_life(member: int, incarnation: int, known: int) -> None:
+    if incarnation < known:
+        raise ProtocolError(
+            f"member {member} comes as an earlier life of itself than was here before: its clock was "
+            f"set back; set it right and start the member again, or give it an incarnation above {known}"
+        )
 
 
 def _interface(host: str) -> str:

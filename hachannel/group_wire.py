@@ -54,6 +54,11 @@ class Hello(msgspec.Struct, frozen=True):
     """The connection only asks the other side to dial."""
     process: str = ""
     """See `process.this_process`."""
+    ids: tuple[int, ...] = ()
+    """The members that may ever join; part of `cluster`, as is the mode, and here to be told."""
+    mode: str = ""
+    knows: int = 0
+    """The incarnation in which the other side was connected last, 0 if it was not."""
 
     @property
     def fields(self) -> Mapping[str, Any]:

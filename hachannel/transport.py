@@ -21,6 +21,10 @@ from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort,
 __all__ = ["ChannelHost", "ChannelTransport"]
 
 
+MAX_REASONS = 8
+"""Different reasons, for which a peer cannot be reached, are told at once; then one line now and then."""
+
+
 class ChannelHost(Protocol):
     """Who uses the transport: normally the driver of a Channel."""
 
@@ -54,6 +58,8 @@ class _Peer:
     give_up: Callable[[], None] | None = None
     retry: CallPort | None = None
     failures: int = 0
+    told: set[str] = attrs.field(factory=set[str])
+    """The reasons that were told since it was connected."""
     leaves: bool = False
     """It belongs to the cluster no more: what connection there is stays, and is not opened again."""
 
@@ -134,6 +140,7 @@ class ChannelTransport:
             peer.leaves = False
             if peer.address != address:
                 peer.address, peer.failures = address, 0
+                peer.told.clear()
                 if self._running and peer.link is None:
                     self._quiet(peer)
                     self._reach(peer)
@@ -199,7 +206,9 @@ class ChannelTransport:
         def failed(reason: str) -> None:
             peer.give_up = None
             peer.failures += 1
-            if peer.failures in (1, 30) or peer.failures % 300 == 0:
+            new = reason not in peer.told and len(peer.told) < MAX_REASONS
+            if new or peer.failures == 30 or peer.failures % 300 == 0:
+                peer.told.add(reason)
                 self._log(f"replica {peer.id} at {host_port(*peer.address)} cannot be reached: {reason}")
             self._retry(peer)
             self._host.peer_unreachable(peer.id, reason)
@@ -236,6 +245,7 @@ class ChannelTransport:
         peer.incarnation = incarnation
         peer.process = running if isinstance(running, str) and process.is_visible(running) else ""
         peer.failures = 0
+        peer.told.clear()
         link.limit_frames(self._settings.max_frame_bytes)
         link.handler = _PeerLink(self, peer)
         link.keep_alive()

@@ -1,0 +1,105 @@
+"""Who is turned away, and why: it stands in the log of both sides, in one sentence, and not for ever."""
+
+from typing import Any
+
+import pytest
+
+from quorate.hachannel.group import Group, Settings
+from quorate.testing.memory_net import MemoryNet
+
+
+def told(member: Any, sentence: str) -> list[str]:
+    return [line for line in member.lines if sentence in line]
+
+
+@pytest.mark.parametrize("back", [0, 1, 2])
+def test_a_member_whose_clock_was_set_back_is_told_on_both_sides(
+    net: MemoryNet, make: Any, back: int
+) -> None:
+    members = [make(me, incarnation=100).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    members[back].kill()
+    net.advance(5)
+    net.cuts.clear()
+    late = make(back, incarnation=50).join()
+    net.advance(30)
+    assert late.joined == []
+    sentence = (
+        f"member {back} comes as an earlier life of itself than was here before: its clock was set back"
+    )
+    for member in members:
+        if member.me != back:
+            assert 1 <= len(told(member, sentence)) <= 3
+            assert "give it an incarnation above 100" in told(member, sentence)[0]
+    assert 1 <= len(told(late, sentence)) <= 6
+
+
+def pair(net: MemoryNet, *options: dict[str, Any]) -> list[Any]:
+    """Two members that differ."""
+
+    class Member:
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def delivered(self, index: int, origin: int, payload: bytes) -> None: ...
+        def view_changed(self, view: Any) -> None: ...
+        def provide_state(self) -> bytes:
+            return b""
+
+        def receive_state(self, chunks: list[bytes]) -> None: ...
+
+    members = [Member(), Member()]
+    for me, (member, given) in enumerate(zip(members, options, strict=True)):
+        arguments: dict[str, Any] = {
+            "name": "g",
+            "me": me,
+            "addresses": {0: ("m0", 100), 1: ("m1", 100)},
+            "handler": member,
+            "log": member.lines.append,
+            "reactor": net.machine(f"m{me}"),
+            **given,
+        }
+        Group(**arguments).join()
+    net.advance(50)
+    return members
+
+
+@pytest.mark.parametrize(
+    ("other", "sentence"),
+    [
+        (
+            {"addresses": {0: ("m0", 100), 1: ("m1", 100), 2: ("m2", 100)}},
+            "member 0 knows the members 0, 1 and member 1 knows the members 0, 1, 2: give every member",
+        ),
+        (
+            {"settings": Settings(mode="MAJORITY")},
+            "member 0 has the mode ALL and member 1 has the mode MAJORITY: give every member the same",
+        ),
+        ({"name": "h"}, "it is a member of another group: give every member the same name, or another port"),
+    ],
+)
+def test_members_that_were_made_in_another_way_say_in_which(
+    net: MemoryNet, other: dict[str, Any], sentence: str
+) -> None:
+    for member in pair(net, {}, other):
+        assert 1 <= len(told(member, sentence)) <= 6
+
+
+def test_the_reason_is_told_when_it_is_another_one_than_before(net: MemoryNet, make: Any) -> None:
+    early = make(0, 2).join()
+    net.advance(3)
+    assert any("cannot be reached" in line for line in early.lines)
+    late = make(1, 2, settings=Settings(mode="MAJORITY")).join()
+    net.advance(3)
+    assert told(early, "has the mode MAJORITY")
+    assert told(late, "has the mode MAJORITY")
+
+
+def test_the_same_is_told_again_after_a_minute(net: MemoryNet, make: Any) -> None:
+    early = make(0, 2).join()
+    make(1, 2, settings=Settings(mode="MAJORITY")).join()
+    net.advance(20)
+    once = len(told(early, "turned away: member 0 has the mode"))
+    net.advance(60)
+    assert once == 1
+    assert len(told(early, "turned away: member 0 has the mode")) == 2
