@@ -16,6 +16,10 @@ from ..hachannel import (
     Settings,
     ViewEvent,
 )
+from ..hachannel.messages import Found
+from ..hachannel.settings import Mode
+
+__all__ = ["Hand", "founding"]
 
 MAX_ROUNDS = 1000
 """So often everything on the wires is delivered before `settle` gives up."""
@@ -159,3 +163,17 @@ class Hand:
     def views(self, replica: int) -> list[ViewEvent]:
         """The view events of a replica."""
         return [event for event in self.events[replica] if isinstance(event, ViewEvent)]
+
+
+def founding(mode: Mode = "ALL") -> Hand:
+    """Three replicas have accepted the first view, and replica 0, which proposes it, has told the others."""
+    hand = Hand(settings=Settings(mode=mode))
+    for _ in range(MAX_ROUNDS):
+        if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
+            return hand
+        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, Found)]
+        if busy:
+            hand.deliver(*busy[0], 1)
+        else:
+            hand.tick(0.1)
+    raise AssertionError("no view")

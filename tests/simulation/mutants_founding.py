@@ -14,7 +14,7 @@ from quorate.hachannel.messages import (
     Promise,
 )
 from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import founding
 from quorate.testing.channel_script import Script
 from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, rewritten
@@ -147,23 +147,9 @@ def never_active_not_asked():
         yield
 
 
-def _founding(mode="ALL"):
-    """Three replicas have accepted the first view, and replica 0, which proposes it, tells the others."""
-    hand = Hand(settings=Settings(mode=mode))
-    for _ in range(1000):
-        if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
-            return hand
-        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, Found)]
-        if busy:
-            hand.deliver(*busy[0], 1)
-        else:
-            hand.tick(0.1)
-    raise AssertionError("no view")
-
-
 def who_has_promised_another_view_is_asked_to_found_one():
     """It has told the proposer of that other view that nobody knows of the first one."""
-    hand = _founding()
+    hand = founding()
     hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
     hand.give(0, 1, hand.waiting(0, 1, Found)[0])
     assert not hand.waiting(1, 0, Founded), "two views may be said to be the first"
@@ -186,7 +172,7 @@ def founded_against_a_promise():
 
 def founded_by_those_of_an_earlier_attempt():
     """What they know of is another view, which was not made active."""
-    hand = _founding()
+    hand = founding()
     for other in (1, 2):
         hand.give(other, 0, Founded(ViewNumber(0, 0, 1)))
     assert hand.views(0) == [], "nobody knows of the view that is announced"
@@ -239,7 +225,7 @@ def founded_before_durable():
 
 def a_first_view_that_one_of_those_who_answer_knew_of():
     """Who founded it may have been told, and is gone."""
-    hand = _founding()
+    hand = founding()
     hand.deliver(0, 1)
     hand.silence(0)
     for _ in range(200):
@@ -263,7 +249,7 @@ def known_if_all_say_so():
 
 def a_first_view_that_nobody_knew_of():
     """The one that replaces it is the first one; else the cluster would begin and nobody were told."""
-    hand = _founding()
+    hand = founding()
     hand.silence(0)
     for _ in range(200):
         hand.settle()
@@ -296,6 +282,7 @@ def a_founder_comes_back_within_the_first_view():
     slave.start()
     script.whole()
     assert not any(event.first_time for event in script.view_events[2]), "it may be told twice"
+    assert script.first_times == 1
 
 
 @mutant(

@@ -253,7 +253,10 @@ def piece_taken_twice():
 
 
 def one_hangs_and_one_waits():
-    """The application of a learner takes a part of the state and never answers; another one is back."""
+    """The application of a learner takes a part of the state and never answers; another one is back.
+
+    It goes on to announce itself.
+    """
     script = Script(5, settings=Settings(keep=0, suspect_s=0.5, stall_s=0.3))
     master = script.form()
     for replica in (3, 2):
@@ -267,7 +270,12 @@ def one_hangs_and_one_waits():
     hangs.start()
     script.until(lambda: hangs.channel.phases.learning == "state")
     waits.start()
-    script.whole(but=[3])
+    master = script.whole(but=[3])
+    assert sorted(master.channel.members) == [0, 1, 2, 4]
+    del hangs._install
+    hangs.crash()
+    hangs.start()
+    script.everywhere(script.submit(script.whole(), 3))
 
 
 @mutant(
@@ -292,6 +300,10 @@ def a_disk_hangs():
     before = master.channel.view
     script.run(5.0)
     assert master.channel.view == before
+    hangs.crash()
+    del hangs._sync_later
+    hangs.start()
+    script.everywhere(script.submit(script.whole(), 3))
 
 
 @mutant(

@@ -2,7 +2,6 @@
 
 import pytest
 
-from quorate.hachannel import ViewEvent
 from quorate.testing.channel_script import Script
 
 
@@ -60,22 +59,6 @@ def test_a_master_that_dies_before_it_knows_that_there_is_a_view_leaves_the_firs
     script.until(lambda: len(script.accepted.get(view, ())) == 3)
     master.crash(0)
     script.whole(but=[master.replica])
-    assert script.first_times == 1
-
-
-def test_who_restarts_within_the_first_view_is_told_of_it_once_more_and_not_as_the_first():
-    """It may have been told: what is on its disk is that there will be a first view."""
-    script = Script(3, disk=True)
-    for host in script.hosts:
-        host.start()
-    slave = script.hosts[2]
-    script.until(lambda: any(events for replica, events in script.view_events.items() if replica != 2))
-    assert not script.view_events[2]
-    slave.crash(0)
-    slave.start()
-    script.whole()
-    events = [event for event in script.view_events[2] if isinstance(event, ViewEvent)]
-    assert not any(event.first_time for event in events)
     assert script.first_times == 1
 
 

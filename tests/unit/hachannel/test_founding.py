@@ -2,24 +2,10 @@
 
 import pytest
 
-from quorate.hachannel import Settings, View, ViewNumber
+from quorate.hachannel import View, ViewNumber
 from quorate.hachannel.messages import Found, Founded, NewView, Prepare, Promise, Suffix
 from quorate.hachannel.view import NO_TAG
-from quorate.testing.channel_hand import Hand
-
-
-def founding(mode="ALL"):
-    """Three replicas have accepted the first view, and replica 0, which proposes it, has told the others."""
-    hand = Hand(settings=Settings(mode=mode))
-    for _ in range(1000):
-        if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
-            return hand
-        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, Found)]
-        if busy:
-            hand.deliver(*busy[0], 1)
-        else:
-            hand.tick(0.1)
-    raise AssertionError("no view")
+from quorate.testing.channel_hand import founding
 
 
 def first_times(hand, replica):

@@ -3,10 +3,8 @@
 from collections.abc import Callable
 from typing import Any, cast
 
-import attrs
 import pytest
 
-from quorate import Agent, Context, Notification, reacts
 from quorate.hachannel import Told, ViewEvent
 from quorate.hachannel.view import ViewNumber
 from quorate.server import comparing
@@ -16,20 +14,7 @@ from quorate.server.driver import Driver
 from quorate.server.node_types import Output
 from quorate.testing.harness import Harness
 
-
-@attrs.frozen
-class Add(Notification):
-    number: int
-
-
-@attrs.define
-class Sum(Agent):
-    total: int = 0
-
-    @reacts
-    def add(self, ctx: Context, note: Add) -> None:
-        self.total += note.number
-
+from .disk_rig import Add, Sum
 
 VIEW = ViewEvent(0, ViewNumber(3, 0, 0), 0, (0, 1), False, "test")
 
