@@ -237,6 +237,12 @@ class Channel:
         state = self.state
         return state.leading and not state.leaving and not state.blocked and self._replication.room
 
+    @property
+    def can_change(self) -> bool:
+        """Whether `admit` and `remove` may be asked of this replica: it is a master that can commit."""
+        state = self.state
+        return state.leading and not state.leaving and state.commits
+
     def holds_lease(self, now: float) -> bool:
         """Whether this replica may do at this moment what only one may do: it is master, with the lease."""
         return self.lease.holds(now)

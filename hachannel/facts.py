@@ -43,10 +43,7 @@ class Facts:
         if view is None or not state.member:
             return False
         if state.leading:
-            if state.too_few_copies:
-                return True
-            alive = set(state.alive(view))
-            return len(alive.intersection(view.members)) < view.k
+            return bool(state.too_few_copies) or not state.commits
         if state.serving and not state.peers.departs(view.members[0]):
             return False
         return not self._gate.possible(view) or self._election.lacking is not None

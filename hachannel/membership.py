@@ -78,7 +78,7 @@ class Membership:
         copies = sum(not seat.witness for seat in seated(view.seats, change))
         witness = any(seat.witness for seat in view.seats if seat.replica == replica)
         if not witness and copies < least:
-            # It would take no entry any more, not even the one that adds a replica.
+            # It would take no entry any more, however many of the others are there.
             raise ChangeRefused(
                 f"Without replica {replica} the cluster would have {copies} "
                 f"cop{'y' if copies == 1 else 'ies'}, and min_copies is {least}: "
@@ -107,7 +107,8 @@ class Membership:
         if pending is not None or not self._election.idle:
             what = "" if pending is None else f" ({described(decode_reconfig(pending.payload))})"
             raise NotYet(f"Another change of the cluster is under way{what}: ask again when it is done.")
-        if state.blocked:
+        if not state.commits:
+            # With too few copies it takes a change all the same: it may be the one that brings another copy.
             raise NotYet("The master cannot commit anything now: too few replicas can be reached.")
 
     def _append(self, now: float, view: View, change: Change) -> None:

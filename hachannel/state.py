@@ -145,6 +145,12 @@ class State:
             return ""
         return f"more replicas: the view has {len(view.members)} of the {least} copies it needs"
 
+    @property
+    def commits(self) -> bool:
+        """As a master: whether enough members of the view can be reached to commit an entry."""
+        view = self.accepted
+        return view is not None and len(set(self.alive(view)).intersection(view.members)) >= view.k
+
     def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
         """The voters of a view's configuration and members that can be reached, this replica included."""
         voters: list[Voter] = []

@@ -91,8 +91,10 @@ class Administration:
         return self._replica.master.request_note(note, timeout_s)
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
-        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused."""
-        self._require_master()
+        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused.
+
+        Also of a master that serves nobody because it has too few copies: the replica may bring one.
+        """
         if read_place(data) is None:
             raise ChangeRefused(
                 "What is said of the replica cannot be read: use this version of the command."
@@ -101,7 +103,6 @@ class Administration:
 
     def remove(self, replica: int) -> bool:
         """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
-        self._require_master()
         return self._change(lambda channel, now: channel.remove(now, replica))
 
     def stop(self) -> "Deferred[None]":

@@ -319,7 +319,7 @@ class Changer:
                 continue
             # Another server must not be changed in the place of this one.
             check_identity(self.admin, endpoint, status)
-            if status.get("role") == "master":
+            if status.get("role") == "master" or status.get("changeable"):
                 return endpoint, msgspec.convert(status, _Cluster, strict=False)
             situation = _bare(str(status.get("situation") or ""))
             reasons.append(f"{endpoint} is {status.get('role')}{f' ({situation})' if situation else ''}")

@@ -32,6 +32,8 @@ def build_status(replica: "Replica") -> dict[str, Any]:
         "view": view.number.counter if view is not None else 0,
         "members": list(channel.members),
         "master": channel.master,
+        # Also one that serves nobody because it has too few copies.
+        "changeable": channel.can_change,
         "replicas": {
             str(id): {
                 "at": str(place),

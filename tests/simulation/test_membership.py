@@ -210,6 +210,49 @@ def test_a_removed_voter_that_missed_it_answers_and_then_stops():
     assert script.master() is master
 
 
+@pytest.mark.parametrize("moves", [False, True])
+@pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
+def test_a_copy_that_is_lost_for_good_is_replaced_where_no_entry_is_taken_without_it(mode, moves):
+    """Its machine is gone: another one comes, with its id elsewhere or with a new one."""
+    script = Script(3, witnesses=1, settings=Settings(min_copies=2, mode=mode), disk=True)
+    master = script.form()
+    script.everywhere(script.submit(master, 3))
+    lost = script.hosts[1]
+    lost.crash()
+    lost.lose_disk()
+    script.until(lambda: master.channel.role == "blocked")
+    assert master.channel.can_change
+    if moves:
+        assert master.channel.admit(script.world.now, 1, b"elsewhere")
+        master.settle()
+        script.until(lambda: b"elsewhere" in {seat.data for seat in master.channel.seats})
+        lost.start()
+    else:
+        fresh = Host(script.world, 3)
+        script.hosts.append(fresh)
+        assert master.channel.admit(script.world.now, 3, b"new")
+        master.settle()
+        fresh.start()
+        script.until(lambda: master.channel.role == "master")
+        remove(script, 1)
+        lost.retired = True
+        script.until(lambda: seats(script) == {(0, 2, 3)})
+        script.hosts.remove(lost)
+    script.everywhere(script.submit(script.whole(), 2))
+
+
+def test_a_change_that_cannot_be_committed_is_refused_with_too_few_copies_too():
+    script = Script(3, settings=Settings(min_copies=3, suspect_s=1.0))
+    master = script.form()
+    script.hosts[2].crash()
+    script.until(lambda: master.channel.role == "blocked" and len(master.channel.members) == 2)
+    script.hosts[1].crash()
+    script.run(0.5)
+    assert not master.channel.can_change
+    with pytest.raises(NotYet):
+        master.channel.admit(script.world.now, 3, b"new")
+
+
 def test_nobody_is_removed_without_whom_there_are_too_few_copies():
     """Then no entry could be committed any more, not even the one that adds a replica."""
     script = Script(3, witnesses=1, settings=Settings(min_copies=2))

@@ -42,6 +42,8 @@ class Cluster:
         """What they say of the server that they are."""
         self.role = "slave"
         """Of those that are not master."""
+        self.changeable: set[int] = set()
+        """Those that are master, and blocked for want of copies."""
 
     def make(self, body: wire.Body) -> None:
         if isinstance(body, wire.Remove):
@@ -63,6 +65,7 @@ class Cluster:
             said = {"role": role, "replicas": self.replicas, "removed": self.removed}
             if role == "blocked":
                 said["situation"] = f"too few replicas, start replica {id + 7}"
+                said["changeable"] = id in self.changeable
             said |= self.identity
             return {**said, "master_address": self.hints.get(id)}
         self.asked.append(body)
@@ -120,6 +123,14 @@ def test_another_server_is_not_changed(identity: dict[str, Any], sentence: str) 
     with pytest.raises(AdminError, match=sentence):
         cluster.changer().steps([])
     assert cluster.asked == []
+
+
+def test_a_master_with_too_few_copies_is_asked_for_another_one() -> None:
+    cluster = Cluster()
+    cluster.masters, cluster.role = [], "blocked"
+    cluster.changeable = {2}
+    cluster.changer().make(Change(3, PLACE))
+    assert cluster.said[-1] == "s0: replica 3 takes part"
 
 
 def test_one_that_runs_says_itself_why_it_does_not_take_part_yet() -> None:
