@@ -100,7 +100,7 @@ def a_slave_that_lags():
 @mutant(
     "Choose takes the shortest log instead of the longest.",
     scenario=a_slave_that_lags,
-    caught=("I5", "I6", "I17"),
+    caught=("I5", "I6", "I17", "scenario"),
     quick=True,
     explore="majority",
     budget={"cut": 0, "tick": 0},
