@@ -39,16 +39,18 @@ class Fetched:
     base: int = 0
     """The entry before the first one."""
     entries: list[Entry] = attrs.field(factory=list[Entry])
+    again_s: float = 0.0
+    """When no part has come for so long, it is asked for again."""
 
     @property
     def reached(self) -> int:
         """How far it goes."""
         return self.base + len(self.entries)
 
-    def resume(self, choice: Choice, base: int) -> "Fetched":
+    def resume(self, choice: Choice, base: int, again_s: float) -> "Fetched":
         """What there is already of the log to adopt, after entry `base`."""
         if (self.source, self.base) != (choice.source.number, base):
-            return Fetched(choice.source.number, base)
+            return Fetched(choice.source.number, base, [], again_s)
         del self.entries[choice.last.at - base :]
         return self
 

@@ -318,6 +318,12 @@ class Channel:
             self.lease.release(link.voter)
         self._steps.step(now)
 
+    def hears(self, now: float, peer: int) -> None:
+        """Some of a message has arrived on the connection with a peer: it is alive, and its way slow."""
+        link = self.state.peers.links.get(peer)
+        if link is not None and link.connected:
+            link.heard = now
+
     def receive(self, now: float, peer: int, message: Message) -> None:
         """A message arrived on the connection with a peer."""
         link = self.state.peers.links.get(peer)

@@ -29,6 +29,10 @@ from .view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, required, watching
 
 MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
+FREE_PROPOSALS = 2
+"""So many proposals have `view_change_s`; each further one has twice the time of the one before."""
+MAX_DOUBLINGS = 3
+"""But not more often than this."""
 MAX_SILENT = 2
 """So many views that wait for a member in vain; then it is left out, and joins the one that follows."""
 
@@ -47,6 +51,8 @@ class Election:
         """When the last proposal heard of made progress."""
         self.failures = 0
         """How many attempts in a row came to nothing."""
+        self._proposals = 0
+        """How many were promised, here or elsewhere, since this replica last served."""
         self._lacking: View | None = None
         self._yields: dict[Voter, int] = {}
         self._silent: dict[Voter, int] = {}
@@ -74,6 +80,16 @@ class Election:
                 return "idle"
 
     @property
+    def patience(self) -> float:
+        """How long a view may take to be installed before its proposer gives it up.
+
+        More with every proposal, up to a bound: else those of several replicas could interrupt each other for
+        ever where what they have to send takes longer.
+        """
+        doublings = min(max(self._proposals - FREE_PROPOSALS, 0), MAX_DOUBLINGS)
+        return self._state.settings.view_change_s * (1 << doublings)
+
+    @property
     def waiting(self) -> str:
         """What an attempt of this replica waits for."""
         return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""
@@ -97,6 +113,7 @@ class Election:
             return
         number = ViewNumber(self.next_counter(), state.me.replica, state.me.incarnation)
         state.note(f"proposes view {number}: {reason}")
+        self._proposals += 1
         self.installation.current = None
         self._attempt = Preparing(number, reason, now, now, exclude, boot, self._donor.ready())
         self.since = now
@@ -140,6 +157,7 @@ class Election:
                 return
             self.abandon(now)
             state.note(f"promised view {number}: {message.reason}")
+            self._proposals += 1
             state.promise(number)
         state.vow(voter.replica, self._promise(number))
 
@@ -179,6 +197,7 @@ class Election:
             self.abandon(now)
         if self._fetched.entries:
             self._fetched = Fetched()
+        self.installation.forget()
 
     def fail(self, now: float, reason: str) -> None:
         """The attempt of this replica came to nothing; another one follows after a pause."""
@@ -286,7 +305,7 @@ class Election:
         if choice.holder == state.me or (same and base == choice.last.at):
             self._install(now, attempt, choice)
             return
-        self._fetched = self._fetched.resume(choice, base)
+        self._fetched = self._fetched.resume(choice, base, state.settings.retry_s)
         fetching = Fetching(attempt, choice, self._fetched, now, now)
         self._attempt = fetching
         self._fetch(now, fetching)
@@ -462,14 +481,14 @@ class Election:
         settings = state.settings
         attempt = self._attempt
         installing = self.installation.current
-        reason = self.installation.drive(now)
+        reason = self.installation.drive(now, self.patience)
         if reason:
             for voter in () if installing is None else installing.lacking:
                 self._silent[voter] = self._silent.get(voter, 0) + 1
             self.fail(now, reason)
         elif isinstance(attempt, Preparing):
             self._evaluate(now, attempt)
-            if self._attempt is attempt and now - attempt.since > 2 * settings.view_change_s:
+            if self._attempt is attempt and now - attempt.since > 2 * self.patience:
                 self.fail(now, attempt.waiting)
             elif self._attempt is attempt and now - attempt.sent >= settings.retry_s:
                 attempt.sent = now
@@ -477,10 +496,12 @@ class Election:
         elif isinstance(attempt, Fetching):
             if now - attempt.moved > 2 * settings.view_change_s:
                 self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
-            elif now - attempt.asked >= settings.retry_s:
+            elif now - attempt.asked >= attempt.fetched.again_s:
+                # It is lost, or its way slow: parts that come twice for that would make it slower and slower.
+                attempt.fetched.again_s = min(2 * attempt.fetched.again_s, self.patience)
                 self._fetch(now, attempt)
         if state.serving:
             self._lacking = None
-            self.failures = 0
+            self.failures = self._proposals = 0
             self._silent.clear()
             self._fetched = Fetched()

@@ -29,6 +29,11 @@ class FrameReader:
         self._have = 0
         self._need = HEADER_BYTES
 
+    @property
+    def pending(self) -> bool:
+        """Some of a frame is here, and not all."""
+        return self._have > 0
+
     def feed(self, data: bytes) -> list[bytes]:
         """Take received bytes and return the bodies that are complete now.
 

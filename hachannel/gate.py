@@ -18,6 +18,8 @@ from .view import View, Voter, present
 
 HEARTBEATS = 2
 """When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
+GIVES_UP = 2
+"""A voter waits for a view so many times as long as its proposer, who knows better what takes so long."""
 MAX_BACKOFF = 10
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
 
@@ -81,7 +83,7 @@ class Gate:
             if awaited == state.me and state.known_active:
                 # It wants another view than the active one, with which others may be content: it says so.
                 return False
-            patience = 2 * state.settings.view_change_s
+            patience = GIVES_UP * self._election.patience
             gone = awaited != state.me and state.peers.departs(awaited)
             return not (state.leaving or gone) and now < self._election.since + patience
         return any(
@@ -147,7 +149,7 @@ class Gate:
         else:
             reason = f"view {state.promised} was not installed in time"
             self._opened = None
-            start = since + settings.view_change_s
+            start = since + GIVES_UP * self._election.patience
         if not self._promising(now, view):
             return
         if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):

@@ -466,6 +466,10 @@ class Group:
         # The normal case moves no deadline to an earlier time, and the timer looks again anyway.
         self._drive(arm=not quiet)
 
+    def peer_alive(self, peer: int) -> None:
+        """Some of a long frame of a peer has arrived."""
+        self._channel.hears(self._now(), peer)
+
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
         self._channel.connected(self._now(), peer, incarnation)

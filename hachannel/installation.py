@@ -19,7 +19,8 @@ from .state import State
 from .view import NO_VIEW, Tag, View, ViewNumber, Voter
 
 RESEND = 5
-"""The log of a view is sent again after this many retry intervals."""
+"""The log of a view is sent again after this many retry intervals, then after twice as many, and so on: it
+may be long, and its way slow."""
 
 
 @attrs.define(eq=False)
@@ -43,6 +44,8 @@ class Installing:
     """A first view that enough accepted: when the members were last told."""
     founded: set[Voter] = attrs.field(factory=set[Voter])
     """Who knows that."""
+    again: int = 0
+    """How often the log was sent again."""
     known: bool = False
     """It is active; a first view waits until that is durable here."""
 
@@ -188,8 +191,11 @@ class Installation:
             if self._state.peers.link(voter) is not None:
                 self._state.send(voter.replica, Record(view))
 
-    def drive(self, now: float) -> str:
-        """Repeat what was not answered; returns why the view cannot be installed, "" when it still can."""
+    def drive(self, now: float, patience: float) -> str:
+        """Repeat what was not answered; returns why the view cannot be installed, "" when it still can.
+
+        patience: how long it may take.
+        """
         installing, state = self.current, self._state
         if installing is None or installing.known:
             return ""
@@ -197,19 +203,22 @@ class Installation:
         for voter in lacking:
             if state.peers.departs(voter):
                 return f"replica {voter.replica} went away"
-        if now - installing.since > state.settings.view_change_s:
+        if now - installing.since > patience:
             missing = [voter.replica for voter in lacking]
             return f"no answer from {missing}" if missing else "too few voters recorded it"
         if installing.founding is not None:
             if now - installing.founding >= state.settings.retry_s:
                 self._found(now, installing)
             return ""
+        again = False
         for voter in installing.bases:
             if (
                 voter not in installing.accepted
-                and now - installing.sent[voter] >= RESEND * state.settings.retry_s
+                and now - installing.sent[voter] >= RESEND * state.settings.retry_s * 2**installing.again
             ):
+                again = True
                 self._send(now, installing, voter)
+        installing.again += again
         if installing.recording is not None and now - installing.recording >= state.settings.retry_s:
             self._record(now, installing)
         return ""
@@ -238,6 +247,7 @@ class Installation:
             if message.complete:
                 state.vow(voter.replica, Accept(view.number))
             return
+        self._abandon(now)
         staged = self._stage(message)
         if staged is None or not message.complete:
             return
@@ -246,7 +256,6 @@ class Installation:
         if reason:
             state.note(f"cannot accept view {view.number}: {reason}")
             return
-        self._abandon(now)
         state.accept(view)
         state.vow(voter.replica, Accept(view.number))
 
@@ -292,6 +301,10 @@ class Installation:
         if base.at >= log.base.at and log.tag(base.at) != base:
             return f"entry {base.at} differs"
         return self._state.splice(staged.entries, view.start)
+
+    def forget(self) -> None:
+        """Parts of a log that nobody needs any more."""
+        self._staged = None
 
     def on_record(self, now: float, voter: Voter, message: Record) -> None:
         """All members accepted a view this voter is no member of."""
@@ -369,6 +382,7 @@ class Installation:
             self.current = None
             for voter in view.members[1:]:
                 state.send(voter.replica, Activate(view.number))
+        self.forget()
         state.commit_to(view.start)
         self._replication.begin(now, view)
         state.attention = True

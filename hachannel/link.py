@@ -113,6 +113,8 @@ class Link(TwistedProtocol):
         self.peer_host = ""
         self.closed = False
         self.heard_anything = False
+        self.on_part: Callable[[], None] | None = None
+        """Called when some of a long frame has arrived."""
         self._reactor = reactor
         self._settings = settings
         self._reader = FrameReader(settings.max_frame_bytes)
@@ -159,6 +161,8 @@ class Link(TwistedProtocol):
             bodies = [body for body in bodies if body]
         if bodies:
             self.handler.frames(self, bodies)
+        elif self.on_part is not None and self._reader.pending:
+            self.on_part()
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
         """Twisted: the connection is gone."""

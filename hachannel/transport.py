@@ -11,6 +11,7 @@ bounded: a peer that does not read is disconnected (the protocol repairs), redia
 
 import random
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -30,6 +31,10 @@ class ChannelHost(Protocol):
 
     def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
         """Frames arrived from a peer, in order."""
+        ...
+
+    def peer_alive(self, peer: int) -> None:
+        """Some of a long frame of a peer has arrived."""
         ...
 
     def peer_up(self, peer: int, incarnation: int) -> None:
@@ -248,6 +253,7 @@ class ChannelTransport:
         peer.told.clear()
         link.limit_frames(self._settings.max_frame_bytes)
         link.handler = _PeerLink(self, peer)
+        link.on_part = partial(self._host.peer_alive, peer.id)
         link.keep_alive()
         self._host.peer_up(peer.id, incarnation)
         if frames and peer.link is link:

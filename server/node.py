@@ -192,6 +192,11 @@ class Node:
             self.channel.receive(now, peer, message)
         self._run(now, wall_ns)
 
+    def hears(self, now: float, wall_ns: int, peer: int) -> None:
+        """Some of a message of a peer has arrived."""
+        self.channel.hears(now, peer)
+        self._run(now, wall_ns)
+
     def connected(self, now: float, wall_ns: int, peer: int, incarnation: int) -> None:
         """There is a connection to a peer."""
         self.channel.connected(now, peer, incarnation)

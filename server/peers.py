@@ -226,6 +226,10 @@ class PeerSide:
             return
         host.give(host.node.receive, peer, messages)
 
+    def peer_alive(self, peer: int) -> None:
+        """Some of a long frame of a peer has arrived."""
+        self._host.give(self._host.node.hears, peer)
+
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
         self._refusals.pop(peer, None)

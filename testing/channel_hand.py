@@ -165,9 +165,9 @@ class Hand:
         return [event for event in self.events[replica] if isinstance(event, ViewEvent)]
 
 
-def founding(mode: Mode = "ALL") -> Hand:
+def founding(mode: Mode = "ALL", view_change_s: float = 1.0) -> Hand:
     """Three replicas have accepted the first view, and replica 0, which proposes it, has told the others."""
-    hand = Hand(settings=Settings(mode=mode))
+    hand = Hand(settings=Settings(mode=mode, view_change_s=view_change_s))
     for _ in range(MAX_ROUNDS):
         if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
             return hand

@@ -13,7 +13,11 @@ from typing import Protocol
 import attrs
 
 from ..hachannel import Message
+from ..hachannel.messages import encode_message
 from .values import check_types
+
+LEAST_BYTES_PER_S = 5000
+"""Heartbeats alone take about half of this."""
 
 
 class Scheduler(Protocol):
@@ -56,6 +60,8 @@ class Connection:
     """Of a broken connection: what was to arrive at each host until then still does."""
     ready: dict[int, float] = attrs.field(factory=dict[int, float])
     """When the last message towards each host arrives."""
+    free: dict[int, float] = attrs.field(factory=dict[int, float])
+    """When the last message towards each host has left, where that takes time."""
     stalled: dict[int, list[Message]] = attrs.field(factory=dict[int, list[Message]])
 
     def delivers(self, host: int, time: float) -> bool:
@@ -78,12 +84,18 @@ class Weather:
     notice_s: float = 0.05
     """A side notices that a connection broke within this time."""
     reconnect_s: float = 0.03
+    bytes_per_s: float = 0.0
+    """What a connection carries in each direction; 0, the default: all there is at once."""
 
     def __attrs_post_init__(self) -> None:
         check_types(self)
         for name in ("delay_s", "slow_s", "notice_s", "reconnect_s"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} is {getattr(self, name)}: seconds, from 0")
+        if not (self.bytes_per_s == 0 or LEAST_BYTES_PER_S <= self.bytes_per_s < math.inf):
+            raise ValueError(
+                f"bytes_per_s is {self.bytes_per_s}: at least {LEAST_BYTES_PER_S}, or 0 for no limit"
+            )
         for name in ("slow_chance", "duplicate_chance", "loss_chance", "reorder_chance"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} is {getattr(self, name)}: a chance, from 0 to 1")
@@ -212,7 +224,12 @@ class Net:
             self._put(connection, host, peer, message)
 
     def _put(self, connection: Connection, host: int, peer: int, message: Message) -> None:
-        time = self._scheduler.now + self._delay()
+        now = self._scheduler.now
+        if self.weather.bytes_per_s:
+            begin = max(now, connection.free.get(peer, 0.0))
+            now = begin + len(encode_message(message)) / self.weather.bytes_per_s
+            connection.free[peer] = now
+        time = now + self._delay()
         chance = self.weather.reorder_chance
         if not chance or self._random.random() >= chance:
             time = connection.ready[peer] = max(connection.ready.get(peer, 0.0), time)

@@ -14,6 +14,10 @@ MAX_REPLICAS = 15
 """Of one cluster, as in the channel."""
 
 
+SMALL_BYTES = 500
+"""A message of no payload, or a few, has no more."""
+
+
 @attrs.frozen(kw_only=True)
 class Shape:
     """What is simulated. Drawn from the seed, or given."""
@@ -76,6 +80,8 @@ class Shape:
         """The longest time between a message and its answer, with what the disk takes for each."""
         weather = self.weather
         slow_s = weather.slow_s if weather.slow_chance else 0.0
+        if weather.bytes_per_s:
+            slow_s += (self.settings.part_bytes + SMALL_BYTES) / weather.bytes_per_s
         # What comes while a disk is busy waits for the next sync.
         return 2 * (weather.delay_s + slow_s) + (2 * self.sync_s if self.disk else 0.0)
 

@@ -11,6 +11,7 @@ from ..hachannel.settings import Mode
 from .channel_net import Weather
 from .channel_world import Shape
 from .faults import FAULTS, Fault
+from .faults.base import Who
 from .faults.networks import Break, Deaf, Isolate, Mute, OneWay
 from .faults.processes import Crash, CrashTransfer, Pause, RefusePart
 from .schedule import Schedule
@@ -34,6 +35,7 @@ PROFILES: dict[str, dict[str, int]] = {
     "transfer": {"crash": 10, "crash-transfer": 20, "refuse-part": 6, "break": 5},
     "tails": {"isolate": 5, "one-way": 5, "deaf": 5, "break": 5},
     "lag": {"one-way": 5, "break": 5},
+    "narrow": {"crash": 5, "break": 5},
     "slow-founding": {},
     "founding": dict.fromkeys(
         ("crash", "crash-step", "crash-proposer", "partition", "isolate", "one-way", "break", "pause"), 20
@@ -41,19 +43,20 @@ PROFILES: dict[str, dict[str, int]] = {
 }
 """Weights of faults besides their own: many crashes hit view changes half-way; splits and slow joins make
 views that are smaller than their configurations; long transfers are broken off; masters that are cut off
-and live have entries that nobody else has; masters die while a slave lacks what the others have; clusters
-are founded slowly, and who does it stops; or by few, with faults from the first moment."""
+and live have entries that nobody else has; masters die while a slave lacks what the others have, also on
+connections where sending that takes longer than a view change may; clusters are founded slowly, and who
+does it stops; or by few, with faults from the first moment."""
 OPERATED = {"leave": 6, "crash": 3}
 """More of these where there is an operator."""
 
 
-LOADS = {"tails": (30.0, 100.0), "lag": (100.0, 100.0)}
+LOADS = {"tails": (30.0, 100.0), "lag": (100.0, 100.0), "narrow": (50.0, 100.0)}
 """How often clients may submit in a second, where that is not 5 or 30."""
 SPREADS_S = {"slow-founding": (0.0, 0.0), "founding": (0.1, 0.3, 1.0)}
 """Within how long the replicas start, where that is not 0.3 s."""
 BY_SEED = (
     *("all", "split", "tails", "crash", "all", "split", "transfer", "crash"),
-    *("all", "lag", "tails", "crash", "slow-founding", "founding", "transfer", "lag"),
+    *("narrow", "lag", "tails", "crash", "slow-founding", "founding", "transfer", "lag"),
 )
 """The profile of a seed, modulo their number."""
 
@@ -99,6 +102,8 @@ def draw(
             shape, rate = _parting(shape, Random(f"tails {seed}")), 1.0
         elif profile == "lag":
             rate = 0.5
+        elif profile == "narrow":
+            rate = 1.0
         elif profile == "slow-founding":
             shape, rate = _founded_slowly(shape, Random(f"founding {seed}")), 0.3
         elif profile == "founding":
@@ -110,6 +115,8 @@ def draw(
         shape = _drifting(shape, Random(f"drift {seed}"))
     elif profile == "lag":
         shape = _lagging(shape, Random(f"lag {seed}"))
+    elif profile == "narrow":
+        shape = _narrow(shape, Random(f"narrow {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
     shape = attrs.evolve(shape, stop_s=Random(f"services {seed}").choice([0.0, 0.0, 0.02, 0.3]))
@@ -157,6 +164,7 @@ def _arranged(random: Random, profile: str, names: list[str]) -> list[Fault]:
         "tails": _a_tail,
         "transfer": _a_broken_transfer,
         "lag": _a_laggard_leads,
+        "narrow": _a_laggard_is_needed,
         "slow-founding": _a_founder_stops,
     }.get(profile)
     if arrange is None:
@@ -208,6 +216,23 @@ def _a_laggard_leads(random: Random, at: float) -> list[Fault]:
                 Crash(at=later, who="master", back_s=0.5),
                 Crash(at=later, who="master", back_s=1.5),
                 Isolate(at=later, who="master", for_s=1.5),
+            ]
+        ),
+    ]
+
+
+def _a_laggard_is_needed(random: Random, at: float) -> list[Fault]:
+    """A slave hears nothing for a while, and the master dies as soon as it hears again, or before."""
+    lag_s = random.uniform(0.5, 2.0)
+    later = round(min(at + lag_s + random.uniform(-0.2, 0.2), FAULTS_S), 6)
+    who: Who = random.choice(["heir", "slave"])
+    return [
+        Deaf(at=at, who=who, for_s=round(lag_s, 4)),
+        random.choice(
+            [
+                Crash(at=later, who="master", back_s=2.0),
+                Crash(at=later, who="slave", back_s=1.0),
+                Isolate(at=later, who="master", for_s=2.0),
             ]
         ),
     ]
@@ -313,6 +338,29 @@ def _lagging(shape: Shape, random: Random) -> Shape:
     replicas = random.choice([3, 3, 5])
     settings = attrs.evolve(shape.settings, mode="MAJORITY", min_copies=1, window=64, keep=64, suspect_s=0.6)
     weather = attrs.evolve(shape.weather, delay_s=random.choice([0.005, 0.02, 0.05]), slow_s=0.02)
+    return attrs.evolve(
+        shape, replicas=replicas, expected=replicas, witnesses=0, settings=settings, weather=weather
+    )
+
+
+def _narrow(shape: Shape, random: Random) -> Shape:
+    """Connections that take longer for what a slave lacks than a view change may last."""
+    mode: Mode = random.choice(["ALL", "MAJORITY", "MAJORITY"])
+    settings = attrs.evolve(
+        shape.settings,
+        mode=mode,
+        min_copies=1,
+        window=random.choice([16, 64]),
+        window_bytes=1 << 20,
+        part_bytes=random.choice([40, 200]),
+        view_change_s=0.3,
+        suspect_s=3.0,
+        stall_s=6.0,
+        keep=64,
+        max_log=400,
+    )
+    weather = Weather(delay_s=0.005, bytes_per_s=random.choice([8_000, 8_000, 20_000]))
+    replicas = random.choice([3, 3, 5])
     return attrs.evolve(
         shape, replicas=replicas, expected=replicas, witnesses=0, settings=settings, weather=weather
     )

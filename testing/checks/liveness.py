@@ -6,7 +6,7 @@ from ...hachannel import ViewNumber
 from ...hachannel.pace import MAX_REST_S
 from ...hachannel.state import State
 from ..channel_app import CELLS
-from ..channel_shape import Shape
+from ..channel_shape import SMALL_BYTES, Shape
 from ..channel_world import MAX_PIECES, PARTS, Host, Violation, World
 from ..healing import HEAL_S
 
@@ -61,6 +61,8 @@ def _transfer_s(shape: Shape) -> float:
     settings, weather = shape.settings, shape.weather
     parts = CELLS / (1 + shape.chunk // 2) if shape.parts else MAX_PIECES
     burst_s = 2 * (weather.delay_s + weather.slow_s + settings.transfer_window * shape.snapshot_s / PARTS)
+    if weather.bytes_per_s:
+        burst_s += settings.transfer_window * (settings.part_bytes + SMALL_BYTES) / weather.bytes_per_s
     rest_s = min(burst_s * (1 / settings.transfer_share - 1), MAX_REST_S)
     return 2 * shape.snapshot_s + (parts / settings.transfer_window + 1) * (burst_s + rest_s)
 

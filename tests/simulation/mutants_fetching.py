@@ -1,8 +1,10 @@
 """Mutants of a log that takes long: to be fetched by a proposer, to be taken by a member of its view."""
 
-from quorate.hachannel import Settings, View, ViewNumber, Voter, attempts, election
+from quorate.hachannel import Settings, View, ViewNumber, Voter, attempts, election, gate, installation
 from quorate.hachannel.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
+from quorate.testing import simulate
 from quorate.testing.channel_hand import Hand
+from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, patched, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -171,4 +173,74 @@ def silent_member_awaited():
 )
 def silence_not_forgiven():
     with rewritten(election.Election, "tick", ("self._silent.clear()", "pass")):
+        yield
+
+
+def parts_that_come_slowly():
+    """Each takes several times `retry_s`: what was asked for twice would come twice."""
+    hand = _orphaned(3, 2, Settings(part_bytes=40))
+    hand.lose(1, 2)
+    free, carried = hand.now, 0
+    while not hand.payloads(1) and hand.now < 130.0:
+        hand.tick(0.05, 1, 2)
+        while hand.wires[2, 1] and not (isinstance(hand.wires[2, 1][0], Suffix) and hand.now < free):
+            if isinstance(hand.wires[2, 1][0], Suffix):
+                free, carried = hand.now + 0.4, carried + 1
+            hand.deliver(2, 1, 1)
+        hand.deliver(1, 2)
+    assert len(hand.payloads(1)) == ENTRIES
+    assert carried < 2 * ENTRIES, f"{carried} parts for {ENTRIES}"
+
+
+@mutant(
+    "A proposer asks for the same part of a log again and again at the same pace.",
+    scenario=parts_that_come_slowly,
+    caught=("scenario",),
+    quick=True,
+)
+def part_asked_for_at_one_pace():
+    with rewritten(
+        election.Election, "tick", ("min(2 * attempt.fetched.again_s", "min(attempt.fetched.again_s")
+    ):
+        yield
+
+
+def a_log_that_is_long_on_its_way():
+    """The proposer has all the time it needs, and does not send the log over and over."""
+    hand = _orphaned(3, 1, Settings(view_change_s=8.0))
+    sent = 0
+    for _ in range(150):
+        hand.deliver(2, 1)
+        for message in hand.lose(1, 2):
+            sent += isinstance(message, NewView)
+            if not isinstance(message, NewView):
+                hand.give(1, 2, message)
+        hand.tick(0.05, 1, 2)
+    assert hand.channels[1].phases.change == "installing"
+    assert 2 < sent < 6, f"{sent} times in 7 s"
+
+
+@mutant(
+    "A proposer sends the whole log of a view again and again at the same pace.",
+    scenario=a_log_that_is_long_on_its_way,
+    caught=("scenario",),
+    quick=True,
+)
+def log_sent_at_one_pace():
+    with rewritten(installation.Installation, "drive", (" * 2**installing.again", "")):
+        yield
+
+
+def three_that_propose_in_turns():
+    """On narrow connections no attempt has the time that it needs, unless all have more and more of it."""
+    simulate(draw(129, profile="narrow"), seed=129)
+
+
+@mutant(
+    "All have the same patience with each view, so those who propose interrupt each other for ever.",
+    scenario=three_that_propose_in_turns,
+    caught=("L1",),
+)
+def patience_stays():
+    with patched(election, "MAX_DOUBLINGS", 0), patched(gate, "GIVES_UP", 1):
         yield

@@ -22,6 +22,7 @@ SELDOM = {
     "role: slave -> stopped",
     "role: [*] -> stopped",
     "change: fetching -> preparing",
+    "change: fetching -> idle",
     "giving: entries -> state",
     "learning: entries -> state",
 }

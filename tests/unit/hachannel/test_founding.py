@@ -90,7 +90,7 @@ def test_a_cluster_whose_founding_is_broken_off_goes_on_with_those_who_are_left(
 
 def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one():
     """Replica 1 knows of a view that was founded in vain, and hears of the next one."""
-    hand = founding()
+    hand = founding(view_change_s=0.5)
     hand.deliver(0, 1)
     hand.silence(2)
     voters = hand.channels[1].state.accepted.config

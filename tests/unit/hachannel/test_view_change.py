@@ -73,6 +73,17 @@ def test_the_gate_needs_a_majority_that_suspects_the_master(hand):
     assert [message.number for message in hand.waiting(1, 2, Prepare)] == [number(2, 1)]
 
 
+def test_a_master_of_which_a_long_message_is_arriving_is_not_suspected(hand):
+    """It takes longer than `suspect_s` on a slow way, and nothing else comes before it is there."""
+    for _ in range(30):
+        hand.act(1, lambda channel: channel.hears(hand.now, 0))
+        hand.tick(0.1, 1)
+    assert hand.waiting(1, 2, Exit) == []
+    for _ in range(21):
+        hand.tick(0.1, 1)
+    assert hand.waiting(1, 2, Exit)
+
+
 def test_what_a_member_said_before_it_was_in_the_view_opens_no_gate(hand):
     """It followed nobody then, and its words were long on their way."""
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))

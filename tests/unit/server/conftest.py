@@ -39,6 +39,7 @@ class Peer:
         self.up: dict[int, int] = {}
         self.happened: list[tuple[str, int]] = []
         self.got: list[tuple[int, bytes]] = []
+        self.alive: set[int] = set()
         settings = settings or LinkSettings()
         reactor = net.machine(f"m{id}")
         self.transport = ChannelTransport(
@@ -76,6 +77,9 @@ class Peer:
             self.transport.called(replica, incarnation)
         else:
             self.transport.accept(link, replica, incarnation, frames)
+
+    def peer_alive(self, peer: int) -> None:
+        self.alive.add(peer)
 
     def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
         self.got += [(peer, body) for body in bodies]

@@ -1,5 +1,6 @@
 from typing import Any
 
+from quorate.hachannel.framing import join_frames
 from quorate.hachannel.link import LinkSettings
 from quorate.testing.memory_net import MemoryNet
 
@@ -21,6 +22,20 @@ def test_frames_arrive_in_order_both_ways(net: MemoryNet, make_peer: Any) -> Non
     net.advance(0.1)
     assert one.got == [(0, b"a"), (0, b"b"), (0, b"c")]
     assert zero.got == [(1, b"d")]
+
+
+def test_some_of_a_long_frame_says_that_its_sender_lives(net: MemoryNet, make_peer: Any) -> None:
+    zero = make_peer(0, 2)
+    make_peer(1, 2)
+    net.advance(1)
+    link = net.wires[0].near.producer
+    link.dataReceived(join_frames([b""]))
+    assert zero.alive == set()
+    frame = join_frames([b"x" * 1000])
+    link.dataReceived(frame[:400])
+    assert (zero.alive, zero.got) == ({1}, [])
+    link.dataReceived(frame[400:])
+    assert zero.got == [(1, b"x" * 1000)]
 
 
 def test_the_higher_id_calls_so_that_the_lower_dials_at_once(net: MemoryNet, make_peer: Any) -> None:
