@@ -6,8 +6,17 @@ from functools import partial
 import msgspec
 
 from quorate.hachannel import Settings, choice, election, gate, installation, learner, view
-from quorate.hachannel.messages import Activate, Founded, decode_reconfig
+from quorate.hachannel.messages import (
+    Activate,
+    Founded,
+    Heartbeat,
+    NewView,
+    Prepare,
+    Yield,
+    decode_reconfig,
+)
 from quorate.testing import channel_world
+from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched
 
@@ -231,4 +240,34 @@ def first_view_announced_at_once():
         patched(installation.Installation, "_found", found),
         patched(installation.Installation, "activate", activate),
     ):
+        yield
+
+
+def a_first_member_that_does_not_lead():
+    """It answers every proposal, and proposes nothing when it is asked to."""
+    hand = Hand()
+    hand.form()
+    hand.silence(0)
+    hand.deliver(1, 2)
+    yielded = 0
+    for _ in range(200):
+        for message in hand.lose(2, 1):
+            yielded += isinstance(message, Yield)
+            if isinstance(message, Prepare | NewView | Activate | Heartbeat):
+                hand.give(2, 1, message)
+        hand.deliver(1, 2)
+        hand.tick(0.05, 2)
+        hand.act(1, lambda channel: channel.hears(hand.now, 2))
+    assert yielded > 0
+    assert hand.channels[2].role == "master", f"after {yielded} times it still waits for the first member"
+
+
+@mutant(
+    "A proposer yields to the first member for ever.",
+    scenario=a_first_member_that_does_not_lead,
+    caught=("scenario",),
+    quick=True,
+)
+def yields_for_ever():
+    with patched(election, "MAX_YIELDS", 1_000_000):
         yield
