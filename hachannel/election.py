@@ -253,6 +253,8 @@ class Election:
         }
         if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
             expected.add(attempt.joiner)
+        # Who is too far behind answers only after all that is on its way to it.
+        expected = {voter for voter in expected if voter not in attempt.exclude and self._answers(voter)}
         if not late and not expected <= attempt.promises.keys():
             attempt.waiting = "not everybody alive has answered"
             return

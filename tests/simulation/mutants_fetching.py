@@ -244,3 +244,25 @@ def three_that_propose_in_turns():
 def patience_stays():
     with patched(election, "MAX_DOUBLINGS", 0), patched(gate, "GIVES_UP", 1):
         yield
+
+
+def a_laggard_is_left_out():
+    """The master goes on without a slave that is too far behind, and whose answer comes last."""
+    hand = Hand(settings=Settings(mode="MAJORITY"))
+    master = hand.form()
+    hand.act(0, lambda channel: channel._election.propose(hand.now, "test", exclude=(VOTERS[2],)))
+    for pair in ((0, 1), (1, 0), (0, 1), (1, 0)):
+        hand.deliver(*pair)
+    assert master.role == "master", "nothing is committed before it has answered"
+    assert master.view.members == VOTERS[:2]
+
+
+@mutant(
+    "A master waits for the answer of a slave that it leaves out because it is too far behind.",
+    scenario=a_laggard_is_left_out,
+    caught=("scenario",),
+    quick=True,
+)
+def laggard_awaited():
+    with rewritten(election.Election, "_evaluate", ("voter not in attempt.exclude and self", "self")):
+        yield
