@@ -110,7 +110,7 @@ class Dispatch:
             case Suffix():
                 election.on_suffix(now, voter, message)
             case Yield():
-                election.on_yield(now, message)
+                election.on_yield(now, voter, message)
             case NewView():
                 election.installation.on_new_view(now, voter, message)
             case Accept():

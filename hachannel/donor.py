@@ -33,7 +33,10 @@ PATIENCE = 4
 MAX_AGAIN = 2
 """What is not acknowledged is sent again after pauses that grow up to so many `stall_s`."""
 MIN_LAG = 64
-"""A learner that lacks no more entries than this, or than a window, may go with the next view."""
+"""A learner that lacks no more entries than this, or than a window, may go with the next view..."""
+LEAST_LAG = 8
+"""...and with each view in which it did not take part a fourth of that, but no less than this: its way is
+slow, and the others stand still while it gets what it lacks."""
 
 
 class Phase(Enum):
@@ -102,6 +105,8 @@ class Donor:
         """The token of the last transfer."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
+        self._missed: dict[int, int] = {}
+        """In how many views a replica was to be taken in, and was not."""
 
     @property
     def phase(self) -> str:
@@ -429,7 +434,9 @@ class Donor:
         """How much is missing, in units of what may go with the next view."""
         if session.phase is not Phase.ENTRIES:
             return float("inf")
-        return (self._state.log.last.at - session.acked) / max(self._state.settings.window, MIN_LAG)
+        most = max(self._state.settings.window, MIN_LAG)
+        most = max(most >> 2 * self._missed.get(session.voter.replica, 0), LEAST_LAG)
+        return (self._state.log.last.at - session.acked) / most
 
     def ready(self) -> Voter | None:
         """A learner that the next view may take in."""
@@ -487,11 +494,15 @@ class Donor:
             return
         if not state.leading:
             self.session = None
+            self._missed.clear()
         elif session.voter in view.members:
+            self._missed.pop(session.voter.replica, None)
             self._close("it is a member")
         elif not view.lists(session.voter.replica):
             self._close("it does not belong to the cluster")
         elif self._wanted == session.voter and session.voter in view.config:
+            replica = session.voter.replica
+            self._missed[replica] = self._missed.get(replica, 0) + 1
             self._close("it did not take part in the view")
         else:
             session.heard = session.moved = now

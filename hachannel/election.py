@@ -3,6 +3,7 @@
 Source: the channel protocol, section 3, steps 2 to 4.
 """
 
+import math
 from collections.abc import Collection, Iterable
 
 import attrs
@@ -31,8 +32,10 @@ MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
 FREE_PROPOSALS = 2
 """So many proposals have `view_change_s`; each further one has twice the time of the one before."""
-MAX_DOUBLINGS = 3
+MAX_DOUBLINGS = 2
 """But not more often than this."""
+GIVES_UP = 2
+"""A voter waits for a view so many times as long as its proposer, who knows better what takes so long."""
 MAX_SILENT = 2
 """So many views that wait for a member in vain; then it is left out, and joins the one that follows."""
 
@@ -262,7 +265,9 @@ class Election:
         while members and members[0] != state.me and self._yields.get(members[0], 0) >= MAX_YIELDS:
             members = members[1:]
         if not members:
-            attempt.waiting = "nobody who answered can be a member"
+            self.fail(now, "nobody who answered can be a member")
+            # It yielded to all who can lead, and they did not: the patience of one of them ends first now.
+            self.since = now + (GIVES_UP + 1) * self.patience
         elif members[0] != state.me:
             self._yield(now, attempt, members[0])
         else:
@@ -288,14 +293,17 @@ class Election:
         self._lease.give_up(now)
         state.send(first.replica, Yield(attempt.number, attempt.reason))
         self.fail(now, f"replica {first.replica} is the first member")
-        self.since = now + state.settings.view_change_s / 2
+        self.since = now + self.patience
 
-    def on_yield(self, now: float, message: Yield) -> None:
-        """Another proposer found that this replica leads."""
+    def on_yield(self, now: float, voter: Voter, message: Yield) -> None:
+        """Another proposer found that this replica leads: it does not lead itself."""
         state = self._state
         state.saw(message.number)
         fit = (state.member or state.accepted is None) and not state.witness
         if self.idle and fit and not state.leaving and message.number >= state.promised:
+            self._yields[voter] = MAX_YIELDS
+            # If a grant forbids it now, it is time as soon as that is over.
+            self.since = -math.inf
             self.propose(now, message.reason)
 
     def _adopt(self, now: float, attempt: Preparing, choice: Choice) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 
 from .choice import quorum_of
 from .donor import Donor
-from .election import Election
+from .election import GIVES_UP, Election
 from .lease import Lease
 from .messages import Exit
 from .porter import Porter
@@ -18,8 +18,6 @@ from .view import View, Voter, present
 
 HEARTBEATS = 2
 """When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
-GIVES_UP = 2
-"""A voter waits for a view so many times as long as its proposer, who knows better what takes so long."""
 MAX_BACKOFF = 10
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
 

@@ -1,10 +1,10 @@
 """Mutants of a log that takes long: to be fetched by a proposer, to be taken by a member of its view."""
 
-from quorate.hachannel import Settings, View, ViewNumber, Voter, attempts, election, gate, installation
+from quorate.hachannel import Settings, View, ViewNumber, Voter, attempts, donor, election, gate, installation
 from quorate.hachannel.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
 from quorate.testing import simulate
 from quorate.testing.channel_hand import Hand
-from quorate.testing.drawing import draw
+from quorate.testing.drawing import draw, operated
 from quorate.testing.mutation import mutant, patched, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -265,4 +265,19 @@ def a_laggard_is_left_out():
 )
 def laggard_awaited():
     with rewritten(election.Election, "_evaluate", ("voter not in attempt.exclude and self", "self")):
+        yield
+
+
+def a_learner_on_a_narrow_connection():
+    """What it lacks takes longer than a view change may, and the others stand still meanwhile."""
+    simulate(operated(draw(311224, disk=True)), seed=311224)
+
+
+@mutant(
+    "A learner that could not take what it lacked in time is taken in with as much again.",
+    scenario=a_learner_on_a_narrow_connection,
+    caught=("L1",),
+)
+def learner_as_far_behind_again():
+    with rewritten(donor.Donor, "on_view", ("self._missed.get(replica, 0) + 1", "0")):
         yield

@@ -185,7 +185,7 @@ def recorded_in_an_earlier_attempt():
         )
         number = hand.channels[0].state.promised
         for other in (1, 2):
-            hand.deliver(0, other)
+            hand.deliver(0, other, 1)
             hand.deliver(other, 0)
             hand.lose(0, other)
         if attempt == 1:

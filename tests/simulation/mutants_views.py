@@ -15,10 +15,11 @@ from quorate.hachannel.messages import (
     Yield,
     decode_reconfig,
 )
+from quorate.hachannel.view import ViewNumber
 from quorate.testing import channel_world
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 def a_voter_that_dies_when_it_is_added():
@@ -270,4 +271,27 @@ def a_first_member_that_does_not_lead():
 )
 def yields_for_ever():
     with patched(election, "MAX_YIELDS", 1_000_000):
+        yield
+
+
+def a_first_member_that_yields():
+    """It is about to be removed, as far as it knows; who it yields to does not know of that."""
+    hand = Hand()
+    hand.form()
+    hand.silence(0)
+    number = ViewNumber(5, 1, 2)
+    hand.give(1, 2, Prepare(number, "test"))
+    hand.give(1, 2, Yield(number, "test"))
+    hand.settle()
+    assert hand.channels[2].role == "master", "it yields back"
+
+
+@mutant(
+    "Who is yielded to yields back.",
+    scenario=a_first_member_that_yields,
+    caught=("scenario",),
+    quick=True,
+)
+def yields_back():
+    with rewritten(election.Election, "on_yield", ("self._yields[voter] = MAX_YIELDS", "pass")):
         yield
