@@ -91,7 +91,11 @@ class Session:
     """It answered within the time that a view change waits."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
-    """Who had submitted how much after `at`."""
+
+    @property
+    def whole(self) -> bool:
+        """All that the application has given was sent: the learner installs it, perhaps for long."""
+        return self.at is not None and not self.rest
 
 
 class Donor:
@@ -152,13 +156,18 @@ class Donor:
             session.moved = now
             self._rewind(now, session)
 
+    def _gone(self, session: Session) -> bool:
+        """Whether the learner is not there any more. A connected one that is silent may be installing."""
+        link = self._state.peers.link(session.voter)
+        silent = link is not None and link.connected and not link.leaving
+        return self._state.peers.departs(session.voter) and not silent
+
     def _stuck(self, now: float, session: Session) -> bool:
         """Whether the learner has had something to do for long, and does not: its disk hangs, say."""
         if session.phase is Phase.ENTRIES:
             busy = session.acked < session.sent or session.proof is not None
         else:
-            whole = session.at is not None and not session.rest
-            busy = not session.asked and (whole or not session.outbox.empty)
+            busy = not session.asked and (session.whole or not session.outbox.empty)
         return busy and now - session.came > PATIENCE * self._state.settings.stall_s
 
     def _lost(self, session: Session, message: Join) -> bool:
@@ -415,9 +424,9 @@ class Donor:
         if session is None or not state.leading:
             return
         settings = state.settings
-        if state.peers.departs(session.voter):
+        if self._gone(session):
             self._close("it went away")
-        elif now - session.heard > settings.stall_s:
+        elif now - session.heard > settings.stall_s * (PATIENCE if session.whole else 1):
             self._close("it does not answer")
         elif session.hold is not None and (
             len(state.log) > settings.max_log or state.log.size_bytes > settings.max_log_bytes
@@ -432,8 +441,8 @@ class Donor:
 
     def _lag(self, session: Session) -> float:
         """How much is missing, in units of what may go with the next view."""
-        if session.phase is not Phase.ENTRIES:
-            return float("inf")
+        if session.phase is not Phase.ENTRIES or self._state.peers.suspects(session.voter):
+            return math.inf
         most = max(self._state.settings.window, MIN_LAG)
         most = max(most >> 2 * self._missed.get(session.voter.replica, 0), LEAST_LAG)
         return (self._state.log.last.at - session.acked) / most

@@ -504,7 +504,7 @@ class Election:
                 attempt.sent = now
                 self._send_prepare(attempt)
         elif isinstance(attempt, Fetching):
-            if now - attempt.moved > 2 * settings.view_change_s:
+            if now - attempt.moved > 2 * self.patience:
                 self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
             elif now - attempt.asked >= attempt.fetched.again_s:
                 # It is lost, or its way slow: parts that come twice for that would make it slower and slower.

@@ -7,6 +7,7 @@ from quorate.hachannel.messages import CatchUp, Chunk
 from quorate.testing.channel_hand import Hand
 
 STEP_S = 0.05
+PARTS = 20
 
 
 class Slow:
@@ -19,6 +20,10 @@ class Slow:
         self._next = 0.0
         self._acted = {0: 0, 2: 0}
         self.sent = 0
+        self.hangs = False
+        """The learner does nothing while it installs the last part."""
+        self.installing: InstallPart | None = None
+        self._parts = 0
         for _ in range(200):
             hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
         hand.settle()
@@ -31,12 +36,17 @@ class Slow:
         for other in (0, 1):
             hand.connect(other, 2)
 
+    def go(self) -> None:
+        """The learner has installed the last part of the state."""
+        event, self.installing, self.hangs = self.installing, None, False
+        self._do(event)
+
     def step(self) -> None:
         """Time passes."""
         hand = self.hand
-        hand.tick(STEP_S)
+        hand.tick(STEP_S, *(replica for replica in hand.channels if self._runs(replica)))
         wire = hand.wires[0, 2]
-        while wire:
+        while wire and self._runs(2):
             if isinstance(wire[0], Chunk | CatchUp):
                 if hand.now < self._next:
                     break
@@ -44,9 +54,11 @@ class Slow:
                 self.sent += 1
             hand.deliver(0, 2, 1)
         for pair in list(hand.wires):
-            if pair != (0, 2):
+            if pair != (0, 2) and self._runs(pair[1]):
                 hand.deliver(*pair)
         for replica, done in self._acted.items():
+            if not self._runs(replica):
+                continue
             self._acted[replica] = len(hand.events[replica])
             for event in hand.events[replica][done:]:
                 self._do(event)
@@ -54,10 +66,17 @@ class Slow:
     def _do(self, event) -> None:
         hand = self.hand
         if isinstance(event, ProvideSnapshot):
-            parts = [b"part"] * 20
+            parts = [b"part"] * PARTS
             hand.act(0, lambda channel: channel.snapshot_ready(hand.now, event.token, event.index, parts))
         elif isinstance(event, InstallPart):
+            self._parts += 1
+            if self.hangs and self._parts == PARTS:
+                self.installing = event
+                return
             hand.act(2, lambda channel: channel.part_installed(hand.now, event.token, b"marker"))
+
+    def _runs(self, replica: int) -> bool:
+        return replica != 2 or self.installing is None
 
     def waiting(self) -> int:
         """How many pieces are on their way."""
@@ -76,3 +95,23 @@ def test_a_slow_connection_carries_each_piece_of_a_state_about_once(piece_s):
     assert len(slow.hand.channels[0].members) == 3
     assert slow.sent < 45
     assert most <= 12
+
+
+@pytest.mark.parametrize(("seconds", "transfers"), [(6.0, 1), (25.0, 2)])
+def test_a_learner_that_takes_long_to_install_the_state_keeps_its_place(seconds, transfers):
+    """It says nothing for longer than `suspect_s`; without its place it would begin again, for ever."""
+    slow = Slow(0.01, keep=0)
+    hand = slow.hand
+    slow.hangs = True
+    while slow.installing is None:
+        slow.step()
+    ends = hand.now + seconds
+    while hand.now < ends:
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"y"))
+        slow.step()
+    slow.go()
+    for _ in range(200):
+        slow.step()
+    assert len(hand.channels[0].members) == 3
+    begun = [note for note in hand.notes[0] if "joins: sends the state" in note]
+    assert len(begun) == transfers
