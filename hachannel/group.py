@@ -87,7 +87,7 @@ class Group:
         lines. incarnation: a number that grows with every life of this member (default: from the clock).
         Raises ValueError for what is of another type, and when these contradict each other.
         """
-        check_arguments(name, me, addresses, handler, expected, settings, limits, log, incarnation)
+        check_arguments(name, me, addresses, handler, expected, settings, limits, reactor, log, incarnation)
         if reactor is None:
             from twisted.internet import reactor
         self.me = me

@@ -1,7 +1,7 @@
 """What a caller without types may get wrong when it makes or uses a group, each in one sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from .group_types import GroupLimits
 from .settings import Settings
@@ -10,11 +10,18 @@ __all__ = ["ROOM_BYTES", "as_messages", "check_arguments"]
 
 ROOM_BYTES = 64
 """Of an entry: for what surrounds a pack with one message."""
+MAX_NUMBER = 2**63 - 1
+"""Of an id or an incarnation: what a message carries."""
 HANDLER = ("delivered", "view_changed", "provide_state", "receive_state")
+REACTOR = ("seconds", "callLater", "connectTCP", "listenTCP")
 
 
 def _whole(value: object, least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
+def _number(value: object) -> bool:
+    return _whole(value, 0) and cast("int", value) <= MAX_NUMBER
 
 
 def check_arguments(
@@ -25,6 +32,7 @@ def check_arguments(
     expected: object,
     settings: object,
     limits: object,
+    reactor: object,
     log: object,
     incarnation: object,
 ) -> None:
@@ -50,6 +58,11 @@ def check_arguments(
     for what, value, least in (("expected", expected, 1), ("incarnation", incarnation, 0)):
         if value is not None and not _whole(value, least):
             raise ValueError(f"{what} is {value!r}: a whole number, at least {least}")
+    if incarnation is not None and not _number(incarnation):
+        raise ValueError(f"incarnation is {incarnation}: at most {MAX_NUMBER}")
+    lacks = [method for method in REACTOR if not callable(getattr(reactor, method, None))]
+    if reactor is not None and lacks:
+        raise ValueError(f"reactor is {reactor!r}: give a reactor of Twisted, or leave it out")
     if not callable(log):
         raise ValueError(f"log is {log!r}: give a function that takes a line")
     missing = [method for method in HANDLER if not callable(getattr(handler, method, None))]
@@ -65,6 +78,8 @@ def _check_addresses(addresses: Mapping[Any, Any]) -> None:
     for member, address in addresses.items():
         if not _whole(member, 0):
             raise ValueError(f"addresses has a member {member!r}: an id is a whole number, at least 0")
+        if not _number(member):
+            raise ValueError(f"addresses has a member {member}: an id is at most {MAX_NUMBER}")
         match address:
             case (str(host), int(port)) if host and 0 < port < 65536 and not isinstance(port, bool):
                 other = owners.setdefault((host, port), member)

@@ -8,14 +8,15 @@ from typing import Any, Protocol, cast
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
-from twisted.internet.error import CannotListenError
+from twisted.internet.error import CannotListenError, DNSLookupError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
+from twisted.python.failure import Failure
 
 from .errors import ProtocolError
 from .group_types import GroupError
 from .group_wire import MAX_HELLO_BYTES, Hello, encode_hello, encode_refusal, parse_hello
-from .link import CallPort, Link, LinkSettings, ReactorPort
+from .link import CallPort, Link, LinkSettings, ReactorPort, is_own_address
 from .transport import ChannelTransport
 
 __all__ = ["Dialer", "Listener", "ListeningPort", "ReactorWithListeners"]
@@ -24,6 +25,7 @@ MAX_GUESTS = 64
 """Connections that have not said hello; above, new ones are closed."""
 MAX_LINES = 20
 """Lines in the log about bad connections within AGAIN_S; the rest is silent."""
+LOOPBACK = "127.0.0.1"
 AGAIN_S = 60.0
 """The same is told again after this time."""
 
@@ -41,6 +43,11 @@ class ReactorWithListeners(ReactorPort, Protocol):
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
         """Listen on a port."""
+        ...
+
+    @property
+    def resolve(self) -> "Callable[[str], Deferred[str]] | None":
+        """Finds the address of a name; None: names have none here."""
         ...
 
 
@@ -132,6 +139,31 @@ class Listener(Factory):
                 f"port {port} cannot be listened on ({error.socketError}): stop the program that uses it, or "
                 "give this member another port"
             ) from None
+        if _interface(host) != LOOPBACK:
+            self._look_at(host, port)
+
+    def _look_at(self, host: str, port: int) -> None:
+        """Say so if the others may not find this member at the host it was given."""
+
+        def tell(reason: str) -> None:
+            self._log(
+                f"member {self._mine.replica} listens on all addresses of this machine, port {port}, since "
+                f"its host {reason}: look at its address if others do not reach it"
+            )
+
+        def found(address: str) -> None:
+            if not is_own_address(address):
+                named = host if address == host else f"{host} is {address}, which"
+                tell(f"{named} is no address of this machine")
+
+        def unknown(failure: Failure) -> None:
+            if isinstance(failure.value, DNSLookupError):
+                tell(f"{host} does not resolve here")
+
+        if ":" in host:
+            found(host)
+        elif self._reactor.resolve is not None:
+            self._reactor.resolve(host).addCallbacks(found, unknown).addErrback(lambda _: None)
 
     def stop(self) -> "Deferred[Any]":
         """Stop listening."""
@@ -227,5 +259,5 @@ def _check_life(member: int, incarnation: int, known: int) -> None:
 def _interface(host: str) -> str:
     """A host that only this machine reaches is listened on there only."""
     if host == "localhost" or host.startswith("127."):
-        return "127.0.0.1"
+        return LOOPBACK
     return "::" if ":" in host else ""

@@ -1,5 +1,7 @@
 """A TCP connection that carries frames, and how one is opened. Twisted; it knows no protocol above frames."""
 
+import errno
+import socket
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
@@ -21,6 +23,7 @@ __all__ = [
     "ReactorPort",
     "connect",
     "host_port",
+    "is_own_address",
 ]
 
 SILENCE = "nothing was heard"
@@ -409,3 +412,15 @@ def connect(
     factory = _DialFactory(dialing, reactor, settings)
     reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
     return dialing.cancel
+
+
+def is_own_address(address: str) -> bool:
+    """Whether it is an address of this machine. A name is none."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # The system lets nobody bind an address that is not its own.
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        return error.errno not in (errno.EADDRNOTAVAIL, errno.EINVAL, errno.EAFNOSUPPORT)
+    return True

@@ -70,6 +70,8 @@ class PromptReactor:
         self._reactor = reactor
         self.seconds: Callable[[], float] = reactor.seconds
         self.callLater: Callable[..., CallPort] = reactor.callLater
+        self.resolve: Callable[[str], Any] | None = getattr(reactor, "resolve", None)
+        """The address of a name, later; a test's reactor may have none."""
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> Any:  # noqa: N802
         """Open a TCP connection."""

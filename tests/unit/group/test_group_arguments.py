@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from twisted.internet.defer import fail, succeed
+from twisted.internet.error import DNSLookupError
 
 from quorate.hachannel.group import Group, GroupLimits, Settings
 
@@ -46,6 +48,10 @@ class Half:
         ({"settings": Settings(max_payload_bytes=64)}, "max_payload_bytes is 64: a group needs more than 64"),
         ({"limits": 5}, "limits is 5: give quorate.hachannel.group.GroupLimits"),
         ({"incarnation": "7"}, "incarnation is '7': a whole number, at least 0"),
+        ({"incarnation": 2**63}, "incarnation is 9223372036854775808: at most 9223372036854775807"),
+        ({"incarnation": -1}, "incarnation is -1: a whole number, at least 0"),
+        ({"addresses": {**ADDRESSES, 2**63: ("m2", 100)}}, "a member 9223372036854775808: an id is at most"),
+        ({"reactor": 3}, "reactor is 3: give a reactor of Twisted, or leave it out"),
         ({"log": "file.log"}, "log is 'file.log': give a function that takes a line"),
     ],
 )
@@ -61,6 +67,22 @@ def test_a_limit_that_is_no_whole_number_is_refused(value: Any) -> None:
         GroupLimits(pack_bytes=value)
 
 
+def test_the_greatest_ids_and_incarnations_are_members(net: Any) -> None:
+    greatest = 2**63 - 1
+    addresses = {greatest - 1: ("m0", 100), greatest: ("m1", 100)}
+    groups = [
+        Group("g", me, addresses, handler=Handler(), reactor=net.machine(host), incarnation=greatest)
+        for me, (host, _) in addresses.items()
+    ]
+    results: list[Any] = []
+    for group in groups:
+        group.join()
+    net.until(lambda: all(len(group.members) == 2 for group in groups))
+    for group in groups:
+        group.multicast(b"x").addBoth(results.append)
+    net.until(lambda: sorted(results) == [1, 2])
+
+
 @pytest.mark.parametrize("payloads", [b"abc", "abc", None, 5, bytearray(b"x")])
 def test_one_message_is_not_several(payloads: Any) -> None:
     group = Group("g", 0, ADDRESSES, handler=Handler())
@@ -73,3 +95,31 @@ def test_messages_may_come_from_a_generator(net: Any, make: Any) -> None:
     net.until(lambda: alone.joined == [None])
     alone.group.multicast_many(b"%d" % number for number in range(5)).addBoth(alone.results.append)
     net.until(lambda: alone.results == [5])
+
+
+@pytest.mark.parametrize(
+    ("host", "answer", "reason"),
+    [
+        ("ant", DNSLookupError("no results"), "its host ant does not resolve here"),
+        ("ant", "192.0.2.1", "its host ant is 192.0.2.1, which is no address of this machine"),
+        ("192.0.2.1", "192.0.2.1", "its host 192.0.2.1 is no address of this machine"),
+        ("2001:db8::1", None, "its host 2001:db8::1 is no address of this machine"),
+        ("ant", "127.0.0.1", None),
+        ("localhost", DNSLookupError("not asked"), None),
+    ],
+)
+def test_a_member_says_when_its_host_is_not_this_machine(
+    net: Any, host: str, answer: Any, reason: str | None
+) -> None:
+    reactor = net.machine(host)
+    reactor.resolve = lambda name: fail(answer) if isinstance(answer, Exception) else succeed(answer)
+    lines: list[str] = []
+    group = Group("g", 0, {0: (host, 100)}, handler=Handler(), reactor=reactor, log=lines.append)
+    group.join()
+    told = [line for line in lines if "listens" in line]
+    if reason is None:
+        assert told == []
+    else:
+        [line] = told
+        assert line.startswith("member 0 listens on all addresses of this machine, port 100, since ")
+        assert reason in line
