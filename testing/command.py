@@ -56,6 +56,8 @@ def seed_range(_: click.Context, __: click.Parameter, value: str) -> range:
         seeds = range(int(first), int(last) if colon else int(first) + 1)
     except ValueError:
         raise click.BadParameter(f"{value!r} is no range of seeds; write it as 17 or 0:1000.") from None
+    if seeds and seeds[0] < 0:
+        raise click.BadParameter(f"{value!r} begins below 0: seeds are whole numbers from 0.")
     if not seeds:
         raise click.BadParameter(f"{value!r} contains no seed: the second number is the first one left out.")
     return seeds
@@ -70,6 +72,8 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
     unknown = [name for name in names if name not in random]
     if unknown:
         raise click.BadParameter(f"there is no fault {', '.join(unknown)}. There are: {', '.join(random)}.")
+    if not names:
+        raise click.BadParameter(f"name at least one. There are: {', '.join(random)}.")
     return names
 
 
@@ -169,6 +173,7 @@ def command(
     if (trace or messages) and jobs > 1:
         raise click.UsageError("--trace and --messages go with --jobs 1 only.")
     _check_drop(plan, seeds)
+    _check_disks(plan, seeds)
     talk = not as_json
     started = time.monotonic()
     counts: Counts = Counter()
@@ -240,6 +245,17 @@ def _check_drop(plan: "Plan", seeds: range) -> None:
                 f"--drop: there is no fault {', '.join(map(str, absent))} in the schedule of seed {seed}, "
                 + (f"which has those from 0 to {count - 1}." if count else "which has none.")
             )
+
+
+def _check_disks(plan: "Plan", seeds: range) -> None:
+    """Faults of disks happen where there are disks."""
+    if plan.faults is None or plan.disk or not all(FAULTS[name].disk for name in plan.faults):
+        return
+    said = f"{', '.join(plan.faults)} can happen only with disks"
+    if plan.disk is False:
+        raise click.UsageError(f"{said}: leave out --memory, or name other faults.")
+    if not any(plan.whole(seed).shape.disk for seed in seeds):
+        click.echo(f"No fault happens: {said}, and no cluster of these seeds has any; add --disk.", err=True)
 
 
 @attrs.frozen

@@ -60,6 +60,10 @@ class Schedule:
         for name in ("load", "operator"):
             if getattr(self, name) > MAX_RATE:
                 raise ScheduleError(f"{name} is {getattr(self, name)!r}: at most {MAX_RATE:g} a second")
+        for name in ("seconds", "spread_s"):
+            value = getattr(self, name)
+            if value is not None and value > check.LONGEST_S:
+                raise ScheduleError(f"{name} is {value:g}: at most {check.LONGEST_S:g} seconds")
         self._check_types()
         try:
             check.faults(self.faults, self.shape, operator=self.operator > 0, end=self.seconds)
@@ -67,9 +71,10 @@ class Schedule:
             raise ScheduleError(str(error)) from None
         lease_s, least_s = self.shape.settings.lease_s, self.shape.least_lease_s
         if self.lease and lease_s < least_s:
+            lower = "lower part_bytes, " if self.shape.weather.bytes_per_s else ""
             raise ScheduleError(
-                f"lease_s is {lease_s:g}, and this network may need {least_s:.3g} to prolong a lease: "
-                "raise lease_s, or set lease to false if none is to be demanded"
+                f"lease_s is {lease_s:g} seconds, and this network may need {least_s:.3g} to prolong a "
+                f"lease: {lower}raise lease_s, or set lease to false if none is to be demanded"
             )
 
     def must_recover(self) -> None:
@@ -126,6 +131,8 @@ def read(path: Path) -> tuple[Schedule, int]:
     try:
         plain = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         seed = msgspec.convert(plain.pop("seed", 0), int)
+        if seed < 0:
+            raise check.Wrong(f"seed is {seed}: a whole number from 0")
         plain_faults = msgspec.convert(plain.pop("faults", []), list[Any])
         faults = [check.fault(each, position) for position, each in enumerate(plain_faults)]
         shape = check.shape(plain.pop("shape", {}))

@@ -18,7 +18,10 @@ from .faults.operators import Add
 from .faults.processes import Start
 from .values import as_json, with_allowed
 
-__all__ = ["Wrong", "fault", "faults", "shape"]
+__all__ = ["LONGEST_S", "Wrong", "fault", "faults", "shape"]
+
+LONGEST_S = 3600.0
+"""Of a run, and of whatever happens in it: more would not end."""
 
 REPLICAS = ("who", "one", "other", "sender", "receiver")
 """Fields of faults that name a replica, by its id if it is a number."""
@@ -108,6 +111,8 @@ def _value(name: str, value: Any, count: int) -> str:
     number = isinstance(value, int | float)
     if name in TIMES and number and not 0 <= value < math.inf:
         return f"{name} is {value:g}: times are seconds, from 0"
+    if name in TIMES and number and value > LONGEST_S:
+        return f"{name} is {value:g}: at most {LONGEST_S:g} seconds"
     if name in CHANCES and not 0 <= value <= 1:
         return f"{name} is {value:g}: chances are from 0 to 1"
     if name == "steps" and value < 0:

@@ -123,6 +123,13 @@ def test_a_schedule_survives_a_file(tmp_path):
         ('{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}', "one of 'any', 'master', 'slave', "),
         ('{"shape": {"settings": {"mode": "MOST"}}}', "'MOST' .*: one of 'ALL', 'MAJORITY'"),
         ('{"faults": [{"fault": "lose-disk", "at": 1}]}', "disk of the shape must be true"),
+        ('{"faults": [{"fault": "crash", "at": 1e308}]}', r"crash: at is 1e\+308: at most 3600 seconds"),
+        ('{"faults": [{"fault": "pause", "at": 1, "for_s": 3601}]}', "for_s is 3601: at most 3600 seconds"),
+        ('{"faults": [{"fault": "crash", "at": 1, "back_s": 1e9}]}', "back_s is 1e"),
+        ('{"faults": [{"fault": "delay", "at": 1, "seconds": 1e9}]}', "delay: seconds is 1e"),
+        ('{"seconds": 1e300}', r"seconds is 1e\+300: at most 3600 seconds"),
+        ('{"spread_s": 3601}', "spread_s is 3601: at most 3600 seconds"),
+        ('{"seed": -1}', "seed is -1: a whole number from 0"),
         ('{"shape": {"settings": {"max_payload_bytes": 1}}}', "max_payload_bytes is 1: at least 16"),
     ],
 )
@@ -298,7 +305,7 @@ def test_a_schedule_without_faults_runs_for_a_while_and_converges():
 
 def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_demanded(tmp_path):
     slow = Shape(weather=Weather(delay_s=0.4, slow_chance=0.0), settings=Settings(lease_s=0.5))
-    with pytest.raises(ScheduleError, match=r"lease_s is 0\.5, and this network may need 0\.9"):
+    with pytest.raises(ScheduleError, match=r"lease_s is 0\.5 seconds, and this network may need 0\.9"):
         Schedule(shape=slow)
     path = tmp_path / "schedule.json"
     schedule = Schedule(shape=slow, seconds=1.0, lease=False)
@@ -308,6 +315,12 @@ def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_
     with pytest.raises(ScheduleError, match="raise lease_s, or set lease to false"):
         read(path)
     assert simulate(schedule, seed=1).views
+
+
+def test_where_connections_carry_little_the_size_of_a_part_is_named():
+    with pytest.raises(ScheduleError, match=r"seconds, .* lower part_bytes, raise lease_s, or set lease"):
+        Schedule(shape=Shape(weather=Weather(bytes_per_s=10_000)))
+    Schedule(shape=Shape(weather=Weather(bytes_per_s=10_000), settings=Settings(part_bytes=1000)))
 
 
 @pytest.mark.parametrize("first", range(0, 400, 100))

@@ -88,6 +88,14 @@ def test_the_trace_is_printed_when_asked_for():
     [
         (["--seeds", "x"], "write it as 17 or 0:1000"),
         (["--seeds", "5:5"], "contains no seed"),
+        (["--seeds", "-1"], "seeds are whole numbers from 0"),
+        (["--seeds", "-5:5"], "seeds are whole numbers from 0"),
+        (["--faults", ""], "name at least one. There are: crash,"),
+        (["--faults", ","], "name at least one"),
+        (
+            ["--faults", "torn-write,lose-disk", "--memory"],
+            "lose-disk can happen only with disks",
+        ),
         (["--faults", "crash,flood"], "there is no fault flood. There are: crash,"),
         (["--drop", "a"], "numbers separated by commas"),
         (["--schedule", "nowhere.json"], "does not exist"),
@@ -102,6 +110,15 @@ def test_wrong_usage_ends_with_status_2_and_a_sentence(arguments, sentence):
     status, output, _ = run(*arguments)
     assert status == 2
     assert sentence in output
+
+
+def test_faults_of_disks_without_disks_are_told():
+    arguments = ["--faults", "torn-write", "--seeds", "0", "--json"]
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["faults"] == {}
+    assert "No fault happens: torn-write can happen only with disks" in result.stderr
+    assert "No fault happens" not in CliRunner().invoke(command, [*arguments, "--disk"]).stderr
 
 
 @pytest.mark.parametrize("option", ["--disk", "--memory", "--faults=crash"])
