@@ -19,6 +19,9 @@ def _orphaned(replicas: int, holder: int, settings: Settings) -> Hand:
     """Only one slave has the last entries of a master that is gone."""
     hand = Hand(replicas, settings)
     hand.form()
+    # The proposals of the founding do not count any more.
+    hand.tick(0.01)
+    hand.settle()
     for count in range(ENTRIES):
         hand.act(0, lambda channel, count=count: channel.submit(hand.now, 0, b"%d" % count))
     hand.deliver(0, holder)
