@@ -246,7 +246,7 @@ def first_view_announced_at_once():
 
 def a_first_member_that_does_not_lead():
     """It answers every proposal, and proposes nothing when it is asked to."""
-    hand = Hand()
+    hand = Hand(settings=Settings(view_change_s=0.5))
     hand.form()
     hand.silence(0)
     hand.deliver(1, 2)
@@ -258,7 +258,8 @@ def a_first_member_that_does_not_lead():
                 hand.give(2, 1, message)
         hand.deliver(1, 2)
         hand.tick(0.05, 2)
-        hand.act(1, lambda channel: channel.hears(hand.now, 2))
+        for here, there in ((1, 2), (2, 1)):
+            hand.act(here, lambda channel, there=there: channel.hears(hand.now, there))
     assert yielded > 0
     assert hand.channels[2].role == "master", f"after {yielded} times it still waits for the first member"
 
