@@ -12,6 +12,7 @@ from quorate.hachannel.messages import (
     Heartbeat,
     NewView,
     Prepare,
+    Record,
     Yield,
     decode_reconfig,
 )
@@ -254,7 +255,7 @@ def a_first_member_that_does_not_lead():
     for _ in range(200):
         for message in hand.lose(2, 1):
             yielded += isinstance(message, Yield)
-            if isinstance(message, Prepare | NewView | Activate | Heartbeat):
+            if isinstance(message, Prepare | NewView | Record | Activate | Heartbeat):
                 hand.give(2, 1, message)
         hand.deliver(1, 2)
         hand.tick(0.05, 2)
