@@ -159,8 +159,7 @@ class Donor:
     def _gone(self, session: Session) -> bool:
         """Whether the learner is not there any more. A connected one that is silent may be installing."""
         link = self._state.peers.link(session.voter)
-        silent = link is not None and link.connected and not link.leaving
-        return self._state.peers.departs(session.voter) and not silent
+        return self._state.peers.departs(session.voter) if link is None else link.leaving
 
     def _stuck(self, now: float, session: Session) -> bool:
         """Whether the learner has had something to do for long, and does not: its disk hangs, say."""

@@ -1,8 +1,9 @@
 """Which host names of a configuration mean this machine."""
 
-import errno
 import ipaddress
 import socket
+
+from ..hachannel.link import is_own_address
 
 
 def is_local(host: str) -> bool:
@@ -36,11 +37,4 @@ def _is_own(text: str) -> bool:
         return True
     if address.is_unspecified or address.is_multicast:
         return False
-    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    # The system lets nobody bind an address that is not its own.
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((text, 0))
-    except OSError as error:
-        return error.errno not in (errno.EADDRNOTAVAIL, errno.EINVAL, errno.EAFNOSUPPORT)
-    return True
+    return is_own_address(text)
