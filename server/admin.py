@@ -29,10 +29,13 @@ _log = Logger()
 
 
 class NotMaster(Exception):
-    """This replica cannot do it; `master` is the (host, port) of the one that can, or None if not known."""
+    """This replica cannot do it; `master` is the (host, port) of the one that can, or None if not known.
 
-    def __init__(self, master: Address | None) -> None:
-        super().__init__("This replica is not the master.")
+    situation: what keeps it from being master or slave, in one sentence, "" if nothing does.
+    """
+
+    def __init__(self, master: Address | None, situation: str = "") -> None:
+        super().__init__(f"This replica is not the master{f' ({situation})' if situation else ''}.")
         self.master = master
 
 
@@ -62,6 +65,10 @@ class AdminTarget(Protocol):
 
     def master_address(self) -> Address | None:
         """The (host, port) of the network listener of the master of this server, None when there is none."""
+        ...
+
+    def situation(self) -> str:
+        """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
         ...
 
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
@@ -184,7 +191,7 @@ class AdminProtocol:
 
     def _require_master(self, anywhere: bool) -> None:
         if not anywhere and self._target.role != MASTER:
-            raise NotMaster(self._target.master_address())
+            raise NotMaster(self._target.master_address(), self._target.situation())
 
     def _inspect(self, address: AgentId | str) -> wire.AgentState:
         state = self._target.state_of(address)

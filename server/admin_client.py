@@ -8,7 +8,7 @@ import os
 import socket
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import uniform
 from typing import Any, Protocol, TypeVar
@@ -215,9 +215,15 @@ class ServerAdmin:
         return self._once(endpoint, body, expected, timeout_s)
 
     def ask_master(
-        self, body: wire.Body, expected: type[T], *, repeatable: bool, timeout_s: float = CALL_TIMEOUT_S
+        self,
+        body: wire.Body,
+        expected: type[T],
+        *,
+        repeatable: bool,
+        timeout_s: float = CALL_TIMEOUT_S,
+        patience_s: float = FAILOVER_TIMEOUT_S,
     ) -> T:
-        """Ask the master, wherever it is, and wait for one while a failover is under way.
+        """Ask the master, wherever it is, and wait up to `patience_s` for one while a failover is under way.
 
         `repeatable` says that the call may be made again when its effect is not known; otherwise `Lost` is
         raised then. Raises Unreachable when the server is down, AdminError when there is no master in time.
@@ -240,8 +246,10 @@ class ServerAdmin:
                 except Lost as error:
                     if not repeatable:
                         raise _unknown_outcome(error) from None
+                    reasons[endpoint] = str(error)
                     heard = self.seconds()
                 except CallFailed as error:
+                    reasons[endpoint] = f"{endpoint}: {error}"
                     heard = self.seconds()
                     hint = _next_hint(error, repeatable)
                     if hint is not None and hint != previous:
@@ -249,12 +257,11 @@ class ServerAdmin:
                         break
             now = self.seconds()
             if now - heard >= DOWN_TIMEOUT_S:
-                where = "; ".join(reasons.values())
-                raise Unreachable(f"Server {self.server.name} is down: {where}.")
-            if now - started >= FAILOVER_TIMEOUT_S:
-                waited = f"{FAILOVER_TIMEOUT_S:g} s"
+                raise Unreachable(f"Server {self.server.name} is down: {_listed(reasons.values())}.")
+            if now - started >= patience_s:
                 raise AdminError(
-                    f"Server {self.server.name} had no master for {waited}; see `quorate status`."
+                    f"Server {self.server.name} had no master for {patience_s:g} s: "
+                    f"{_listed(reasons.values())}; see `quorate status`."
                 )
             if hint is not None and hint != previous and hops < MAX_HOPS:
                 hops += 1
@@ -282,6 +289,11 @@ class ServerAdmin:
     def _secret(self, replica: int = NOT_IN_THE_FILE) -> str | None:
         known = replica if replica in self.server.replica_ids else self.server.replicas[0].id
         return self.config.setting("secret", server=self.server.name, replica=known)
+
+
+def _listed(reasons: Iterable[str]) -> str:
+    """What each replica said, as parts of one sentence."""
+    return "; ".join(reason.rstrip(".") for reason in reasons)
 
 
 def _all_endpoints(admin: ServerAdmin) -> list[Endpoint]:

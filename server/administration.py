@@ -65,6 +65,10 @@ class Administration:
         """Where the master listens, None if unknown."""
         return self._replica.master_address()
 
+    def situation(self) -> str:
+        """What keeps this replica from being master or slave."""
+        return self._replica.situation()
+
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
         """(id, name, class, reactions) of every agent."""
         for cell in self._replica.node.engine.cells():
@@ -121,9 +125,9 @@ class Administration:
         try:
             replica.give(ask)
         except ChannelMaster:
-            raise NotMaster(replica.master_address()) from None
+            raise NotMaster(replica.master_address(), replica.situation()) from None
         return bool(changed and changed[0])
 
     def _require_master(self) -> None:
         if not self._replica.serving:
-            raise NotMaster(self._replica.master_address())
+            raise NotMaster(self._replica.master_address(), self._replica.situation())

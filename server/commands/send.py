@@ -23,7 +23,7 @@ from ..admin_cli import (
     server_option,
     shown,
 )
-from ..admin_client import CALL_TIMEOUT_S
+from ..admin_client import CALL_TIMEOUT_S, FAILOVER_TIMEOUT_S
 
 DEFAULT_TIMEOUT_S = 10.0
 
@@ -43,9 +43,8 @@ DEFAULT_TIMEOUT_S = 10.0
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(0.1, MAX_TIMEOUT_S),
-    default=DEFAULT_TIMEOUT_S,
-    show_default=True,
-    help="How long to wait for the reply.",
+    help=f"How long to wait for a master and for the reply.  [default: {FAILOVER_TIMEOUT_S:g} for a master, "
+    f"{DEFAULT_TIMEOUT_S:g} for the reply]",
 )
 @json_option
 def command(
@@ -55,7 +54,7 @@ def command(
     type_name: str,
     fields: str,
     wants_reply: bool,
-    timeout_s: float,
+    timeout_s: float | None,
     as_json: bool,
 ) -> None:
     """Send a notification to an agent, with its fields as a JSON object.
@@ -66,15 +65,19 @@ def command(
         (admin,) = admins(read_config(config), server)
         to = address_of(agent)
         payload = payload_of(type_name, fields)
+        patience_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
+        reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
         if not wants_reply:
             # A failure of the agent is not told; that there is none is.
-            admin.ask_master(wire.Post(to, type_name, payload), type(None), repeatable=False)
+            post = wire.Post(to, type_name, payload)
+            admin.ask_master(post, type(None), repeatable=False, patience_s=patience_s)
             return
         reply = admin.ask_master(
-            wire.Request(to, type_name, payload, timeout_s),
+            wire.Request(to, type_name, payload, reply_s),
             wire.Reply,
             repeatable=False,
-            timeout_s=timeout_s + CALL_TIMEOUT_S,
+            timeout_s=reply_s + CALL_TIMEOUT_S,
+            patience_s=patience_s,
         )
     if reply.type in FAILURES:
         raise Sentence(_failure(reply))

@@ -29,6 +29,7 @@ class FakeTarget:
     replica: int = 0
     role: str = "master"
     master: tuple[str, int] | None = None
+    waits: str = ""
     known: list[tuple[AgentId, str, str, int]] = attrs.Factory(
         lambda: [(ALICE, "alice", "examples.bank:Account", 3), (AgentId(0, 0, 2), "", "quorate:Factory", 1)]
     )
@@ -54,6 +55,9 @@ class FakeTarget:
 
     def master_address(self) -> tuple[str, int] | None:
         return self.master
+
+    def situation(self) -> str:
+        return self.waits
 
     def agents(self) -> list[tuple[AgentId, str, str, int]]:
         return self.known

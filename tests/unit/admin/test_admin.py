@@ -50,6 +50,8 @@ def test_a_slave_names_the_master_unless_asked_for_its_own_state(target: Target,
     slave = target(role="slave", master=("h", 1), states={"alice": b"\x80"})
     failure = ask(slave, body)
     assert (failure.kind, failure.master) == ("not master", ("h", 1))
+    waiting = ask(target(role="blocked", waits="too few copies"), body)
+    assert waiting.sentence == "This replica is not the master (too few copies)."
     assert not isinstance(ask(slave, msgspec.structs.replace(body, anywhere=True)), admin_wire.Failure)
 
 

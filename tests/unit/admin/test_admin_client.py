@@ -53,8 +53,9 @@ class Cluster:
             raise item
         return Scripted(item)
 
-    def ask(self, *, repeatable: bool = True) -> int:
-        return self.admin.ask_master(admin_wire.Post("a", "m:T", b""), int, repeatable=repeatable)
+    def ask(self, *, repeatable: bool = True, patience_s: float = admin_client.FAILOVER_TIMEOUT_S) -> int:
+        post = admin_wire.Post("a", "m:T", b"")
+        return self.admin.ask_master(post, int, repeatable=repeatable, patience_s=patience_s)
 
 
 class Scripted:
@@ -150,6 +151,19 @@ def test_replicas_that_name_each_other_do_not_make_it_spin(xml: Any) -> None:
     with pytest.raises(AdminError, match="no master"):
         cluster.ask()
     assert len(cluster.tried) < 500
+
+
+def test_what_each_replica_waits_for_is_told_when_no_master_comes(xml: Any) -> None:
+    cluster = Cluster(
+        xml, p1001=[failure("not master")], p1002=[Lost("localhost:1002: the connection was closed")]
+    )
+    with pytest.raises(AdminError) as told:
+        cluster.ask(patience_s=5)
+    assert str(told.value) == (
+        "Server s0 had no master for 5 s: localhost:1001: it was not master; "
+        "localhost:1002: the connection was closed; localhost:1003: Connection refused; see `quorate status`."
+    )
+    assert 5 <= cluster.now < 5 + admin_client.RETRY_LAST_S
 
 
 def test_a_server_of_which_nobody_answers_is_down_soon(xml: Any) -> None:
