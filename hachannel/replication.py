@@ -379,6 +379,9 @@ class Replication:
         """A slave learns how far the master is, and the master how far a slave is."""
         state = self._state
         view = state.accepted
+        if message.master and not state.member:
+            # It may be a learner for long.
+            self.trim(message.trim)
         if not state.serving or view is None or message.view != view.number:
             return
         if view.members[0] == state.me:

@@ -3,8 +3,9 @@
 import attrs
 
 from quorate.hachannel import Settings, forward, outbox, replication
+from quorate.testing import draw, simulate
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 def a_master_alone_with_a_change_under_way():
@@ -117,4 +118,19 @@ def in_flight_for_ever():
 )
 def full_log_taken():
     with patched(replication.Replication, "_log_full", property(lambda _: False)):
+        yield
+
+
+def a_learner_that_stays_behind():
+    """Its connection is just as fast as the cluster: it never lacks so little that a view takes it in."""
+    simulate(draw(3855), seed=3855)
+
+
+@mutant(
+    "A learner forgets nothing of the log.",
+    scenario=a_learner_that_stays_behind,
+    caught=("I18",),
+)
+def learner_trims_nothing():
+    with rewritten(replication.Replication, "on_heartbeat", ("message.master and not state.member", "False")):
         yield

@@ -4,6 +4,7 @@ import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.messages import CatchUp, Chunk
+from quorate.hachannel.settings import TRIM_STEP
 from quorate.testing.channel_hand import Hand
 
 STEP_S = 0.05
@@ -115,3 +116,19 @@ def test_a_learner_that_takes_long_to_install_the_state_keeps_its_place(seconds,
     assert len(hand.channels[0].members) == 3
     begun = [note for note in hand.notes[0] if "joins: sends the state" in note]
     assert len(begun) == transfers
+
+
+@pytest.mark.parametrize("keep", [0, 100])
+def test_a_learner_that_stays_behind_forgets_what_all_members_have(keep):
+    """As much is submitted as comes here: it never gets near enough to be taken in, for days perhaps."""
+    slow = Slow(STEP_S, keep=keep, part_bytes=8, transfer_window=64)
+    hand = slow.hand
+    longest = 0
+    for number in range(1000):
+        for _ in range(8 if number < 60 else 1):
+            hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"y"))
+        slow.step()
+        longest = max(longest, len(hand.channels[2].state.log))
+    assert hand.channels[0].members == (0, 1)
+    assert hand.channels[2].state.applied > 1000
+    assert longest <= keep + TRIM_STEP
