@@ -1,6 +1,6 @@
 """Mutants of the founding of a cluster: who may found one, and what is known of a first view."""
 
-from quorate.hachannel import Channel, Settings, ViewEvent, election, installation, learner
+from quorate.hachannel import Channel, Settings, ViewEvent, election, installation, learner, peers
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -111,6 +111,32 @@ def a_replica_of_which_a_cluster_is_known_elsewhere():
 )
 def guest_founds():
     with rewritten(learner.Learner, "empty", ("not state.guest and", "")):
+        yield
+
+
+def one_that_held_nothing_is_another_one_now():
+    """It may have founded a cluster meanwhile, with others, and have lost its disk since."""
+    channel = _one_of_five()
+    channel.connected(100.0, 2, 12)
+    channel.receive(100.0, 2, _empty(channel))
+    channel.disconnected(100.0, 2)
+    channel.connected(100.0, 2, 99)
+    _meets(channel, 1)
+    assert not channel.proposing, "it founds a second cluster"
+    for now in (105.0, 110.0):
+        channel.receive(now, 2, _empty(channel))
+        channel.tick(now)
+    assert channel.proposing, "three are enough"
+
+
+@mutant(
+    "A replica that once held nothing is taken for one that holds nothing, whichever life of it is there.",
+    scenario=one_that_held_nothing_is_another_one_now,
+    caught=("scenario",),
+    quick=True,
+)
+def earlier_life_founds():
+    with rewritten(peers.Link, "forget", ("self.join = None", "pass")):
         yield
 
 

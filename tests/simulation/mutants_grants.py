@@ -6,7 +6,9 @@ from quorate.hachannel import lease
 from quorate.hachannel.messages import Grant, Heartbeat
 from quorate.hachannel.state import State
 from quorate.testing.channel_hand import Hand
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Host
+from quorate.testing.mutation import mutant, patched, rewritten
 
 Lease = lease.Lease
 
@@ -85,4 +87,47 @@ def forgotten_in_a_view_of_its_own():
 @mutant("A master that holds the lease promises views to others.", caught=("I11",))
 def holder_not_bound():
     with patched(Lease, "blocks", lambda self, now, other: now < self.until and self.holder != other):
+        yield
+
+
+def a_master_of_before_is_heard_by_one_voter():
+    """It knows three voters. There are five now, and another master: two are a majority of its own only."""
+    script = Script(3)
+    before = script.form()
+    master, voter = script.hosts[1:]
+    script.split([0], [1, 2, 3, 4])
+    for other in (1, 2):
+        script.net.shut((0, other))
+    script.whole(but=[0])
+    for replica in (3, 4):
+        script.hosts.append(Host(script.world, replica))
+        master.channel.admit(script.world.now, replica)
+        master.settle()
+        script.hosts[replica].start()
+        assert script.whole(but=[0]) is master
+    # The voter promises the next view, is left out of it, and does not hear of it any more.
+    script.cut((2, 1), (2, 3), (2, 4))
+    accepted = voter.channel.view
+    assert accepted is not None
+    script.until(lambda: voter.state.promised > accepted.number)
+    script.split([1, 3, 4], [2])
+    assert script.whole(but=[0, 2]) is master
+    for way in ((0, 2), (2, 0)):
+        script.net.mend(way)
+    script.until(lambda: voter.state.promised.replica == 0)
+    script.run(1.0)
+    assert not before.channel.holds_lease(script.world.now)
+    assert master.channel.holds_lease(script.world.now)
+    script.mend()
+    script.whole()
+
+
+@mutant(
+    "A voter grants to whom it has promised a view, although another one is master of that it has accepted.",
+    scenario=a_master_of_before_is_heard_by_one_voter,
+    caught=("I11",),
+    quick=True,
+)
+def granted_for_a_promise():
+    with rewritten(Lease, "on_mark", ("or view.members[0] != voter", "or False")):
         yield

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from quorate.hachannel import Settings
-from quorate.hachannel.durable import Remembered
+from quorate.hachannel import Channel, Settings
+from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.force import NothingThere, begin_again, first_view
 from quorate.hachannel.journal import Identity, Journal
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed, Promised
-from quorate.hachannel.messages import Entry
+from quorate.hachannel.messages import Entry, Heartbeat
 from quorate.hachannel.view import Seat, View, ViewNumber, Voter
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host, Observer
@@ -65,6 +65,23 @@ def forced(script: Script, host: Host) -> None:
     view = first_view(disk.remembered, Voter(host.replica, disk.incarnation), ())
     for record in (Accepted(view), Activated(view.number)):
         disk.remembered.apply(record)
+
+
+@pytest.mark.parametrize(("lineage", "role"), [(None, "blocked"), (ME, "stopped")])
+def test_what_the_cluster_of_before_lacks_concerns_only_its_own(lineage: Voter | None, role: str) -> None:
+    """Its views may have higher numbers: they count from where the two went apart."""
+    voters = (ME, Voter(1, 11), Voter(2, 12))
+    number = ViewNumber(8, 0, 99)
+    view = View(number, voters, voters, 3, 0, seats=SEATS, lineage=ME)
+    remembered = Remembered(promised=number, accepted=view, active=True, commit=3, last=3)
+    log = DurableLog(remembered, [Entry(number, index, index, b"x") for index in (1, 2, 3)])
+    channel = Channel(0, [0, 1, 2], incarnation=99, cluster="c", expected=3, log=log)
+    channel.start(0.0)
+    channel.connected(0.1, 1, 11)
+    high = ViewNumber(20, 1, 11)
+    said = Heartbeat(high, high, True, True, True, True, False, 1, 1, 1, 0, 0, None, lineage, high)
+    channel.receive(0.2, 1, said)
+    assert channel.role == role
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@
 
 import pytest
 
-from quorate.hachannel import View, ViewNumber
+from quorate.hachannel import Settings, View, ViewNumber
 from quorate.hachannel.messages import Found, Founded, NewView, Prepare, Promise, Suffix
 from quorate.hachannel.view import NO_TAG
-from quorate.testing.channel_hand import founding
+from quorate.testing.channel_hand import Hand, founding
 
 
 def first_times(hand, replica):
@@ -101,3 +101,28 @@ def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one(
     hand.give(0, 1, Promise(prepare.number, later, False, NO_TAG, 0, False))
     hand.give(0, 1, Suffix(prepare.number, 0, ()))
     assert hand.waiting(1, 0, NewView)[0].view.boot
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_who_leaves_before_the_first_view_is_active_founds_no_other_one(leaves):
+    hand = Hand(settings=Settings(view_change_s=0.3))
+    for _ in range(20):
+        if hand.waiting(0, 1, NewView):
+            break
+        hand.settle(0, 2)
+        hand.deliver(1, 0)
+        while hand.waiting(0, 1) and not isinstance(hand.wires[0, 1][0], NewView):
+            hand.deliver(0, 1, 1)
+        hand.tick(0.05)
+    hand.settle(1, 2)
+    hand.deliver(0, 1)
+    assert hand.channels[1].role == "changing"
+    if leaves:
+        hand.act(1, lambda channel: channel.leave(hand.now))
+    hand.lose(1, 2)
+    for _ in range(18):
+        hand.tick(0.05, 1)
+        for other in (0, 2):
+            hand.act(1, lambda channel, other=other: channel.hears(hand.now, other))
+    assert hand.channels[1].role != "stopped"
+    assert bool(hand.waiting(1, 2, Prepare)) != leaves

@@ -108,6 +108,21 @@ def test_a_master_that_leaves_gives_the_lease_up_first(hand):
     assert len(hand.waiting(1, 2, Promise)) == 1
 
 
+def test_a_master_that_leaves_without_the_lease_frees_those_who_granted(hand):
+    for _ in range(40):
+        hand.tick(0.05, 0)
+        hand.lose(0, 1)
+        hand.lose(0, 2)
+    assert leases(hand, 0) == [True, False]
+    hand.tick(0.06, 0)
+    hand.deliver(0, 1)
+    assert hand.waiting(1, 0, Grant)
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    hand.deliver(0, 1)
+    hand.give(2, 1, Prepare(HIGH, "test"))
+    assert len(hand.waiting(1, 2, Promise)) == 1
+
+
 def test_nobody_is_free_before_the_services_of_a_master_that_leaves_have_ended(hand):
     hand.stops = False
     hand.act(0, lambda channel: channel.leave(hand.now))
@@ -179,6 +194,19 @@ def test_a_voter_that_has_promised_another_view_grants_nothing(hand):
     hand.tick(0.06, 0)
     hand.deliver(0, 1)
     assert hand.waiting(1, 0, Grant) == []
+
+
+def test_a_voter_grants_to_the_master_of_its_view_and_to_no_other_one(hand):
+    """Who was master before may ask for it with a proposal, as it knows of no other one than itself.
+
+    Those who promised are no majority of the voters now: the cluster may have become another one.
+    """
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    hand.give(2, 1, Prepare(HIGH, "test"))
+    assert len(hand.waiting(1, 2, Promise)) == 1
+    before = ViewNumber(0, 2, 3)
+    hand.give(2, 1, Heartbeat(before, HIGH, False, True, False, True, False, 0, 0, 0, 0, 0, mark=hand.now))
+    assert hand.waiting(1, 2, Grant) == []
 
 
 @pytest.mark.parametrize("grant", [Grant(1e9, 1.0), Grant(0.0, -1.0), Grant(float("nan"), 1.0)])

@@ -3,9 +3,11 @@
 from itertools import pairwise
 
 import pytest
+from msgspec import structs
 
 from quorate.hachannel import NotMaster, PayloadTooLarge, Settings, Stable, ViewNumber, WindowFull
 from quorate.hachannel.messages import Ack, Commit, Data, Heartbeat, Prepare, Repair, Tell
+from quorate.hachannel.settings import TRIM_STEP
 from quorate.testing.channel_hand import Hand
 
 N1 = ViewNumber(1, 0, 1)
@@ -236,7 +238,11 @@ def test_entries_of_another_view_or_sender_are_ignored(hand):
     [data] = hand.waiting(0, 1, Data)
     hand.lose(0, 1)
     hand.give(2, 1, data)
+    for counter in (0, 2):
+        of_another = ViewNumber(counter, 0, 1)
+        hand.give(0, 1, structs.replace(data, entry=structs.replace(data.entry, view=of_another)))
     assert hand.channels[1].last == 0
+    assert hand.waiting(1, 0, Ack) == []
 
 
 def test_acknowledgements_of_another_view_or_of_what_was_never_sent_are_ignored(hand):
@@ -288,6 +294,24 @@ def test_the_log_is_trimmed_below_what_every_member_applied():
         hand.settle()
     assert all(len(channel.state.log) < 256 for channel in hand.channels.values())
     assert hand.channels[1].state.log.base.at <= hand.channels[2].applied
+
+
+@pytest.mark.parametrize(("keep_bytes", "least", "most"), [(1000, 100, 100 + TRIM_STEP), (10, 0, TRIM_STEP)])
+def test_some_entries_that_all_have_are_kept_for_one_that_is_away_shortly(keep_bytes, least, most):
+    hand = Hand(settings=Settings(keep=100, keep_bytes=keep_bytes))
+    hand.form()
+    for _ in range(10):
+        for _ in range(60):
+            hand.channels[0].submit(hand.now, 0, b"x")
+        hand.flush(0)
+        hand.settle()
+        hand.tick(0.05)
+        hand.settle()
+    for _ in range(2):
+        hand.tick(0.05)
+        hand.settle()
+    for channel in hand.channels.values():
+        assert least <= len(channel.state.log) <= most
 
 
 def test_application_messages_arrive_once_and_need_a_connection(hand):

@@ -39,6 +39,19 @@ def test_no_more_is_on_its_way_than_the_window_and_what_is_lost_goes_again():
     assert [piece.data for piece in box.due()] == [b"b", b"c"]
 
 
+def test_what_was_taken_although_it_seemed_lost_does_not_go_again():
+    box = Outbox(5, 1, 3)
+    box.put(b"abcd", None)
+    assert len(list(box.due())) == 3
+    box.again()
+    assert box.ack(3)
+    assert [piece.data for piece in box.due()] == [b"d"]
+    box.again()
+    assert box.ack(4)
+    assert not list(box.due())
+    assert box.hungry
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_parts_arrive_as_they_were_whatever_is_lost_or_doubled(seed):
     rng = random.Random(seed)

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.hachannel import MemoryLog, ViewNumber
 from quorate.hachannel.log import Accepted, Appended, Committed, Promised
-from quorate.hachannel.messages import Accept, Ack, Data, NewView, Prepare, Promise
+from quorate.hachannel.messages import Accept, Ack, Data, Grant, NewView, Prepare, Promise
 from quorate.testing.channel_hand import Hand
 
 N1 = ViewNumber(1, 0, 1)
@@ -63,6 +63,15 @@ def test_a_founder_accepts_its_view_once_although_another_one_says_twice_that_it
     assert [record for record in hand.records[0] if isinstance(record, Accepted)] == [
         Accepted(hand.channels[0].view)
     ]
+
+
+def test_how_long_grants_last_is_written_once_and_no_later_grant_waits_for_the_disk(hand):
+    for _ in range(5):
+        hand.tick(0.06, 0)
+        hand.lose(1, 0)
+        hand.deliver(0, 1)
+        assert hand.waiting(1, 0, Grant) == [Grant(hand.now, hand.settings.lease_s)]
+    assert hand.records[1] == []
 
 
 def test_a_slave_acknowledges_what_is_on_its_disk(hand):

@@ -152,6 +152,33 @@ def test_a_voter_answers_only_higher_proposals_and_tells_the_others_what_it_prom
     assert hand.waiting(1, 0, Accept) == hand.waiting(1, 0, Recorded) == []
 
 
+@pytest.mark.parametrize(("proposals", "seconds"), [(1, 2.0), (3, 4.0), (9, 8.0)])
+def test_a_voter_waits_the_longer_for_a_view_the_more_were_proposed(hand, proposals, seconds):
+    """Each proposer takes more time than for its last one: who does not would interrupt it."""
+    hand.tick(0.01, 1)
+    for counter in range(5, 5 + proposals):
+        hand.give(2, 1, Prepare(number(counter, 2), "test"))
+    since = hand.now
+    while not hand.waiting(1, 2, Prepare) and hand.now < since + 10.0:
+        for other in (0, 2):
+            hand.act(1, lambda channel, other=other: channel.hears(hand.now, other))
+        hand.tick(0.05, 1)
+    assert seconds <= hand.now - since < seconds + 0.2
+
+
+def test_who_knows_a_later_view_does_not_follow_the_master_of_an_earlier_one(hand):
+    """That one may not have heard of it, and live for long."""
+    later = View(number(4, 1), VOTERS[:3], VOTERS[1:2], 1, 0)
+    hand.give(1, 2, Record(later))
+    for teller, view, exits in ((1, later.number, False), (0, N1, True)):
+        hand.give(teller, 2, Heartbeat(view, view, True, True, True, True, False, 0, 0, 0, 0, 0))
+        hand.act(2, lambda channel, gone=1 - teller: channel.disconnected(hand.now, gone, ended=True))
+        hand.tick(0.05, 2)
+        [*_, heartbeat] = hand.waiting(2, teller, Heartbeat)
+        assert heartbeat.exit == exits
+        hand.connect(0, 2)
+
+
 def test_a_proposal_in_the_name_of_another_is_ignored(hand):
     hand.give(2, 1, Prepare(number(5, 0), "test"))
     hand.give(2, 1, Prepare(ViewNumber(5, 2, 99), "test"))
@@ -292,16 +319,36 @@ def test_parts_of_a_log_that_do_not_fit_together_are_not_accepted(hand):
         assert hand.channels[1].last == 0
 
 
+def test_a_log_that_goes_on_from_another_entry_is_not_accepted(hand):
+    submit(hand, b"one")
+    hand.deliver(0, 1)
+    assert hand.channels[1].last == 1
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    other = Tag(number(7, 2), 1)
+    view = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 2)
+    hand.give(2, 1, NewView(view, other, 0, entries(number(7, 2), first=2), True))
+    assert hand.waiting(1, 2, Accept) == []
+    assert hand.channels[1].last == 1
+    hand.give(2, 1, NewView(view, Tag(N1, 1), 0, entries(number(7, 2), first=2), True))
+    assert hand.waiting(1, 2, Accept) == [Accept(view.number)]
+
+
 def test_nothing_committed_is_ever_cut(hand):
     submit(hand, b"one", b"two")
     hand.settle()
     hand.tick(0.05)
     hand.settle()
     assert hand.channels[1].commit == 2
+    # No grant forbids to accept what comes.
+    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     short = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 1)
     hand.give(2, 1, NewView(short, NO_TAG, 0, entries(N1), True))
     other = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 2)
     hand.give(2, 1, NewView(other, NO_TAG, 0, entries(number(7, 0), number(7, 0)), True))
+    assert [note for note in hand.notes[1] if "cannot accept view" in note] == [
+        f"cannot accept view {short.number}: the log would end at 1, not at 2",
+        f"cannot accept view {other.number}: entry 1 is committed and differs",
+    ]
     assert hand.waiting(1, 2, Accept) == []
     assert hand.payloads(1) == [b"one", b"two"]
     assert hand.channels[1].last == 2
@@ -394,6 +441,23 @@ def test_a_proposal_number_is_never_used_twice(hand):
     counters = [message.counter for message in sorted(seen)]
     assert len(counters) > 2
     assert counters == sorted(set(counters))
+
+
+def test_a_newcomer_names_the_master_that_it_hears_and_nobody_before():
+    hand = Hand(5)
+    assert [channel.master for channel in hand.channels.values()] == [None] * 5
+    hand.form()
+    assert [channel.master for channel in hand.channels.values()] == [0] * 5
+    hand.silence(0)
+    hand.silence(4)
+    hand.settle()
+    hand.start(4, 5, 9)
+    hand.connect(3, 4)
+    hand.deliver(3, 4)
+    assert hand.channels[4].master is None
+    hand.connect(1, 4)
+    hand.deliver(1, 4)
+    assert hand.channels[4].master == 1
 
 
 def test_a_leaver_stops_only_when_the_others_go_on_without_it(hand):

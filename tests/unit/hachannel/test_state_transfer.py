@@ -1,0 +1,178 @@
+"""State transfer, message by message: what is given, to whom, and when that ends."""
+
+import pytest
+
+from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ViewNumber
+from quorate.hachannel.messages import CatchUp, Join
+from quorate.hachannel.settings import TRIM_STEP
+from quorate.hachannel.view import Tag
+from quorate.testing.channel_hand import Hand
+
+N1 = ViewNumber(1, 0, 1)
+
+
+def cut(hand, *replicas):
+    """These are cut off from all others, which go on without them."""
+    rest = [replica for replica in hand.channels if replica not in replicas]
+    for one in replicas:
+        for other in rest:
+            for here, there in ((one, other), (other, one)):
+                hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
+                hand.wires[here, there].clear()
+    for _ in range(100):
+        if hand.channels[0].members == tuple(rest):
+            break
+        hand.tick(0.05, *rest)
+        hand.settle(*rest)
+    assert hand.channels[0].members == tuple(rest)
+
+
+def submit(hand, count):
+    for _ in range(count):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+
+
+def trimmed(replicas=3, **settings):
+    """A cluster whose last replica is back, and needs the state."""
+    hand = Hand(replicas, Settings(keep=0, **settings))
+    hand.form()
+    last = replicas - 1
+    cut(hand, last)
+    rest = range(last)
+    for _ in range(20):
+        submit(hand, 10)
+        hand.settle(*rest)
+        hand.tick(0.05, *rest)
+    for other in rest:
+        hand.connect(other, last)
+    for _ in range(5):
+        hand.settle()
+        hand.tick(0.05)
+    return hand
+
+
+def asked(hand):
+    """What the master's application was asked for."""
+    return [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+
+
+@pytest.mark.parametrize(("at", "have"), [(2, 2), (300, 0)])
+def test_a_learner_is_not_said_to_have_more_than_there_is(at, have):
+    """It may come from a cluster that had come further: nothing that it lacks would come."""
+    hand = trimmed()
+    birth = hand.channels[2].state.birth
+    hand.silence(2)
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.lose(2, 0)
+    hand.give(2, 0, Join("c", False, Tag(N1, at), 0, 0, b"", False, 0, birth))
+    assert hand.channels[0].phases.giving == "state"
+    assert asked(hand)[-1].have == have
+
+
+@pytest.mark.parametrize("index", [1, 201])
+def test_a_state_that_is_not_of_an_entry_of_the_log_is_not_given(index):
+    hand = trimmed()
+    [event] = asked(hand)
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"x", index, last=True))
+    assert hand.channels[0].phases.giving == "nobody"
+    assert any(f"the state is that after entry {index}, outside" in note for note in hand.notes[0])
+
+
+@pytest.mark.parametrize("bound", [{"max_log": 160}, {"max_log_bytes": 160}])
+def test_a_transfer_for_which_the_log_becomes_too_long_ends(bound):
+    hand = trimmed(window=16, transfer_pause_s=60.0, **bound)
+    [event] = asked(hand)
+    applied = hand.channels[0].applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"x", applied))
+    log = hand.channels[0].state.log
+    longest = 0
+    for _ in range(40):
+        submit(hand, 10)
+        longest = max(longest, len(log))
+        hand.settle(0, 1)
+        hand.tick(0.05, 0, 1)
+        hand.settle(0, 1)
+        if hand.channels[0].phases.giving == "nobody":
+            break
+    assert hand.notes[0][-1].endswith("the log has become too long meanwhile")
+    assert 150 < longest <= 180
+    hand.tick(0.05, 0, 1)
+    assert len(log) <= TRIM_STEP
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_transfer_to_a_learner_that_goes_away_ends(leaves):
+    """The log is held for it no more, however long nobody else comes."""
+    hand = trimmed()
+    assert hand.channels[0].phases.giving == "state"
+    if leaves:
+        hand.act(2, lambda channel: channel.leave(hand.now))
+        hand.settle()
+    else:
+        hand.silence(2)
+    hand.tick(0.05, 0)
+    assert hand.channels[0].phases.giving == "nobody"
+
+
+def test_a_transfer_goes_on_when_the_view_changes_for_another_reason():
+    hand = trimmed(4)
+    assert hand.channels[0].phases.giving == "state"
+    hand.silence(2)
+    hand.settle()
+    assert hand.channels[0].members == (0, 1)
+    hand.tick(0.3)
+    hand.settle()
+    assert hand.channels[0].phases.giving == "state"
+    assert len(asked(hand)) == 1
+    assert not any(note.startswith("transfer to replica 3 ends") for note in hand.notes[0])
+
+
+def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits():
+    """It hears the master and announces itself: only what it is sent is of no use to it."""
+    hand = Hand(5, Settings(stall_s=0.3))
+    hand.form()
+    cut(hand, 3, 4)
+    submit(hand, 10)
+    hand.settle(0, 1, 2)
+    for late in (3, 4):
+        hand.connect(0, late)
+    for _ in range(100):
+        hand.tick(0.05)
+        for message in hand.lose(0, 3):
+            if not isinstance(message, CatchUp):
+                hand.give(0, 3, message)
+        hand.deliver(3, 0)
+        hand.settle(0, 1, 2, 4)
+        if 4 in hand.channels[0].members:
+            break
+    assert hand.channels[0].members == (0, 1, 2, 4)
+
+
+def given(hand, *, last):
+    """The master's application gives a part; returns what the learner's gets."""
+    token, index = asked(hand)[-1].token, hand.channels[0].applied
+    at = index if last else None
+    hand.act(0, lambda channel: channel.part_ready(hand.now, token, b"x", at, last=last))
+    hand.settle()
+    part = hand.events[2][-1]
+    assert isinstance(part, InstallPart)
+    assert (part.token, part.number, part.index) == (token, 0, at)
+    return part
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_a_learner_that_could_not_use_a_part_takes_another_transfer(last):
+    hand = trimmed()
+    part = given(hand, last=last)
+    hand.act(2, lambda channel: channel.part_refused(hand.now, part.token, "it is damaged"))
+    for _ in range(20):
+        hand.tick(0.05)
+        hand.settle()
+    again = given(hand, last=True)
+    assert again.token > part.token
+    hand.act(2, lambda channel: channel.part_installed(hand.now, again.token))
+    for _ in range(20):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].members == (0, 1, 2)
