@@ -38,6 +38,8 @@ def converge(
     payloads: list[bytes] = []
 
     def fresh() -> bool:
+        # One that had been removed, and heard of it only now, may have been asked for again meanwhile.
+        _start(world)
         if not payloads:
             master = world.master()
             payload = submit(master.replica) if master is not None else None
@@ -110,16 +112,22 @@ def _listed(world: World) -> list[Host]:
     return [host for host in world.hosts if host.replica in ids]
 
 
+def _start(world: World) -> None:
+    """Start those of the cluster that do not run."""
+    for host in _listed(world):
+        if not host.running:
+            host.retired = False
+            host.start()
+
+
 def _whole(world: World, *, start: bool = False, leased: bool = False) -> bool:
     """Whether all replicas of the cluster are in one view.
 
     start: those that do not run are started. leased: and one has the lease, and its application was told.
     """
+    if start:
+        _start(world)
     hosts = _listed(world)
-    for host in hosts:
-        if start and not host.running:
-            host.retired = False
-            host.start()
     copies = 0
     views: set[tuple[ViewNumber, int]] = set()
     for host in hosts:
