@@ -172,9 +172,10 @@ class Donor:
     def _lost(self, session: Session, message: Join) -> bool:
         """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
 
-        It may be another process of the same voter, which was back before anybody noticed.
+        It may be another process of the same voter, which was back before anybody noticed. Or a master of
+        before, which it heard meanwhile, has begun a transfer of its own, and it takes nothing of this one.
         """
-        if message.refused == session.token:
+        if message.refused == session.token or message.token > session.token:
             return True
         if session.phase is not Phase.STATE:
             return False
@@ -357,7 +358,7 @@ class Donor:
         if session.sent < log.base.at or session.sent > log.last.at:
             self._close("the log does not reach back far enough")
             return
-        if session.sent == session.acked and not again:
+        if session.sent == session.acked < log.last.at and not again:
             session.came = state.now
         while session.sent < log.last.at and len(session.in_flight) < state.settings.transfer_window:
             base = log.tag(session.sent)

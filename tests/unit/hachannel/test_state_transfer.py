@@ -3,7 +3,8 @@
 import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ViewNumber
-from quorate.hachannel.messages import CatchUp, Join
+from quorate.hachannel.donor import TOKENS
+from quorate.hachannel.messages import CatchUp, Chunk, Join
 from quorate.hachannel.settings import TRIM_STEP
 from quorate.hachannel.view import Tag
 from quorate.testing.channel_hand import Hand
@@ -128,12 +129,16 @@ def test_a_transfer_goes_on_when_the_view_changes_for_another_reason():
     assert not any(note.startswith("transfer to replica 3 ends") for note in hand.notes[0])
 
 
-def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits():
-    """It hears the master and announces itself: only what it is sent is of no use to it."""
+@pytest.mark.parametrize("lacking", [10, 0])
+def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits(lacking):
+    """It hears the master and announces itself: only what it is sent is of no use to it.
+
+    If it lacks nothing that is the question whether it can answer.
+    """
     hand = Hand(5, Settings(stall_s=0.3))
     hand.form()
     cut(hand, 3, 4)
-    submit(hand, 10)
+    submit(hand, lacking)
     hand.settle(0, 1, 2)
     for late in (3, 4):
         hand.connect(0, late)
@@ -175,4 +180,35 @@ def test_a_learner_that_could_not_use_a_part_takes_another_transfer(last):
     for _ in range(20):
         hand.settle()
         hand.tick(0.05)
+    assert hand.channels[0].members == (0, 1, 2)
+
+
+@pytest.mark.parametrize("phase", ["state", "entries"])
+def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
+    """That has begun a transfer, too, with a higher number, and was heard no more."""
+    hand = trimmed() if phase == "state" else Hand()
+    if phase == "entries":
+        hand.form()
+        cut(hand, 2)
+        submit(hand, 10)
+        hand.settle(0, 1)
+        for other in (0, 1):
+            hand.connect(other, 2)
+        while hand.channels[0].phases.giving == "nobody":
+            hand.tick(0.05)
+            hand.deliver(0, 2)
+            hand.deliver(2, 0)
+    assert hand.channels[0].phases.giving == phase
+    hand.lose(0, 2)
+    token = 7 << TOKENS
+    hand.give(1, 2, Chunk(token, 0, b"x", True, None))
+    assert hand.channels[2].phases.learning == "state"
+    for _ in range(60):
+        hand.tick(0.05)
+        hand.settle()
+        if phase == "state" and len(asked(hand)) == 2:
+            phase = "given"
+            assert asked(hand)[1].token > token
+            came = given(hand, last=True).token
+            hand.act(2, lambda channel, came=came: channel.part_installed(hand.now, came))
     assert hand.channels[0].members == (0, 1, 2)
