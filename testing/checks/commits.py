@@ -20,10 +20,10 @@ class HeldByQuorum(Checker):
 
     def stepped(self, step: Step) -> None:
         """What nobody committed before has its holders in a view this replica serves in."""
-        past, host, state = self.past, step.host, step.host.state
+        past, host = self.past, step.host
         views = step.process.was_active
         for index in step.commits:
-            tag = state.log.tag(index)
+            tag = step.tag(index)
             holders = past.held.get(tag, set())
             if not any(count(holders, view.members) >= self._needed(host, view) for view in views):
                 self.fail(host, f"commits {tag}, held by {sorted(holders)}, active {views}")
@@ -48,7 +48,7 @@ class HeldByAll(Checker):
         if state.settings.mode != "ALL":
             return
         for index in step.commits:
-            tag = state.log.tag(index)
+            tag = step.tag(index)
             holders = past.held.get(tag, set())
             if not any(holders.issuperset(view.members) for view in step.process.was_active):
                 self.fail(host, f"commits {tag}, held by {sorted(holders)} only")

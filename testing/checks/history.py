@@ -87,6 +87,11 @@ class Step:
         """(replica, message) of all that it sends."""
         return self.output.messages
 
+    def tag(self, index: int) -> Tag:
+        """The tag of an entry of its log, or of one that it had and has trimmed in this very step."""
+        log = self.host.state.log
+        return log.tag(index) if index >= log.base.at else self.process.tags[index]
+
 
 def standing(host: Host) -> tuple[Any, ...]:
     """What checkers read of one process, besides its output and the inside of its log."""
@@ -264,7 +269,7 @@ class History:
             if isinstance(message, Promise | Accept | Recorded | Prepare):
                 process.said = max(process.said, message.number)
         for index in step.commits:
-            self.committed[index] = state.log.tag(index)
+            self.committed[index] = step.tag(index)
             self.counts["commits"] += 1
         self.top = max(self.top, state.commit)
         process.commit = state.commit

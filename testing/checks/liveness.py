@@ -24,7 +24,7 @@ def converge(
     the cluster was whole. Raises Violation.
     """
     # Transfers follow one another.
-    bound = HEAL_S + _transfer_s(world.shape) * len(world.hosts)
+    bound = HEAL_S + _log_s(world.shape) + _transfer_s(world.shape) * len(world.hosts)
     limit = world.now + bound
     if not _reach(world, limit, lambda: _whole(world, start=True)):
         hosts = [host for host in world.hosts if host.running]
@@ -67,6 +67,13 @@ def _transfer_s(shape: Shape) -> float:
         burst_s += settings.transfer_window * (settings.part_bytes + SMALL_BYTES) / weather.bytes_per_s
     rest_s = min(burst_s * (1 / settings.transfer_share - 1), MAX_REST_S)
     return 2 * shape.snapshot_s + (parts / settings.transfer_window + 1) * (burst_s + rest_s)
+
+
+def _log_s(shape: Shape) -> float:
+    """How long a log that was sent in vain, an entry at a time, delays what follows on its connection."""
+    if not shape.weather.bytes_per_s:
+        return 0.0
+    return shape.settings.max_log * (shape.settings.part_bytes + SMALL_BYTES) / shape.weather.bytes_per_s
 
 
 def _reach(world: World, limit: float, condition: Callable[[], bool]) -> bool:

@@ -39,6 +39,12 @@ def test_no_seed_violates_an_invariant_and_every_cluster_heals(first):
     assert sum(result.views for result in results) > BATCH
 
 
+@pytest.mark.parametrize("seed", [22072, 26818, 28884])
+def test_seeds_that_failed_once_hold(seed):
+    """A log on a narrow connection, a learner that two masters want, what is trimmed when it is committed."""
+    assert simulate(seed=seed).views
+
+
 def test_random_runs_reach_every_message_and_nearly_every_move_between_phases():
     if len(RUNS) < 300:
         pytest.skip("it takes all seeds, one after the other")
