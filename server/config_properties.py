@@ -77,9 +77,18 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
 }
 """Name -> what is wrong with a value, None if nothing. docs/configuration.md says what each is for."""
 
+ATTRIBUTES = {
+    "ack": "<cluster>",
+    "durability": "<cluster> or <server>",
+    "min_copies": "<cluster>",
+    "mode": "<cluster>",
+    "witness": "<server>",
+}
+"""What is no property but an attribute, and of which elements: as a property it would have no effect."""
+
 
 def check_properties(tree: Element, report: Report) -> None:
-    """Report values that cannot be used, and note names that look misspelt."""
+    """Report values that cannot be used, and attributes in the place of properties; note names misspelt."""
     pending = [tree]
     while pending:
         element = pending.pop()
@@ -87,6 +96,11 @@ def check_properties(tree: Element, report: Report) -> None:
         name, value = element.get("name"), element.get("value")
         if element.tag != "property" or not name or value is None:
             continue
+        if name in ATTRIBUTES:
+            report.problem(
+                element.line,
+                f"{name} is no property, but an attribute of {ATTRIBUTES[name]}: write it there.",
+            )
         problem = PROPERTIES.get(name, _any)(value)
         if problem and name == SECRET_PROPERTY:
             report.problem(element.line, f"the property {name} {problem}.")

@@ -75,6 +75,8 @@ def _joining(channel: Channel, mute: Collection[int]) -> str:
     heard = _heard(channel)
     if channel.unlisted:
         return f"replica {state.me.replica} does not belong to the cluster; run `quorate replica add` for it"
+    if channel.master is not None and channel.phases.learning == "alone":
+        return f"waits for replica {channel.master}, the master, to let it in: one replica joins at a time"
     if channel.master is not None:
         return f"gets the state from the others, whose master is replica {channel.master}"
     missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}

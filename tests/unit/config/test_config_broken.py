@@ -305,6 +305,10 @@ MEANING = {
         one("<property name='a' value='1'/>\n<property name='a' value='2'/>"),
         "4: the property 'a' is set twice",
     ),
+    "an attribute as a property": (
+        cluster(extra='<property name="min_copies" value="2"/>'),
+        "3: min_copies is no property, but an attribute of <cluster>: write it there",
+    ),
     "property with a bad number": (
         one("<property name='heartbeat_s' value='soon'/>"),
         "3: the property heartbeat_s must be a number of seconds from 0.001 to 86399, not 'soon'",

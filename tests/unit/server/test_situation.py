@@ -130,6 +130,30 @@ def test_without_disks_what_is_lost_is_said() -> None:
     )
 
 
+def test_of_two_that_join_one_waits_for_its_turn() -> None:
+    script = formed(5, disk=False)
+    joiners = script.hosts[3:]
+    for host in joiners:
+        host.crash()
+    master = script.whole(but=[3, 4])
+    for host in joiners:
+        host.start()
+    learns = ["", ""]
+
+    def one_waits() -> bool:
+        learns[:] = [host.channel.phases.learning for host in joiners]
+        knows = all(host.channel.role == "joining" and host.channel.master == 0 for host in joiners)
+        return knows and sorted(learns) in (["alone", "entries"], ["alone", "state"])
+
+    script.until(one_waits)
+    assert master is script.hosts[0]
+    first = 3 + (learns[0] == "alone")
+    assert said(script, first) == "gets the state from the others, whose master is replica 0"
+    assert said(script, 7 - first) == (
+        "waits for replica 0, the master, to let it in: one replica joins at a time"
+    )
+
+
 def test_with_too_few_copies_it_says_whom_to_start() -> None:
     script = formed(settings=Settings(suspect_s=0.5, view_change_s=0.4, min_copies=3))
     script.hosts[2].crash()
