@@ -20,7 +20,7 @@ from .peers import Peers
 from .phases import Phases
 from .porter import Porter
 from .replication import Replication
-from .settings import TRIM_STEP, Settings
+from .settings import Settings
 from .state import State
 from .steps import Steps
 from .view import NO_VIEW, Seat, View, Voter
@@ -344,9 +344,6 @@ class Channel:
         Raises NotMaster, WindowFull, PayloadTooLarge.
         """
         self.lease.watch(now)
-        if not self.state.peers.links and self.last % TRIM_STEP == 0:
-            # A cluster of one has no heartbeats to do it.
-            self._replication.bound(None)
         return self._replication.submit(now, stamp_ns, payload)
 
     def forward(self, now: float, payload: bytes) -> int:

@@ -145,6 +145,9 @@ class Replication:
         log = state.log
         assert state.accepted is not None
         number = state.accepted.number
+        if not state.peers.links and log.last.at % TRIM_STEP == 0:
+            # A cluster of one has no heartbeats to do it.
+            self.bound(None)
         index = log.last.at + 1
         entry = Entry(number, index, stamp_ns, payload, kind, source)
         log.append(entry)

@@ -293,7 +293,12 @@ class ServerAdmin:
 
 def _listed(reasons: Iterable[str]) -> str:
     """What each replica said, as parts of one sentence."""
-    return "; ".join(reason.rstrip(".") for reason in reasons)
+    return "; ".join(bare(reason) for reason in reasons)
+
+
+def bare(sentence: str) -> str:
+    """Without the end of the sentence, to go on with it."""
+    return sentence.rstrip(". :;")
 
 
 def _all_endpoints(admin: ServerAdmin) -> list[Endpoint]:

@@ -21,6 +21,7 @@ from .admin_client import (
     Lost,
     ServerAdmin,
     Unreachable,
+    bare,
     check_identity,
 )
 from .config import Replica, Server
@@ -216,7 +217,7 @@ class Changer:
             elif waits_since is None:
                 waits_since = self.seconds()
             elif not told and self.seconds() - waits_since >= SAY_AFTER_S:
-                self.say(f"{name}: {change}: waits up to {at_most_s:g} s: {_bare(reason)}")
+                self.say(f"{name}: {change}: waits up to {at_most_s:g} s: {bare(reason)}")
                 told = True
             said = reason or said
             self._pause(deadline, f"{name}: {change} is not done within {self.timeout_s:g} s: {said}")
@@ -290,12 +291,12 @@ class Changer:
         except AdminError:
             command = f"quorate start {self.admin.config.path} --server {name} --replica {replica}"
             return f"it does not take part yet; start it with `{command}`"
-        reason = _bare(str(status.get("situation") or status.get("role") or "it has just started"))
+        reason = bare(str(status.get("situation") or status.get("role") or "it has just started"))
         return f"it runs, and does not take part yet: {reason}"
 
     def _pause(self, deadline: float, sentence: str) -> None:
         if self.seconds() > deadline:
-            raise ChangeFailed(f"{_bare(sentence)}.")
+            raise ChangeFailed(f"{bare(sentence)}.")
         self.sleep(POLL_S)
 
     def _ask(self, master: Endpoint, change: Change) -> None:
@@ -315,13 +316,13 @@ class Changer:
             try:
                 status = self.admin.ask_at(endpoint, wire.Status(), dict[str, Any], ASK_TIMEOUT_S)
             except AdminError as error:
-                reasons.append(_bare(str(error)))
+                reasons.append(bare(str(error)))
                 continue
             # Another server must not be changed in the place of this one.
             check_identity(self.admin, endpoint, status)
             if status.get("role") == "master" or status.get("changeable"):
                 return endpoint, msgspec.convert(status, _Cluster, strict=False)
-            situation = _bare(str(status.get("situation") or ""))
+            situation = bare(str(status.get("situation") or ""))
             reasons.append(f"{endpoint} is {status.get('role')}{f' ({situation})' if situation else ''}")
             blocked = blocked or situation.startswith(TOO_FEW)
             hint = status.get("master_address")
@@ -357,16 +358,11 @@ class _Patience:
         if self._since is None:
             self._since = now
             if not self._undone and wait_s:
-                changer.say(f"{_bare(str(error))}; waits up to {wait_s:g} s for one")
+                changer.say(f"{bare(str(error))}; waits up to {wait_s:g} s for one")
         if now - self._since >= wait_s:
             undone = f"{changer.admin.server.name}: {self._undone}: " if self._undone else ""
             waited = f"; none came in {wait_s:g} s" if wait_s else ""
-            raise ChangeFailed(f"{undone}{_bare(str(error))}{waited}.") from None
-
-
-def _bare(sentence: str) -> str:
-    """Without the end of the sentence, to go on with it."""
-    return sentence.rstrip(". :;")
+            raise ChangeFailed(f"{undone}{bare(str(error))}{waited}.") from None
 
 
 def describe(seated: Seated) -> str:

@@ -5,6 +5,7 @@ import attrs
 from quorate.hachannel import Settings, forward, outbox, replication
 from quorate.testing import draw, simulate
 from quorate.testing.channel_script import Script
+from quorate.testing.drawing import operated
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
@@ -133,4 +134,18 @@ def a_learner_that_stays_behind():
 )
 def learner_trims_nothing():
     with rewritten(replication.Replication, "on_heartbeat", ("message.master and not state.member", "False")):
+        yield
+
+
+def the_others_are_removed_and_one_goes_on_forwarding():
+    simulate(operated(draw(364106, disk=True)), seed=364106)
+
+
+@mutant(
+    "A cluster of one forgets nothing of the log: it has no heartbeats to do it at.",
+    scenario=the_others_are_removed_and_one_goes_on_forwarding,
+    caught=("I18",),
+)
+def alone_trims_nothing():
+    with rewritten(replication.Replication, "_append", ("not state.peers.links", "False")):
         yield

@@ -6,6 +6,7 @@ import pytest
 
 from quorate.hachannel import ChannelError, Deliver, PayloadTooLarge, Settings, Source, ViewNumber, WindowFull
 from quorate.hachannel.messages import Forward, Forwarded
+from quorate.hachannel.settings import TRIM_STEP
 from quorate.testing.channel_hand import Hand
 
 N1 = ViewNumber(1, 0, 1)
@@ -147,6 +148,20 @@ def test_a_slow_connection_carries_each_payload_about_once():
         assert len(hand.waiting(1, 0, Forward)) <= 6
     assert len(hand.payloads(0)) == 30
     assert carried < 45
+
+
+@pytest.mark.parametrize("forwarded", [False, True])
+def test_a_cluster_of_one_forgets_what_it_delivered(forwarded):
+    """It has no heartbeats, at which a master otherwise trims its log."""
+    hand = Hand(1, settings=Settings(keep_bytes=100))
+    hand.form()
+    for _ in range(1000):
+        if forwarded:
+            forward(hand, 0, b"x")
+        else:
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    assert len(hand.payloads(0)) == 1000
+    assert len(hand.channels[0].state.log) <= 2 * TRIM_STEP + 1
 
 
 def test_a_master_without_room_says_what_it_has_and_admits_it_later():
