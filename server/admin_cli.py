@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ..agents import AgentId, Notification, decode, known_type
 from ..agents.state import field_names
-from .admin_client import AdminError, ServerAdmin
+from .admin_client import FAILOVER_TIMEOUT_S, AdminError, ServerAdmin
 from .config import Config, ConfigError, Server, UnknownName, load
 from .config_model import MAX_ID
 from .datadir import DataDirError
@@ -31,6 +31,15 @@ config_argument = click.argument(
 )
 server_option = click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+patience_option = click.option(
+    "--timeout",
+    "patience_s",
+    metavar="SECONDS",
+    type=click.FloatRange(0.1, 86400),
+    default=FAILOVER_TIMEOUT_S,
+    show_default=True,
+    help="How long to wait for a master.",
+)
 
 
 def replica_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
@@ -90,7 +99,11 @@ def read_config(path: Path) -> Config:
 def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:
     """The servers to administer: one, or all of the configuration. Raises UnknownName."""
     servers: tuple[Server, ...] = config.servers if server is None else (config.server(server),)
-    return [ServerAdmin(config, each) for each in servers]
+    return [ServerAdmin(config, each, say=_say) for each in servers]
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"quorate: {sentence}", err=True)
 
 
 def import_from_here() -> None:

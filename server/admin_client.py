@@ -28,6 +28,8 @@ DOWN_TIMEOUT_S = 3.0
 """A server of which no replica could be reached for so long is taken to be down."""
 FAILOVER_TIMEOUT_S = 30.0
 """The longest wait for a server whose replicas answer to have a master."""
+NOTICE_S = 2.0
+"""Whoever waits for a master longer than that is told."""
 RETRY_FIRST_S = 0.1
 RETRY_LAST_S = 1.0
 MAX_HOPS = 4
@@ -183,6 +185,10 @@ class Connect(Protocol):
         ...
 
 
+def _nothing(_sentence: str) -> None:
+    """Nobody is told."""
+
+
 @attrs.define
 class ServerAdmin:
     """Calls to the replicas of one server."""
@@ -193,6 +199,8 @@ class ServerAdmin:
     seconds: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[float, float], float] = uniform
+    say: Callable[[str], None] = _nothing
+    """Told in a sentence, once for a call, that there is no master yet."""
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -236,6 +244,7 @@ class ServerAdmin:
         reasons: dict[Endpoint, str] = {}
         delay_s = RETRY_FIRST_S
         hops = 0
+        told = False
         while True:
             previous = hint
             for endpoint in sorted(endpoints, key=lambda each: (each.host, each.port) != previous):
@@ -267,6 +276,12 @@ class ServerAdmin:
                 hops += 1
                 continue
             hops = 0
+            if not told and now - started >= NOTICE_S:
+                told = True
+                self.say(
+                    f"Server {self.server.name} has no master yet: {_listed(reasons.values())}; "
+                    f"waiting up to {patience_s - (now - started):.0f} s."
+                )
             self.sleep(delay_s * self.jitter(0.5, 1.0))
             delay_s = min(2 * delay_s, RETRY_LAST_S)
 

@@ -8,7 +8,16 @@ from rich.text import Text
 
 from ...agents import FIRST_FREE_STAMP, AgentId
 from .. import admin_wire as wire
-from ..admin_cli import admins, config_argument, console, json_option, json_text, read_config, sentences
+from ..admin_cli import (
+    admins,
+    config_argument,
+    console,
+    json_option,
+    json_text,
+    patience_option,
+    read_config,
+    sentences,
+)
 from ..admin_client import ServerAdmin
 
 DEFAULT_LIMIT = 10_000
@@ -22,14 +31,21 @@ DEFAULT_LIMIT = 10_000
 @click.option(
     "--limit", type=click.IntRange(1), default=DEFAULT_LIMIT, show_default=True, help="Agents per server."
 )
+@patience_option
 @json_option
 def command(
-    config: Path, server: str | None, replica: int | None, everything: bool, limit: int, as_json: bool
+    config: Path,
+    server: str | None,
+    replica: int | None,
+    everything: bool,
+    limit: int,
+    patience_s: float,
+    as_json: bool,
 ) -> None:
     """List agents: id, name, class, reactions so far."""
     with sentences():
         found = [
-            (admin.server.name, agents_of(admin, replica, everything, limit))
+            (admin.server.name, agents_of(admin, replica, everything, limit, patience_s))
             for admin in admins(read_config(config), server)
         ]
     if as_json:
@@ -51,14 +67,16 @@ def command(
             click.echo(f"quorate: the first {limit} agents of {name} are listed; see --limit.", err=True)
 
 
-def agents_of(admin: ServerAdmin, replica: int | None, everything: bool, limit: int) -> list[wire.AgentRow]:
+def agents_of(
+    admin: ServerAdmin, replica: int | None, everything: bool, limit: int, patience_s: float
+) -> list[wire.AgentRow]:
     """Ask for agents page by page. Raises AdminError."""
     rows: list[wire.AgentRow] = []
     after: AgentId | None = None
     while len(rows) < limit:
         body = wire.Agents(after, wire.MAX_PAGE, anywhere=replica is not None)
         if replica is None:
-            page = admin.ask_master(body, list[wire.AgentRow], repeatable=True)
+            page = admin.ask_master(body, list[wire.AgentRow], repeatable=True, patience_s=patience_s)
         else:
             page = admin.ask(replica, body, list[wire.AgentRow])
         rows += [row for row in page if everything or row.id.stamp >= FIRST_FREE_STAMP]

@@ -28,12 +28,13 @@ from ..admin_cli import (
     import_class,
     json_object,
     json_text,
+    patience_option,
     plain,
     read_config,
     sentences,
     server_option,
 )
-from ..admin_client import ServerAdmin
+from ..admin_client import FAILOVER_TIMEOUT_S, ServerAdmin
 
 ATTEMPT_TIMEOUT_S = 5.0
 """The wait for the factory's reply before the request is sent again, with the same key."""
@@ -46,8 +47,15 @@ ATTEMPT_TIMEOUT_S = 5.0
 @click.option("--name", metavar="NAME", help="A name for the agent, unique on its server.")
 @click.option("--state", metavar="JSON", default="{}", help="Initial attributes, as a JSON object.")
 @click.option("--key", metavar="TEXT", help="Deploying twice with one key gives one agent.")
+@patience_option
 def command(
-    config: Path, server: str, class_name: str, name: str | None, state: str, key: str | None
+    config: Path,
+    server: str,
+    class_name: str,
+    name: str | None,
+    state: str,
+    key: str | None,
+    patience_s: float,
 ) -> None:
     """Create an agent and print its id.
 
@@ -58,13 +66,18 @@ def command(
         (admin,) = admins(read_config(config), server)
         encoded = state_of(class_name, state)
         create = Create(class_name, name, encoded, None, key or secrets.token_hex(16))
-        click.echo(deploy(admin, create))
+        click.echo(deploy(admin, create, patience_s))
 
 
-def deploy(admin: ServerAdmin, create: Create) -> str:
-    """Ask the factory of the server for an agent; return its id as text. Raises Sentence, AdminError."""
+def deploy(admin: ServerAdmin, create: Create, patience_s: float = FAILOVER_TIMEOUT_S) -> str:
+    """Ask the factory of the server for an agent; return its id as text. Raises Sentence, AdminError.
+
+    patience_s: how long to wait for a master.
+    """
     request = wire.Request(factory(admin.server.id), Create.type_name, encode(create), ATTEMPT_TIMEOUT_S)
-    reply = admin.ask_master(request, wire.Reply, repeatable=True, timeout_s=2 * ATTEMPT_TIMEOUT_S)
+    reply = admin.ask_master(
+        request, wire.Reply, repeatable=True, timeout_s=2 * ATTEMPT_TIMEOUT_S, patience_s=patience_s
+    )
     try:
         if reply.type == Created.type_name:
             return str(decode(Created, reply.payload).id)

@@ -11,6 +11,7 @@ from ..admin_cli import (
     config_argument,
     json_option,
     json_text,
+    patience_option,
     plain,
     read_config,
     replica_option,
@@ -24,14 +25,17 @@ from ..admin_cli import (
 @server_option
 @click.argument("agent", metavar="NAME-OR-ID")
 @replica_option
+@patience_option
 @json_option
-def command(config: Path, server: str, agent: str, replica: int | None, as_json: bool) -> None:
+def command(
+    config: Path, server: str, agent: str, replica: int | None, patience_s: float, as_json: bool
+) -> None:
     """Print the state of an agent as JSON."""
     with sentences():
         (admin,) = admins(read_config(config), server)
         body = wire.Inspect(address_of(agent), anywhere=replica is not None)
         if replica is None:
-            found = admin.ask_master(body, wire.AgentState, repeatable=True)
+            found = admin.ask_master(body, wire.AgentState, repeatable=True, patience_s=patience_s)
         else:
             found = admin.ask(replica, body, wire.AgentState)
     shown = {

@@ -82,6 +82,24 @@ def test_a_slave_leads_to_the_master_at_once(xml: Any) -> None:
     assert cluster.now == 0
 
 
+def test_who_waits_for_a_master_is_told_once_what_for(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=[failure("not master")] * 8 + [5])
+    said: list[str] = []
+    cluster.admin.say = said.append
+    assert cluster.ask() == 5
+    (sentence,) = said
+    assert sentence.startswith("Server s0 has no master yet: localhost:1001: it was not master; ")
+    assert sentence.endswith("; waiting up to 28 s.")
+
+
+def test_a_failover_that_is_over_soon_is_not_talked_of(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=[failure("not master")] * 3 + [5])
+    said: list[str] = []
+    cluster.admin.say = said.append
+    assert cluster.ask() == 5
+    assert not said
+
+
 def test_a_hint_to_somebody_unknown_is_never_followed(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("not master", ("evil", 80))], p1002=[5])
     assert cluster.ask() == 5
