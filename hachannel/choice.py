@@ -90,12 +90,19 @@ def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
 
 
 def never_active(view: View, promises: Mapping[Voter, Promise]) -> bool:
-    """Whether a view was never active nor ever will be: a member promised more without accepting it."""
+    """Whether a first view was never active nor ever will be, as its members say that have promised more.
+
+    One of them did not accept it, or too few are left who can have said that they know of it.
+    """
+    unknowing = 0
     for member in view.members:
         promise = promises.get(member)
-        if promise is not None and (promise.accepted is None or promise.accepted.number < view.number):
+        if promise is None:
+            continue
+        if promise.accepted is None or promise.accepted.number < view.number:
             return True
-    return False
+        unknowing += promise.accepted.number == view.number and not promise.active
+    return len(view.members) - unknowing < view.k
 
 
 def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter, ...]:

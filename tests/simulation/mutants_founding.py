@@ -14,6 +14,7 @@ from quorate.hachannel.messages import (
     Promise,
 )
 from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
+from quorate.testing import simulate
 from quorate.testing.channel_hand import founding
 from quorate.testing.channel_script import Script
 from quorate.testing.drawing import draw
@@ -170,6 +171,32 @@ def a_first_view_that_others_may_have_made_active():
 )
 def never_active_not_asked():
     with rewritten(election.Election, "_evaluate_boot", (" and never_active(view, promises)", "")):
+        yield
+
+
+@mutant(
+    "A first view can be active though one member fewer knows of it than commit an entry.",
+    scenario=a_first_view_that_others_may_have_made_active,
+    caught=("scenario",),
+    quick=True,
+)
+def never_active_one_early():
+    with rewritten(election, "never_active", ("unknowing < view.k", "unknowing <= view.k")):
+        yield
+
+
+def who_proposed_the_first_view_lost_its_memory():
+    """Of two, the other one has accepted it, and cannot know of it: they found another one."""
+    simulate(seed=69427)
+
+
+@mutant(
+    "A first view of which too few know is taken for one that may be active.",
+    scenario=who_proposed_the_first_view_lost_its_memory,
+    caught=("L1",),
+)
+def unknowing_not_counted():
+    with rewritten(election, "never_active", ("len(view.members) - unknowing < view.k", "False")):
         yield
 
 

@@ -39,9 +39,10 @@ def test_no_seed_violates_an_invariant_and_every_cluster_heals(first):
     assert sum(result.views for result in results) > BATCH
 
 
-@pytest.mark.parametrize("seed", [22072, 26818, 28884])
+@pytest.mark.parametrize("seed", [22072, 26818, 28884, 69427])
 def test_seeds_that_failed_once_hold(seed):
-    """A log on a narrow connection, a learner that two masters want, what is trimmed when it is committed."""
+    """A log on a narrow connection, a learner that two masters want, what is trimmed when it is committed,
+    a first view that was accepted and whose proposer lost its memory."""
     assert simulate(seed=seed).views
 
 

@@ -90,6 +90,17 @@ def test_a_first_view_that_a_member_passed_over_was_never_active():
     assert never_active(first, {A: promise(first, 0), B: promise(None, 0)})
 
 
+def test_a_first_view_of_which_too_few_can_know_was_never_active():
+    """Who has promised more, and does not know of it, will never say that it does."""
+    first, later = view(1, [A, B, C], [A, B, C], k=2, boot=1), view(2, [A, B, C], [A, B, C], boot=1)
+    knows, other = promise(first, 0), promise(later, 0, active=False)
+    not_yet, empty = promise(first, 0, active=False), promise(None, 0)
+    assert not never_active(first, {A: not_yet, D: empty})
+    assert not never_active(first, {A: not_yet, B: knows})
+    assert not never_active(first, {A: not_yet, B: other}), "that one may have known of it before"
+    assert never_active(first, {A: not_yet, B: not_yet})
+
+
 def test_a_view_is_active_when_all_members_and_both_majorities_know_it():
     before = view(1, [A, B, C, D, E], [A, B, C, D, E])
     after = view(2, [A, B, C, D, E], [A, B])
