@@ -292,8 +292,9 @@ class Journal:
         frames = self.frames
         body = _encode(Frame(remembered, entries, frames.last.count))
         if not frames.fits(len(body)):
+            # The frame says how often a manifest was stored: once more then, which may take another byte.
+            body = _encode(Frame(remembered, entries, frames.last.count + 1))
             self._store(self.remembered, room=len(body))
-            body = _encode(Frame(remembered, entries, frames.last.count))
         frames.append(body, joint=joint)
         frames.hold(entries[0].index if entries else remembered.last + 1, remembered.last)
 

@@ -136,6 +136,21 @@ def test_a_large_write_has_a_segment_of_its_own(
     assert [each.index for each in crashed(journal, copy)[1]] == list(range(5, 60))
 
 
+@pytest.mark.parametrize("count", [1, 127, 255])
+def test_a_large_write_has_room_whatever_number_it_carries(
+    tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    monkeypatch.setattr("quorate.hachannel.journal_frames.SEGMENT_BYTES", 4096)
+    journal = Journal.open(tmp_path / "journal.db", ME, 7)
+    while journal.frames.last.count < count:
+        journal.write([Promised(VIEW)], also=nothing)
+    journal.write([Appended((entry(1, 20_000),))])
+    # The end of the frame is in its segment: the next one does not take its place, and a start finds it.
+    assert crashed(journal, copy)[1] == [entry(1, 20_000)]
+    journal.write([Appended((entry(2, 20_000),))])
+    assert crashed(journal, copy)[1] == [entry(1, 20_000), entry(2, 20_000)]
+
+
 def test_the_view_of_the_base_is_that_of_its_entry(journal: Journal, copy: Copy) -> None:
     later = ViewNumber(4, 1, 8)
     journal.write([Appended((entry(1), entry(2), entry(3)))])
