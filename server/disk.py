@@ -349,9 +349,9 @@ def _nobody_waits() -> None:
 
 
 def _slices(state: Capture) -> deque[list[AgentState]]:
-    """The agents of a capture, not many bytes of them in each list."""
-    slices: deque[list[AgentState]] = deque()
-    size = STAGE_BYTES
+    """The agents of a capture, not many bytes of them in each list; one list at least."""
+    slices: deque[list[AgentState]] = deque([[]])
+    size = 0
     for agent in state.agents:
         if size >= STAGE_BYTES:
             slices.append([])

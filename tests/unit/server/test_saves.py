@@ -211,6 +211,30 @@ def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
+def test_a_large_save_without_a_changed_agent_is_one_like_others(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harness = Harness()
+    harness.know(Sum)
+    harness.deploy(Sum, name="sum")
+    rig.let(100)
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
+    done: list[int] = []
+    rig.disk.save(captured(harness), 0, lambda: done.append(1))
+    while len(done) < 1:
+        rig.turn()
+    # What waits for other servers, or for its time, is large.
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    capture = captured(harness)
+    assert not capture.agents
+    rig.disk.save(capture, 0, lambda: done.append(2))
+    while len(done) < 2:
+        rig.turn()
+        assert not rig.failed
+    rig.disk.close()
+    assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
+
+
 # The state in the file
 
 
