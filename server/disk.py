@@ -63,6 +63,8 @@ class _Job:
     """Not in `size`: the agents have this in memory all the same."""
     sliced: bool = False
     """The state is written some agents at a time, beside the one that is there, before the rest of this."""
+    save: _Save | None = None
+    """One that begins when all before it was written. There is nothing else in such a job."""
 
     @property
     def lazy(self) -> bool:
@@ -150,8 +152,8 @@ class Disk:
             if state.size_bytes <= STAGE_BYTES or at_once:
                 self._put(_Job([Committed(state.index)], 0, state.size_bytes, state, trim, done))
             else:
-                self._saving = _Save(state, trim, done, _slices(state))
-                self._changed.notify_all()
+                # In its turn: a state that is yet to be written would take its place otherwise.
+                self._put(_Job((), 0, 0, save=_Save(state, trim, done, _slices(state))))
 
     def stage(self, taken: Taken) -> None:
         """Write what has come of a state, beside the one that is there."""
@@ -230,13 +232,16 @@ class Disk:
             jobs: list[_Job] = []
             taken = 0
             while self._jobs and taken < STAGE_BYTES and not (jobs and self._jobs[0].state is not None):
-                jobs.append(self._jobs.popleft())
-                self._waiting_bytes -= jobs[-1].size
-                taken += jobs[-1].taken_bytes
-                if jobs[-1].state is not None:
+                job = self._jobs.popleft()
+                if job.save is not None:
+                    self._saving = job.save
+                    continue
+                jobs.append(job)
+                self._waiting_bytes -= job.size
+                taken += job.taken_bytes
+                if job.state is not None:
                     break
-            if jobs:
-                self._changed.notify_all()
+            self._changed.notify_all()
             if jobs and jobs[-1].state is not None:
                 # It takes the place of whatever was to be saved.
                 self._saving = None
@@ -257,8 +262,9 @@ class Disk:
 
         def also(connection: sqlite3.Connection) -> None:
             nonlocal done
-            if saving.merging:
-                done = self._store.merge(connection, STAGE_BYTES)
+            if saving.merging or self._store.merging:
+                # Another state may be on its way to the other agents, before this one begins.
+                done = self._store.merge(connection, STAGE_BYTES) and saving.merging
             elif saving.slices:
                 agents, anew, saving.begun = saving.slices.popleft(), not saving.begun, True
                 self._store.gather(connection, agents, full=saving.capture.full, anew=anew)

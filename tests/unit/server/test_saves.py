@@ -235,6 +235,34 @@ def test_a_large_save_without_a_changed_agent_is_one_like_others(
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
+@pytest.mark.parametrize("writes", [2, 3, 6])
+def test_a_large_save_asked_for_while_another_state_is_yet_to_be_written_comes_after_it(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    harness = Harness()
+    harness.know(Sum)
+    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
+    rig.let()
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
+    rig.turn()
+    rig.disk.write([Promised(VIEW)], 2)
+    for _ in range(2):
+        rig.wait_begun()
+    rig.disk.write([Reset(Tag(VIEW, 30))], 3, captured(harness))
+    for _ in range(2, writes):
+        rig.let()
+        rig.wait_begun()
+    harness.send(ids[1], Add(3))
+    harness.send(factory(0), Delete(str(ids[2])))
+    done: list[int] = []
+    rig.disk.save(captured(harness), 0, lambda: done.append(1))
+    rig.let(100)
+    while not done:
+        rig.turn()
+    assert load(crashed(tmp_path)).digest() == harness.engine.digest()
+
+
 # The state in the file
 
 
