@@ -160,8 +160,11 @@ class Order(Generic[T]):
 
     def drop(self) -> list[T]:
         """Forget everything of this member; return the tickets nobody will hear of."""
-        tickets = [ticket for pack in self._flight for _, ticket in pack.tickets]
+        # Packs that are ripe, too: their messages were perhaps not handed out.
+        packs = [*(pack for _, pack in self._ripe), *self._flight]
+        tickets = [ticket for pack in packs for _, ticket in pack.tickets]
         tickets += [ticket for _, ticket in self._tickets]
+        self._ripe.clear()
         self._flight.clear()
         self._tickets.clear()
         self._waiting.clear()

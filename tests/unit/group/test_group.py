@@ -454,7 +454,10 @@ def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any, st
     assert members[2].log == members[0].log
 
 
-def test_messages_that_were_delivered_while_a_member_was_away_still_fire(net: MemoryNet, make: Any) -> None:
+@pytest.mark.parametrize("usable", [True, False])
+def test_messages_that_were_delivered_while_a_member_was_away_still_fire(
+    net: MemoryNet, make: Any, usable: bool
+) -> None:
     options = {**SHORT_MEMORY, "settings": Settings(keep=0, window=16, suspect_s=1.0)}
     members = [make(me, **options).join() for me in range(3)]
     net.until(lambda: all(len(member.group.members) == 3 for member in members))
@@ -467,9 +470,15 @@ def test_messages_that_were_delivered_while_a_member_was_away_still_fire(net: Me
     net.until(lambda: len(members[0].results) == 200)
     net.advance(1)
     assert members[2].results == []
+    if not usable:
+        members[2].receive_state = None
+        members[2].group.stopped.addErrback(lambda failure: None)
     net.heal()
     net.until(lambda: len(members[2].results) == 1)
     net.advance(1)
+    if not usable:
+        assert failed(members[2].results[0]) is NotInGroup
+        return
     indices = [index for index, origin, _ in members[0].log if origin == 2]
     assert members[2].results == indices
     assert members[2].log == members[0].log

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.group import GroupLimits, Settings
+from quorate.hachannel.group import GroupLimits, NotInGroup, Settings
 from quorate.testing.memory_net import MemoryNet
 
 
@@ -102,6 +102,18 @@ def test_what_is_left_of_a_pack_is_not_delivered_once_the_member_has_stopped(
     three[0].group.multicast_many([b"%d" % number for number in range(100)])
     net.advance(5)
     assert 0 < len(three[1].log) < 20
+
+
+def test_who_waits_for_a_pack_is_told_when_the_member_stops_within_it(
+    net: MemoryNet, three: list[Any]
+) -> None:
+    slow(net, three[1], 0.03)
+    # It does not get through with them while it may wait.
+    net.clock.callLater(0.2, three[1].group.leave)
+    three[1].group.multicast_many([b"%d" % number for number in range(300)]).addBoth(three[1].results.append)
+    net.until(lambda: three[1].group.role == "stopped")
+    assert 0 < len(three[1].log) < 300
+    assert [result.type for result in three[1].results] == [NotInGroup]
 
 
 @pytest.mark.parametrize("pack", [1, 1024])
