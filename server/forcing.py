@@ -114,8 +114,12 @@ class Forcing:
 
 def _check_agents(path: Path, journal: Journal) -> None:
     """Raises JournalError when the saved agents are not as they were written."""
+    store = StateStore(path)
     try:
-        stored = StateStore(path).read(journal.connection)
+        if store.unfinished(journal.connection):
+            # A save that a kill has interrupted is brought to its end, as by a start.
+            journal.write([], also=store.settle)
+        stored = store.read(journal.connection)
         for _ in () if stored is None else stored.agents:
             pass
     except sqlite3.Error as error:

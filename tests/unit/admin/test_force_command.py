@@ -3,10 +3,12 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import attrs
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
+from quorate import Agent, Context, Notification, reacts
 from quorate.hachannel.journal import Journal
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed
 from quorate.hachannel.messages import Entry
@@ -16,9 +18,25 @@ from quorate.server.config import load
 from quorate.server.datadir import DataDir
 from quorate.server.durability import SCHEMA, identity_of
 from quorate.server.places import Place
+from quorate.server.storage import StateStore
+from quorate.testing.harness import Harness
 
 Write = Callable[..., Path]
 SECOND_NS = 10**9
+
+
+@attrs.frozen
+class Noticed(Notification):
+    """Nothing is in it."""
+
+
+@attrs.define
+class Nothing(Agent):
+    """An agent that does nothing."""
+
+    @reacts
+    def notice(self, ctx: Context, note: Noticed) -> None:
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -133,3 +151,21 @@ def test_a_replica_that_runs_or_is_damaged_or_is_another_ones_is_refused(write: 
     another.mkdir()
     (another / "journal.db").write_bytes(content)
     assert "belongs to replica 2 of s0" in run(path, "--accept-loss", replica=1).output
+
+
+def test_one_that_was_killed_within_a_large_save_is_as_good_as_others(write: Write) -> None:
+    path = write()
+    file = journal(path, 2)
+    harness = Harness()
+    harness.know(Nothing)
+    harness.deploy(Nothing)
+    capture = harness.engine.capture()
+    capture.step()
+    opened, store = Journal.open(file, identity_of(load(path).server("s0"), 2), 11), StateStore(file)
+    opened.write([], also=lambda disk: store.gather(disk, capture.agents, full=True, anew=True))
+    # From here on it is the state, and its agents are yet to move to their place.
+    opened.write([], also=lambda disk: store.save(disk, capture, gathered=True))
+    opened.close()
+    done = run(path, "--accept-loss")
+    assert done.exit_code == 0, done.output
+    assert voter(path, file) > 11
