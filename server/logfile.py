@@ -1,5 +1,6 @@
 """The log of a replica: one line for each event, in a file that is rotated."""
 
+import contextlib
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -28,9 +29,10 @@ class ReplicaLog:
         self.lost = 0
         self.errors = 0
         """Errors that Twisted reported: each is a defect."""
-        self._file: Any = cast("Any", LogFile)(
-            "log", str(directory), rotateLength=ROTATE_BYTES, maxRotatedFiles=KEPT_FILES, defaultMode=0o640
-        )
+        self._directory = directory
+        self._closed = False
+        self._file: Any = self._open()
+        """None: it is to be opened again."""
         globalLogPublisher.addObserver(cast("ILogObserver", self._observe))
 
     def line(self, text: str) -> None:
@@ -43,17 +45,35 @@ class ReplicaLog:
     def close(self) -> None:
         """Close the file; lines that come later are dropped."""
         globalLogPublisher.removeObserver(cast("ILogObserver", self._observe))
+        self._closed = True
+        self._let_go()
+
+    def _open(self) -> Any:
+        return cast("Any", LogFile)(
+            "log",
+            str(self._directory),
+            rotateLength=ROTATE_BYTES,
+            maxRotatedFiles=KEPT_FILES,
+            defaultMode=0o640,
+        )
+
+    def _let_go(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            file.close()
+            with contextlib.suppress(OSError):
+                file.close()
 
     def _write(self, text: str) -> None:
-        if self._file is None:
+        if self._closed:
             return
         try:
+            if self._file is None:
+                self._file = self._open()
             self._file.write(text)
         except OSError:
             self.lost += 1
+            # Where it could not be rotated it is closed already, and takes nothing any more.
+            self._let_go()
 
     def _observe(self, event: LogEvent) -> None:
         if event.get("log_level") not in (LogLevel.error, LogLevel.critical):

@@ -1,7 +1,11 @@
-"""The log of a replica: what others say cannot write to the terminal of whoever reads it."""
+"""The log of a replica: what is said in it cannot write to a terminal, and a full disk stops nobody."""
 
+import errno
+import os
 from pathlib import Path
+from typing import Any
 
+import pytest
 from twisted.logger import Logger
 
 from quorate.server.logfile import LINE_CHARS, ReplicaLog
@@ -28,3 +32,27 @@ def test_the_traceback_of_a_defect_is_escaped_too(tmp_path: Path) -> None:
     assert "Traceback" in text
     assert "\x1b" not in text
     assert log.errors == 1
+
+
+@pytest.mark.parametrize("step", ["rename", "open"])
+def test_a_log_that_cannot_be_rotated_loses_lines_and_goes_on_once_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr("quorate.server.logfile.ROTATE_BYTES", 100)
+    log = ReplicaLog(tmp_path)
+    log.line("x" * 100)
+    with monkeypatch.context() as trouble:
+        if step == "rename":
+            trouble.setattr(os, "rename", refuse)
+        else:
+            trouble.setattr("twisted.python.logfile.open", refuse, raising=False)
+        for _ in range(3):
+            log.line("lost")
+        assert log.lost == 3
+    log.line("found")
+    log.close()
+    assert (tmp_path / "log").read_text().endswith(" found\n")
+    assert "x" * 100 in (tmp_path / "log.1").read_text()
