@@ -245,6 +245,10 @@ class ChannelTransport:
     def _adopt(self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes], running: object) -> None:
         if peer.link is not None:
             peer.link.drop("a newer connection replaces this one")
+            if not self._running or self._peers.get(peer.id) is not peer:
+                # That was the end of this side, or of a peer that belongs to the cluster no more.
+                link.close()
+                return
         self._quiet(peer)
         peer.link = link
         peer.incarnation = incarnation

@@ -169,3 +169,39 @@ def test_a_peer_that_is_added_is_reached_and_one_that_goes_keeps_its_connection_
     net.advance(5)
     assert not zero.transport.knows(2)
     assert ("down", 2) in zero.happened
+
+
+def test_a_new_connection_of_a_peer_that_has_gone_is_not_kept(net: MemoryNet, make_peer: Any) -> None:
+    zero, two = make_peer(0, 3), make_peer(2, 3)
+    net.advance(1)
+    two.transport.follow({1: ("m1", 100), 2: ("m2", 100)})
+    assert two.up == {0: 1}
+    # It comes again before this side knows that the connection of before is none any more.
+    zero.front.stop()
+    again = make_peer(0, 3, incarnation=2)
+    net.advance(1)
+    assert not two.transport.knows(0)
+    assert two.up == {}
+    two.transport.stop()
+    two.front.stop()
+    net.advance(10)
+    assert again.up == {}
+
+
+def test_a_side_that_stops_when_it_loses_a_connection_keeps_no_newer_one(
+    net: MemoryNet, make_peer: Any
+) -> None:
+    zero, two = make_peer(0, 3), make_peer(2, 3)
+    net.advance(1)
+    down = two.peer_down
+
+    def stop(peer: int, reason: str) -> None:
+        down(peer, reason)
+        two.transport.stop()
+
+    two.peer_down = stop
+    zero.front.stop()
+    again = make_peer(0, 3, incarnation=2)
+    net.advance(1)
+    assert two.up == {}
+    assert again.up == {}
