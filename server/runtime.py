@@ -91,6 +91,8 @@ class Replica:
         self.peers = PeerSide(self)
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
         self._stopping = False
+        self._refused = ""
+        """What the disk said, if it refused."""
         self._left: Deferred[None] | None = None
         self._rejoins = 0
         self._replayed: list[Reaction] = []
@@ -220,6 +222,9 @@ class Replica:
         DeferredList(closing, consumeErrors=True).addBoth(lambda _: self._say_stopped(failure))
 
     def _say_stopped(self, failure: Failure | None) -> None:
+        if failure is None and self._refused:
+            # It was stopped in order, and its state is not saved.
+            failure = _failed(self._refused)
         self.log("stopped")
         if self._log is not None:
             self._log.close()
@@ -336,6 +341,7 @@ class Replica:
 
     def _disk_gone(self, sentence: str) -> None:
         self.log(sentence)
+        self._refused = sentence
         # From here on it acknowledges nothing.
         self._driver.stop()
         self._node_ended(sentence, True)
@@ -364,7 +370,7 @@ class Replica:
         if not failed and self.on_tell is not None:
             # The log has it.
             self.on_tell(sentence)
-        failure = cast("Any", Failure)(ReplicaFailed(sentence)) if failed else None
+        failure = _failed(sentence) if failed else None
         self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
 
     # What its parts need
@@ -443,6 +449,10 @@ def _interface(host: str) -> str:
     if host == "localhost" or host.startswith("127."):
         return "127.0.0.1"
     return "::" if ":" in host else ""
+
+
+def _failed(sentence: str) -> Failure:
+    return cast("Failure", cast("Any", Failure)(ReplicaFailed(sentence)))
 
 
 def _reason(failure: Failure) -> str:

@@ -1,0 +1,56 @@
+"""The end of a replica, as whoever has started it hears of it."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from twisted.internet.defer import Deferred, succeed
+from twisted.python.failure import Failure
+
+from quorate.server.config import load
+from quorate.server.durability import Durability
+from quorate.server.runtime import Replica, ReplicaFailed
+from quorate.testing.memory_net import MemoryNet
+
+FULL = "The journal journal.db cannot be written: no space is left on the disk."
+
+
+class Refusing:
+    """A disk that takes no state any more."""
+
+    def __init__(self, failed: Callable[[str], None]) -> None:
+        self._failed = failed
+
+    def close(self, *, save: bool) -> "Deferred[None]":
+        assert save
+        self._failed(FULL)
+        return succeed(None)
+
+
+@pytest.fixture
+def replica(net: MemoryNet, tmp_path: Path) -> Replica:
+    path = tmp_path / "a3servers.xml"
+    path.write_text(
+        '<config><domain name="D1"/><server id="0" name="s0" hostname="localhost" durability="memory">'
+        '<network domain="D1" port="100"/><property name="trace" value="false"/></server></config>'
+    )
+    config = load(path)
+    server, reactor = config.server("s0"), net.machine("localhost")
+    return Replica(
+        config, server, server.replicas[0], data=tmp_path, expected=None, incarnation=1, reactor=reactor
+    )
+
+
+def test_a_state_that_the_disk_refuses_at_a_stop_is_no_orderly_end(net: MemoryNet, replica: Replica) -> None:
+    replica.start()
+    net.until(lambda: replica.node.role == "master")
+    replica.durability = cast("Durability", Refusing(replica.disk_failed))
+    ended: list[Any] = []
+    replica.stopped.addBoth(ended.append)
+    left: list[Any] = []
+    replica.stop().addBoth(left.append)
+    net.until(lambda: left == [None])
+    assert isinstance(ended[0], Failure)
+    assert ended[0].type is ReplicaFailed
+    assert str(ended[0].value).startswith(FULL)
