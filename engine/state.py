@@ -154,6 +154,11 @@ class EngineState:
 
     # Captures, for the disk
 
+    @property
+    def capturing(self) -> bool:
+        """A capture is under way."""
+        return self._capture is not None and not self._capture.done
+
     def capture(self, index: int = 0) -> Capture:
         """What has changed since the last capture, as of the last applied entry; all of it the first time.
 
@@ -161,7 +166,7 @@ class EngineState:
         Encode it with `Capture.step`; the engine may go on meanwhile. Raises RuntimeError while an earlier
         capture is not complete.
         """
-        if self._capture is not None and not self._capture.done:
+        if self.capturing:
             raise RuntimeError("a capture is under way: complete that first")
         changed = self._directory.changes()
         covered = [cell.identity for cell in self._directory] if changed is None else changed

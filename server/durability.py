@@ -281,9 +281,7 @@ class Durability:
             self._capture = None
             self._entries = self._bytes = 0
             self.saved = installed.index
-        elif self._capture is None and (
-            self._entries >= self._settings.snapshot_entries or self._bytes >= self._settings.snapshot_bytes
-        ):
+        elif self._due:
             self._begin_snapshot()
         return self._disk.write(records, token, installed)
 
@@ -291,6 +289,15 @@ class Durability:
         """Write what has come of a state, beside the one that is there."""
         if self._disk is not None:
             self._disk.stage(taken)
+
+    @property
+    def _due(self) -> bool:
+        """A snapshot is to begin: there is much to apply again, and nothing is being captured."""
+        settings = self._settings
+        if self._entries < settings.snapshot_entries and self._bytes < settings.snapshot_bytes:
+            return False
+        # A state that comes in is captured, too, for the write that it goes with.
+        return self._capture is None and self._engine is not None and not self._engine.capturing
 
     def _begin_snapshot(self) -> None:
         assert self._engine is not None

@@ -267,6 +267,19 @@ def test_a_state_is_saved_only_when_its_trace_is_in_files(tmp_path: Path, flushe
     again.end()
 
 
+def test_records_are_written_while_another_capture_of_the_engine_is_under_way(place: Path) -> None:
+    life = Life(place, 10, snapshot_entries=1)
+    # What differs in a state that comes from another replica is being prepared.
+    capture = life.engine.capture()
+    assert not capture.done
+    life.add(1, commit=False)
+    life.end()
+    assert life.host.durable == [1]
+    again = Life(place, 11)
+    assert again.recovery.log.last.at == life.last
+    again.end()
+
+
 def test_an_installed_state_is_on_the_disk_with_the_new_beginning_of_the_log(place: Path) -> None:
     donor = Life(place, 8)
     (place / "learner").mkdir()
