@@ -3,13 +3,25 @@
 import functools
 import sys
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
 
-__all__ = ["Notification", "decode", "decoder", "encode", "known_type", "module_name", "type_name"]
+__all__ = [
+    "UNREADABLE",
+    "Notification",
+    "decode",
+    "decoder",
+    "encode",
+    "known_type",
+    "module_name",
+    "type_name",
+]
 
 T = TypeVar("T")
+
+UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no such notification."""
 
 _known: dict[str, type["Notification"]] = {}
 
@@ -79,7 +91,7 @@ def encode(notification: Notification) -> bytes:
 def decode(cls: type[T], payload: bytes) -> T:
     """Decode what `encode` made, checking the type of every field.
 
-    Raises ValueError with the path of the field that does not fit.
+    Raises one of UNREADABLE, with the path of the field that does not fit.
     """
     return decoder(cls).decode(payload)
 

@@ -7,6 +7,7 @@ import attrs
 import msgspec
 
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
+from ..agents.notification import UNREADABLE
 from .trace import outputs_hash
 
 __all__ = [
@@ -178,7 +179,7 @@ class Cell:
             method, decode = handler
             try:
                 notification = decode(note.payload)
-            except msgspec.DecodeError as error:
+            except UNREADABLE as error:
                 raise Unfit(f"the payload does not fit {note.type}: {error}") from error
             method(self.agent, context, notification)
         elif self.spec.opaque is not None:

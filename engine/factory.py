@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Final
 
 import attrs
-import msgspec
 
 from ..agents import (
     FIRST_CONNECTION_STAMP,
@@ -25,6 +24,7 @@ from ..agents import (
     decode,
     outside,
 )
+from ..agents.notification import UNREADABLE
 from .cell import Cell
 from .directory import Directory
 from .settings import EngineSettings
@@ -63,7 +63,7 @@ class Factory:
                 return self._create(note, decode(Create, note.payload), directory, stamp)
             if note.type == Delete.type_name:
                 return self._delete(decode(Delete, note.payload), directory, stamp)
-        except msgspec.DecodeError as error:
+        except UNREADABLE as error:
             return FactoryResult(stamp, error=f"{note.type} from {note.sender} cannot be read: {error}")
         return FactoryResult(stamp, error=f"the factory creates and deletes agents, and got {note.type}")
 
