@@ -38,7 +38,7 @@ def decode_tell(data: bytes) -> Report | Diverged | None:
     """Read such bytes; None for what is of no known kind."""
     try:
         return _decoder.decode(data)
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 

@@ -187,12 +187,12 @@ class Incoming:
         server, birth, link = handler.server, handler.birth, handler.link
         self._host.net_heard(server, birth)
         try:
-            for body in bodies:
-                data = _data_decoder.decode(body)
-                self._host.net_input(server, birth, data.first_seq, data.notes)
-        except msgspec.DecodeError:
+            came = [_data_decoder.decode(body) for body in bodies]
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             link.drop("what came were no notifications")
             return
+        for data in came:
+            self._host.net_input(server, birth, data.first_seq, data.notes)
         if not self._host.net_accepting:
             link.pause_reading()
             self._host.when_net_accepting(lambda: self._resume(link))

@@ -139,7 +139,7 @@ class Outgoing:
         try:
             for body in bodies:
                 upto = max(upto, _ack_decoder.decode(body).upto)
-        except msgspec.DecodeError:
+        except (msgspec.MsgspecError, ValueError, RecursionError):
             link.drop("what came was no acknowledgement")
             return
         if self._met == self._known:

@@ -36,7 +36,7 @@ def read_place(data: bytes) -> Place | None:
     """What a seat says; None when it cannot be read."""
     try:
         return msgspec.msgpack.decode(data, type=Place)
-    except (msgspec.MsgspecError, ValueError):
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from quorate.agents import AgentId, Note
@@ -9,7 +10,7 @@ from quorate.hachannel.link import LinkSettings
 from quorate.server import outgoing
 from quorate.server.front import Front, Shaking
 from quorate.server.hello import NETWORK
-from quorate.server.network import Incoming
+from quorate.server.network import Data, Incoming
 from quorate.server.outgoing import Outgoing
 from quorate.testing.memory_net import MemoryNet
 
@@ -397,3 +398,31 @@ def test_a_server_that_was_given_an_older_state_is_told_so(net: MemoryNet, place
     sender.send_to(["b"], note(1))
     net.advance(0.5)
     assert any("was given an older state" in line for line in sender.lines)
+
+
+DEEP = b"\x91" * 3000 + b"\xc0"
+
+
+@pytest.mark.parametrize(
+    ("data", "ack"),
+    [
+        (b"\xc1", b"\xc1"),
+        (b"\x94\xa1d\x01\x90" + DEEP, b"\x93\xa1a\x01" + DEEP),
+        (msgspec.msgpack.encode(Data(2, [note(2)])).replace(b"\xa1t", b"\xa1\xff"), b"\xc1"),
+    ],
+    ids=["bytes", "depth", "text"],
+)
+def test_a_connection_on_which_nonsense_comes_is_dropped_and_made_again(
+    net: MemoryNet, place: Any, data: bytes, ack: bytes
+) -> None:
+    sender, receiver = place("a", 0), place("b", 1)
+    way = sender.send_to(["b"], note(1))
+    net.until(lambda: way.waiting == 0)
+    way._link.send([data])
+    net.until(lambda: "connection from server 0 lost: what came were no notifications" in receiver.lines)
+    net.until(lambda: way.connected and receiver.incoming.connected == [0])
+    receiver.incoming._links[0].link.send([ack])
+    net.until(lambda: "connection to server 1 lost: what came was no acknowledgement" in sender.lines)
+    sender.send(note(2))
+    net.until(lambda: way.waiting == 0)
+    assert receiver.got == numbers(2)
