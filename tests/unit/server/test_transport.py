@@ -1,8 +1,11 @@
+import socket
 from typing import Any
+
+import pytest
 
 from quorate.hachannel.framing import join_frames
 from quorate.hachannel.link import LinkSettings
-from quorate.testing.memory_net import MemoryNet
+from quorate.testing.memory_net import MemoryNet, MemoryReactor
 
 
 def test_every_pair_of_replicas_gets_one_connection(net: MemoryNet, make_peer: Any) -> None:
@@ -205,3 +208,32 @@ def test_a_side_that_stops_when_it_loses_a_connection_keeps_no_newer_one(
     net.advance(1)
     assert two.up == {}
     assert again.up == {}
+
+
+def test_an_address_that_cannot_even_be_tried_keeps_nobody_from_the_others(
+    net: MemoryNet, make_peer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect = MemoryReactor.connectTCP
+
+    def connect_if_known(reactor: MemoryReactor, host: str, *args: Any, **options: Any) -> None:
+        if "%" in host:
+            # As Twisted does, for an interface that this machine does not have.
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        connect(reactor, host, *args, **options)
+
+    monkeypatch.setattr(MemoryReactor, "connectTCP", connect_if_known)
+    zero, two = make_peer(0, 2), make_peer(2, 3)
+    net.advance(1)
+    zero.transport.follow({0: ("m0", 100), 1: ("fe80::1%eth7", 100), 2: ("m2", 100)})
+    net.advance(20)
+    assert zero.up == {2: 1}
+    assert ("unreachable", 1) in zero.happened
+    assert any(
+        line == "replica 1 at [fe80::1%eth7]:100 cannot be reached: Name or service not known"
+        for line in zero.lines
+    )
+    make_peer(1, 2)
+    zero.transport.follow({0: ("m0", 100), 1: ("m1", 100), 2: ("m2", 100)})
+    net.advance(20)
+    assert zero.up == {1: 1, 2: 1}
+    assert two.up == {0: 1}
