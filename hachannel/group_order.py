@@ -114,6 +114,11 @@ class Order(Generic[T]):
                 f"a message of {longest} bytes is above {self._max_payload_bytes}: split it, or raise "
                 "max_payload_bytes on every member"
             )
+        if len(payloads) > limits.queue_messages or size > limits.queue_bytes:
+            raise QueueFull(
+                f"{len(payloads)} messages of {size} bytes are more than may ever wait: give fewer at once, "
+                "or raise queue_messages and queue_bytes"
+            )
         if (
             len(waiting) + len(payloads) > limits.queue_messages
             or self._waiting_bytes + size > limits.queue_bytes

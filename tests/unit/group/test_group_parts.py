@@ -103,8 +103,13 @@ def test_the_queue_is_bounded_by_count_and_by_bytes() -> None:
     mine.put([b"a", b"b"], "ab")
     with pytest.raises(QueueFull):
         mine.put([b"c", b"d"], "cd")
-    with pytest.raises(QueueFull):
+    with pytest.raises(QueueFull, match="wait for earlier ones"):
         mine.put([b"x" * 19], "x")
+    # No waiting helps here.
+    with pytest.raises(QueueFull, match="4 messages of 4 bytes are more than may ever wait: give fewer"):
+        mine.put([b"a", b"b", b"c", b"d"], "abcd")
+    with pytest.raises(QueueFull, match="1 messages of 21 bytes are more than may ever wait"):
+        mine.put([b"x" * 21], "x")
     assert mine.drop() == ["ab"]
     assert not mine
 
