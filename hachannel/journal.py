@@ -150,7 +150,8 @@ class Journal:
             journal = cls._load(
                 path, connection, _Meta(FORMAT, identity, incarnation), existing, guest, schema
             )
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            with journal.frames.open_or_closed():
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -203,12 +204,9 @@ class Journal:
             frames = _convert(path, connection, meta, remembered, entries)
         else:
             frames = FrameFile(frames_path(path), row_of(connection, "frames", _decode_manifest))
-            try:
+            with frames.open_or_closed():
                 remembered, entries = recover(frames, remembered)
                 check(remembered, entries)
-            except BaseException:
-                frames.close()
-                raise
         return cls(path, connection, frames, meta.incarnation, remembered, entries)
 
     def write(
@@ -357,13 +355,14 @@ def _create(
 ) -> FrameFile:
     manifest = Manifest.first(_salt(meta))
     frames = FrameFile(frames_path(path), manifest, create=True)
-    connection.execute("BEGIN IMMEDIATE")
-    for statement in (*_SCHEMA, *schema):
-        connection.execute(statement)
-    put_row(connection, "meta", _encode(meta))
-    put_row(connection, "remembered", _encode(remembered))
-    put_row(connection, "frames", _encode(manifest))
-    connection.execute("COMMIT")
+    with frames.open_or_closed():
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in (*_SCHEMA, *schema):
+            connection.execute(statement)
+        put_row(connection, "meta", _encode(meta))
+        put_row(connection, "remembered", _encode(remembered))
+        put_row(connection, "frames", _encode(manifest))
+        connection.execute("COMMIT")
     return frames
 
 
@@ -374,14 +373,15 @@ def _convert(
     body = _encode(Frame(remembered, entries, 0))
     manifest = Manifest.first(_salt(meta), len(body))
     frames = FrameFile(frames_path(path), manifest, create=True)
-    frames.append(body)
-    frames.hold(remembered.base.at + 1, remembered.last)
-    manifest = frames.manifest(remembered.base.at)
-    connection.execute("BEGIN IMMEDIATE")
-    connection.execute("DROP TABLE entries")
-    connection.execute(_SCHEMA[-1])
-    put_row(connection, "meta", _encode(msgspec.structs.replace(meta, format=FORMAT)))
-    put_row(connection, "frames", _encode(manifest))
-    connection.execute("COMMIT")
+    with frames.open_or_closed():
+        frames.append(body)
+        frames.hold(remembered.base.at + 1, remembered.last)
+        manifest = frames.manifest(remembered.base.at)
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DROP TABLE entries")
+        connection.execute(_SCHEMA[-1])
+        put_row(connection, "meta", _encode(msgspec.structs.replace(meta, format=FORMAT)))
+        put_row(connection, "frames", _encode(manifest))
+        connection.execute("COMMIT")
     frames.stored(manifest)
     return frames

@@ -16,6 +16,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import dropwhile
 from pathlib import Path
 from typing import Final, Self
@@ -89,6 +90,12 @@ class FrameFile:
     def __init__(self, path: Path, manifest: Manifest, *, create: bool = False) -> None:
         """Open the file, or make an empty one in place of whatever is there. Raises OSError."""
         self._file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644)
+        with self.open_or_closed():
+            self._length = os.fstat(self._file).st_size
+            # What was written by a process that was killed is seen here, and need not be on the disk.
+            os.fsync(self._file)
+            if create:
+                _sync_directory(path.parent)
         self._manifest = manifest
         self.number = manifest.segments[0].first - 1
         """Of the last frame."""
@@ -97,12 +104,16 @@ class FrameFile:
         """In the segment: where the next frame begins."""
         self._highest: dict[int, int] = {}
         """Of the segment that begins with a frame: the highest index that is needed."""
-        self._length = os.fstat(self._file).st_size
         self._dsync = getattr(os, "RWF_DSYNC", 0)
-        # What was written by a process that was killed is seen here, and need not be on the disk.
-        os.fsync(self._file)
-        if create:
-            _sync_directory(path.parent)
+
+    @contextmanager
+    def open_or_closed(self) -> Iterator[None]:
+        """It is closed if what is done meanwhile raises."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close it."""

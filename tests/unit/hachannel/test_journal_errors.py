@@ -71,3 +71,33 @@ def test_a_file_of_frames_that_cannot_be_used_is_named_with_what_to_do(
     with pytest.raises(JournalError) as raised:
         Journal.open(journal.path, ME, 7)
     assert f"/journal.db-frames cannot be used: {said}" in str(raised.value)
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_journal_that_cannot_be_opened_leaves_no_file_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: bool
+) -> None:
+    path, files = tmp_path / "journal.db", Path("/proc/self/fd")
+    if made:
+        Journal.open(path, ME, 7).close()
+    sync, synced = os.fsync, list[int]()
+
+    def refuse(file: int) -> None:
+        synced.append(file)
+        if len(synced) == (1 if made else 2):
+            raise OSError(errno.EIO, "Input/output error")
+        sync(file)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    before = len(list(files.iterdir()))
+    with pytest.raises(JournalError, match="mend or replace the disk"):
+        Journal.open(path, ME, 7)
+    assert len(list(files.iterdir())) == before
+
+
+def test_a_new_journal_that_the_database_refuses_leaves_no_file_open(tmp_path: Path) -> None:
+    files = Path("/proc/self/fd")
+    before = len(list(files.iterdir()))
+    with pytest.raises(JournalError):
+        Journal.open(tmp_path / "journal.db", ME, 7, schema=["CREATE TABLE of nonsense"])
+    assert len(list(files.iterdir())) == before
