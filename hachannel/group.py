@@ -62,6 +62,18 @@ def _to_twisted_log(line: str) -> None:
     _logger.info("{line}", line=line)
 
 
+def _harmless(log: Callable[[str], None]) -> Callable[[str], None]:
+    """A log whose failures stop nothing: a terminal may be closed, and what was to be done is done."""
+
+    def tell(line: str) -> None:
+        try:
+            log(line)
+        except Exception as error:
+            _logger.error("{line} (the log of the group raised {error!r})", line=line, error=error)
+
+    return tell
+
+
 class Group:
     """One member. Make it, `join`, `multicast`; at the end `leave`. Not used again after that."""
 
@@ -100,7 +112,7 @@ class Group:
         self._now: Callable[[], float] = (
             time.monotonic if isinstance(reactor, ReactorBase) else self._reactor.seconds
         )
-        self._log = log
+        self._log = log = _harmless(log)
         self._incarnation = time.time_ns() // 1000 if incarnation is None else incarnation
         ids = sorted(addresses)
         self._limits = limits = limits or GroupLimits()

@@ -123,3 +123,24 @@ def test_a_member_says_when_its_host_is_not_this_machine(
         [line] = told
         assert line.startswith("member 0 listens on all addresses of this machine, port 100, since ")
         assert reason in line
+
+
+def test_a_log_that_cannot_be_written_costs_nothing_else(net: Any) -> None:
+    def broken(line: str) -> None:
+        raise BrokenPipeError
+
+    addresses = {me: (f"m{me}", 100) for me in range(2)}
+    groups = [
+        Group("g", me, addresses, handler=Handler(), reactor=net.machine(host), log=broken)
+        for me, (host, _) in addresses.items()
+    ]
+    results: list[Any] = []
+    for group in groups:
+        group.join().addBoth(results.append)
+    net.until(lambda: results == [None, None])
+    for group in groups:
+        group.multicast(b"x").addBoth(results.append)
+    net.until(lambda: sorted(results[2:]) == [1, 2])
+    groups[0].leave().addBoth(results.append)
+    net.until(lambda: results[4:] == [None])
+    net.until(lambda: groups[1].members == (1,))
