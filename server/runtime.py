@@ -4,6 +4,7 @@ Every replica listens on its networks and talks to its peers; the master also ru
 servers and the services. Only what was committed leaves a replica.
 """
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import partial
@@ -367,9 +368,9 @@ class Replica:
         if self._stopping:
             return
         self._stopping = True
-        if not failed and self.on_tell is not None:
+        if not failed:
             # The log has it.
-            self.on_tell(sentence)
+            self._tell_starter(sentence)
         failure = _failed(sentence) if failed else None
         self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
 
@@ -430,8 +431,13 @@ class Replica:
     def tell(self, line: str) -> None:
         """Write a line to the log, and to whoever has started the replica."""
         self.log(line)
+        self._tell_starter(line)
+
+    def _tell_starter(self, line: str) -> None:
         if self.on_tell is not None:
-            self.on_tell(line)
+            # Its terminal may be closed, and its disk full.
+            with contextlib.suppress(OSError, ValueError):
+                self.on_tell(line)
 
 
 def _use_monotonic(reactor: Any) -> None:

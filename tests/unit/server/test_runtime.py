@@ -54,3 +54,20 @@ def test_a_state_that_the_disk_refuses_at_a_stop_is_no_orderly_end(net: MemoryNe
     assert isinstance(ended[0], Failure)
     assert ended[0].type is ReplicaFailed
     assert str(ended[0].value).startswith(FULL)
+
+
+def test_a_replica_whose_starter_reads_no_more_goes_on_and_ends_all_the_same(
+    net: MemoryNet, replica: Replica
+) -> None:
+    def closed(line: str) -> None:
+        raise BrokenPipeError
+
+    replica.on_tell = closed
+    replica.start()
+    net.until(lambda: replica.node.role == "master")
+    replica.tell("service Clock cannot start: no port")
+    ended: list[Any] = []
+    replica.stopped.addBoth(ended.append)
+    replica._node_ended("This replica was removed.", False)
+    net.until(lambda: ended == [None])
+    assert "service Clock cannot start: no port" in (replica.directory / "log").read_text()
