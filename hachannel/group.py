@@ -242,9 +242,14 @@ class Group:
         elif not self._drive_due and self._room:
             if not self._order.in_flight and not self._events:
                 # Nothing is on its way, so waiting for company would only cost time.
-                self._submit(self._now())
-                self._collect()
-                if self._events:
+                self._driving = True
+                try:
+                    self._submit(self._now())
+                    self._collect()
+                finally:
+                    # What comes of a connection that breaks meanwhile is sent behind this.
+                    self._driving = False
+                if self._events or self._stirred:
                     self._drive_soon()
             else:
                 self._drive_soon()

@@ -3,8 +3,10 @@
 import random
 from typing import Any
 
+import attrs
 import pytest
 
+from quorate.hachannel.messages import Message, decode_message
 from quorate.testing.memory_net import MemoryNet
 
 SEEDS = range(8)
@@ -99,3 +101,35 @@ def test_through_random_faults_there_is_one_order_without_loss(net: MemoryNet, m
         mine = [result for result in member.results if isinstance(result, int)]
         assert mine == indices[len(indices) - len(mine) :]
         assert len(mine) == world.sent.get((member.me, world.lives[member.me]), 0)
+
+
+def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
+    net: MemoryNet, three: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = three[0].group
+    assert group.role == "master"
+    net.advance(1)
+    said: list[Message] = []
+    sent: list[Message] = []
+    take, send = group._channel.take, group._transport.send
+
+    def take_and_note(**options: Any) -> Any:
+        out = take(**options)
+        said.extend(message for peer, message in out.messages if peer == 2)
+        return out
+
+    def note_and_send(peer: int, bodies: list[bytes]) -> None:
+        sent.extend(decode_message(body) for body in bodies if peer == 2)
+        send(peer, bodies)
+
+    monkeypatch.setattr(group._channel, "take", take_and_note)
+    monkeypatch.setattr(group._transport, "send", note_and_send)
+    # Member 1 reads nothing, has no room for what is sent to it, and is known to be gone.
+    monkeypatch.setattr(group._transport, "ended", lambda peer: True)
+    link = group._transport._peers[1].link
+    link._settings = attrs.evolve(link._settings, buffer_bytes=10)
+    link.pauseProducing()
+    three[0].send(b"x" * 100)
+    net.until(lambda: three[0].results == [1])
+    assert three[0].group.members[:2] == (0, 2)
+    assert sent == said
