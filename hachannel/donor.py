@@ -14,6 +14,7 @@ from enum import Enum
 import attrs
 
 from .events import ProvidePart, ProvideSnapshot
+from .lease import proposer
 from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from .origins import Rows
 from .outbox import Outbox
@@ -22,8 +23,10 @@ from .replication import Replication
 from .state import State
 from .view import Tag, Voter
 
-TOKENS = 20
-"""Bits of a transfer's token that count the transfers of one view; the bits above are the view's counter."""
+REPLICA_BITS = 16
+"""The lowest bits of a transfer's token are the donor's id: no two masters begin one with the same token."""
+TOKENS = 28
+"""The bits above these are the counter of the view in which it began; those between count."""
 MAX_TOKEN = 1 << 62
 """What a learner shows above this is not believed."""
 PROOF_AGAIN = 4
@@ -111,6 +114,10 @@ class Donor:
         """The learner the last proposal counted on."""
         self._missed: dict[int, int] = {}
         """In how many views a replica was to be taken in, and was not."""
+        self._elsewhere: tuple[Voter, int, int, Tag] | None = None
+        """A learner with a transfer of another master, and how far it had come when it was heard of."""
+        self._elsewhere_since = -math.inf
+        """Since when it has come no further."""
 
     @property
     def phase(self) -> str:
@@ -146,7 +153,8 @@ class Donor:
             self._close("the learner begins again")
             session = None
         if session is None:
-            self._open(now, voter, message)
+            if not self._served(now, voter, message):
+                self._open(now, voter, message)
             return
         session.heard = now
         if now - session.moved > session.again_s:
@@ -187,6 +195,22 @@ class Donor:
             or (chunks == 0 and message.marker != session.marker)
         )
 
+    def _served(self, now: float, voter: Voter, message: Join) -> bool:
+        """Whether another master gives the learner its state, one that may be as late as this one.
+
+        Either may be cut off from the others and not know it. If each took the learner from the other one at
+        once no state would ever arrive.
+        """
+        state = self._state
+        assert state.accepted is not None
+        first = state.accepted.number.counter << TOKENS
+        if message.token < first or message.token % (1 << REPLICA_BITS) == state.me.replica:
+            return False
+        place = (voter, message.token, message.chunks, message.commit)
+        if place != self._elsewhere:
+            self._elsewhere, self._elsewhere_since = place, now
+        return now - self._elsewhere_since < state.settings.stall_s
+
     def _open(self, now: float, voter: Voter, message: Join) -> None:
         """Begin a transfer: entries only when the log reaches back to what the learner has."""
         state, settings = self._state, self._state.settings
@@ -194,7 +218,8 @@ class Donor:
         # Above what the learner knows, which may be of another cluster that had come further.
         known = max(message.token, message.refused)
         first = state.accepted.number.counter << TOKENS
-        token = self._last = max(self._last, first, known if known < MAX_TOKEN else 0) + 1
+        latest = max(self._last, first, known if known < MAX_TOKEN else 0)
+        self._last = token = ((latest >> REPLICA_BITS) + 1 << REPLICA_BITS) + state.me.replica
         have = message.commit
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
@@ -495,16 +520,21 @@ class Donor:
             state.send(session.voter.replica, message)
         return session.proved
 
+    def review(self) -> None:
+        """Another one's view was accepted: this log may not be any more what the learner was given of it."""
+        view = self._state.accepted
+        if self.session is not None and view is not None and proposer(view.number) != self._state.me:
+            self._close("another one leads")
+
     def on_view(self, now: float) -> None:
         """A view became active: the learner is in it, or the transfer goes on, or another master does it."""
         state, session = self._state, self.session
         view = state.accepted
+        if not state.leading:
+            self._missed.clear()
         if session is None or view is None:
             return
-        if not state.leading:
-            self.session = None
-            self._missed.clear()
-        elif session.voter in view.members:
+        if session.voter in view.members:
             self._missed.pop(session.voter.replica, None)
             self._close("it is a member")
         elif not view.lists(session.voter.replica):

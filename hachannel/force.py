@@ -10,7 +10,7 @@ that the old and the new cluster never mix. Why so: docs/decisions/0013-beginnin
 from .durable import Remembered
 from .journal import Journal
 from .log import Accepted, Activated
-from .view import Seat, View, ViewNumber, Voter
+from .view import NO_VIEW, Seat, View, ViewNumber, Voter
 
 __all__ = ["NothingThere", "begin_again", "first_view"]
 
@@ -19,16 +19,19 @@ class NothingThere(ValueError):
     """The replica has never held anything of the cluster."""
 
 
-def first_view(remembered: Remembered, me: Voter, seats: tuple[Seat, ...]) -> View:
+def first_view(
+    remembered: Remembered, me: Voter, seats: tuple[Seat, ...], entry: ViewNumber = NO_VIEW
+) -> View:
     """The view with which a new cluster goes on from what one replica remembers.
 
     me: a life of that replica which nobody has met. seats: who belongs to the cluster, if no view says so.
+    entry: the view of its last entry, which a learner may have from a later view than it was in.
     Raises NothingThere.
     """
     old = remembered.accepted
     if old is None and not remembered.last:
         raise NothingThere
-    seen = max(remembered.promised.counter, 0 if old is None else old.number.counter)
+    seen = max(remembered.promised.counter, 0 if old is None else old.number.counter, entry.counter)
     return View(
         ViewNumber(seen + 1, me.replica, me.incarnation),
         (me,),
@@ -46,6 +49,7 @@ def begin_again(journal: Journal, me: Voter, seats: tuple[Seat, ...]) -> View:
 
     Returns the view that it begins with. Raises NothingThere, WriteFailed.
     """
-    view = first_view(journal.remembered, me, seats)
+    entries, remembered = journal.recovered, journal.remembered
+    view = first_view(remembered, me, seats, entries[-1].view if entries else remembered.base.view)
     journal.rename(me.incarnation, [Accepted(view), Activated(view.number)])
     return view

@@ -68,8 +68,11 @@ class State:
         """This replica is a member of `accepted`, which is active, and has promised nothing above it."""
         self.active_since = 0.0
         """When this replica began to serve in `accepted`."""
-        self.newer = NO_VIEW
-        """The highest view known to be active; above `accepted` when this replica is not in it."""
+        self.newer = log.last.view if log.last.view > self.resumed else NO_VIEW
+        """The highest view known to be active; above `accepted` when this replica is not in it.
+
+        Such a one has left entries in the log of a learner.
+        """
         self.seats: tuple[Seat, ...] = ()
         """Who belongs to the cluster, as of the last view accepted, or heard of from outside."""
         self.witnesses: frozenset[int] = frozenset()
@@ -87,7 +90,7 @@ class State:
         """The master said that this replica does not belong to the cluster."""
         self.leased_s = recovered.lease_s
         """How long the grants of this replica last, as far as its disk remembers."""
-        self.counter = recovered.promised.counter
+        self.counter = max(recovered.promised.counter, self.newer.counter)
         """The highest view counter seen."""
         self.commit = recovered.commit
         self.applied = recovered.applied

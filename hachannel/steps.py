@@ -157,6 +157,7 @@ class Steps:
         """What a change of the facts leads to."""
         state = self._state
         view = state.accepted
+        self._donor.review()
         if state.serving and view is not None and view.number != self._active:
             self._active = view.number
             self._lease.reign(now, state.leading)

@@ -56,6 +56,17 @@ def test_the_journal_is_another_voters_and_keeps_its_entries(tmp_path: Path) -> 
     found.close()
 
 
+def test_the_new_view_is_above_that_of_the_last_entry(tmp_path: Path) -> None:
+    """A learner has taken it from a later view than it was in."""
+    journal = Journal.open(tmp_path / "journal.db", IDENTITY, 10)
+    later = ViewNumber(9, 2, 12)
+    journal.write([Accepted(VIEW), Activated(OLD), Appended((Entry(later, 1, 1, b"x"),)), Committed(1)])
+    journal.close()
+    journal = Journal.open(tmp_path / "journal.db", IDENTITY, 99, existing=True)
+    assert begin_again(journal, ME, ()).number == ViewNumber(10, 0, 99)
+    journal.close()
+
+
 def forced(script: Script, host: Host) -> None:
     """As the command does on the disk of a stopped replica. The books of the old cluster are closed."""
     script.world.observer = Observer()

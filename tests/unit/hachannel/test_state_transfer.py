@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ViewNumber
-from quorate.hachannel.donor import TOKENS
+from quorate.hachannel.donor import REPLICA_BITS, TOKENS
 from quorate.hachannel.messages import CatchUp, Chunk, Join
 from quorate.hachannel.settings import TRIM_STEP
 from quorate.hachannel.view import Tag
@@ -152,6 +152,22 @@ def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits(lacki
         if 4 in hand.channels[0].members:
             break
     assert hand.channels[0].members == (0, 1, 2, 4)
+
+
+def test_a_transfer_belongs_to_the_donor_that_began_it():
+    """Two masters, one of which does not know of the other, begin with what the same learner shows them."""
+    hand = trimmed(4)
+    [event] = asked(hand)
+    assert event.token % (1 << REPLICA_BITS) == 0
+    hand.silence(0)
+    for _ in range(200):
+        hand.tick(0.05, 1, 2, 3)
+        hand.settle(1, 2, 3)
+        if hand.channels[1].phases.giving == "state":
+            break
+    tokens = [event.token for event in hand.events[1] if isinstance(event, ProvideSnapshot)]
+    assert [token % (1 << REPLICA_BITS) for token in tokens] == [1]
+    assert tokens > [event.token]
 
 
 def given(hand, *, last):
