@@ -114,6 +114,12 @@ class Replication:
         log, settings = self._state.log, self._state.settings
         return len(log) >= settings.max_log or log.size_bytes >= settings.max_log_bytes
 
+    @property
+    def _heavy(self) -> bool:
+        """The log has half the bytes it may have. The other half is for what somebody lacks."""
+        state = self._state
+        return state.log.size_bytes > state.settings.max_log_bytes // 2
+
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload of the application."""
         state = self._state
@@ -145,7 +151,7 @@ class Replication:
         log = state.log
         assert state.accepted is not None
         number = state.accepted.number
-        if not state.peers.links and log.last.at % TRIM_STEP == 0:
+        if not state.peers.links and (log.last.at % TRIM_STEP == 0 or self._heavy):
             # A cluster of one has no heartbeats to do it.
             self.bound(None)
         index = log.last.at + 1
@@ -425,11 +431,15 @@ class Replication:
         return self._trim
 
     def trim(self, index: int) -> None:
-        """Forget the entries below `index`, except a tail that spares a short absence the snapshot."""
+        """Forget the entries below `index`, except a tail that spares a short absence the snapshot.
+
+        In steps, unless the entries are so large that a step of them is too long.
+        """
         state = self._state
         log = state.log
+        heavy = self._heavy
         index = min(index, state.applied)
-        if log.size_bytes <= state.settings.keep_bytes:
+        if not heavy and log.size_bytes <= state.settings.keep_bytes:
             index -= state.settings.keep
-        if index - log.base.at >= TRIM_STEP:
+        if index - log.base.at >= (1 if heavy else TRIM_STEP):
             log.trim(index)

@@ -6,7 +6,7 @@ from typing import Literal, get_args
 import attrs
 
 TRIM_STEP = 64
-"""The log is trimmed by at least this many entries at a time."""
+"""The log is trimmed by at least this many entries at a time, unless it has half of `max_log_bytes`."""
 
 Mode = Literal["ALL", "MAJORITY"]
 
@@ -75,7 +75,7 @@ class Settings:
     keep: int = 512
     """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""
     keep_bytes: int = 16 * 1024 * 1024
-    """Payload bytes kept below the trim point."""
+    """Payload bytes kept below the trim point; not more than half of `max_log_bytes`."""
     max_log: int = 20_000
     """Entries in memory above which the master drops the member, or the joiner, that holds them there."""
     max_log_bytes: int = 256 * 1024 * 1024

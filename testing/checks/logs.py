@@ -2,7 +2,7 @@
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.donor import MIN_LAG
-from ...hachannel.messages import Ack
+from ...hachannel.messages import Ack, Heartbeat
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
 from ..channel_world import Host
@@ -132,6 +132,33 @@ class BoundedMemory(Checker):
             bound += self.past.world.shape.save_entries + settings.window
         if len(log) > bound:
             self.fail(host, f"{len(log)} entries in memory, the bound is {bound}")
+
+
+@checker("I18", "Of what a master says all have it keeps half of max_log_bytes at most.")
+class BoundedBytes(Checker):
+    """A few large entries are as much as many small ones. While somebody joins, more is kept for it."""
+
+    alone = True
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._told: dict[Voter, int] = {}
+        """What each master said last that all members have."""
+
+    def stepped(self, step: Step) -> None:
+        """When a master says that all have more than before, it has trimmed its log."""
+        host, state = step.host, step.host.state
+        trims = [said.trim for _, said in step.messages if isinstance(said, Heartbeat) and said.master]
+        if not trims:
+            return
+        before, trim = self._told.get(state.me, 0), trims[-1]
+        self._told[state.me] = trim
+        log, bound = state.log, state.settings.max_log_bytes // 2
+        if trim <= before or log.size_bytes <= bound or host.channel.phases.giving != "nobody":
+            return
+        kept = sum(len(log.get(index).payload) for index in range(log.base.at + 1, trim + 1))
+        if kept > bound:
+            self.fail(host, f"keeps {kept} bytes up to {trim}, which all have; the bound is {bound}")
 
 
 @checker("I18", "Nothing is trimmed that a member has not applied.")

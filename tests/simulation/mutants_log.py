@@ -190,6 +190,33 @@ def trimmed_unacknowledged():
         yield
 
 
+def a_member_comes_back_after_a_few_large_entries():
+    """What all have is trimmed, though it is less than a step: else the log were too long to let it in."""
+    script = Script(3, settings=Settings(max_log_bytes=8000, window_bytes=2000))
+    master = script.form()
+    for number in range(30):
+        payload = bytes([number]) * 500
+        script.submitted.add(payload)
+        assert master.submit(payload)
+        script.run(0.2)
+    script.hosts[2].crash()
+    script.whole(but=[2])
+    script.hosts[2].start()
+    script.whole()
+    script.everywhere(script.submit(script.master(), 3))
+
+
+@mutant(
+    "A log is trimmed in steps of entries, however large these are.",
+    scenario=a_member_comes_back_after_a_few_large_entries,
+    caught=("scenario", "I18"),
+    quick=True,
+)
+def large_entries_kept():
+    with rewritten(replication.Replication, "trim", ("(1 if heavy else TRIM_STEP)", "TRIM_STEP")):
+        yield
+
+
 @mutant("The bytes of what is trimmed are counted on.", caught=("I18",), quick=True)
 def trimmed_bytes_counted():
     with rewritten(

@@ -314,6 +314,28 @@ def test_some_entries_that_all_have_are_kept_for_one_that_is_away_shortly(keep_b
         assert least <= len(channel.state.log) <= most
 
 
+@pytest.mark.parametrize("keep_bytes", [0, 1 << 30])
+def test_a_few_large_entries_do_not_make_the_log_longer_than_it_may_be(keep_bytes):
+    """A step of them would be more than what a transfer may hold: nobody could join any more."""
+    hand = Hand(settings=Settings(max_log_bytes=4000, keep_bytes=keep_bytes))
+    hand.form()
+    for _ in range(TRIM_STEP - 1):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(500)))
+        hand.settle()
+        for _ in range(2):
+            hand.tick(0.05)
+            hand.settle()
+        assert all(channel.state.log.size_bytes <= 2500 for channel in hand.channels.values())
+
+
+def test_a_cluster_of_one_forgets_large_entries_one_by_one():
+    hand = Hand(1, settings=Settings(max_log_bytes=4000))
+    hand.form()
+    for _ in range(TRIM_STEP - 1):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(500)))
+        assert hand.channels[0].state.log.size_bytes <= 2500
+
+
 def test_application_messages_arrive_once_and_need_a_connection(hand):
     hand.act(0, lambda channel: channel.tell(1, b"hello"))
     hand.act(0, lambda channel: channel.tell(0, b"self"))
