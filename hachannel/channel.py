@@ -268,7 +268,7 @@ class Channel:
         """Begin. Call once, before anything else."""
         state, settings = self.state, self._settings
         state.now = now
-        state.peers = Peers(state.others, now, settings.suspect_s, settings.verify_s)
+        state.peers = Peers(state.others, now, settings)
         if state.seats_of != NO_VIEW:
             state.connect()
         self._steps.start(now)

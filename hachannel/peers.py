@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Iterator
 import attrs
 
 from .messages import Heartbeat, Join
+from .settings import Settings
 from .view import Voter
 
 
@@ -56,10 +57,13 @@ MAX_STRANGERS = 32
 class Peers:
     """All other replicas: those of the cluster, and whoever else is connected."""
 
-    def __init__(self, replicas: Iterable[int], now: float, suspect_s: float, verify_s: float) -> None:
+    def __init__(self, replicas: Iterable[int], now: float, settings: Settings) -> None:
         self.links = {replica: Link(replica, now) for replica in replicas}
-        self._suspect_s = suspect_s
-        self._verify_s = verify_s
+        self._suspect_s = settings.suspect_s
+        self._verify_s = settings.verify_s
+        # A replica that runs looks once in a heartbeat, and a little late: that is no pause, or silence would
+        # never be suspected. A shorter pause leaves at least a quarter of `suspect_s`.
+        self._pause_s = max(settings.suspect_s / 4, 2 * settings.heartbeat_s)
         self._last = now
 
     def follow(self, replicas: Collection[int], now: float) -> None:
@@ -100,11 +104,12 @@ class Peers:
     def paused(self, now: float) -> float:
         """Seconds this replica itself did not run, 0 when it did; its peers are not to blame for those."""
         gap, self._last = now - self._last, now
-        if gap < self._suspect_s / 4:
+        if gap < self._pause_s:
             return 0.0
         for link in self:
-            link.heard += gap
-            link.closed += gap
+            # Not beyond now: it may have been heard, or have gone, since this replica runs again.
+            link.heard = min(link.heard + gap, now)
+            link.closed = min(link.closed + gap, now)
         return gap
 
     def review(self, now: float) -> list[tuple[Link, str]]:

@@ -51,7 +51,7 @@ class State:
         self.log = log
         self.now = 0.0
         """The time of the current step."""
-        self.peers = Peers((), 0.0, settings.suspect_s, settings.verify_s)
+        self.peers = Peers((), 0.0, settings)
         recovered = log.recovered()
         self.promised = recovered.promised
         """No view below it is acknowledged any more."""

@@ -1,6 +1,6 @@
 """Mutants of the normal case and of what logs may forget."""
 
-from quorate.hachannel import Settings, election, installation, log, replication, state
+from quorate.hachannel import Settings, election, installation, log, peers, replication, state
 from quorate.hachannel.messages import Ack, Data
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
@@ -214,6 +214,59 @@ def a_member_comes_back_after_a_few_large_entries():
 )
 def large_entries_kept():
     with rewritten(replication.Replication, "trim", ("(1 if heavy else TRIM_STEP)", "TRIM_STEP")):
+        yield
+
+
+def silence_with_the_fewest_heartbeats():
+    """As few as the settings allow: a quarter of `suspect_s` lies between two of them."""
+    script = Script(3, settings=Settings(heartbeat_s=0.5, suspect_s=2.0))
+    script.form()
+    script.run(3.0)
+    script.split([0], [1, 2])
+    script.until(lambda: script.hosts[1].channel.role == "master", 6.0)
+    script.mend()
+    script.whole()
+
+
+@mutant(
+    "A replica takes the time between two heartbeats for a pause of its own.",
+    scenario=silence_with_the_fewest_heartbeats,
+    caught=("scenario",),
+    quick=True,
+)
+def heartbeats_are_pauses():
+    with rewritten(
+        peers.Peers,
+        "__init__",
+        ("max(settings.suspect_s / 4, 2 * settings.heartbeat_s)", "settings.suspect_s / 4"),
+    ):
+        yield
+
+
+def a_master_is_silent_after_a_pause_of_the_others():
+    """They hear it once more when they run again; from then on it is silent, and not for the time before."""
+    hand = Hand()
+    hand.form()
+    hand.tick(0.05)
+    hand.now += 60.0
+    for replica in (1, 2):
+        hand.deliver(0, replica)
+    seconds = 0.0
+    while hand.channels[1].master == 0:
+        hand.tick(0.05, 1, 2)
+        hand.settle(1, 2)
+        seconds += 0.05
+        assert seconds < 3.0, "the silence of the master is not suspected"
+
+
+@mutant(
+    "Who speaks to a replica that has been stopped counts as heard after that.",
+    scenario=a_master_is_silent_after_a_pause_of_the_others,
+    caught=("scenario",),
+    quick=True,
+)
+def heard_in_the_future():
+    with rewritten(peers.Peers, "paused", ("min(link.heard + gap, now)", "link.heard + gap")):
         yield
 
 

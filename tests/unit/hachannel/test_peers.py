@@ -1,0 +1,69 @@
+"""Who is suspected, and when: silence, and pauses of the replica that listens."""
+
+import itertools
+
+import pytest
+
+from quorate.hachannel import Settings
+from quorate.hachannel.peers import Peers
+from quorate.hachannel.view import Voter
+from quorate.testing.channel_hand import Hand
+
+
+def linked(settings: Settings) -> Peers:
+    peers = Peers([1], 0.0, settings)
+    link = peers.links[1]
+    link.connected, link.voter, link.heard = True, Voter(1, 1), 0.0
+    return peers
+
+
+@pytest.mark.parametrize("late", [0.0, 0.01, 0.5])
+@pytest.mark.parametrize(
+    ("heartbeat_s", "suspect_s"),
+    [(0.5, 2.0), (0.49, 2.0), (0.05, 2.0), (0.001, 0.06), (0.015, 0.06), (5.0, 20.0)],
+)
+def test_silence_is_suspected_however_few_heartbeats_the_settings_allow(heartbeat_s, suspect_s, late):
+    """late: how much later than after a heartbeat the replica looks, in heartbeats."""
+    peers = linked(Settings(heartbeat_s=heartbeat_s, suspect_s=suspect_s, verify_s=0.0))
+    period = heartbeat_s * (1 + late)
+    for count in itertools.count(1):
+        now = count * period
+        assert not peers.paused(now)
+        if peers.review(now):
+            break
+        assert now < suspect_s
+    assert peers.links[1].suspected
+
+
+@pytest.mark.parametrize("heartbeat_s", [0.05, 0.5])
+@pytest.mark.parametrize("seconds", [1.1, 1.9, 2.5, 60.0])
+def test_nobody_is_blamed_for_a_pause_of_the_replica_itself(heartbeat_s, seconds):
+    peers = linked(Settings(heartbeat_s=heartbeat_s, suspect_s=2.0))
+    assert not peers.paused(heartbeat_s)
+    assert peers.paused(heartbeat_s + seconds) == pytest.approx(seconds)
+    assert peers.review(heartbeat_s + seconds) == []
+    assert peers.links[1].heard == pytest.approx(seconds)
+
+
+def test_a_pause_too_short_to_be_noticed_makes_nobody_suspected():
+    """The last heartbeat was one period ago, and the next one is there when the replica looks again."""
+    peers = linked(Settings(heartbeat_s=0.5, suspect_s=2.0))
+    assert not peers.paused(0.5)
+    assert not peers.paused(1.49)
+    assert peers.review(1.49) == []
+
+
+def test_who_is_heard_first_after_a_pause_is_suspected_when_it_is_silent_from_then_on():
+    peers = linked(Settings(suspect_s=2.0))
+    peers.links[1].heard = 60.0
+    assert peers.paused(60.0) == 60.0
+    assert peers.review(61.9) == []
+    assert [link.replica for link, _ in peers.review(62.0)] == [1]
+
+
+def test_a_connection_that_breaks_during_a_pause_is_missed_soon():
+    hand = Hand()
+    hand.form()
+    hand.now += 60.0
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 1))
+    assert hand.channels[0].state.peers.deadline() == pytest.approx(hand.now + hand.settings.verify_s)
