@@ -115,6 +115,7 @@ class State:
         """The token of the last record that binds this replica in what it says of other views."""
         self._confirmed = 0
         self._held: deque[tuple[int, int, Message]] = deque()
+        """What waits for the disk: the token of the last record before it, to whom, and what."""
 
     # Where this replica stands
 
@@ -436,11 +437,27 @@ class State:
     def vow(self, replica: int, message: Message) -> None:
         """To a peer or to oneself, once everything recorded so far is durable."""
         if self.log.durable and (self._out.persist or self._confirmed < self._issued):
-            self._held.append((self._issued + bool(self._out.persist), replica, message))
+            self._hold(self._issued + bool(self._out.persist), replica, message)
         elif replica == self.me.replica:
             self.loopback(message)
         else:
             self.send(replica, message)
+
+    def _hold(self, token: int, replica: int, message: Message) -> None:
+        """Have a message wait for the disk, in the place of one of its kind that would leave with it.
+
+        Grants, promises and the like are repeated for as long as a disk hangs, and the newest says it all.
+        One that waits for an earlier record stays: it leaves earlier.
+        """
+        held = self._held
+        for place in range(len(held) - 1, -1, -1):
+            before_token, before_replica, before = held[place]
+            if before_token != token:
+                break
+            if before_replica == replica and type(before) is type(message):
+                del held[place]
+                break
+        held.append((token, replica, message))
 
     def pledge(self, replica: int, message: Message) -> None:
         """To a peer, once what binds this replica is durable: whom it promised, how long its grants last.

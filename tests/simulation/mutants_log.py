@@ -1,7 +1,9 @@
 """Mutants of the normal case and of what logs may forget."""
 
 from quorate.hachannel import Settings, election, installation, log, peers, replication, state
-from quorate.hachannel.messages import Ack, Data
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.messages import Ack, Data, Grant, Prepare, Promise
+from quorate.hachannel.view import ViewNumber
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -267,6 +269,43 @@ def a_master_is_silent_after_a_pause_of_the_others():
 )
 def heard_in_the_future():
     with rewritten(peers.Peers, "paused", ("min(link.heard + gap, now)", "link.heard + gap")):
+        yield
+
+
+def a_disk_hangs_while_a_voter_is_asked_again_and_again():
+    """It answers once the disk has what it promised: with the promise, and the newest of its grants."""
+    hand = Hand(logs=[DurableLog(Remembered()) for _ in range(3)])
+
+    def sync(*replicas):
+        for replica in replicas:
+            token = hand.tokens[replica]
+            hand.act(replica, lambda channel, token=token: channel.persisted(hand.now, token))
+
+    for _ in range(40):
+        hand.settle()
+        sync(0, 1, 2)
+        hand.tick(0.01)
+    hand.settle()
+    sync(0, 1, 2)
+    for _ in range(100):
+        hand.give(0, 1, Prepare(ViewNumber(5, 0, 1), "test"))
+        hand.tick(0.05, 0)
+        hand.deliver(0, 1)
+    assert not hand.waiting(1, 0, Promise)
+    assert not hand.waiting(1, 0, Grant)
+    sync(1)
+    assert [grant.mark for grant in hand.waiting(1, 0, Grant)] == [hand.now], "old grants waited, too"
+    assert len(hand.waiting(1, 0, Promise)) == 1, "a promise waited each time it was asked for"
+
+
+@mutant(
+    "Of what is repeated while a disk hangs everything waits for it.",
+    scenario=a_disk_hangs_while_a_voter_is_asked_again_and_again,
+    caught=("scenario",),
+    quick=True,
+)
+def repetitions_held():
+    with rewritten(state.State, "_hold", ("del held[place]", "pass")):
         yield
 
 

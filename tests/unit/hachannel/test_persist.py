@@ -36,6 +36,49 @@ def hand():
     return hand
 
 
+def test_of_what_is_repeated_while_a_disk_hangs_the_newest_waits(hand):
+    number = ViewNumber(5, 0, 1)
+    for _ in range(100):
+        hand.give(0, 1, Prepare(number, "test"))
+        hand.tick(0.05, 0)
+        hand.deliver(0, 1)
+    assert len(hand.channels[1].state._held) <= 2
+    assert not hand.waiting(1, 0, Promise)
+    assert not hand.waiting(1, 0, Grant)
+    sync(hand, 1)
+    [promise] = hand.waiting(1, 0, Promise)
+    [grant] = hand.waiting(1, 0, Grant)
+    assert promise.number == number
+    assert grant.mark == hand.now
+
+
+def test_what_is_said_again_after_another_record_does_not_keep_back_what_waits(hand):
+    """Disks are never so slow that a newer answer is there each time before the older one has left."""
+    numbers = [ViewNumber(counter, 0, 1) for counter in range(5, 9)]
+    tokens = []
+    for number in numbers:
+        hand.give(0, 1, Prepare(number, "test"))
+        hand.give(0, 1, Prepare(number, "test"))
+        tokens.append(hand.tokens[1])
+    for count, token in enumerate(tokens, 1):
+        hand.act(1, lambda channel, token=token: channel.persisted(hand.now, token))
+        assert [promise.number for promise in hand.waiting(1, 0, Promise)] == numbers[:count]
+
+
+def test_acknowledgements_of_one_write_leave_as_the_last_of_them(hand):
+    hand.channels[0].submit(hand.now, 0, b"one")
+    hand.channels[0].submit(hand.now, 0, b"two")
+    hand.flush(0)
+    [first, second] = hand.lose(0, 1)
+    for data in (first, second):
+        hand.channels[1].receive(hand.now, 0, data)
+        hand.channels[1]._replication.flush(False)
+    hand.flush(1)
+    assert not hand.waiting(1, 0, Ack)
+    sync(hand, 1)
+    assert [ack.index for ack in hand.waiting(1, 0, Ack)] == [2]
+
+
 def test_the_first_view_is_founded_only_with_the_disks(hand):
     assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
     idle = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
