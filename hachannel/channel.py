@@ -50,7 +50,8 @@ class Channel:
         """A replica that has not started.
 
         me: its replica id. members: the configured replica ids, in order; they found the cluster, and once it
-        exists its views list who belongs to it. incarnation: a number no other life of this replica uses.
+        exists its views list who belongs to it. incarnation: a number that rises with every life of this
+        replica: of a lower one nothing that it forwards is ordered.
         cluster: what makes the cluster what it is, whatever its replicas; others are strangers.
         expected: how many empty replicas found the cluster. log: a durable one, or None for memory.
         data: what to say of each replica, for the application: see `Seat`.

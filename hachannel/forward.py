@@ -115,9 +115,21 @@ class Forwarding:
         self._again(now)
         self._pause_s = 0.0
         self._held.clear()
+        self._review_lives(view)
         if view.members[0] == state.me:
             # Everything in the log is delivered when a view becomes active.
             self._admitted = state.origins.copy()
+
+    def _review_lives(self, view: View) -> None:
+        """Say of whom nothing is ordered: an earlier life with a higher incarnation has submitted."""
+        lives = dict(view.members)
+        for row in self._state.origins.rows:
+            life = lives.get(row.replica, row.incarnation)
+            if life < row.incarnation:
+                self._state.note(
+                    f"replica {row.replica} has incarnation {life}, below its earlier {row.incarnation}: "
+                    f"nothing that it forwards is ever ordered; start it again with a higher one"
+                )
 
     def _again(self, now: float) -> None:
         self._given = self._first - 1

@@ -96,7 +96,7 @@ class Group:
         name: of the group; strangers are turned away by it. me: this member's id. addresses: (host, port) of
         every member that may ever join, by id; the same on every member. expected: how many found the group
         when nobody is in it yet (default all; more than half). reactor: Twisted's unless given. log: gets
-        lines. incarnation: a number that grows with every life of this member (default: from the clock).
+        lines. incarnation: a number that rises with every life of this member (default: from the clock).
         Raises ValueError for what is of another type, and when these contradict each other.
         """
         check_arguments(name, me, addresses, handler, expected, settings, limits, reactor, log, incarnation)

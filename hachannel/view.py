@@ -11,7 +11,10 @@ import msgspec
 
 
 class Voter(NamedTuple):
-    """One life of one replica. A replica that restarts without its disk is another voter."""
+    """One life of one replica. A replica that restarts without its disk is another voter.
+
+    Its incarnation is above all that it had before.
+    """
 
     replica: int
     incarnation: int

@@ -164,6 +164,29 @@ def test_a_cluster_of_one_forgets_what_it_delivered(forwarded):
     assert len(hand.channels[0].state.log) <= 2 * TRIM_STEP + 1
 
 
+@pytest.mark.parametrize(("incarnation", "said"), [(9, False), (2, True)])
+def test_all_say_so_when_what_a_life_forwards_is_never_ordered(hand, incarnation, said):
+    """Its clock was set back: it has a lower incarnation than the life before, which forwarded, too."""
+    forward(hand, 2, b"one")
+    hand.settle()
+    hand.silence(2)
+    hand.tick(0.1)
+    hand.settle()
+    hand.start(2, 3, incarnation)
+    for other in (0, 1):
+        hand.connect(other, 2)
+    for _ in range(20):
+        hand.settle()
+        hand.tick(0.1)
+    assert hand.channels[0].members == (0, 1, 2)
+    forward(hand, 2, b"two")
+    hand.settle()
+    assert (hand.payloads(0) == [b"one"]) == said
+    sentence = "replica 2 has incarnation 2, below its earlier 3: nothing that it forwards is ever ordered"
+    for replica in range(3):
+        assert any(note.startswith(sentence) for note in hand.notes[replica]) == said
+
+
 def test_a_master_without_room_says_what_it_has_and_admits_it_later():
     hand = Hand(settings=Settings(window=1))
     hand.form()
