@@ -24,9 +24,9 @@ from .state import State
 from .view import Tag, Voter
 
 REPLICA_BITS = 16
-"""The lowest bits of a transfer's token are the donor's id: no two masters begin one with the same token."""
+"""The lowest bits of a token are the donor's id: no two masters ever give the same one."""
 TOKENS = 28
-"""The bits above these are the counter of the view in which it began; those between count."""
+"""The bits above these are the counter of the view; those between count transfers, and questions."""
 MAX_TOKEN = 1 << 62
 """What a learner shows above this is not believed."""
 PROOF_AGAIN = 4
@@ -54,13 +54,16 @@ class Session:
     """One state transfer."""
 
     voter: Voter
+    opened: int
+    """The token that it began with..."""
     token: int
+    """...and the one it has now: each question whether the learner can answer takes a new one."""
     heard: float
     """The last sign of life of the transfer."""
     moved: float
     """When the learner last came further, or was sent again what it lacks."""
     came: float
-    """When it last came further, or got something to do after it had done everything."""
+    """When it last came further, or got entries after it had all."""
     again_s: float
     """When it has not come further for so long, what is under way is taken for lost."""
     phase: Phase
@@ -87,11 +90,12 @@ class Session:
     """The index of the last entry sent."""
     acked: int = 0
     """The same, acknowledged."""
-    proof: int | None = None
-    """It was asked to confirm this entry, so that a view does not wait for one that cannot answer."""
     proof_asked: float = -math.inf
+    """When it was last asked to answer, so that a view does not wait for one that cannot."""
     proved: bool = False
     """It answered within the time that a view change waits."""
+    doubted: float = math.inf
+    """When it was first asked and has not answered in time since."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
 
@@ -109,7 +113,7 @@ class Donor:
         self._replication = replication
         self.session: Session | None = None
         self._last = 0
-        """The token of the last transfer."""
+        """The last token given to a transfer."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
         self._missed: dict[int, int] = {}
@@ -170,12 +174,16 @@ class Donor:
         return self._state.peers.departs(session.voter) if link is None else link.leaving
 
     def _stuck(self, now: float, session: Session) -> bool:
-        """Whether the learner has had something to do for long, and does not: its disk hangs, say."""
+        """Whether the learner has had something to do for long, and does not: its disk hangs, say.
+
+        Or it takes what is sent, and never answers in time to be taken in: its disk is slow.
+        """
+        long = PATIENCE * self._state.settings.stall_s
         if session.phase is Phase.ENTRIES:
-            busy = session.acked < session.sent or session.proof is not None
+            busy = session.acked < session.sent
         else:
             busy = not session.asked and (session.whole or not session.outbox.empty)
-        return busy and now - session.came > PATIENCE * self._state.settings.stall_s
+        return now - session.doubted > long or (busy and now - session.came > long)
 
     def _lost(self, session: Session, message: Join) -> bool:
         """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
@@ -218,14 +226,13 @@ class Donor:
         # Above what the learner knows, which may be of another cluster that had come further.
         known = max(message.token, message.refused)
         first = state.accepted.number.counter << TOKENS
-        latest = max(self._last, first, known if known < MAX_TOKEN else 0)
-        self._last = token = ((latest >> REPLICA_BITS) + 1 << REPLICA_BITS) + state.me.replica
+        token = self._token_above(max(first, known if known < MAX_TOKEN else 0))
         have = message.commit
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
         pace = Pace(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at)
         session = self.session = Session(
-            voter, token, now, now, now, settings.suspect_s / 2, Phase.STATE, outbox, pace
+            voter, token, token, now, now, now, settings.suspect_s / 2, Phase.STATE, outbox, pace
         )
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
@@ -240,6 +247,12 @@ class Donor:
             + (f", as far as it has changed since entry {session.have}" if session.have else "")
         )
         self._ask(now, session)
+
+    def _token_above(self, known: int) -> int:
+        """One that is above another, and all that were given before."""
+        count = (max(self._last, known) >> REPLICA_BITS) + 1
+        self._last = (count << REPLICA_BITS) + self._state.me.replica
+        return self._last
 
     def _close(self, reason: str) -> None:
         """The transfer is over."""
@@ -401,17 +414,17 @@ class Donor:
         state = self._state
         if (
             session is None
-            or session.token != message.token
+            or not session.opened <= message.token <= session.token
             or session.voter != voter
             or session.phase is not Phase.ENTRIES
             or not state.leading
         ):
             return
         session.heard = now
-        if session.proof is not None and message.index >= session.proof:
+        in_time = now - session.proof_asked <= state.settings.view_change_s
+        if in_time and message.token == session.token and not message.reset:
             # With a disk this has waited for it, as a promise would.
-            session.proof = None
-            session.proved = now - session.proof_asked <= state.settings.view_change_s
+            session.proved, session.doubted = True, math.inf
         if message.reset:
             session.in_flight.clear()
             session.sent = session.acked = message.index
@@ -507,14 +520,14 @@ class Donor:
         """Whether the learner has shown that it can answer; if not it is asked to.
 
         One whose disk hangs announces itself all the same, and lacks nothing while nothing happens; each view
-        that was to take it in would stop the others for `view_change_s`, in vain.
+        that was to take it in would stop the others for `view_change_s`, in vain. It is asked under a token
+        of its own: what it says of messages sent before, or of an earlier question, proves nothing.
         """
         state = self._state
         if not session.proved and now - session.proof_asked > PROOF_AGAIN * state.settings.view_change_s:
             assert state.accepted is not None
-            if session.proof is None:
-                session.came = now
-            session.proof, session.proof_asked = session.sent, now
+            session.token = self._token_above(session.token)
+            session.proof_asked, session.doubted = now, min(session.doubted, now)
             base = state.log.tag(session.sent)
             message = CatchUp(session.token, state.accepted.number, base, (), state.commit)
             state.send(session.voter.replica, message)
@@ -547,4 +560,4 @@ class Donor:
             session.heard = session.moved = now
             session.in_flight.clear()
             session.sent = session.acked
-            session.proved, session.proof, session.proof_asked = False, None, -math.inf
+            session.proved, session.proof_asked = False, -math.inf

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from .events import InstallPart
+from .log import Truncated
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .origins import Origins, Rows
 from .outbox import Inbox
@@ -239,6 +240,10 @@ class Learner:
             return
         reached = max(base.at + len(message.entries), state.commit)
         state.commit_to(min(message.commit, reached))
+        if not message.entries:
+            # It is asked whether it can answer. If nothing waits for the disk, this does, though it changes
+            # nothing; no server's disk is in a hurry with `Committed`.
+            state.record(Truncated(log.last.at))
         state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False))
 
     def _forget(self) -> None:

@@ -4,8 +4,9 @@ import attrs
 import msgspec
 
 from quorate.hachannel import Settings, donor, learner, outbox, replication
-from quorate.hachannel.messages import Chunk, ChunkAck
+from quorate.hachannel.messages import CaughtUp, Chunk, ChunkAck
 from quorate.testing import channel_app
+from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -318,6 +319,94 @@ def taken_in_unasked():
         return True
 
     with patched(donor.Donor, "_proved", proved):
+        yield
+
+
+def slow_learner():
+    """That of a learner takes longer for a sync than a view change may; else there is nothing to do."""
+    script = Script(3, disk=True)
+    master = script.form()
+    script.everywhere(script.submit(master, 20))
+    late = script.hosts[2]
+    late.crash()
+    before = script.whole(but=[2]).channel.view
+    sync_later = late._sync_later
+
+    def later():
+        life = late.life
+        script.world.at(script.world.now + 1.5, lambda: late._synced(life))
+
+    late._sync_later = later
+    late.start()
+    script.run(30.0)
+    assert master.channel.view == before, "the others stood still for it"
+    late._sync_later = sync_later
+    script.everywhere(script.submit(script.whole(), 3))
+
+
+@mutant(
+    "A learner that has nothing to write answers without its disk.",
+    scenario=slow_learner,
+    caught=("scenario",),
+    quick=True,
+)
+def answered_without_disk():
+    with rewritten(learner.Learner, "on_catch_up", ("state.record(Truncated(log.last.at))", "pass")):
+        yield
+
+
+def one_answers_late_and_one_waits():
+    """Of two learners one says after more than a second what it has, though entries come all the time."""
+    hand = Hand(5, Settings(stall_s=1.5))
+    hand.form()
+    for one in (3, 4):
+        for other in (0, 1, 2):
+            for here, there in ((one, other), (other, one)):
+                hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
+                hand.lose(here, there)
+    for _ in range(20):
+        hand.tick(0.05, 0, 1, 2)
+        hand.settle(0, 1, 2)
+    master = hand.channels[0]
+    assert master.members == (0, 1, 2)
+    hand.connect(0, 3)
+    hand.tick(0.2, 3)
+    hand.deliver(3, 0)
+    hand.connect(0, 4)
+    late = []
+    for _ in range(400):
+        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+        hand.tick(0.05)
+        hand.deliver(0, 3)
+        for message in hand.lose(3, 0):
+            late.append((hand.now + 1.5 * isinstance(message, CaughtUp), message))
+        for due, message in list(late):
+            if hand.now >= due:
+                late.remove((due, message))
+                hand.give(3, 0, message)
+        hand.settle(0, 1, 2, 4)
+    assert master.members == (0, 1, 2, 4), "a view waited for it, or the other one still waits"
+
+
+@mutant(
+    "A learner keeps its place although it never answers in time.",
+    scenario=one_answers_late_and_one_waits,
+    caught=("scenario",),
+    quick=True,
+)
+def late_answers_forgiven():
+    with rewritten(donor.Donor, "_proved", ("min(session.doubted, now)", "now")):
+        yield
+
+
+@mutant(
+    "What a learner says of messages before the question counts as the answer to it.",
+    scenario=one_answers_late_and_one_waits,
+    caught=("scenario",),
+    quick=True,
+)
+def earlier_answer_counts():
+    with rewritten(donor.Donor, "_proved", ("session.token = self._last = self._last + 1", "pass")):
         yield
 
 
