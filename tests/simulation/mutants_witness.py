@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
-from quorate.hachannel import Channel, Settings, choice, election, state
+from quorate.hachannel import Channel, Settings, choice, election, porter, state
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.channel_world import Host
+from quorate.testing.mutation import mutant, patched, rewritten
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -109,4 +110,38 @@ def fewer_copies_commit() -> Iterator[None]:
         return original(mode, members)
 
     with patched(election, "required", required):
+        yield
+
+
+def the_disk_of_a_witness_that_comes_hangs() -> None:
+    """One of three replicas is down: the view that is to have the witness needs its promise."""
+    script = Script(3, disk=True)
+    script.form()
+    script.hosts[2].crash()
+    master = script.whole(but=[2])
+    witness = Host(script.world, 3)
+    script.hosts.append(witness)
+    script.world.watchers.add(3)
+    script.world.configured.append(3)
+    witness._sync_later = lambda: None
+    assert master.channel.admit(master.clock(), 3, b"", witness=True)
+    master.settle()
+    witness.start()
+    before = len(script.view_events[0])
+    script.run(60.0)
+    assert len(script.view_events[0]) - before < 10, "the others stop for it again and again"
+    witness.crash()
+    del witness._sync_later
+    witness.start()
+    script.until(lambda: witness.channel.role == "witness", 3.0)
+
+
+@mutant(
+    "A witness that could not be let in is tried again at once.",
+    scenario=the_disk_of_a_witness_that_comes_hangs,
+    caught=("scenario",),
+    quick=True,
+)
+def witness_tried_at_once() -> Iterator[None]:
+    with rewritten(porter.Porter, "step", ("if now >= again:", "if True:")):
         yield

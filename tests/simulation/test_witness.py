@@ -244,6 +244,23 @@ def test_a_replica_started_with_the_file_of_before_goes_by_the_witnesses_of_the_
     assert master.channel.view.witnesses == (witness.state.me,)
 
 
+def test_a_witness_that_cannot_answer_stops_the_others_seldom_and_keeps_no_other_one_out():
+    script = Script(3, disk=True)
+    script.form()
+    script.hosts[2].crash()
+    script.whole(but=[2])
+    hangs = add_witness(script)
+    hangs._sync_later = lambda: None
+    script.run(20.0)
+    assert len(script.view_events[0]) < 10
+    other = add_witness(script)
+    script.until(lambda: other.channel.role == "witness")
+    hangs.crash()
+    del hangs._sync_later
+    hangs.start()
+    script.until(lambda: hangs.channel.role == "witness", 3.0)
+
+
 def test_a_witness_is_removed_and_stops():
     script = Script(3, witnesses=1, settings=QUICK)
     master = script.form()
