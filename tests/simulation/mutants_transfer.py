@@ -406,7 +406,7 @@ def late_answers_forgiven():
     quick=True,
 )
 def earlier_answer_counts():
-    with rewritten(donor.Donor, "_proved", ("session.token = self._last = self._last + 1", "pass")):
+    with rewritten(donor.Donor, "_proved", ("session.token = self._token_above(session.token)", "pass")):
         yield
 
 
