@@ -25,7 +25,7 @@ from .view import Tag, Voter
 
 REPLICA_BITS = 16
 """The lowest bits of a token are the donor's id: no two masters ever give the same one."""
-TOKENS = 28
+TOKENS = 32
 """The bits above these are the counter of the view; those between count transfers, and questions."""
 MAX_TOKEN = 1 << 62
 """What a learner shows above this is not believed."""
