@@ -276,11 +276,13 @@ class ServerAdmin:
                 hops += 1
                 continue
             hops = 0
-            if not told and now - started >= NOTICE_S:
+            left_s = patience_s - (now - started)
+            # Where nobody answers at all it will be down before long.
+            if not told and heard > started and now - started >= NOTICE_S and left_s >= 1:
                 told = True
                 self.say(
                     f"Server {self.server.name} has no master yet: {_listed(reasons.values())}; "
-                    f"waiting up to {patience_s - (now - started):.0f} s."
+                    f"waiting up to {left_s:.0f} s."
                 )
             self.sleep(delay_s * self.jitter(0.5, 1.0))
             delay_s = min(2 * delay_s, RETRY_LAST_S)

@@ -92,6 +92,15 @@ def test_who_waits_for_a_master_is_told_once_what_for(xml: Any) -> None:
     assert sentence.endswith("; waiting up to 28 s.")
 
 
+def test_where_nobody_answers_nothing_is_said_of_a_master(xml: Any) -> None:
+    cluster = Cluster(xml)
+    said: list[str] = []
+    cluster.admin.say = said.append
+    with pytest.raises(Unreachable, match="is down"):
+        cluster.ask()
+    assert not said
+
+
 def test_a_failover_that_is_over_soon_is_not_talked_of(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("not master")] * 3 + [5])
     said: list[str] = []
