@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .events import InstallPart, ViewEvent
 from .group_order import Order
 from .group_types import GroupFailed, GroupHandler
-from .group_wire import CHUNK_BYTES, cut
+from .group_wire import decode_part, encode_parts
 
 __all__ = ["Application", "Messages"]
 
@@ -40,8 +40,9 @@ class Application:
         self._order = order
         self._log = log
         self._now = now
-        self._parts: list[bytes] = []
-        """Of a state that is coming in."""
+        self._head = b""
+        """Of a state that is coming in, as are its chunks."""
+        self._chunks: list[bytes] = []
 
     def deliver(self, messages: Messages, until: float) -> Messages | None:
         """Hand messages out until then, one at least; return those that are left."""
@@ -70,32 +71,32 @@ class Application:
         """Return the parts of the state after the messages so far; None if the handler failed."""
         try:
             state = self._handler.provide_state()
-            parts = [state] if isinstance(state, bytes) else list(state)
-            for part in parts:
-                if not isinstance(part, bytes):
-                    raise TypeError(f"a state is bytes, or an iterable of bytes: {type(part).__name__}")
-            chunks = [chunk for part in parts for chunk in (cut(part) if len(part) > CHUNK_BYTES else [part])]
+            chunks = [state] if isinstance(state, bytes) else list(state)
+            for chunk in chunks:
+                if not isinstance(chunk, bytes):
+                    raise TypeError(f"a state is bytes, or an iterable of bytes: {type(chunk).__name__}")
+            parts = encode_parts(chunks)
         except Exception as error:
             self._blame("provide_state", error)
             return None
-        return [self._order.head(), *chunks]
+        return [self._order.head(), *parts]
 
     def install(self, event: InstallPart) -> None:
         """Take a part of what `provide` gave elsewhere; the last one replaces the state.
 
         Raises GroupFailed when the state cannot be used.
         """
-        if not event.number:
-            self._parts.clear()
-        self._parts.append(event.data)
-        if event.index is None:
-            return
-        head, *parts = self._parts
-        self._parts.clear()
         try:
-            self._order.restore(head)
+            if event.number:
+                self._chunks += decode_part(event.data)
+            else:
+                self._head, self._chunks = event.data, []
+            if event.index is None:
+                return
+            chunks, self._chunks = self._chunks, []
+            self._order.restore(self._head)
             self.position = self._order.position
-            self._handler.receive_state(parts)
+            self._handler.receive_state(chunks)
         except Exception as error:
             raise GroupFailed(f"the state of the other members cannot be used here: {error!r}") from None
 

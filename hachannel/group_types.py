@@ -58,7 +58,10 @@ class GroupHandler(Protocol):
         ...
 
     def receive_state(self, chunks: list[bytes]) -> None:
-        """Replace the state by one that `provide_state` returned: the same bytes, cut perhaps differently."""
+        """Replace the state by one that `provide_state` returned.
+
+        `chunks` are the bytes that it returned, one by one; those above 1 MiB come cut.
+        """
         ...
 
 

@@ -1,6 +1,6 @@
 """The bytes of a group: packs, the head of a snapshot, and the hello of a connection. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -12,23 +12,25 @@ __all__ = [
     "EndsRow",
     "Head",
     "Hello",
-    "cut",
     "decode_head",
     "decode_pack",
+    "decode_part",
     "encode_head",
     "encode_hello",
     "encode_pack",
+    "encode_parts",
     "encode_refusal",
     "parse_hello",
 ]
 
 MAGIC: Final = "quorate"
-VERSION: Final = 2
+VERSION: Final = 3
 PURPOSE: Final = "group"
 REFUSED: Final = "refused"
 MAX_HELLO_BYTES = 4096
 CHUNK_BYTES = 1024 * 1024
-"""Parts of a snapshot are at most so long."""
+"""A part of a snapshot holds chunks of at most so many bytes in all, and up to CHUNK_HEAD_BYTES for each."""
+CHUNK_HEAD_BYTES = 5
 
 _T = TypeVar("_T")
 
@@ -67,7 +69,7 @@ class Hello(msgspec.Struct, frozen=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_pack: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
+_many: msgspec.msgpack.Decoder[list[bytes]] = msgspec.msgpack.Decoder(list[bytes])
 _head: msgspec.msgpack.Decoder[Head] = msgspec.msgpack.Decoder(Head)
 _hello: msgspec.msgpack.Decoder[tuple[str, int, str, dict[str, Any]]] = msgspec.msgpack.Decoder(
     tuple[str, int, str, dict[str, Any]]
@@ -88,7 +90,7 @@ def encode_pack(payloads: list[bytes]) -> bytes:
 
 def decode_pack(data: bytes) -> list[bytes]:
     """The messages of an entry. Raises ProtocolError."""
-    return _decode(_pack, data, "a pack of messages")
+    return _decode(_many, data, "a pack of messages")
 
 
 def encode_head(position: int, ends: Sequence[EndsRow]) -> bytes:
@@ -104,9 +106,30 @@ def decode_head(data: bytes) -> Head:
     return head
 
 
-def cut(data: bytes) -> list[bytes]:
-    """Chunks of at most CHUNK_BYTES."""
-    return [data[start : start + CHUNK_BYTES] for start in range(0, len(data), CHUNK_BYTES)]
+def encode_parts(chunks: Iterable[bytes]) -> list[bytes]:
+    """The other parts of a snapshot: a trip goes by for every few parts, so small chunks share one.
+
+    `decode_part` gives them back as they were, but those above CHUNK_BYTES, which are cut.
+    """
+    parts: list[bytes] = []
+    gathered: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        for start in range(0, len(chunk) or 1, CHUNK_BYTES):
+            piece = chunk[start : start + CHUNK_BYTES]
+            if gathered and size + len(piece) > CHUNK_BYTES:
+                parts.append(_encoder.encode(gathered))
+                gathered, size = [], 0
+            gathered.append(piece)
+            size += len(piece) + CHUNK_HEAD_BYTES
+    if gathered:
+        parts.append(_encoder.encode(gathered))
+    return parts
+
+
+def decode_part(data: bytes) -> list[bytes]:
+    """The chunks in a part of a snapshot. Raises ProtocolError."""
+    return _decode(_many, data, "a part of the state of a group")
 
 
 def encode_hello(hello: Hello) -> bytes:

@@ -249,6 +249,19 @@ def test_a_large_state_is_cut_and_arrives_whole(net: MemoryNet, make: Any) -> No
     assert b"".join(got) == state
 
 
+def test_many_small_items_of_a_state_take_few_trips(net: MemoryNet, make: Any) -> None:
+    members = two_with_a_past(net, make)
+    state = [b"item %d" % number for number in range(10_000)]
+    got: list[bytes] = []
+    members[0].provide_state = lambda: state
+    members[2].receive_state = got.extend
+    begin = net.clock.seconds()
+    members[2].join()
+    net.until(lambda: members[2].joined == [None])
+    assert got == state
+    assert net.clock.seconds() - begin < 2
+
+
 def test_leaving_is_quick_and_ends_what_waits(net: MemoryNet, three: list[Any]) -> None:
     left: list[Any] = []
     net.cut("m0", "m1")

@@ -8,12 +8,15 @@ from quorate.hachannel.group_drive import link_settings
 from quorate.hachannel.group_order import Order
 from quorate.hachannel.group_types import GroupLimits, QueueFull
 from quorate.hachannel.group_wire import (
+    CHUNK_BYTES,
+    CHUNK_HEAD_BYTES,
     Hello,
-    cut,
     decode_head,
     decode_pack,
+    decode_part,
     encode_hello,
     encode_pack,
+    encode_parts,
     encode_refusal,
     parse_hello,
 )
@@ -128,9 +131,39 @@ def test_a_snapshot_carries_positions_and_recent_indices() -> None:
     assert mine.drop() == []
 
 
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ([], 0),
+        ([0], 1),
+        ([20] * 10_000, 1),
+        ([0] * 300_000, 2),
+        ([CHUNK_BYTES], 1),
+        ([1, CHUNK_BYTES - 1], 2),
+        ([CHUNK_BYTES // 2, CHUNK_BYTES // 4] * 2, 2),
+    ],
+)
+def test_small_chunks_of_a_state_share_its_parts_and_come_as_they_were(sizes: list[int], parts: int) -> None:
+    chunks = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
+    encoded = encode_parts(chunks)
+    assert len(encoded) == parts
+    assert all(len(part) <= CHUNK_BYTES + 2 * CHUNK_HEAD_BYTES for part in encoded)
+    assert [chunk for part in encoded for chunk in decode_part(part)] == chunks
+
+
+def test_a_large_chunk_of_a_state_is_cut() -> None:
+    state = bytes(range(256)) * 8200
+    encoded = encode_parts([b"a", state, b"b"])
+    chunks = [chunk for part in encoded for chunk in decode_part(part)]
+    assert b"".join(chunks) == b"a" + state + b"b"
+    assert [len(chunk) for chunk in chunks] == [1, CHUNK_BYTES, CHUNK_BYTES, 2048, 1]
+
+
 def test_what_is_not_ours_is_refused_in_words() -> None:
     with pytest.raises(ProtocolError, match="not a pack of messages"):
         decode_pack(b"nonsense")
+    with pytest.raises(ProtocolError, match="not a part of the state"):
+        decode_part(b"\x91\x01")
     with pytest.raises(ProtocolError, match="version 9"):
         decode_head(b"\x93\x09\x00\x90")
 
@@ -141,7 +174,7 @@ def test_what_is_not_ours_is_refused_in_words() -> None:
         (b"", "not the hello"),
         (b"x" * 5000, "5000 bytes"),
         (b"\x94\xa7quorate\x01\xa5group\x80", "no member of a group"),
-        (b"\x94\xa7quorate\x02\xa5group\x80", "not the hello"),
+        (b"\x94\xa7quorate\x03\xa5group\x80", "not the hello"),
         (encode_refusal("go away"), "refused: go away"),
     ],
 )
@@ -153,7 +186,6 @@ def test_a_hello_that_is_none_is_refused_in_words(frame: bytes, says: str) -> No
 def test_a_hello_comes_through() -> None:
     hello = Hello(1, 2, "abc", True)
     assert parse_hello(encode_hello(hello)) == hello
-    assert cut(b"") == []
 
 
 class Tcp:
