@@ -86,7 +86,7 @@ class Channel:
         self.lease = Lease(self.state)
         self._replication = Replication(self.state)
         self._forwarding = Forwarding(self.state, self._replication)
-        self._donor = Donor(self.state, self._replication)
+        self._donor = Donor(self.state, self._replication, self.lease)
         self._election = Election(self.state, self._replication, self._donor, self.lease)
         porter = Porter(self.state, self._replication)
         gate = Gate(self.state, self._replication, self._donor, porter, self._election, self.lease)

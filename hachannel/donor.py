@@ -14,7 +14,7 @@ from enum import Enum
 import attrs
 
 from .events import ProvidePart, ProvideSnapshot
-from .lease import proposer
+from .lease import Lease, proposer
 from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from .origins import Rows
 from .outbox import Outbox
@@ -108,20 +108,17 @@ class Session:
 class Donor:
     """State transfer, seen from the master."""
 
-    def __init__(self, state: State, replication: Replication) -> None:
+    def __init__(self, state: State, replication: Replication, lease: Lease) -> None:
         self._state = state
         self._replication = replication
+        self._lease = lease
         self.session: Session | None = None
         self._last = 0
-        """The last token given to a transfer."""
+        """The last token given to a transfer, or to a question."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
         self._missed: dict[int, int] = {}
         """In how many views a replica was to be taken in, and was not."""
-        self._elsewhere: tuple[Voter, int, int, Tag] | None = None
-        """A learner with a transfer of another master, and how far it had come when it was heard of."""
-        self._elsewhere_since = -math.inf
-        """Since when it has come no further."""
 
     @property
     def phase(self) -> str:
@@ -157,7 +154,7 @@ class Donor:
             self._close("the learner begins again")
             session = None
         if session is None:
-            if not self._served(now, voter, message):
+            if not self._served(now, message):
                 self._open(now, voter, message)
             return
         session.heard = now
@@ -203,21 +200,17 @@ class Donor:
             or (chunks == 0 and message.marker != session.marker)
         )
 
-    def _served(self, now: float, voter: Voter, message: Join) -> bool:
-        """Whether another master gives the learner its state, one that may be as late as this one.
+    def _served(self, now: float, message: Join) -> bool:
+        """Whether another master gives the learner its state, and this one may be the one to give way.
 
-        Either may be cut off from the others and not know it. If each took the learner from the other one at
-        once no state would ever arrive.
+        Either may be cut off from the others and not know it. If each took the learner from the other one no
+        state would ever arrive: it belongs to the one that holds the lease.
         """
         state = self._state
         assert state.accepted is not None
         first = state.accepted.number.counter << TOKENS
-        if message.token < first or message.token % (1 << REPLICA_BITS) == state.me.replica:
-            return False
-        place = (voter, message.token, message.chunks, message.commit)
-        if place != self._elsewhere:
-            self._elsewhere, self._elsewhere_since = place, now
-        return now - self._elsewhere_since < state.settings.stall_s
+        by_another = message.token >= first and message.token % (1 << REPLICA_BITS) != state.me.replica
+        return by_another and not self._lease.holds(now)
 
     def _open(self, now: float, voter: Voter, message: Join) -> None:
         """Begin a transfer: entries only when the log reaches back to what the learner has."""
@@ -429,8 +422,10 @@ class Donor:
             session.in_flight.clear()
             session.sent = session.acked = message.index
             session.hold = message.commit
-        elif session.acked < message.index <= session.sent:
+        elif session.acked < message.index <= state.log.last.at:
             session.acked = message.index
+            # It may have more than what was sent again after its answers were lost.
+            session.sent = max(session.sent, message.index)
             session.hold = min(message.index, message.commit)
             session.moved = session.came = now
             while session.in_flight and session.in_flight[0] <= message.index:

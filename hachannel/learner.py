@@ -54,6 +54,8 @@ class Learner:
         self._refused = 0
         """The last transfer that came to nothing here."""
         self._failures = 0
+        self._shown = 0
+        """Mark of the record that waits for the disk so that an answer does."""
 
     @property
     def phase(self) -> str:
@@ -234,16 +236,17 @@ class Learner:
             return
         if base.at < 0 or (message.entries and message.entries[0].index != base.at + 1):
             return
+        last = log.last.at
         reason = state.splice(message.entries, None)
         if reason:
             state.note(f"cannot take entries after {base.at} from replica {voter.replica}: {reason}")
             return
         reached = max(base.at + len(message.entries), state.commit)
         state.commit_to(min(message.commit, reached))
-        if not message.entries:
-            # It is asked whether it can answer. If nothing waits for the disk, this does, though it changes
-            # nothing; no server's disk is in a hurry with `Committed`.
-            state.record(Truncated(log.last.at))
+        if log.last.at == last and state.is_durable(self._shown):
+            # Perhaps it is asked whether it can answer. If nothing waits for the disk, this does, though it
+            # changes nothing; no server's disk is in a hurry with `Committed`. One is enough while it hangs.
+            self._shown = state.mark(Truncated(last))
         state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False))
 
     def _forget(self) -> None:

@@ -135,6 +135,21 @@ class Hand:
                 self.wires[other, replica].clear()
         del self.channels[replica]
 
+    def isolate(self, *replicas: int) -> None:
+        """These lose their connections with all others, and the others, replica 0 among them, go on."""
+        rest = [replica for replica in self.channels if replica not in replicas]
+        for one in replicas:
+            for other in rest:
+                for here, there in ((one, other), (other, one)):
+                    self.act(here, lambda channel, there=there: channel.disconnected(self.now, there))
+                    self.lose(here, there)
+        for _ in range(MAX_ROUNDS):
+            self.settle(*rest)
+            if self.channels[0].members == tuple(rest):
+                return
+            self.tick(0.05, *rest)
+        raise AssertionError(self.channels[0].members)
+
     def settle(self, *replicas: int) -> None:
         """Deliver everything between all, or some, until nothing is on its way."""
         among = set(replicas or self.channels)

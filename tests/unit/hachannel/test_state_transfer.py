@@ -12,22 +12,6 @@ from quorate.testing.channel_hand import Hand
 N1 = ViewNumber(1, 0, 1)
 
 
-def cut(hand, *replicas):
-    """These are cut off from all others, which go on without them."""
-    rest = [replica for replica in hand.channels if replica not in replicas]
-    for one in replicas:
-        for other in rest:
-            for here, there in ((one, other), (other, one)):
-                hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
-                hand.wires[here, there].clear()
-    for _ in range(100):
-        if hand.channels[0].members == tuple(rest):
-            break
-        hand.tick(0.05, *rest)
-        hand.settle(*rest)
-    assert hand.channels[0].members == tuple(rest)
-
-
 def submit(hand, count):
     for _ in range(count):
         hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
@@ -38,7 +22,7 @@ def trimmed(replicas=3, **settings):
     hand = Hand(replicas, Settings(keep=0, **settings))
     hand.form()
     last = replicas - 1
-    cut(hand, last)
+    hand.isolate(last)
     rest = range(last)
     for _ in range(20):
         submit(hand, 10)
@@ -137,7 +121,7 @@ def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits(lacki
     """
     hand = Hand(5, Settings(stall_s=0.3))
     hand.form()
-    cut(hand, 3, 4)
+    hand.isolate(3, 4)
     submit(hand, lacking)
     hand.settle(0, 1, 2)
     for late in (3, 4):
@@ -205,7 +189,7 @@ def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
     hand = trimmed() if phase == "state" else Hand()
     if phase == "entries":
         hand.form()
-        cut(hand, 2)
+        hand.isolate(2)
         submit(hand, 10)
         hand.settle(0, 1)
         for other in (0, 1):
@@ -228,3 +212,30 @@ def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
             came = given(hand, last=True).token
             hand.act(2, lambda channel, came=came: channel.part_installed(hand.now, came))
     assert hand.channels[0].members == (0, 1, 2)
+
+
+def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
+    """The other one is cut off, and does not know it: neither would ever bring the state to its end."""
+    hand = trimmed()
+    master = hand.channels[0]
+    assert master.holds_lease(hand.now)
+    [first] = asked(hand)
+    taken = ((first.token >> REPLICA_BITS) + 9 << REPLICA_BITS) + 1
+    birth = hand.channels[2].state.birth
+    hand.silence(2)
+    hand.tick(0.05, 0, 1)
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.lose(2, 0)
+    join = Join("c", False, Tag(N1, 2), taken, 0, b"", False, 0, birth)
+    hand.now += hand.settings.lease_s
+    assert not master.holds_lease(hand.now)
+    hand.give(2, 0, join)
+    assert master.phases.giving == "nobody"
+    for _ in range(3):
+        hand.settle(0, 1)
+        hand.tick(0.05, 0, 1)
+    assert master.holds_lease(hand.now)
+    hand.give(2, 0, join)
+    assert master.phases.giving == "state"
+    assert asked(hand)[-1].token > taken
