@@ -249,7 +249,7 @@ class Changer:
         """Wait until a replica is a voter that holds the log."""
         name = self.admin.server.name
         patience = _Patience(self, f"replica {replica} was added, and is not known to take part")
-        told = False
+        told = advised = False
         missing_since: float | None = None
         while True:
             said = "it does not take part yet"
@@ -275,7 +275,9 @@ class Changer:
                         "another command changes this cluster, run one at a time."
                     )
                 if not told or self.seconds() > deadline:
-                    said = self._absent(replica)
+                    said, advice = self._absent(replica)
+                    if advice and not advised:
+                        said, advised = f"{said}; {advice}", True
                 if not told:
                     self.say(f"{name}: replica {replica}: {said}")
                 told = True
@@ -283,16 +285,16 @@ class Changer:
                 deadline, f"{name}: replica {replica} was added, and after {self.timeout_s:g} s {said}"
             )
 
-    def _absent(self, replica: int) -> str:
-        """Why a replica that was added does not take part yet, as it says itself, or what to do."""
+    def _absent(self, replica: int) -> tuple[str, str]:
+        """Why a replica that was added does not take part yet; what to do, "" if it runs."""
         name = self.admin.server.name
         try:
             status = self.admin.ask(replica, wire.Status(), dict[str, Any], ASK_TIMEOUT_S)
         except AdminError:
             command = f"quorate start {self.admin.config.path} --server {name} --replica {replica}"
-            return f"it does not take part yet; start it with `{command}`"
+            return "it does not take part yet", f"start it with `{command}`"
         reason = bare(str(status.get("situation") or status.get("role") or "it has just started"))
-        return f"it runs, and does not take part yet: {reason}"
+        return f"it runs, and does not take part yet: {reason}", ""
 
     def _pause(self, deadline: float, sentence: str) -> None:
         if self.seconds() > deadline:

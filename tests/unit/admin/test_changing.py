@@ -210,6 +210,14 @@ def test_how_to_start_what_is_added_is_said_also_after_a_poll_that_failed() -> N
     assert len([line for line in cluster.said if "quorate start" in line]) == 1
 
 
+def test_how_to_start_what_is_added_is_not_said_again_when_the_wait_is_over() -> None:
+    cluster = Cluster()
+    with pytest.raises(ChangeFailed) as told:
+        cluster.changer(1.0).make(Change(3, PLACE))
+    assert str(told.value) == "s0: replica 3 was added, and after 1 s it does not take part yet."
+    assert len([line for line in cluster.said if "quorate start" in line]) == 1
+
+
 def test_a_change_that_comes_to_nothing_is_asked_for_again() -> None:
     cluster = Cluster()
 
