@@ -413,7 +413,9 @@ class Replica:
         return sum(front.connections for front in self._fronts)
 
     def situation(self) -> str:
-        """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
+        """What keeps this replica from being master or slave; "" if nothing does, or it stops."""
+        if self._stopping:
+            return ""
         said = situation(self.node.channel, self.peers.mute)
         return self.peers.turned_away or said if said else ""
 

@@ -315,7 +315,11 @@ class Supervisor:
             match = _READY.fullmatch(text)
             if match is None:
                 text = text.removeprefix(f"{child.server}.{child.replica} ")
-                child.waiting = child.waiting or _WAITING.fullmatch(text) is not None
+                waits = _WAITING.fullmatch(text) is not None
+                child.waiting = child.waiting or waits
+                if waits and (child.to_stop or self._stopping.is_set()):
+                    # The others have gone because they were stopped, and this one goes as well.
+                    continue
                 self._say(self._event(child, "said", text))
                 continue
             with self._changed:

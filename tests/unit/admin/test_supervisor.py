@@ -37,6 +37,12 @@ def watch():
 threading.Thread(target=watch, daemon=True).start()
 if mode("stubborn"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+elif mode("lonely"):
+    def leave(*_):
+        print(name + "." + number + " blocked: start replica 1", flush=True)
+        print("bye", flush=True)
+        sys.exit(0)
+    signal.signal(signal.SIGTERM, leave)
 else:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 with (home / "order").open("a") as order:
@@ -157,6 +163,18 @@ def test_a_replica_that_waits_for_others_is_heard_and_its_role_is_said_again(wat
         assert made.until("settled", 0).text == "slave again"
         assert made.until("said", 0, count=2).text == "blocked: start replica 1"
         assert supervisor.role("s0", 0) == "slave"
+
+
+@pytest.mark.parametrize("by", ["supervisor", "signal"])
+def test_who_blocks_while_all_stop_or_it_does_so_itself_is_not_told(watched: Make, by: str) -> None:
+    made = watched("lonely.0")
+    with made.supervisor as supervisor:
+        supervisor.wait_ready(BOUND_S)
+        if by == "signal":
+            supervisor.kill("s0", 0, signal.SIGTERM)
+            made.until("stopped", 0)
+    said = [each.text for each in made.events if (each.kind, each.replica) == ("said", 0)]
+    assert said[1:] == ["bye"]
 
 
 def test_a_killed_replica_is_restarted_when_that_is_asked(

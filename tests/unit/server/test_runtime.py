@@ -71,3 +71,27 @@ def test_a_replica_whose_starter_reads_no_more_goes_on_and_ends_all_the_same(
     replica._node_ended("This replica was removed.", False)
     net.until(lambda: ended == [None])
     assert "service Clock cannot start: no port" in (replica.directory / "log").read_text()
+
+
+def test_a_replica_that_stops_waits_for_nobody(net: MemoryNet, tmp_path: Path) -> None:
+    path = tmp_path / "a3servers.xml"
+    others = "".join(
+        f'<server id="{id}" hostname="localhost"><network domain="D1" port="{100 + id}"/></server>'
+        for id in range(3)
+    )
+    path.write_text(
+        f'<config><domain name="D1"/><cluster id="0" name="s0" durability="memory">{others}'
+        '<property name="trace" value="false"/></cluster></config>'
+    )
+    config = load(path)
+    server, reactor = config.server("s0"), net.machine("localhost")
+    replica = Replica(
+        config, server, server.replicas[0], data=tmp_path, expected=None, incarnation=1, reactor=reactor
+    )
+    replica.start()
+    net.until(lambda: "start replicas 1, 2" in replica.situation())
+    # Its services have not ended.
+    replica.master.stop = lambda reason: Deferred()  # type: ignore[method-assign]
+    replica.stop()
+    assert replica.node.role == "joining"
+    assert replica.situation() == ""
