@@ -38,7 +38,7 @@ patience_option = click.option(
     type=click.FloatRange(0.1, 86400),
     default=FAILOVER_TIMEOUT_S,
     show_default=True,
-    help="How long to wait for a master.",
+    help="How long to wait, for a master and its answer together.",
 )
 
 

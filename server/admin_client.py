@@ -4,9 +4,11 @@ Everything is bounded by a time. A call for the master follows the replicas' hin
 """
 
 import contextlib
+import math
 import os
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +34,10 @@ NOTICE_S = 2.0
 """Whoever waits for a master longer than that is told."""
 RETRY_FIRST_S = 0.1
 RETRY_LAST_S = 1.0
+LEAST_S = 0.01
+"""In less time nobody is asked."""
+ANSWER_S = 0.25
+"""A replica that gives up waiting for a reply so long before its caller does can still say so."""
 MAX_HOPS = 4
 """Hints to follow at once, before waiting for the replicas to agree on who is master."""
 PARALLEL_STATUS = 32
@@ -103,7 +109,7 @@ class SocketConnection:
         self._buffer = bytearray()
         self._last_id = 0
         try:
-            self._socket = socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+            self._socket = _connected(endpoint, deadline)
         except OSError as error:
             raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
         try:
@@ -177,6 +183,48 @@ def _left(deadline: float) -> float:
     return left
 
 
+def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
+    """A connection to one of the addresses of the host. Raises OSError."""
+    addresses = _resolved(endpoint, deadline)
+    problem: OSError = TimeoutError(None, "no answer in time")
+    for number, (family, kind, protocol, _, address) in enumerate(addresses):
+        try:
+            made = socket.socket(family, kind, protocol)
+        except OSError as error:
+            problem = error
+            continue
+        try:
+            made.settimeout(_left(deadline) / (len(addresses) - number))
+            made.connect(address)
+        except OSError as error:
+            made.close()
+            problem = error
+        else:
+            return made
+    raise problem
+
+
+def _resolved(endpoint: Endpoint, deadline: float) -> list[Any]:
+    """The addresses of the host. Raises OSError; whoever answers for names is not waited for any longer."""
+    found: list[list[Any]] = []
+    failed: list[OSError] = []
+
+    def look() -> None:
+        try:
+            found.append(socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            failed.append(error if isinstance(error, OSError) else OSError(None, str(error)))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(_left(deadline))
+    if failed:
+        raise failed[0]
+    if not found:
+        raise TimeoutError(None, "the name of the host is not resolved in time")
+    return found[0]
+
+
 class Connect(Protocol):
     """How connections are made: `SocketConnection`, or a double in tests."""
 
@@ -230,9 +278,11 @@ class ServerAdmin:
         repeatable: bool,
         timeout_s: float = CALL_TIMEOUT_S,
         patience_s: float = FAILOVER_TIMEOUT_S,
+        within_s: float = math.inf,
     ) -> T:
         """Ask the master, wherever it is, and wait up to `patience_s` for one while a failover is under way.
 
+        `timeout_s` bounds one call, `within_s` everything: connections, the wait for a master, its answer.
         `repeatable` says that the call may be made again when its effect is not known; otherwise `Lost` is
         raised then. Raises Unreachable when the server is down, AdminError when there is no master in time.
         """
@@ -240,16 +290,21 @@ class ServerAdmin:
         if not endpoints:
             raise Unreachable(f"Server {self.server.name} declares no network to be asked on.")
         started = heard = self.seconds()
+        ends = started + within_s
         hint: tuple[str, int] | None = None
         reasons: dict[Endpoint, str] = {}
         delay_s = RETRY_FIRST_S
         hops = 0
-        told = False
+        told = taken = False
         while True:
             previous = hint
             for endpoint in sorted(endpoints, key=lambda each: (each.host, each.port) != previous):
+                left_s = ends - self.seconds()
+                if left_s < LEAST_S:
+                    break
                 try:
-                    return self._once(endpoint, body, expected, timeout_s)
+                    # One that does not answer leaves some time for the others.
+                    return self._once(endpoint, body, expected, min(timeout_s, left_s), left_s / 2)
                 except Unreachable as error:
                     reasons[endpoint] = str(error)
                 except Lost as error:
@@ -260,6 +315,7 @@ class ServerAdmin:
                 except CallFailed as error:
                     reasons[endpoint] = f"{endpoint}: {error}"
                     heard = self.seconds()
+                    taken = taken or error.failure.kind == "timeout"
                     hint = _next_hint(error, repeatable)
                     if hint is not None and hint != previous:
                         endpoints = self._with(endpoints, hint)
@@ -267,16 +323,17 @@ class ServerAdmin:
             now = self.seconds()
             if now - heard >= DOWN_TIMEOUT_S:
                 raise Unreachable(f"Server {self.server.name} is down: {_listed(reasons.values())}.")
-            if now - started >= patience_s:
+            left_s = min(started + patience_s, ends) - now
+            if left_s < LEAST_S:
+                what = "gave no answer in" if taken else "had no master for"
                 raise AdminError(
-                    f"Server {self.server.name} had no master for {patience_s:g} s: "
+                    f"Server {self.server.name} {what} {round(min(patience_s, within_s), 2):g} s: "
                     f"{_listed(reasons.values())}; see `quorate status`."
                 )
             if hint is not None and hint != previous and hops < MAX_HOPS:
                 hops += 1
                 continue
             hops = 0
-            left_s = patience_s - (now - started)
             # Where nobody answers at all it will be down before long.
             if not told and heard > started and now - started >= NOTICE_S and left_s >= 1:
                 told = True
@@ -284,14 +341,26 @@ class ServerAdmin:
                     f"Server {self.server.name} has no master yet: {_listed(reasons.values())}; "
                     f"waiting up to {left_s:.0f} s."
                 )
-            self.sleep(delay_s * self.jitter(0.5, 1.0))
+            self.sleep(min(delay_s * self.jitter(0.5, 1.0), left_s))
             delay_s = min(2 * delay_s, RETRY_LAST_S)
 
-    def _once(self, endpoint: Endpoint, body: wire.Body, expected: type[T], timeout_s: float) -> T:
+    def _once(
+        self,
+        endpoint: Endpoint,
+        body: wire.Body,
+        expected: type[T],
+        timeout_s: float,
+        connect_s: float = CONNECT_TIMEOUT_S,
+    ) -> T:
+        """Connect and ask, both together within `timeout_s`."""
+        ends = self.seconds() + timeout_s
         secret = self._secret(endpoint.replica)
-        connection = self.connect(endpoint, secret, min(CONNECT_TIMEOUT_S, timeout_s))
+        connection = self.connect(endpoint, secret, min(CONNECT_TIMEOUT_S, connect_s, timeout_s))
         try:
-            return wire.unpack(connection.call(body, timeout_s), expected)
+            left_s = ends - self.seconds()
+            if left_s <= 0:
+                raise Silent(f"{endpoint}: no answer in time")
+            return wire.unpack(connection.call(_within(body, left_s), left_s), expected)
         except ProtocolError as error:
             raise AdminError(f"{endpoint}: {error}") from None
         finally:
@@ -306,6 +375,14 @@ class ServerAdmin:
     def _secret(self, replica: int = NOT_IN_THE_FILE) -> str | None:
         known = replica if replica in self.server.replica_ids else self.server.replicas[0].id
         return self.config.setting("secret", server=self.server.name, replica=known)
+
+
+def _within(body: wire.Body, left_s: float) -> wire.Body:
+    """The call, with a wait for the reply that ends before its caller waits no more."""
+    if not isinstance(body, wire.Request):
+        return body
+    reply_s = left_s - min(ANSWER_S, left_s / 4)
+    return msgspec.structs.replace(body, timeout_s=min(body.timeout_s, reply_s))
 
 
 def _listed(reasons: Iterable[str]) -> str:

@@ -18,7 +18,7 @@ from ..admin_cli import (
     read_config,
     sentences,
 )
-from ..admin_client import ServerAdmin
+from ..admin_client import CALL_TIMEOUT_S, LEAST_S, AdminError, ServerAdmin
 
 DEFAULT_LIMIT = 10_000
 
@@ -70,15 +70,24 @@ def command(
 def agents_of(
     admin: ServerAdmin, replica: int | None, everything: bool, limit: int, patience_s: float
 ) -> list[wire.AgentRow]:
-    """Ask for agents page by page. Raises AdminError."""
+    """Ask for agents page by page, within `patience_s` in all. Raises AdminError."""
     rows: list[wire.AgentRow] = []
     after: AgentId | None = None
+    ends = admin.seconds() + patience_s
     while len(rows) < limit:
+        left_s = ends - admin.seconds()
+        if left_s < LEAST_S:
+            raise AdminError(
+                f"Server {admin.server.name} did not list all of its agents within {patience_s:g} s; "
+                "wait longer with --timeout."
+            )
         body = wire.Agents(after, wire.MAX_PAGE, anywhere=replica is not None)
         if replica is None:
-            page = admin.ask_master(body, list[wire.AgentRow], repeatable=True, patience_s=patience_s)
+            page = admin.ask_master(
+                body, list[wire.AgentRow], repeatable=True, patience_s=left_s, within_s=left_s
+            )
         else:
-            page = admin.ask(replica, body, list[wire.AgentRow])
+            page = admin.ask(replica, body, list[wire.AgentRow], min(CALL_TIMEOUT_S, left_s))
         rows += [row for row in page if everything or row.id.stamp >= FIRST_FREE_STAMP]
         if len(page) < wire.MAX_PAGE:
             break

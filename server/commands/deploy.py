@@ -72,11 +72,16 @@ def command(
 def deploy(admin: ServerAdmin, create: Create, patience_s: float = FAILOVER_TIMEOUT_S) -> str:
     """Ask the factory of the server for an agent; return its id as text. Raises Sentence, AdminError.
 
-    patience_s: how long to wait for a master.
+    patience_s: how long to wait, for a master and its answer together.
     """
     request = wire.Request(factory(admin.server.id), Create.type_name, encode(create), ATTEMPT_TIMEOUT_S)
     reply = admin.ask_master(
-        request, wire.Reply, repeatable=True, timeout_s=2 * ATTEMPT_TIMEOUT_S, patience_s=patience_s
+        request,
+        wire.Reply,
+        repeatable=True,
+        timeout_s=2 * ATTEMPT_TIMEOUT_S,
+        patience_s=patience_s,
+        within_s=patience_s,
     )
     try:
         if reply.type == Created.type_name:

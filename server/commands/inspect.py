@@ -18,6 +18,7 @@ from ..admin_cli import (
     sentences,
     server_option,
 )
+from ..admin_client import CALL_TIMEOUT_S
 
 
 @click.command(epilog="Exit status: 0, or 1 if there is no such agent or the server does not answer.")
@@ -35,9 +36,11 @@ def command(
         (admin,) = admins(read_config(config), server)
         body = wire.Inspect(address_of(agent), anywhere=replica is not None)
         if replica is None:
-            found = admin.ask_master(body, wire.AgentState, repeatable=True, patience_s=patience_s)
+            found = admin.ask_master(
+                body, wire.AgentState, repeatable=True, patience_s=patience_s, within_s=patience_s
+            )
         else:
-            found = admin.ask(replica, body, wire.AgentState)
+            found = admin.ask(replica, body, wire.AgentState, min(CALL_TIMEOUT_S, patience_s))
     shown = {
         "id": str(found.row.id),
         "name": found.row.name,

@@ -1,5 +1,6 @@
 """`quorate send`: a notification from the command line to an agent."""
 
+import math
 from pathlib import Path
 
 import click
@@ -43,8 +44,8 @@ DEFAULT_TIMEOUT_S = 10.0
     "timeout_s",
     metavar="SECONDS",
     type=click.FloatRange(0.1, MAX_TIMEOUT_S),
-    help=f"How long to wait for a master and for the reply.  [default: {FAILOVER_TIMEOUT_S:g} for a master, "
-    f"{DEFAULT_TIMEOUT_S:g} for the reply]",
+    help=f"How long to wait, for a master and the reply together.  [default: {FAILOVER_TIMEOUT_S:g} for a "
+    f"master, then {DEFAULT_TIMEOUT_S:g} for the reply]",
 )
 @json_option
 def command(
@@ -67,10 +68,11 @@ def command(
         payload = payload_of(type_name, fields)
         patience_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
         reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        within_s = math.inf if timeout_s is None else timeout_s
         if not wants_reply:
             # A failure of the agent is not told; that there is none is.
             post = wire.Post(to, type_name, payload)
-            admin.ask_master(post, type(None), repeatable=False, patience_s=patience_s)
+            admin.ask_master(post, type(None), repeatable=False, patience_s=patience_s, within_s=within_s)
             return
         reply = admin.ask_master(
             wire.Request(to, type_name, payload, reply_s),
@@ -78,6 +80,7 @@ def command(
             repeatable=False,
             timeout_s=reply_s + CALL_TIMEOUT_S,
             patience_s=patience_s,
+            within_s=within_s,
         )
     if reply.type in FAILURES:
         raise Sentence(_failure(reply))

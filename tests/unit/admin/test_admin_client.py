@@ -25,6 +25,9 @@ from quorate.server.config import load
 Answer = Callable[[], Any]
 
 
+POST = admin_wire.Post("a", "m:T", b"")
+
+
 class Cluster:
     """Three replicas by script: each attempt on a port takes the next of its items; the last stays."""
 
@@ -49,20 +52,37 @@ class Cluster:
         self.tried.append(endpoint.port)
         items = self.script.get(endpoint.port) or [Unreachable(f"{endpoint}: Connection refused")]
         item = items.pop(0) if len(items) > 1 else items[0]
+        if item == "mute":
+            self.now += timeout_s
+            raise Silent(f"{endpoint}: no answer in time")
         if isinstance(item, Unreachable):
             raise item
-        return Scripted(item)
+        return Scripted(item, self)
 
-    def ask(self, *, repeatable: bool = True, patience_s: float = admin_client.FAILOVER_TIMEOUT_S) -> int:
-        post = admin_wire.Post("a", "m:T", b"")
-        return self.admin.ask_master(post, int, repeatable=repeatable, patience_s=patience_s)
+    def ask(
+        self,
+        *,
+        repeatable: bool = True,
+        patience_s: float = admin_client.FAILOVER_TIMEOUT_S,
+        body: admin_wire.Body = POST,
+        **times: float,
+    ) -> int:
+        return self.admin.ask_master(body, int, repeatable=repeatable, patience_s=patience_s, **times)
 
 
 class Scripted:
-    def __init__(self, item: Any) -> None:
+    def __init__(self, item: Any, cluster: Cluster) -> None:
         self.item = item
+        self.cluster = cluster
 
     def call(self, body: admin_wire.Body, timeout_s: float) -> msgspec.Raw:
+        if self.item == "hangs":
+            self.cluster.now += timeout_s
+            raise Lost("localhost: no answer in time")
+        if self.item == "no reply":
+            assert isinstance(body, admin_wire.Request)
+            self.cluster.now += body.timeout_s
+            raise failure("timeout")
         if isinstance(self.item, Exception):
             raise self.item
         return admin_wire.pack(self.item)
@@ -198,6 +218,31 @@ def test_a_server_of_which_nobody_answers_is_down_soon(xml: Any) -> None:
     with pytest.raises(Unreachable, match=r"s0 is down: .*1001: Connection refused.*1003"):
         cluster.ask()
     assert cluster.now < 2 * admin_client.DOWN_TIMEOUT_S
+
+
+@pytest.mark.parametrize("within_s", [0.1, 0.7, 2.0, 20.0])
+@pytest.mark.parametrize("first", ["mute", "hangs", "no reply", failure("not master")])
+@pytest.mark.parametrize("second", ["mute", "hangs", failure("not master"), None])
+def test_all_of_the_wait_is_bounded(xml: Any, first: Any, second: Any, within_s: float) -> None:
+    cluster = Cluster(xml, p1001=[first], p1003=[] if second is None else [second])
+    request = admin_wire.Request("a", "m:T", b"", 5.0)
+    with pytest.raises(AdminError):
+        cluster.ask(body=request, patience_s=within_s, within_s=within_s)
+    assert cluster.now <= within_s + 0.001
+
+
+def test_one_that_is_frozen_leaves_time_for_the_master(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=["mute"], p1002=["mute"], p1003=[5])
+    assert cluster.ask(within_s=0.5) == 5
+
+
+def test_a_reply_that_does_not_come_is_told_by_the_replica_not_by_silence(xml: Any) -> None:
+    cluster = Cluster(xml, p1001=["no reply"])
+    request = admin_wire.Request("a", "m:T", b"", 5.0)
+    with pytest.raises(CallFailed, match="it was timeout"):
+        cluster.ask(body=request, repeatable=False, within_s=2.0)
+    with pytest.raises(AdminError, match=r"gave no answer in 2 s: localhost:1001: it was timeout; .*see"):
+        cluster.ask(body=request, patience_s=2.0, within_s=2.0)
 
 
 @pytest.mark.parametrize("trouble", [Lost("cut"), failure("interrupted"), failure("timeout")])

@@ -12,6 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from quorate.agents import AgentId, Create, Created, CreateFailed, Note, UnknownAgent, decode, factory
+from quorate.server import admin_wire as wire
+from quorate.server.admin_client import SocketConnection
 from quorate.server.commands import agents, deploy, inspect, send, start, status, stop, up
 
 ALICE = AgentId(0, 0, 1025)
@@ -304,6 +306,35 @@ def test_a_class_that_only_the_server_knows_is_left_to_it(one: Any, bank: str) -
     assert shown.exit_code == 1
     assert "The server cannot import x.y." in shown.stderr
     assert msgspec.msgpack.decode(decode(Create, served.requested[0].payload).state) == {"a": 1}
+
+
+def test_no_call_waits_longer_than_the_command_is_told_to(
+    one: Any, bank: str, state: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    call = SocketConnection.call
+
+    def noted(self: SocketConnection, body: wire.Body, timeout_s: float) -> msgspec.Raw:
+        waits.append(timeout_s)
+        if isinstance(body, wire.Request):
+            assert body.timeout_s < timeout_s
+        return call(self, body, timeout_s)
+
+    monkeypatch.setattr(SocketConnection, "call", noted)
+    _, config = one(answer=lambda _note: Created(ALICE), states={"alice": state})
+    at = ("--server", "s0", "--timeout", 2)
+    for command, args in (
+        (agents, ()),
+        (agents, ("--replica", 0)),
+        (inspect, ("alice",)),
+        (inspect, ("--replica", 0, "alice")),
+        (deploy, (f"{bank}:Account",)),
+        (send, ("alice", f"{bank}:Deposit", '{"amount": 5}')),
+        (send, ("--request", "alice", f"{bank}:Deposit", '{"amount": 5}')),
+    ):
+        assert run(command.command, config, *at, *args).exit_code == 0
+    assert len(waits) == 7
+    assert max(waits) <= 2
 
 
 def test_send_posts_once_and_request_prints_the_reply(one: Any, bank: str) -> None:
