@@ -1,5 +1,7 @@
 """`quorate agents`: the agents of a server."""
 
+import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
@@ -9,6 +11,7 @@ from rich.text import Text
 from ...agents import FIRST_FREE_STAMP, AgentId
 from .. import admin_wire as wire
 from ..admin_cli import (
+    Sentence,
     admins,
     config_argument,
     console,
@@ -22,8 +25,11 @@ from ..admin_client import CALL_TIMEOUT_S, LEAST_S, AdminError, ServerAdmin
 
 DEFAULT_LIMIT = 10_000
 
+Rows = list[wire.AgentRow]
+Answered = tuple[str, Rows | AdminError]
 
-@click.command(epilog="Exit status: 0, or 1 if a server does not answer.")
+
+@click.command(epilog="Exit status: 0, or 1 if a server does not answer; the others are listed.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--replica", metavar="ID", type=click.IntRange(0), help="Ask this replica, not the master.")
@@ -42,12 +48,48 @@ def command(
     patience_s: float,
     as_json: bool,
 ) -> None:
-    """List agents: id, name, class, reactions so far."""
+    """List agents: id, name, class, reactions so far.
+
+    Those of the servers that answer, where not all of them do.
+    """
     with sentences():
-        found = [
-            (admin.server.name, agents_of(admin, replica, everything, limit, patience_s))
-            for admin in admins(read_config(config), server)
-        ]
+        asked = admins(read_config(config), server)
+        answers = _ask_all(asked, lambda admin: agents_of(admin, replica, everything, limit, patience_s))
+        found = [(name, rows) for name, rows in answers if not isinstance(rows, AdminError)]
+        silent = [(name, error) for name, error in answers if isinstance(error, AdminError)]
+        if silent and len(asked) == 1:
+            raise silent[0][1]
+    if found:
+        _show(found, limit, as_json)
+    if silent:
+        raise Sentence("\nquorate: ".join(f"{name} gave no list: {error}" for name, error in silent))
+
+
+def _ask_all(asked: Sequence[ServerAdmin], ask: Callable[[ServerAdmin], Rows]) -> list[Answered]:
+    """What each server answered, or why it did not, in the order of the configuration; all at once."""
+    answers: dict[str, Rows | AdminError] = {}
+    defects: list[Exception] = []
+
+    def one(admin: ServerAdmin) -> None:
+        try:
+            answers[admin.server.name] = ask(admin)
+        except AdminError as error:
+            answers[admin.server.name] = error
+        except Exception as error:
+            defects.append(error)
+
+    # Not a pool, whose threads Ctrl-C would wait for.
+    threads = [threading.Thread(target=one, args=(admin,), daemon=True) for admin in asked]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if defects:
+        raise defects[0]
+    return [(admin.server.name, answers[admin.server.name]) for admin in asked]
+
+
+def _show(found: list[tuple[str, Rows]], limit: int, as_json: bool) -> None:
     if as_json:
         listed = [{"server": name, **_row_object(row)} for name, rows in found for row in rows]
         click.echo(json_text({"agents": listed}))

@@ -204,6 +204,27 @@ def test_agents_are_listed_without_the_built_in_ones(one: Any) -> None:
     }
 
 
+def test_the_servers_that_answer_are_listed_when_one_does_not(
+    serve: Any, target: Any, tmp_path: Path, free_port: int
+) -> None:
+    config = tmp_path / "a3servers.xml"
+    servers = "".join(
+        f'<server id="{id}" name="s{id}" hostname="localhost"><network domain="D1" port="{port}"/></server>'
+        for id, port in enumerate([free_port, serve(target()).port])
+    )
+    config.write_text(f'<config><domain name="D1"/>{servers}</config>')
+    shown = run(agents.command, config, "--timeout", 0.3)
+    assert shown.exit_code == 1
+    assert shown.stdout.splitlines()[1].split() == ["s1", "#0.0.1025", "alice", "examples.bank:Account", "3"]
+    (line,) = shown.stderr.splitlines()
+    assert line.startswith("quorate: s0 gave no list: Server s0 had no master for 0.3 s: localhost:")
+    shown = run(agents.command, config, "--timeout", 0.3, "--json")
+    assert shown.exit_code == 1
+    assert [row["server"] for row in json.loads(shown.stdout)["agents"]] == ["s1"]
+    shown = run(agents.command, config, "--timeout", 0.3, "--server", "s0")
+    assert (shown.exit_code, shown.stdout) == (1, "")
+
+
 def test_many_agents_are_fetched_page_by_page_up_to_the_limit(one: Any) -> None:
     many = [(AgentId(0, 0, 1025 + number), "", "m:C", 0) for number in range(2500)]
     _, config = one(known=many)
