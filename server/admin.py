@@ -71,6 +71,10 @@ class AdminTarget(Protocol):
         """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
         ...
 
+    def lacks_all(self) -> str:
+        """Why this replica holds no agents, in a sentence that says which ones do; "" if it may hold some."""
+        ...
+
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
         """(id, name or "", class "module:Class", reactions) of every agent, in any order."""
         ...
@@ -152,10 +156,10 @@ class AdminProtocol:
             case wire.Status():
                 return self._target.status().addCallback(dict)
             case wire.Agents():
-                self._require_master(body.anywhere)
+                self._require_agents(body.anywhere)
                 return _page(self._target.agents(), body.after, min(max(body.limit, 1), wire.MAX_PAGE))
             case wire.Inspect():
-                self._require_master(body.anywhere)
+                self._require_agents(body.anywhere)
                 return self._inspect(body.agent)
             case wire.Post():
                 return self._post(body)
@@ -189,7 +193,9 @@ class AdminProtocol:
     def _note(self, body: "wire.Post | wire.Request") -> Note:
         return Note(body.to, outside(self._target.server_id), body.type, body.payload)
 
-    def _require_master(self, anywhere: bool) -> None:
+    def _require_agents(self, anywhere: bool) -> None:
+        if anywhere and (sentence := self._target.lacks_all()):
+            raise _Refusal(sentence)
         if not anywhere and self._target.role != MASTER:
             raise NotMaster(self._target.master_address(), self._target.situation())
 

@@ -69,6 +69,15 @@ class Administration:
         """What keeps this replica from being master or slave."""
         return self._replica.situation()
 
+    def lacks_all(self) -> str:
+        """Why this replica holds no agents: it is a witness."""
+        me, places = self._replica.replica.id, self._replica.places
+        if me not in places.witnesses:
+            return ""
+        others = [str(id) for id in places.ids if id not in places.witnesses]
+        which = " or ".join([", ".join(others[:-1]), others[-1]] if others[1:] else others)
+        return f"{self._replica.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
+
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
         """(id, name, class, reactions) of every agent."""
         for cell in self._replica.node.engine.cells():

@@ -34,6 +34,8 @@ def test_two_replicas_and_a_witness_survive_the_loss_of_either(make_site: MakeSi
     (witness,) = [status for status in site.statuses() if status["role"] == "witness"]
     assert witness["replica"] == 2
     assert (witness["agents"], witness["applied"], witness["last"]) == (0, 0, 0)
+    refused = site.run("inspect", str(site.xml), "--server", "s0", "--replica", "2", "ledger").stderr
+    assert refused == "quorate: s0.2 is a witness, which holds no agents: ask replica 0 or 1.\n"
     if durability == "disk":
         site.kill(2)
         site.start(2)

@@ -30,6 +30,7 @@ class FakeTarget:
     role: str = "master"
     master: tuple[str, int] | None = None
     waits: str = ""
+    watches: str = ""
     known: list[tuple[AgentId, str, str, int]] = attrs.Factory(
         lambda: [(ALICE, "alice", "examples.bank:Account", 3), (AgentId(0, 0, 2), "", "quorate:Factory", 1)]
     )
@@ -58,6 +59,9 @@ class FakeTarget:
 
     def situation(self) -> str:
         return self.waits
+
+    def lacks_all(self) -> str:
+        return self.watches
 
     def agents(self) -> list[tuple[AgentId, str, str, int]]:
         return self.known

@@ -55,6 +55,14 @@ def test_a_slave_names_the_master_unless_asked_for_its_own_state(target: Target,
     assert not isinstance(ask(slave, msgspec.structs.replace(body, anywhere=True)), admin_wire.Failure)
 
 
+@pytest.mark.parametrize("body", [admin_wire.Agents(), admin_wire.Inspect("alice")])
+def test_a_witness_says_what_it_is_to_who_asks_it_for_agents(target: Target, body: Any) -> None:
+    witness = target(role="witness", master=("h", 1), known=[], watches="a witness: ask replica 0.")
+    assert ask(witness, body).kind == "not master"
+    failure = ask(witness, msgspec.structs.replace(body, anywhere=True))
+    assert (failure.kind, failure.sentence) == ("refused", "a witness: ask replica 0.")
+
+
 def test_an_agent_is_found_by_name_and_by_id(target: Target, state: bytes) -> None:
     served = target(states={"alice": state, ALICE: state})
     assert ask(served, admin_wire.Inspect("alice")) == ask(served, admin_wire.Inspect(ALICE))

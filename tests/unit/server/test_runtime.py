@@ -8,6 +8,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.python.failure import Failure
 
+from quorate.server.administration import Administration
 from quorate.server.config import load
 from quorate.server.durability import Durability
 from quorate.server.runtime import Replica, ReplicaFailed
@@ -73,11 +74,13 @@ def test_a_replica_whose_starter_reads_no_more_goes_on_and_ends_all_the_same(
     assert "service Clock cannot start: no port" in (replica.directory / "log").read_text()
 
 
-def test_a_replica_that_stops_waits_for_nobody(net: MemoryNet, tmp_path: Path) -> None:
+def one_of(net: MemoryNet, tmp_path: Path, count: int, me: int = 0, witnesses: int = 0) -> Replica:
+    """A replica of a cluster; the last ones are witnesses."""
     path = tmp_path / "a3servers.xml"
     others = "".join(
-        f'<server id="{id}" hostname="localhost"><network domain="D1" port="{100 + id}"/></server>'
-        for id in range(3)
+        f'<server id="{id}" hostname="localhost" witness="{str(id >= count - witnesses).lower()}">'
+        f'<network domain="D1" port="{100 + id}"/></server>'
+        for id in range(count)
     )
     path.write_text(
         f'<config><domain name="D1"/><cluster id="0" name="s0" durability="memory">{others}'
@@ -85,9 +88,26 @@ def test_a_replica_that_stops_waits_for_nobody(net: MemoryNet, tmp_path: Path) -
     )
     config = load(path)
     server, reactor = config.server("s0"), net.machine("localhost")
-    replica = Replica(
-        config, server, server.replicas[0], data=tmp_path, expected=None, incarnation=1, reactor=reactor
+    return Replica(
+        config, server, server.replicas[me], data=tmp_path, expected=None, incarnation=1, reactor=reactor
     )
+
+
+@pytest.mark.parametrize(
+    ("count", "witnesses", "which"), [(3, 1, "0 or 1"), (3, 2, "0"), (5, 2, "0, 1 or 2")]
+)
+def test_a_witness_says_who_holds_agents(
+    net: MemoryNet, tmp_path: Path, count: int, witnesses: int, which: str
+) -> None:
+    witness = one_of(net, tmp_path, count, count - 1, witnesses)
+    assert Administration(witness).lacks_all() == (
+        f"s0.{count - 1} is a witness, which holds no agents: ask replica {which}."
+    )
+    assert not Administration(one_of(net, tmp_path, count, 0, witnesses)).lacks_all()
+
+
+def test_a_replica_that_stops_waits_for_nobody(net: MemoryNet, tmp_path: Path) -> None:
+    replica = one_of(net, tmp_path, 3)
     replica.start()
     net.until(lambda: "start replicas 1, 2" in replica.situation())
     # Its services have not ended.
