@@ -138,11 +138,15 @@ class Hand:
     def isolate(self, *replicas: int) -> None:
         """These lose their connections with all others, and the others, replica 0 among them, go on."""
         rest = [replica for replica in self.channels if replica not in replicas]
+
+        def part(here: int, there: int) -> None:
+            self.act(here, lambda channel: channel.disconnected(self.now, there))
+            self.lose(here, there)
+
         for one in replicas:
             for other in rest:
-                for here, there in ((one, other), (other, one)):
-                    self.act(here, lambda channel, there=there: channel.disconnected(self.now, there))
-                    self.lose(here, there)
+                part(one, other)
+                part(other, one)
         for _ in range(MAX_ROUNDS):
             self.settle(*rest)
             if self.channels[0].members == tuple(rest):

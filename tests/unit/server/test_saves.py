@@ -25,6 +25,18 @@ def taken(harness: Harness, *ids: AgentId, anew: bool = False) -> Taken:
     return Taken([cell.stored()[0] for cell in harness.engine.cells() if cell.identity in ids], anew)
 
 
+def all_is_large(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[Harness, list[AgentId]]:
+    """Five agents, of which each is more than goes into one write, and a log that the disk has."""
+    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
+    harness = Harness()
+    harness.know(Sum)
+    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
+    rig.let()
+    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
+    rig.turn()
+    return harness, ids
+
+
 def test_a_state_that_comes_in_gathers_beside_the_one_that_is_there(rig: Rig, tmp_path: Path) -> None:
     rig.let(100)
     old = Harness()
@@ -186,13 +198,7 @@ def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_
 def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
-    harness = Harness()
-    harness.know(Sum)
-    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
-    rig.let()
-    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
-    rig.turn()
+    harness, ids = all_is_large(rig, monkeypatch)
     capture = captured(harness)
     rig.disk.save(capture, 0, lambda: None)
     while rig.disk.writes < writes:
@@ -239,13 +245,7 @@ def test_a_large_save_without_a_changed_agent_is_one_like_others(
 def test_a_large_save_asked_for_while_another_state_is_yet_to_be_written_comes_after_it(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
 ) -> None:
-    monkeypatch.setattr("quorate.server.disk.STAGE_BYTES", 1)
-    harness = Harness()
-    harness.know(Sum)
-    ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
-    rig.let()
-    rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
-    rig.turn()
+    harness, ids = all_is_large(rig, monkeypatch)
     rig.disk.write([Promised(VIEW)], 2)
     for _ in range(2):
         rig.wait_begun()
