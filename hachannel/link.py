@@ -26,6 +26,8 @@ __all__ = [
     "is_own_address",
 ]
 
+NOBODY_LISTENS = "refused by other side"
+"""In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
 SILENCE = "nothing was heard"
 """In the reason for which a connection was given up: the peer is frozen, or cut off."""
 
@@ -406,11 +408,15 @@ def connect(
     """Open a connection and shake hands; return a function that gives up silently.
 
     `opened` gets the link, the fields of the other side's hello and frames that came with it; it must set
-    the handler of the link. `failed` gets the reason. Exactly one of them is called, unless given up.
+    the handler of the link. `failed` gets the reason. Exactly one of them is called, later, unless given up.
     """
     dialing = _Dialing(reactor, settings, handshake, opened, failed)
     factory = _DialFactory(dialing, reactor, settings)
-    reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
+    try:
+        reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
+    except OSError as error:
+        # An address that cannot even be tried: of an interface that this machine does not have, say.
+        reactor.callLater(0, dialing.refused, error.strerror or str(error))
     return dialing.cancel
 
 

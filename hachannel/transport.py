@@ -19,7 +19,7 @@ import attrs
 from . import process
 from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect, host_port
 
-__all__ = ["ChannelHost", "ChannelTransport", "dial"]
+__all__ = ["ChannelHost", "ChannelTransport"]
 
 
 MAX_REASONS = 8
@@ -219,7 +219,7 @@ class ChannelTransport:
             self._host.peer_unreachable(peer.id, reason)
 
         handshake = self._handshake(peer.id, not peer.dials)
-        peer.give_up = dial(self._reactor, peer.address, self._settings, handshake, opened, failed)
+        peer.give_up = connect(self._reactor, peer.address, self._settings, handshake, opened, failed)
 
     def _reached(self, peer: _Peer, link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
         replica, incarnation = fields.get("replica"), fields.get("incarnation")
@@ -288,35 +288,6 @@ class ChannelTransport:
             # At once: a refused connection is the quickest proof that the peer is gone.
             if peer.retry is None and peer.link is None:
                 peer.retry = self._reactor.callLater(0, self._reach, peer)
-
-
-def dial(
-    reactor: ReactorPort,
-    address: Address,
-    settings: LinkSettings,
-    handshake: Handshake,
-    opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
-    failed: Callable[[str], None],
-) -> Callable[[], None]:
-    """Open a connection: see `connect`. An address that cannot even be tried fails, too."""
-    over = False
-
-    def fail(reason: str) -> None:
-        nonlocal over
-        if not over:
-            over = True
-            failed(reason)
-
-    def give_up() -> None:
-        nonlocal over
-        over = True
-
-    try:
-        return connect(reactor, address, settings, handshake, opened, fail)
-    except OSError as error:
-        # Of an interface that this machine does not have, say.
-        reactor.callLater(0, fail, error.strerror or str(error))
-        return give_up
 
 
 @attrs.frozen

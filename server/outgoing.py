@@ -7,8 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from ..agents import Note
-from ..hachannel.link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort
-from ..hachannel.transport import dial
+from ..hachannel.link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect
 from .hello import ProtocolError, as_address
 from .network import Ack, Data, NetworkHost
 
@@ -197,7 +196,7 @@ class Outgoing:
             return
         address = self._redirect or self._addresses[self._turn % len(self._addresses)]
         self._redirect = None
-        self._give_up = dial(
+        self._give_up = connect(
             self._reactor, address, self._settings, self._handshake(), self._opened, self._failed
         )
 
