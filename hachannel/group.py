@@ -21,13 +21,13 @@ from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallPart, LeaseChanged, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_application import Application, Messages
 from .group_arguments import ROOM_BYTES, as_messages, check_arguments
-from .group_drive import Alarm, link_settings, send_messages
+from .group_drive import Alarm, Waits, link_settings, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
 from .group_stable import StableWaits
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import Hello
-from .link import Address, CallPort
+from .link import NOBODY_LISTENS, SILENCE, Address, CallPort
 from .messages import Ack, Data, decode_message
 from .process import this_process
 from .prompt import PromptReactor
@@ -143,6 +143,7 @@ class Group:
         self._leaving: CallPort | None = None
         self._driving = self._again = self._stirred = self._drive_due = False
         self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
+        self._waits = Waits(self._channel, log)
 
     # What can be asked
 
@@ -167,6 +168,11 @@ class Group:
         return self._state == "running" and self._order.accepting
 
     @property
+    def waits_for(self) -> str:
+        """Why it is neither master nor slave, and what to do, in a sentence; empty if nothing is amiss."""
+        return self._waits.sentence if self._state == "running" else ""
+
+    @property
     def position(self) -> int:
         """Index of the last message delivered here."""
         return self._application.position
@@ -174,7 +180,11 @@ class Group:
     # What can be done
 
     def join(self) -> "Deferred[None]":
-        """Listen and join the others. Fires with the first view; fails with GroupError, once and in words."""
+        """Listen and join the others.
+
+        Fires with None once the handler was told of the first view, which is `view` then. Fails with
+        GroupError, once and in words.
+        """
         if self._state != "new":
             return fail(GroupError("join is called once for each Group: make another one to join again"))
         try:
@@ -337,7 +347,9 @@ class Group:
         return True
 
     def _tick(self) -> None:
-        self._channel.tick(self._now())
+        now = self._now()
+        self._channel.tick(now)
+        self._waits.look(now)
         self._drive(arm=True)
 
     # What the channel says
@@ -489,17 +501,20 @@ class Group:
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
+        self._waits.up(peer)
         self._channel.connected(self._now(), peer, incarnation)
         self._drive(arm=True)
 
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
-        del reason
+        if SILENCE in reason:
+            self._waits.unreachable(peer, nobody_there=False)
         self._channel.disconnected(self._now(), peer, ended=self._transport.ended(peer))
         self._drive(arm=True)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
         """A peer without connection cannot be reached."""
+        self._waits.unreachable(peer, nobody_there=NOBODY_LISTENS in reason)
         self.peer_down(peer, reason)
 
     def _handshake(self, peer: int, calls: bool) -> Dialer:

@@ -1,4 +1,7 @@
-"""Small things between a channel and the reactor: its deadline, its messages, what its connections take."""
+"""Small things between a channel and the reactor: its deadline, its messages, what its connections take.
+
+And what a member waits for.
+"""
 
 from collections.abc import Callable
 
@@ -6,9 +9,13 @@ from .channel import Channel
 from .link import CallPort, LinkSettings, ReactorPort
 from .messages import Message, encode_message
 from .settings import Settings
+from .situation import situation
 from .transport import ChannelTransport
 
-__all__ = ["Alarm", "link_settings", "send_messages"]
+__all__ = ["Alarm", "Waits", "link_settings", "send_messages"]
+
+WAITS_LONG_S = 2.0
+"""Whoever waits for the same for so long says it."""
 
 
 class Alarm:
@@ -54,6 +61,38 @@ class Alarm:
             self._ring()
         else:
             self.arm()
+
+
+class Waits:
+    """What a member waits for; said once when it waits for it long."""
+
+    def __init__(self, channel: Channel, log: Callable[[str], None]) -> None:
+        self.sentence = ""
+        """For whom or what, and what to do; empty while it waits for nothing."""
+        self._channel = channel
+        self._log = log
+        self._mute: set[int] = set()
+        self._since = 0.0
+        self._told = ""
+
+    def up(self, peer: int) -> None:
+        """There is a connection with a peer."""
+        self._mute.discard(peer)
+
+    def unreachable(self, peer: int, *, nobody_there: bool) -> None:
+        """There is none, and none can be made. nobody_there: its machine says that nobody listens."""
+        (self._mute.discard if nobody_there else self._mute.add)(peer)
+
+    def look(self, now: float) -> None:
+        """To be called again and again."""
+        sentence = situation(self._channel, self._mute)
+        if sentence != self.sentence:
+            self.sentence, self._since = sentence, now
+        if not sentence:
+            self._told = ""
+        elif sentence != self._told and now - self._since >= WAITS_LONG_S:
+            self._told = sentence
+            self._log(sentence)
 
 
 def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message]]) -> None:

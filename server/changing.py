@@ -12,6 +12,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from ..hachannel.situation import TOO_FEW
 from . import admin_wire as wire
 from .admin_client import (
     NOT_IN_THE_FILE,
@@ -26,7 +27,6 @@ from .admin_client import (
 )
 from .config import Replica, Server
 from .places import place_of, read_place
-from .situation import TOO_FEW
 
 __all__ = [
     "WAIT_S",

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from ..hachannel import Message, ProtocolError, Seat, decode_message
 from ..hachannel.group_drive import send_messages
-from ..hachannel.link import SILENCE
+from ..hachannel.link import NOBODY_LISTENS, SILENCE
 from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
 from .config import Config, Replica, Server
@@ -20,10 +20,6 @@ from .purposes import OTHER_FILE, STRANGER
 from .replica_settings import ReplicaSettings
 
 __all__ = ["PeerHost", "PeerSide"]
-
-NOBODY_LISTENS = "refused by other side"
-"""In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
-
 
 CALLED_S = 10.0
 """A peer that has called within such a time is taken to run."""

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from ..engine import Engine, Reaction
 from ..hachannel.durable import DurableLog
 from ..hachannel.link import Address
+from ..hachannel.situation import situation
 from ..hachannel.transport import ChannelTransport
 from . import heap
 from .administration import Administration
@@ -36,7 +37,6 @@ from .peers import PeerSide
 from .places import Places
 from .purposes import AdminPurpose, ChannelPurpose
 from .replica_settings import ReplicaSettings
-from .situation import situation
 from .trace_lives import TraceLives
 from .watching import DirectoryWatch
 
@@ -416,7 +416,8 @@ class Replica:
         """What keeps this replica from being master or slave; "" if nothing does, or it stops."""
         if self._stopping:
             return ""
-        said = situation(self.node.channel, self.peers.mute)
+        otherwise = "`quorate status` says what those wait for"
+        said = situation(self.node.channel, self.peers.mute, otherwise=otherwise)
         return self.peers.turned_away or said if said else ""
 
     def master_address(self) -> Address | None:

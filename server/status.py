@@ -4,7 +4,7 @@ import os
 import time
 from typing import TYPE_CHECKING, Any
 
-from .situation import strangers
+from ..hachannel.situation import strangers
 
 if TYPE_CHECKING:
     from .runtime import Replica

@@ -133,3 +133,33 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
     net.until(lambda: three[0].results == [1])
     assert three[0].group.members[:2] == (0, 2)
     assert sent == said
+
+
+def test_who_waits_for_long_says_for_whom_and_what_to_do(net: MemoryNet, make: Any) -> None:
+    one = make(0).join()
+    net.advance(1.5)
+    assert not any(line.startswith("waits") for line in one.lines)
+    net.advance(30)
+    sentence = (
+        "waits for the others before the very first start: 1 of 3 expected are here, "
+        "this replica hears none; start replicas 1, 2"
+    )
+    assert one.group.waits_for == sentence
+    assert one.lines.count(sentence) == 1
+    others = [make(1).join(), make(2).join()]
+    net.until(lambda: all(len(member.group.members) == 3 for member in [one, *others]))
+    net.advance(1)
+    assert [member.group.waits_for for member in [one, *others]] == ["", "", ""]
+
+
+def test_a_group_of_which_too_few_are_left_says_what_to_do(net: MemoryNet, three: list[Any]) -> None:
+    three[1].kill()
+    net.until(lambda: three[0].group.members == (0, 2))
+    three[0].kill()
+    net.advance(30)
+    [said] = [line for line in three[2].lines if line.startswith("too few replicas of view 2")]
+    assert said.endswith(
+        "this one hears none; if replica 0 or 1 still run, mend the network; if they have ended, what the "
+        "cluster held is lost: stop all replicas and start them again, they begin with nothing"
+    )
+    assert three[2].group.waits_for == said

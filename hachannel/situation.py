@@ -4,9 +4,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 import attrs
 
-from ..hachannel import Channel
-from ..hachannel.choice import overlap
-from ..hachannel.view import NO_VIEW, View, Voter, present
+from .channel import Channel
+from .choice import overlap
+from .view import NO_VIEW, View, Voter, present
 
 __all__ = ["TOO_FEW", "situation", "strangers"]
 
@@ -14,15 +14,16 @@ TOO_FEW = "too few replicas"
 """With this begins what a replica says that is in no majority."""
 
 
-def situation(channel: Channel, mute: Collection[int] = ()) -> str:
+def situation(channel: Channel, mute: Collection[int] = (), *, otherwise: str = "") -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
     mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
+    otherwise: what can be done when all are there and have no master.
     The sentence stays the same as long as the same replicas are heard.
     """
     match channel.role:
         case "joining":
-            return _joining(channel, mute)
+            return _joining(channel, mute, otherwise)
         case "blocked":
             return _blocked(channel, mute)
         case "changing":
@@ -70,7 +71,7 @@ def _silent(channel: Channel, mute: Collection[int]) -> set[int]:
     return connected.union(mute).difference(channel.foreigners)
 
 
-def _joining(channel: Channel, mute: Collection[int]) -> str:
+def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
     state = channel.state
     heard = _heard(channel)
     if channel.unlisted:
@@ -87,8 +88,7 @@ def _joining(channel: Channel, mute: Collection[int]) -> str:
     )
     begun = any(link.heartbeat is not None and link.heartbeat.founded for link in state.peers)
     if begun or state.known_active or state.newer != NO_VIEW:
-        advice = advice or "; `quorate status` says what those wait for"
-        return f"waits for a master; this replica hears {_names(heard)}{advice}"
+        return f"waits for a master; this replica hears {_names(heard)}{advice or _advice(otherwise)}"
     if state.guest:
         return (
             "waits for the others, which have what its own journal has lost; "

@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from quorate.hachannel import Settings
 from quorate.hachannel.force import first_view
 from quorate.hachannel.log import Accepted, Activated
+from quorate.hachannel.situation import situation, strangers
 from quorate.hachannel.view import Voter
-from quorate.server.situation import situation, strangers
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Observer
 
@@ -14,7 +14,7 @@ QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 
 def said(script: Script, replica: int, *mute: int) -> str:
-    return situation(script.hosts[replica].channel, mute)
+    return situation(script.hosts[replica].channel, mute, otherwise="ask those")
 
 
 def formed(replicas: int = 3, *, settings: Settings = QUICK, disk: bool = True, witnesses: int = 0) -> Script:
@@ -106,9 +106,7 @@ def test_replicas_that_lost_their_disks_are_there_and_do_not_count() -> None:
         "for what they were: put back the directory of one of them, or give up what only they have with "
         "`quorate replica force-new-cluster`"
     )
-    assert said(script, 0) == (
-        "waits for a master; this replica hears 1, 2; `quorate status` says what those wait for"
-    )
+    assert said(script, 0) == ("waits for a master; this replica hears 1, 2; ask those")
 
 
 def test_without_disks_what_is_lost_is_said() -> None:
