@@ -37,8 +37,8 @@ def check_arguments(
     incarnation: object,
 ) -> None:
     """The arguments of `Group`, each for itself and the addresses together. Raises ValueError."""
-    if not isinstance(name, str):
-        raise ValueError(f"name is {name!r}: give a text")
+    if not isinstance(name, str) or not name:
+        raise ValueError(f"name is {name!r}: give a text that is not empty")
     if not isinstance(addresses, Mapping):
         raise ValueError(
             f"addresses is {addresses!r}: give a dictionary {{id: (host, port)}} with every member"

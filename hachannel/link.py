@@ -129,6 +129,8 @@ class Link(TwistedProtocol):
         self._reason = ""
         self._heard = self._sent = self._checked = 0.0
         self._check: CallPort | None = None
+        """A look at its silence; once it is closing, its end if the peer reads nothing."""
+        self._gone = False
 
     @property
     def _tcp(self) -> _TcpPort:
@@ -171,6 +173,8 @@ class Link(TwistedProtocol):
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
         """Twisted: the connection is gone."""
+        self._gone = True
+        self._stop_check()
         self._end(self._reason or reason.getErrorMessage())
 
     def send(self, bodies: list[bytes]) -> None:
@@ -223,7 +227,7 @@ class Link(TwistedProtocol):
     def close(self) -> None:
         """Close once everything is written. The handler is told nothing more."""
         self.abandon()
-        if self.transport is None:
+        if self.transport is None or self._gone:
             return
         tcp = self._tcp
         if self._held:
@@ -232,8 +236,8 @@ class Link(TwistedProtocol):
         # A registered producer that is paused would keep the connection open for ever.
         tcp.unregisterProducer()
         tcp.loseConnection()
-        # A peer that reads nothing would keep it, too; aborting what is closed already does nothing.
-        self._reactor.callLater(self._settings.hello_timeout_s, tcp.abortConnection)
+        # A peer that reads nothing would keep it, too.
+        self._check = self._reactor.callLater(self._settings.hello_timeout_s, tcp.abortConnection)
 
     def drop(self, reason: str) -> None:
         """Break the connection now; what waits is lost. The handler is told at once."""

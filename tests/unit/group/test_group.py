@@ -280,6 +280,14 @@ def test_leaving_is_quick_and_ends_what_waits(net: MemoryNet, three: list[Any]) 
     assert again == [None]
 
 
+def test_who_has_left_leaves_nothing_in_the_reactor(net: MemoryNet, three: list[Any]) -> None:
+    for member in three:
+        member.group.leave()
+    net.until(lambda: all(member.group.role == "stopped" for member in three))
+    net.advance(0.1)
+    assert net.clock.getDelayedCalls() == []
+
+
 def test_a_member_outside_cannot_send(net: MemoryNet, make: Any, three: list[Any]) -> None:
     outsider = make(1)
     outsider.send(b"x")

@@ -32,6 +32,7 @@ class Half:
     [
         ({"name": None}, "name is None: give a text"),
         ({"name": b"red"}, "name is b'red': give a text"),
+        ({"name": ""}, "name is '': give a text that is not empty"),
         ({"me": "0"}, "member '0' has no address"),
         ({"me": [0]}, "member .0. has no address"),
         ({"me": True}, "member True has no address"),
