@@ -332,7 +332,10 @@ class Host:
     def _save(self, disk: Disk) -> None:
         """Save the application now and then, and forget the entries that led to it."""
         applied = self.channel.applied
-        if applied - disk.saved < self.world.shape.save_entries or disk.waiting:
+        if applied - disk.saved < self.world.shape.save_entries:
+            return
+        # It takes its turn: a disk that is never idle would never forget an entry.
+        if any(write.state is not None for write in disk.waiting):
             return
         state = self.app.saved()
         trim = min(self.state.log.base.at, applied)
