@@ -96,6 +96,8 @@ class Session:
     """It answered within the time that a view change waits."""
     doubted: float = math.inf
     """When it was first asked and has not answered in time since."""
+    came_back: int = -1
+    """The entry after which it wanted to begin again."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
 
@@ -232,7 +234,8 @@ class Donor:
             self._begin_entries(now, session, have.at)
             return
         session.marker = message.marker
-        if not message.fresh and have.at <= state.applied and have.view <= state.accepted.number:
+        # Where the log still has that entry, it is another one.
+        if not message.fresh and have.at < log.base.at and have.view <= state.accepted.number:
             session.have = have.at
         state.note(
             f"replica {voter.replica} joins: sends the state"
@@ -422,6 +425,10 @@ class Donor:
             session.in_flight.clear()
             session.sent = session.acked = message.index
             session.hold = message.commit
+            if session.came_back == message.index:
+                # At once again it would answer the same: what follows goes when it announces itself.
+                return
+            session.came_back = message.index
         elif session.acked < message.index <= state.log.last.at:
             session.acked = message.index
             # It may have more than what was sent again after its answers were lost.

@@ -514,4 +514,5 @@ class Election:
             self._lacking = None
             self.failures = self._proposals = 0
             self._silent.clear()
+            self._yields.clear()
             self._fetched = Fetched()

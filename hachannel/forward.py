@@ -37,6 +37,8 @@ class Held:
     size_bytes: int = 0
     repeated: bool = False
     """It sent something again: it wants to know how far this master is."""
+    dropped: bool = False
+    """More came than fits: its window is larger than that of this master."""
     ask_at: float = 0.0
     pause_s: float = 0.0
 
@@ -260,6 +262,8 @@ class Forwarding:
         ):
             held.payloads[message.oseq] = message.payload
             held.size_bytes += size
+        elif expected:
+            held.dropped = True
 
     def _expected(self, replica: int, held: Held) -> int:
         return self._admitted.expected(Source(replica, held.incarnation, held.boot, 0))
@@ -278,7 +282,7 @@ class Forwarding:
             admitted = self._admit_one(origins[self._turn % len(origins)])
             idle = 0 if admitted else idle + 1
         for replica, held in self._held.items():
-            if held.payloads or held.repeated:
+            if held.payloads or held.repeated or held.dropped:
                 self._tell(replica, held)
 
     def _admit_one(self, replica: int) -> bool:
@@ -319,10 +323,11 @@ class Forwarding:
         upto = self._expected(replica, held) - 1
         while upto + 1 in held.payloads:
             upto += 1
-        gap = any(number > upto for number in held.payloads)
+        # What fits is to be in the log before more of it is asked for.
+        gap = any(number > upto for number in held.payloads) or (held.dropped and not held.payloads)
         if not (gap or held.repeated) or state.now < held.ask_at or upto < 0:
             return
-        held.repeated = False
+        held.repeated = held.dropped = False
         held.pause_s = min(max(2 * held.pause_s, state.settings.heartbeat_s), MAX_ASK_PAUSE_S)
         held.ask_at = state.now + held.pause_s
         state.send(replica, Forwarded(view.number, held.boot, upto, gap))

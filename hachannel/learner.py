@@ -177,7 +177,7 @@ class Learner:
             return
         data, piece = part
         at, forwarded = piece.at, 0
-        if at is not None and at.at <= state.applied:
+        if at is not None and self._has(at):
             state.note(f"the state after entry {at.at} is not needed any more")
             learning.installed = learning.inbox.confirm()
             return
@@ -190,6 +190,14 @@ class Learner:
         index = None if at is None else at.at
         state.event(InstallPart(learning.token, learning.parts, data, index, forwarded))
         learning.parts += 1
+
+    def _has(self, at: Tag) -> bool:
+        """Whether the state here is that after this entry, or later, and of use."""
+        state = self._state
+        if self.fresh or at.at > state.applied:
+            return False
+        # Where disks were lost there may be another entry in its place.
+        return at.at < state.applied or state.log.tag(at.at) == at
 
     def part_installed(self, token: int, marker: bytes) -> None:
         """The application has taken a part; after the last one it has replaced its state."""

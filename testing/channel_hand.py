@@ -50,7 +50,9 @@ class Hand:
             for other in range(one + 1, replicas):
                 self.connect(one, other)
 
-    def start(self, replica: int, replicas: int, incarnation: int, log: Log | None = None) -> None:
+    def start(
+        self, replica: int, replicas: int, incarnation: int, log: Log | None = None, *, fresh: bool = False
+    ) -> None:
         """Start a process."""
         self.events[replica], self.notes[replica], self.records[replica] = [], [], []
         self.tokens[replica] = 0
@@ -62,6 +64,7 @@ class Hand:
             expected=replicas,
             settings=self.settings,
             log=log,
+            fresh=fresh,
         )
         self.channels[replica].start(self.now)
         self.flush(replica)

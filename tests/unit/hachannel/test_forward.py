@@ -308,3 +308,21 @@ def test_after_a_failover_what_was_not_seen_delivered_goes_to_the_new_master_fir
     hand.settle(1, 2)
     assert hand.channels[1].role == "master"
     assert hand.payloads(1) == hand.payloads(2) == [b"one", b"two", b"three", b"four"]
+
+
+@pytest.mark.parametrize("small", [{"forward_window": 4}, {"forward_window_bytes": 8}])
+def test_a_master_with_a_smaller_window_asks_for_what_did_not_fit(small):
+    """Each replica has settings of its own: what is beyond the master's window is not lost for the view."""
+    hand = Hand(settings=Settings(window=2))
+    hand.settings = Settings(window=2, **small)
+    hand.start(0, 3, 1)
+    for other in (1, 2):
+        hand.connect(0, other)
+    hand.form()
+    for _ in range(30):
+        hand.channels[1].forward(hand.now, b"xx")
+    hand.flush(1)
+    for _ in range(400):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.payloads(0) == [b"xx"] * 30

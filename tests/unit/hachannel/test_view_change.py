@@ -23,6 +23,7 @@ from quorate.hachannel.messages import (
     Recorded,
     Refuse,
     Suffix,
+    Yield,
 )
 from quorate.hachannel.view import NO_TAG, NO_VIEW, Tag
 from quorate.testing.channel_hand import Hand
@@ -525,3 +526,26 @@ def test_what_a_slave_has_delivered_and_not_acknowledged_is_kept_for_it():
     hand.connect(0, 2)
     hand.settle()
     assert hand.payloads(2) == hand.payloads(0)
+
+
+def test_who_yielded_once_for_nothing_is_no_less_a_member_later(hand):
+    """The view change in which it did was given up, long ago."""
+    for _ in range(20):
+        hand.settle()
+        hand.tick(0.05)
+    hand.give(1, 2, Yield(hand.channels[2].view.number, "of no use"))
+    for _ in range(20):
+        hand.settle()
+        hand.tick(0.05)
+    hand.silence(0)
+    late = [message for message in hand.lose(1, 2) if not isinstance(message, Prepare)]
+    for message in late:
+        hand.give(1, 2, message)
+    for _ in range(12):
+        hand.tick(0.02, 2)
+    for _ in range(100):
+        hand.settle()
+        if hand.channels[2].role in ("master", "slave"):
+            break
+        hand.tick(0.02)
+    assert set(hand.channels[2].members) == {1, 2}
