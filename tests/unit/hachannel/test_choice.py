@@ -113,6 +113,13 @@ def test_a_view_is_active_when_all_members_and_both_majorities_know_it():
     assert not activated({A, D, E}, view(1, [A, B, C], [A]), True, grown)
 
 
+def test_a_first_view_is_active_when_it_meets_all_who_could_found_another():
+    """Of five replicas three found a cluster. A majority of the founders misses the three others."""
+    first = view(1, [A, D, E], [A], boot=3)
+    assert not activated({A, D}, None, False, first)
+    assert activated({A, D, E}, None, False, first)
+
+
 def test_one_voter_comes_or_goes():
     assert reconfigured([C, A], None) == (A, C)
     assert reconfigured([A, B], Reconfig(True, *C)) == (A, B, C)

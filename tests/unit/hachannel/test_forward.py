@@ -289,6 +289,26 @@ def test_who_is_not_in_the_view_cannot_forward_to_its_master(hand):
     assert hand.channels[0].last == 0
 
 
+def test_what_a_master_before_had_is_not_what_the_next_one_has(hand):
+    forward(hand, 2, b"one", b"two")
+    hand.lose(2, 0)
+    hand.give(0, 2, Forwarded(N1, 1, 2, False))
+    hand.silence(0)
+    for _ in range(200):
+        if hand.waiting(2, 1, Forward):
+            break
+        ways = [way for way in ((1, 2), (2, 1)) if hand.wires[way]]
+        if ways:
+            hand.deliver(*ways[0], 1)
+        else:
+            hand.tick(0.05, 1, 2)
+    _one, two = hand.waiting(2, 1, Forward)
+    hand.lose(2, 1)
+    hand.give(2, 1, two)
+    hand.settle(1, 2)
+    assert hand.payloads(1) == hand.payloads(2) == [b"one", b"two"]
+
+
 def test_after_a_failover_what_was_not_seen_delivered_goes_to_the_new_master_first(hand):
     forward(hand, 2, b"one", b"two", b"three")
     one, two, _three = hand.waiting(2, 0, Forward)

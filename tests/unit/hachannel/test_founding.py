@@ -38,6 +38,26 @@ def test_the_first_view_waits_until_as_many_know_of_it_as_commit_an_entry(mode, 
     assert [first_times(hand, replica) for replica in range(3)] == [[True]] * 3
 
 
+def test_who_proposes_the_first_view_accepts_it_after_all_others():
+    """One that fails leaves nothing behind with its proposer."""
+    hand = Hand()
+    for _ in range(1000):
+        if hand.waiting(0, 1, NewView) and hand.waiting(0, 2, NewView):
+            break
+        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, NewView)]
+        if busy:
+            hand.deliver(*busy[0], 1)
+        else:
+            hand.tick(0.1)
+    hand.deliver(0, 1)
+    hand.deliver(1, 0)
+    assert hand.channels[0].installing is not None
+    assert hand.channels[0].view is None
+    hand.deliver(0, 2)
+    hand.deliver(2, 0)
+    assert hand.channels[0].view == hand.channels[1].view
+
+
 def test_who_founds_says_so_again_to_those_who_do_not_answer():
     hand = founding()
     hand.lose(0, 1)

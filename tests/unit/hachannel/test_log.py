@@ -55,9 +55,11 @@ def test_the_last_change_of_the_configuration_is_remembered_until_it_is_cut_or_t
 
 def test_a_reset_log_goes_on_after_the_snapshot():
     log = filled(5)
+    log.append(entry(6, kind=1))
     base = Tag(ViewNumber(4, 0, 1), 100)
     log.reset(base)
     assert (log.base, log.last, len(log), log.size_bytes) == (base, base, 0, 0)
+    assert log.reconfig(0) is None
     log.append(entry(101, 4))
     assert log.get(101).index == 101
     assert log.tag(100) == base

@@ -3,6 +3,7 @@
 import pytest
 
 from quorate.hachannel import NotMaster
+from quorate.hachannel.election import MAX_SILENT
 from quorate.hachannel.messages import Activate, Seats
 from quorate.hachannel.view import Seat
 from quorate.testing.channel_hand import Hand
@@ -104,3 +105,19 @@ def test_a_removal_that_the_proposer_has_to_fetch_concerns_the_very_next_view(re
     assert hand.channels[2].members == members
     assert [seat.replica for seat in hand.channels[2].seats] == [0, *members]
     assert [view.members for view in hand.views(2)] == [(0, 1, 2, 3), members]
+
+
+def test_a_master_that_alone_holds_the_log_stays_and_its_removal_is_given_up():
+    """The others vote, and could take the change up, but have not taken the log of views before in time."""
+    hand = Hand(4)
+    master = hand.form()
+    voters = master.view.members
+    master._election._silent = dict.fromkeys(voters[1:], MAX_SILENT)
+    hand.act(0, lambda channel: channel.remove(hand.now, 0))
+    for _ in range(40):
+        for way in [way for way, wire in hand.wires.items() if wire]:
+            hand.deliver(*way, 1)
+        if len(hand.views(0)) == 2:
+            break
+    assert (master.view.members, master.view.config) == (voters[:1], voters)
+    assert [seat.replica for seat in master.seats] == [0, 1, 2, 3]

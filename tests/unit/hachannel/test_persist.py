@@ -2,9 +2,19 @@
 
 import pytest
 
-from quorate.hachannel import MemoryLog, ViewNumber
+from quorate.hachannel import MemoryLog, View, ViewNumber
 from quorate.hachannel.log import Accepted, Appended, Committed, Promised
-from quorate.hachannel.messages import Accept, Ack, Data, Grant, NewView, Prepare, Promise
+from quorate.hachannel.messages import (
+    Accept,
+    Ack,
+    Data,
+    Grant,
+    NewView,
+    Prepare,
+    Promise,
+    Record,
+    Recorded,
+)
 from quorate.testing.channel_hand import Hand
 
 N1 = ViewNumber(1, 0, 1)
@@ -125,6 +135,19 @@ def test_a_slave_acknowledges_what_is_on_its_disk(hand):
     assert isinstance(hand.records[1][0], Appended)
     sync(hand, 1)
     assert hand.waiting(1, 0, Ack) == [Ack(N1, 1)]
+
+
+def test_what_waits_to_be_acknowledged_is_not_once_a_view_without_the_slave_is_recorded(hand):
+    """It has not been asked to promise that view: the record is all that it hears of it."""
+    voters = tuple(channel.state.me for channel in hand.channels.values())
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
+    hand.deliver(0, 1)
+    hand.channels[1].lease.release(voters[0])
+    number = ViewNumber(9, 2, 3)
+    hand.give(2, 1, Record(View(number, voters, voters[2:], 1, 0)))
+    sync(hand, 1)
+    assert hand.waiting(1, 2, Recorded) == [Recorded(number)]
+    assert hand.waiting(1, 0, Ack) == []
 
 
 def test_the_master_counts_itself_once_its_disk_has_the_entry(hand):

@@ -14,6 +14,7 @@ from quorate.hachannel.messages import (
     Entry,
     Exit,
     Fetch,
+    Forward,
     Heartbeat,
     Join,
     NewView,
@@ -126,6 +127,23 @@ def test_the_proposer_fetches_the_longest_log_in_parts():
     assert hand.payloads(1) == [b"%d" % count for count in range(5)]
 
 
+def test_a_proposer_with_an_end_of_its_own_fetches_all_that_it_does_not_know_to_be_committed(hand):
+    """It is a member of a view that it has not accepted: another member has the log of that one."""
+    submit(hand, b"one")
+    hand.deliver(0, 1)
+    hand.silence(0)
+    hand.deliver(2, 1)
+    later = number(3, 2)
+    source = View(number(4, 2), VOTERS[:3], (VOTERS[1], VOTERS[2]), 2, 2)
+    proposed = hand.channels[1].state.promised
+    hand.lose(1, 2)
+    hand.give(2, 1, Promise(proposed, source, False, Tag(later, 2), 0, False))
+    assert hand.waiting(1, 2, Fetch) == [Fetch(proposed, 0)]
+    hand.give(2, 1, Suffix(proposed, 0, entries(later, later)))
+    log = hand.channels[1].state.log
+    assert [log.get(index).view for index in range(1, log.last.at + 1)] == [later, later]
+
+
 def test_a_suffix_that_does_not_end_as_promised_changes_nothing(hand):
     submit(hand, b"one", b"two")
     hand.deliver(0, 2)
@@ -179,6 +197,15 @@ def test_who_knows_a_later_view_does_not_follow_the_master_of_an_earlier_one(han
         [*_, heartbeat] = hand.waiting(2, teller, Heartbeat)
         assert heartbeat.exit == exits
         hand.connect(0, 2)
+
+
+def test_who_knows_a_later_view_names_its_master_and_gives_nothing_to_that_of_an_earlier_one(hand):
+    later = number(9, 2)
+    said = Heartbeat(later, later, True, True, True, True, False, 0, 0, 0, 0, 0, newest=later)
+    hand.give(2, 1, said)
+    assert (hand.channels[1].role, hand.channels[1].master) == ("joining", 2)
+    hand.act(1, lambda channel: channel.forward(hand.now, b"one"))
+    assert not hand.waiting(1, 0, Forward)
 
 
 def test_a_proposal_in_the_name_of_another_is_ignored(hand):
@@ -356,6 +383,23 @@ def test_nothing_committed_is_ever_cut(hand):
     assert hand.waiting(1, 2, Accept) == []
     assert hand.payloads(1) == [b"one", b"two"]
     assert hand.channels[1].last == 2
+
+
+def test_nothing_but_heartbeats_is_heard_of_another_cluster(hand):
+    """It was begun from replica 7, which has been removed from this one: nobody has to stop."""
+    follower = hand.channels[1]
+    promised = follower.state.promised
+    view = number(9, 2)
+    said = Heartbeat(
+        view, view, True, True, True, True, False, 0, 0, 0, 0, 0, lineage=Voter(7, 9), newest=view
+    )
+    follower.lease.release(VOTERS[0])
+    hand.give(2, 1, said)
+    assert follower.foreigners == [2]
+    hand.give(2, 1, Prepare(number(10, 2), "test"))
+    hand.give(2, 1, Record(View(number(11, 2), VOTERS[:3], (VOTERS[2],), 1, 0)))
+    assert (follower.role, follower.state.promised) == ("slave", promised)
+    assert not hand.waiting(1, 2, Promise)
 
 
 def test_what_a_learner_has_counts_for_nothing(hand):
