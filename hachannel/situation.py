@@ -95,6 +95,9 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
             f"this replica hears {_names(heard)}{advice}"
         )
     here = 1 + len(heard)
+    if here >= state.expected:
+        # They are about to begin, whoever else may come.
+        advice = ""
     return (
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
         f"this replica hears {_names(heard)}{advice}"

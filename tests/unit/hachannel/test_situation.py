@@ -40,6 +40,14 @@ def test_before_the_very_first_start_it_says_who_is_missing() -> None:
     assert said(script, 0).endswith("1 of 3 expected are here, this replica hears none; start replicas 1, 2")
 
 
+def test_nobody_is_to_be_started_when_all_that_are_expected_are_here() -> None:
+    script = Script(3, settings=QUICK, expected=2)
+    script.hosts[0].start()
+    script.hosts[1].start()
+    script.until(lambda: len(script.hosts[0].state.peers.links) > 0 and "2 of 2" in said(script, 0), 5.0)
+    assert said(script, 0).endswith("2 of 2 expected are here, this replica hears 1")
+
+
 def test_any_one_of_those_that_suffice_is_to_be_started() -> None:
     script = formed()
     script.hosts[0].crash()
