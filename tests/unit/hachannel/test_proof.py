@@ -19,13 +19,19 @@ def submit(hand, count=1):
         hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
 
 
-def test_a_learner_with_nothing_to_write_answers_with_its_disk_all_the_same():
+def with_a_slow_disk():
+    """Replica 2 comes back as another one, with such a disk; the number of the view, and its last entry."""
     hand = Hand()
     number = hand.form().view.number
     base = hand.channels[0].state.log.last
     hand.start(2, 3, 9, SlowDisk())
     hand.connect(0, 2)
     hand.lose(2, 0)
+    return hand, number, base
+
+
+def test_a_learner_with_nothing_to_write_answers_with_its_disk_all_the_same():
+    hand, number, base = with_a_slow_disk()
     assert not hand.records[2]
     hand.give(0, 2, CatchUp(1 << 40, number, base, (), 0))
     assert not hand.waiting(2, 0, CaughtUp)
@@ -37,14 +43,8 @@ def test_a_learner_with_nothing_to_write_answers_with_its_disk_all_the_same():
 
 def test_a_learner_answers_what_it_has_already_with_its_disk_too():
     """The question was lost, and what it had not confirmed is sent again under the same token."""
-    log = SlowDisk()
-    hand = Hand()
-    number = hand.form().view.number
-    base = hand.channels[0].state.log.last
+    hand, number, base = with_a_slow_disk()
     entry = Entry(number, base.at + 1, 0, b"x")
-    hand.start(2, 3, 9, log)
-    hand.connect(0, 2)
-    hand.lose(2, 0)
     hand.give(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
     hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
     hand.lose(2, 0)
@@ -53,12 +53,7 @@ def test_a_learner_answers_what_it_has_already_with_its_disk_too():
 
 
 def test_questions_to_a_learner_whose_disk_hangs_make_one_write():
-    hand = Hand()
-    number = hand.form().view.number
-    base = hand.channels[0].state.log.last
-    hand.start(2, 3, 9, SlowDisk())
-    hand.connect(0, 2)
-    hand.lose(2, 0)
+    hand, number, base = with_a_slow_disk()
     for count in range(20):
         hand.give(0, 2, CatchUp((1 << 40) + count, number, base, (), 0))
     assert hand.tokens[2] <= 2
