@@ -30,7 +30,12 @@ class Chat(LineOnlyReceiver):
         self.name = name
         self.lines: deque[str] = deque(maxlen=20)
         addresses = {member: ("localhost", port) for member, port in enumerate(ports)}
-        self.group = Group("chat", me, addresses, handler=self, expected=2, log=lambda _: None)
+        self.group = Group("chat", me, addresses, handler=self, expected=2, log=self.log)
+
+    def log(self, line: str) -> None:
+        """Of all that the group tells, only for whom or what this member waits."""
+        if line == self.group.waits_for:
+            print(line, flush=True)
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:
         """A line; it has the same number everywhere."""

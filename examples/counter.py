@@ -29,7 +29,12 @@ class Counter(LineOnlyReceiver):
         self.sum = 0
         addresses = {member: ("localhost", port) for member, port in enumerate(ports)}
         # Two found the group; the third may come at any time.
-        self.group = Group("counter", me, addresses, handler=self, expected=2, log=lambda _: None)
+        self.group = Group("counter", me, addresses, handler=self, expected=2, log=self.log)
+
+    def log(self, line: str) -> None:
+        """Of all that the group tells, only for whom or what this member waits."""
+        if line == self.group.waits_for:
+            print(line, flush=True)
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:
         """Every member adds the same numbers in the same order."""

@@ -13,9 +13,10 @@ from .gate import Gate
 from .installation import Installing
 from .learner import Learner
 from .lease import Lease
+from .leavers import Leavers
 from .log import Log, MemoryLog
 from .membership import Membership
-from .messages import Exit, Heartbeat, Message, Tell
+from .messages import Heartbeat, Message, Tell
 from .peers import Peers
 from .phases import Phases
 from .porter import Porter
@@ -89,7 +90,8 @@ class Channel:
         self._donor = Donor(self.state, self._replication, self.lease)
         self._election = Election(self.state, self._replication, self._donor, self.lease)
         porter = Porter(self.state, self._replication)
-        gate = Gate(self.state, self._replication, self._donor, porter, self._election, self.lease)
+        leavers = self._leavers = Leavers(self.state, self._replication)
+        gate = Gate(self.state, self._replication, self._donor, porter, leavers, self._election, self.lease)
         self._membership = Membership(self.state, self._replication, self._election)
         self._facts = Facts(
             self.state,
@@ -293,6 +295,8 @@ class Channel:
         self._replication.connected(voter)
         state.send(peer, self._facts.heartbeat(voter))
         self._membership.greet(link)
+        if state.leaving:
+            state.send(peer, self._facts.farewell())
         self.lease.greet(peer)
         self._learner.hurry()
         self._replication.resume(voter)
@@ -448,14 +452,19 @@ class Channel:
         state.leaving = True
         state.note("leaves")
         self._election.withdraw(now)
+        self.lease.give_up(now)
         view = state.accepted
-        if view is not None:
-            self.lease.give_up(now)
-            state.broadcast(Exit(view.number, True, f"replica {state.me.replica} leaves"))
-        if not state.member or view is None or len(view.members) == 1:
-            state.stop("left")
+        waits = state.relied_on and (view is None or view.members != (state.me,))
+        if waits and state.leading and view is not None and self._election.idle:
+            # The next view, which another one proposes, has it then.
+            vote = self._leavers.next(view)
+            if vote is not None:
+                self._leavers.remove(now, vote)
+        state.broadcast(self._facts.farewell())
+        if waits:
+            self._steps.leave(now)
         else:
-            self._steps.leave_by(now + state.settings.leave_s)
+            state.stop("left")
         self._steps.step(now)
 
     def take(self, *, more: bool = False) -> Output:

@@ -4,7 +4,7 @@ Source: the channel protocol, section 3, steps 2 to 4.
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
@@ -18,6 +18,7 @@ from .messages import (
     Fetch,
     Prepare,
     Promise,
+    Reconfig,
     Refuse,
     Suffix,
     Yield,
@@ -251,7 +252,7 @@ class Election:
         # A change that a voter it brings does not answer for would be given up.
         expected |= {
             voter
-            for voter in reconfigured(choice.source.config, self.change(choice.source))
+            for voter in reconfigured(choice.source.config, self.change(choice.source, attempt.promises))
             if (link := state.peers.link(voter)) is not None and not link.suspected
         }
         if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
@@ -277,7 +278,7 @@ class Election:
         """Those who may be members of the view: not who is excluded, nor who is about to leave for good."""
         members = tuple(voter for voter in members if voter not in attempt.exclude)
         members = tuple(voter for voter in members if self._answers(voter)) or members
-        config = reconfigured(source.config, self.change(source))
+        config = reconfigured(source.config, self.change(source, attempt.promises))
         # When nobody else holds the log, the change is given up.
         return tuple(voter for voter in members if voter in config) or members
 
@@ -376,16 +377,15 @@ class Election:
         state = self._state
         log = state.log
         source = choice.source
-        change = self.change(source)
+        change = self.change(source, attempt.promises)
         remaining = self._staying(source, choice.members, attempt)
         if state.me not in remaining:
             self._yield(now, attempt, remaining[0])
             return
         config = reconfigured(source.config, change)
-        staying = [voter for voter, promise in attempt.promises.items() if not promise.leaving]
-        if state.me not in config or not feasible(config, staying):
-            voters = ", ".join(str(voter.replica) for voter in config)
-            state.note(f"the change of the configuration is given up: too few of replicas {voters} answer")
+        reason = self._unfeasible(change, config, attempt.promises)
+        if reason:
+            state.note(f"the change of the configuration is given up: {reason}")
             change, config = None, source.config
         bases: dict[Voter, int] = {}
         for voter in choice.members:
@@ -420,16 +420,34 @@ class Election:
         )
         self._start(now, view, source, choice.active, bases)
 
+    def _unfeasible(
+        self, change: Change | None, config: Collection[Voter], promises: Mapping[Voter, Promise]
+    ) -> str:
+        """Why a configuration could not become active with those who answered, "" if it can."""
+        answered = {voter for voter, promise in promises.items() if not promise.leaving}
+        if isinstance(change, Reconfig) and not change.add:
+            # With a vote less those who stay need no more than before, and who leaves waits for it.
+            answered = set(promises)
+        if self._state.me in config and feasible(config, answered):
+            return ""
+        return f"too few of replicas {', '.join(str(voter.replica) for voter in config)} answer"
+
     def _witnesses(self, config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter, ...]:
         watchers = watching(seats)
         return tuple(sorted(voter for voter in config if voter.replica in watchers))
 
-    def change(self, source: View) -> Change | None:
+    def change(self, source: View, promises: Mapping[Voter, Promise]) -> Change | None:
         """The change of the configuration that the adopted log makes, if any."""
         entry = self._state.log.reconfig(source.start)
         if entry is None or entry.view != source.number:
             return None
-        return decode_reconfig(entry.payload)
+        change = decode_reconfig(entry.payload)
+        if isinstance(change, Reconfig) and not change.add:
+            promise = promises.get(Voter(change.replica, change.incarnation))
+            if promise is not None and not promise.leaving:
+                # It was to go because it left, or could not be reached: it is there, and stays.
+                return None
+        return change
 
     def _start(
         self, now: float, view: View, source: View | None, active: bool, bases: dict[Voter, int]

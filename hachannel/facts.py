@@ -134,6 +134,12 @@ class Facts:
         ):
             state.send(voter.replica, Record(view))
 
+    def farewell(self) -> Exit:
+        """This replica leaves."""
+        state = self._state
+        number = NO_VIEW if state.accepted is None else state.accepted.number
+        return Exit(number, True, f"replica {state.me.replica} leaves")
+
     def on_exit(self, now: float, link: Link, message: Exit) -> None:
         """A peer does not follow the master, or leaves."""
         if not message.leaving and self._of_before(message.view):

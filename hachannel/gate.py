@@ -10,6 +10,7 @@ from .choice import quorum_of
 from .donor import Donor
 from .election import GIVES_UP, Election
 from .lease import Lease
+from .leavers import Leavers
 from .messages import Exit
 from .porter import Porter
 from .replication import Replication
@@ -31,11 +32,13 @@ class Gate:
         replication: Replication,
         donor: Donor,
         porter: Porter,
+        leavers: Leavers,
         election: Election,
         lease: Lease,
     ) -> None:
         self._state = state
         self._lease = lease
+        self._leavers = leavers
         self._replication = replication
         self._donor = donor
         self._porter = porter
@@ -184,6 +187,9 @@ class Gate:
             reasons.append(f"slave {stalled.replica} does not acknowledge")
         if laggard is not None:
             reasons.append(f"slave {laggard.replica} is too far behind")
+        vote = self._leavers.next(view)
+        if vote is not None and vote not in gone:
+            reasons.append(f"the vote of replica {vote.replica} goes")
         if self._ignored(now, view):
             reasons.append("too few voters follow it")
         if self.reconfiguring(view):
@@ -198,8 +204,10 @@ class Gate:
         if reason == view.reason and now < state.active_since + state.settings.retry_s:
             # The view that was to change this has not. Another one may, but not as fast as messages travel.
             self.wake = state.active_since + state.settings.retry_s
-        else:
-            self._election.propose(now, reason, () if laggard is None else (laggard,))
+            return
+        if vote is not None:
+            self._leavers.remove(now, vote)
+        self._election.propose(now, reason, () if laggard is None else (laggard,))
 
     def _ignored(self, now: float, view: View) -> bool:
         """Whether the lease is not to be had because a voter outside has promised another view."""

@@ -20,7 +20,7 @@ from .channel import Channel
 from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallPart, LeaseChanged, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_application import Application, Messages
-from .group_arguments import ROOM_BYTES, as_messages, check_arguments
+from .group_arguments import ROOM_BYTES, as_messages, check_all_members, check_arguments
 from .group_drive import Alarm, Waits, link_settings, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
@@ -52,7 +52,7 @@ MAX_UNDELIVERED = 512
 """Entries that may wait for the handler; above, nothing is read until there are fewer."""
 PROVIDE_AGAIN_S = 1.0
 """Pause after a failure of `provide_state`."""
-LEAVE_TIMEOUT_S = 3.0
+LEAVE_TIMEOUT_S = 6.0
 """How long `leave` waits for the others before it goes without their knowledge."""
 
 _logger = Logger(namespace="quorate.group")
@@ -169,7 +169,10 @@ class Group:
 
     @property
     def waits_for(self) -> str:
-        """Why it is neither master nor slave, and what to do, in a sentence; empty if nothing is amiss."""
+        """What keeps it from being master or slave, or of a master of too few whom it lacks, and what to do.
+
+        A sentence, empty if nothing is amiss.
+        """
         return self._waits.sentence if self._state == "running" else ""
 
     @property
@@ -205,7 +208,8 @@ class Group:
         master if need be, and delivered once. Messages of one member are delivered in the order of the calls.
         all_members: wait until every member of the view holds it; in the mode ALL that is always so. A
         member that is gone, and one that comes later, is not waited for.
-        Fails with QueueFull, PayloadTooLarge, NotInGroup. Raises TypeError for what is not bytes.
+        Fails with QueueFull, PayloadTooLarge, NotInGroup. Raises TypeError for what is not bytes, or an
+        `all_members` that is neither True nor False.
         """
         return self._put((payload,), all_members)
 
@@ -238,6 +242,7 @@ class Group:
     # In
 
     def _put(self, payloads: Sequence[bytes], all_members: bool) -> "Deferred[int]":
+        check_all_members(all_members)
         if self._state != "running" or self._leaving is not None:
             return fail(NotInGroup(f"member {self.me} is not in the group: join first, leave last"))
         done: Deferred[int] = Deferred()

@@ -1,12 +1,14 @@
 """What a caller without types may get wrong when it makes or uses a group, each in one sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
+from inspect import isasyncgenfunction, iscoroutinefunction
 from typing import Any, cast
 
 from .group_types import GroupLimits
+from .membership import MAX_SEATS
 from .settings import Settings
 
-__all__ = ["ROOM_BYTES", "as_messages", "check_arguments"]
+__all__ = ["ROOM_BYTES", "as_messages", "check_all_members", "check_arguments"]
 
 ROOM_BYTES = 64
 """Of an entry: for what surrounds a pack with one message."""
@@ -24,6 +26,10 @@ def _number(value: object) -> bool:
     return _whole(value, 0) and cast("int", value) <= MAX_NUMBER
 
 
+def _encodable(text: str) -> bool:
+    return not any("\ud800" <= character <= "\udfff" for character in text)
+
+
 def check_arguments(
     name: object,
     me: object,
@@ -39,6 +45,8 @@ def check_arguments(
     """The arguments of `Group`, each for itself and the addresses together. Raises ValueError."""
     if not isinstance(name, str) or not name:
         raise ValueError(f"name is {name!r}: give a text that is not empty")
+    if not _encodable(name):
+        raise ValueError(f"name is {name!r}: give a text without lone surrogates, which UTF-8 cannot say")
     if not isinstance(addresses, Mapping):
         raise ValueError(
             f"addresses is {addresses!r}: give a dictionary {{id: (host, port)}} with every member"
@@ -71,9 +79,22 @@ def check_arguments(
             f"handler is {handler!r}: give an object with the methods {', '.join(HANDLER)}"
             + (f"; {', '.join(missing)} is missing" if 0 < len(missing) < len(HANDLER) else "")
         )
+    coroutines = [method for method in HANDLER if _is_async(getattr(handler, method))]
+    if coroutines:
+        raise ValueError(
+            f"handler is {handler!r}: its methods are called and not awaited, "
+            f"so {', '.join(coroutines)} must be `def`, not `async def`"
+        )
+
+
+def _is_async(method: object) -> bool:
+    """A coroutine that nobody awaits never runs, and is no state either."""
+    return iscoroutinefunction(method) or isasyncgenfunction(method)
 
 
 def _check_addresses(addresses: Mapping[Any, Any]) -> None:
+    if len(addresses) > MAX_SEATS:
+        raise ValueError(f"addresses has {len(addresses)} members: a group has at most {MAX_SEATS}")
     owners: dict[Any, int] = {}
     for member, address in addresses.items():
         if not _whole(member, 0):
@@ -81,12 +102,22 @@ def _check_addresses(addresses: Mapping[Any, Any]) -> None:
         if not _number(member):
             raise ValueError(f"addresses has a member {member}: an id is at most {MAX_NUMBER}")
         match address:
-            case (str(host), int(port)) if host and 0 < port < 65536 and not isinstance(port, bool):
+            case (str(host), int(port)) if 0 < port < 65536 and not isinstance(port, bool):
+                if not host.strip() or not _encodable(host):
+                    raise ValueError(
+                        f"the host of member {member} is {host!r}: give the name or address of its machine"
+                    )
                 other = owners.setdefault((host, port), member)
             case _:
                 raise ValueError(f"the address of member {member} is {address!r}: give (host, port)")
         if other != member:
             raise ValueError(f"members {other} and {member} have the same address {address!r}")
+
+
+def check_all_members(value: object) -> None:
+    """Of `multicast`. Raises TypeError: "no" would be as good as True."""
+    if not isinstance(value, bool):
+        raise TypeError(f"all_members is {value!r}: give True or False")
 
 
 def as_messages(payloads: Any) -> Sequence[bytes]:

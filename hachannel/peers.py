@@ -101,6 +101,13 @@ class Peers:
         link = self.links.get(voter.replica)
         return self.suspects(voter) or (link is not None and link.leaving)
 
+    def ended(self, voter: Voter) -> bool:
+        """Whether this life of a replica is known to be over: the system said so, or a later one came."""
+        link = self.links.get(voter.replica)
+        if link is None or link.voter is None:
+            return False
+        return link.ended if link.voter == voter else link.voter > voter
+
     def paused(self, now: float) -> float:
         """Seconds this replica itself did not run, 0 when it did; its peers are not to blame for those."""
         gap, self._last = now - self._last, now

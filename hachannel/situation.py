@@ -1,4 +1,4 @@
-"""What keeps a replica from being master or slave, or a witness of use, in a sentence for who started it."""
+"""What keeps a replica from being a master, slave or witness of use, in a sentence for who started it."""
 
 from collections.abc import Collection, Iterable, Sequence
 
@@ -6,6 +6,7 @@ import attrs
 
 from .channel import Channel
 from .choice import overlap
+from .peers import Link
 from .view import NO_VIEW, View, Voter, present
 
 __all__ = ["TOO_FEW", "situation", "strangers"]
@@ -30,12 +31,14 @@ def situation(channel: Channel, mute: Collection[int] = (), *, otherwise: str = 
             return f"the replicas agree on the next view; this one hears {_names(_heard(channel))}"
         case "witness" if _is_alone(channel):
             return _blocked(channel, mute)
+        case "master" if _is_alone(channel) and not channel.lease.held:
+            return _without_lease(channel, mute)
         case _:
             return ""
 
 
 def _is_alone(channel: Channel) -> bool:
-    """Whether those that a witness hears are too few to go on."""
+    """Whether those that a witness or a master hears are too few for another view."""
     state = channel.state
     view = state.accepted
     return view is not None and bool(overlap(state.alive(view), view, state.known_active))
@@ -61,8 +64,12 @@ def _which(channel: Channel) -> str:
     return "a cluster that was begun again from a replica removed from this one"
 
 
+def _links(channel: Channel) -> list[Link]:
+    return [link for link in channel.state.peers if link.connected and not link.suspected]
+
+
 def _heard(channel: Channel) -> list[int]:
-    return sorted(link.replica for link in channel.state.peers if link.connected and not link.suspected)
+    return sorted(link.replica for link in _links(channel))
 
 
 def _silent(channel: Channel, mute: Collection[int]) -> set[int]:
@@ -76,10 +83,8 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
     heard = _heard(channel)
     if channel.unlisted:
         return f"replica {state.me.replica} does not belong to the cluster; run `quorate replica add` for it"
-    if channel.master is not None and channel.phases.learning == "alone":
-        return f"waits for replica {channel.master}, the master, to let it in: one replica joins at a time"
     if channel.master is not None:
-        return f"gets the state from the others, whose master is replica {channel.master}"
+        return _outside(channel, channel.master, otherwise)
     missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}
     silent = missing & _silent(channel, mute)
     strange = missing & {*channel.foreigners}
@@ -88,7 +93,8 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
     )
     begun = any(link.heartbeat is not None and link.heartbeat.founded for link in state.peers)
     if begun or state.known_active or state.newer != NO_VIEW:
-        return f"waits for a master; this replica hears {_names(heard)}{advice or _advice(otherwise)}"
+        advice = advice or _advice(otherwise or _who_knows(channel))
+        return f"waits for a master; this replica hears {_names(heard)}{advice}"
     if state.guest:
         return (
             "waits for the others, which have what its own journal has lost; "
@@ -102,6 +108,45 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
         f"this replica hears {_names(heard)}{advice}"
     )
+
+
+def _outside(channel: Channel, master: int, otherwise: str) -> str:
+    """Of a replica that a master is to let in."""
+    state = channel.state
+    learning = channel.phases.learning
+    said = state.peers.links[master].heartbeat
+    assert said is not None
+    heard = [(link.replica, link.heartbeat) for link in _links(channel) if link.heartbeat is not None]
+    # Also who has not told yet that it is in the view of the master.
+    voters = [replica for replica, each in heard if each.view != NO_VIEW]
+    complete = len(heard) == sum(not link.suspected for link in state.peers)
+    # Who votes is not known here, and may be fewer than belong to the cluster: so it is no more than a hint.
+    few = complete and state.accepted is None and 2 * len(voters) <= len(state.seats)
+    # Nobody else is in the middle of a transfer, which would be what this one waits for.
+    idle = not said.commit or any(each.commit and replica not in voters for replica, each in heard)
+    if few and learning == "entries":
+        begins = f"has the state, and waits for replica {master}, the master, to let it in"
+    elif few and learning == "alone" and idle:
+        begins = f"waits for replica {master}, the master, to let it in"
+    elif learning == "alone":
+        return f"waits for replica {master}, the master, to let it in: one replica joins at a time"
+    else:
+        return f"gets the state from the others, whose master is replica {master}"
+    where = otherwise or f"the log of replica {master} says whom it lacks"
+    return (
+        f"{begins}; that takes more than half of the voters of view {said.view.counter}, of which this one "
+        f"hears {_replicas(voters)} only; if this lasts, {where}"
+    )
+
+
+def _who_knows(channel: Channel) -> str:
+    """Where to look for what keeps the members of a view from having a master; "" if none is heard."""
+    links = [link for link in _links(channel) if link.heartbeat is not None and link.heartbeat.member]
+    if not links:
+        return ""
+    members = [link.replica for link in links]
+    logs, say = ("logs", "say") if len(members) > 1 else ("log", "says")
+    return f"the {logs} of {_replicas(members)} {say} why there is none"
 
 
 @attrs.frozen
@@ -150,12 +195,37 @@ def _blocked(channel: Channel, mute: Collection[int]) -> str:
     assert view is not None
     if state.leading and state.too_few_copies:
         return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, mute)}"
+    return _minority(channel, view, mute, "to go on", "what the cluster held is lost")
+
+
+def _without_lease(channel: Channel, mute: Collection[int]) -> str:
+    """Of a master that may order what comes, and cannot have another view, nor be sure to be the only one."""
+    view = channel.view
+    assert view is not None
+    lacks, lost = "to hold the lease or let anybody in", "nobody can join what is left of the cluster"
+    return _minority(channel, view, mute, lacks, lost)
+
+
+def _minority(channel: Channel, view: View, mute: Collection[int], lacks: str, lost: str) -> str:
+    """Whom those lack that are here. lacks: for what they are too few; lost: if nobody can come back."""
     lacking = _lacking(channel, view, mute)
-    alive = [voter.replica for voter in state.alive(view) if voter != state.me]
-    said = f"{TOO_FEW} of view {view.number.counter} can be reached to go on, this one hears {_names(alive)}"
-    if state.log.durable:
+    said = f"{TOO_FEW} of view {view.number.counter} can be reached {lacks}, {_hears(channel, view, lacking)}"
+    if channel.state.log.durable:
         return said + _with_disks(lacking) + _advice(strangers(channel) if lacking.strange else "")
-    return said + _without_disks(lacking)
+    return said + _without_disks(lacking, lost)
+
+
+def _hears(channel: Channel, view: View, lacking: _Lacking) -> str:
+    """Who of a view is heard, and who else is."""
+    state = channel.state
+    alive = {voter.replica for voter in state.alive(view) if voter != state.me}
+    # With disks the advice says of those what they have lost.
+    others = {*_heard(channel)} - alive - (lacking.reborn if state.log.durable else set())
+    if not others:
+        return f"this one hears {_names(alive)}"
+    anew = others <= {voter.replica for voter in (*view.config, *view.members)}
+    without = f"{_replicas(others)}{', begun anew and' if anew else ''} without a vote"
+    return f"this one hears {_names(alive)}, and {without}" if alive else f"this one hears only {without}"
 
 
 def _with_disks(lacking: _Lacking) -> str:
@@ -176,9 +246,9 @@ def _with_disks(lacking: _Lacking) -> str:
     return _advice(start, _does_not_answer(lacking.silent), reborn)
 
 
-def _without_disks(lacking: _Lacking) -> str:
+def _without_disks(lacking: _Lacking, lost: str) -> str:
     """Nobody who has ended comes back: what is to be done depends on whether somebody has not."""
-    gone = "what the cluster held is lost: stop all replicas and start them again, they begin with nothing"
+    gone = f"{lost}: stop all replicas and start them again, they begin with nothing"
     running = lacking.absent | lacking.silent
     if not running:
         verb = "have" if len(lacking.reborn) > 1 else "has"

@@ -137,6 +137,19 @@ class State:
         return accepted is not None and self.newer <= accepted.number and self.me in accepted.config
 
     @property
+    def relied_on(self) -> bool:
+        """The others cannot go on without it, or not before a view takes its place, if it ends now.
+
+        It is a member of the last view. Or it has no disk, so that who returns is another voter, and it votes
+        in that view, or has promised to vote for a later one, which may need it.
+        """
+        accepted = self.accepted
+        if self.member or self.log.durable:
+            return self.member
+        known = self.newer if accepted is None else max(self.newer, accepted.number)
+        return self.promised > known or (accepted is not None and self.me in accepted.config)
+
+    @property
     def leading(self) -> bool:
         """It is the master of an active view."""
         return self.serving and self.accepted is not None and self.accepted.members[0] == self.me

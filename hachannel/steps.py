@@ -16,6 +16,8 @@ from .view import NO_VIEW
 
 __all__ = ["Steps"]
 
+MAX_LEAVES = 4
+"""Who leaves waits for one view after another, each for `leave_s`, but not longer than so many times that."""
 MAX_ROUNDS = 8
 """One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
 
@@ -67,6 +69,9 @@ class Steps:
         self._learner = learner
         self._next_heartbeat = 0.0
         self._leave_by: float | None = None
+        self._leave_latest = math.inf
+        self._left_at = NO_VIEW
+        """The last view promised when `_leave_by` was set."""
         self._active = NO_VIEW
 
     @property
@@ -94,9 +99,14 @@ class Steps:
         self._lease.start(now)
         self.step(now, tick=True)
 
-    def leave_by(self, time: float) -> None:
-        """Stop at this time even if the others have not gone on without this replica."""
-        self._leave_by = time
+    def leave(self, now: float) -> None:
+        """Stop once the others have gone on without this replica, or take too long."""
+        self._leave_latest = now + MAX_LEAVES * self._state.settings.leave_s
+        self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        self._left_at = self._state.promised
+        self._leave_by = min(now + self._state.settings.leave_s, self._leave_latest)
 
     def step(self, now: float, *, tick: bool = False) -> None:
         """Decide what follows from an input. tick: time passed, perhaps to the deadline."""
@@ -173,6 +183,10 @@ class Steps:
         self._membership.follow_up()
         self._gate.consider(now)
         state.blocked = self._facts.is_blocked()
-        outside = view is not None and not state.member and state.newer >= view.number
-        if self._leave_by is not None and (now >= self._leave_by or outside):
-            state.stop("left")
+        if self._leave_by is not None:
+            if state.promised > self._left_at:
+                # They have come so far: time for the next view.
+                self._wait(now)
+            outside = not state.relied_on and (view is None or state.newer >= view.number)
+            if outside or now >= self._leave_by:
+                state.stop("left")

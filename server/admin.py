@@ -31,11 +31,13 @@ _log = Logger()
 class NotMaster(Exception):
     """This replica cannot do it; `master` is the (host, port) of the one that can, or None if not known.
 
-    situation: what keeps it from being master or slave, in one sentence, "" if nothing does.
+    situation: what keeps it from being master or slave, or from serving, in one sentence, "" if nothing does.
+    leads: it is the master, and does not serve.
     """
 
-    def __init__(self, master: Address | None, situation: str = "") -> None:
-        super().__init__(f"This replica is not the master{f' ({situation})' if situation else ''}.")
+    def __init__(self, master: Address | None, situation: str = "", *, leads: bool = False) -> None:
+        said = "is the master, and does not serve now" if leads else "is not the master"
+        super().__init__(f"This replica {said}{f' ({situation})' if situation else ''}.")
         self.master = master
 
 
@@ -68,7 +70,10 @@ class AdminTarget(Protocol):
         ...
 
     def situation(self) -> str:
-        """What keeps this replica from being master or slave, in one sentence; "" if nothing does."""
+        """What keeps this replica from being master or slave, in one sentence; "" if nothing does.
+
+        Of a master, whom it lacks if it cannot go on as one.
+        """
         ...
 
     def lacks_all(self) -> str:
@@ -135,7 +140,7 @@ class AdminProtocol:
             return
         self._pending += 1
         done: Deferred[object] = maybeDeferred(self._serve, call.body)
-        done.addCallbacks(self._answer, self._failed, callbackArgs=(call.id,), errbackArgs=(call.id,))
+        done.addCallbacks(self._answer, self._failed, callbackArgs=(call,), errbackArgs=(call.id,))
         done.addErrback(self._broken, call.id)
         if isinstance(call.body, wire.Stop):
             # After the answer, so that the command learns of it before the connection goes.
@@ -207,8 +212,10 @@ class AdminProtocol:
                     return wire.AgentState(wire.AgentRow(*row), state)
         raise _Unknown(f"There is no agent {address} on this server.")
 
-    def _answer(self, result: object, call_id: int) -> None:
-        self._finish(wire.Answer(call_id, wire.pack(result)))
+    def _answer(self, result: object, call: wire.Call) -> None:
+        # Also of a master: it may be one that is cut off from the others.
+        behind = self._target.situation() if isinstance(call.body, wire.Agents | wire.Inspect) else ""
+        self._finish(wire.Answer(call.id, wire.pack(result), behind[:MAX_SENTENCE_CHARS]))
 
     def _failed(self, failure: TwistedFailure, call_id: int) -> None:
         error = _error(failure)

@@ -95,6 +95,11 @@ class Connection(Protocol):
         """Ask and wait. Raises CallFailed, Lost, ProtocolError."""
         ...
 
+    @property
+    def behind(self) -> str:
+        """Why what the last answer shows may be behind, in a sentence; "" if nothing says so."""
+        ...
+
     def close(self) -> None:
         """Close it."""
         ...
@@ -108,6 +113,7 @@ class SocketConnection:
         self._endpoint = endpoint
         self._buffer = bytearray()
         self._last_id = 0
+        self.behind = ""
         try:
             self._socket = _connected(endpoint, deadline)
         except OSError as error:
@@ -137,6 +143,7 @@ class SocketConnection:
                     continue
                 if isinstance(message, wire.Failure):
                     raise CallFailed(message)
+                self.behind = message.behind
                 return message.result
         except OSError as error:
             raise Lost(f"{self._endpoint}: {error.strerror or error}") from None
@@ -248,7 +255,8 @@ class ServerAdmin:
     sleep: Callable[[float], None] = time.sleep
     jitter: Callable[[float, float], float] = uniform
     say: Callable[[str], None] = _nothing
-    """Told in a sentence, once for a call, that there is no master yet."""
+    """Told in a sentence, once for a call, that there is no master yet; once, that answers may be behind."""
+    _warned: set[str] = attrs.field(factory=set[str], init=False)
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -260,7 +268,8 @@ class ServerAdmin:
         return self._secret() is not None or host in [replica.host for replica in self.server.replicas]
 
     def ask(self, replica: int, body: wire.Body, expected: type[T], timeout_s: float = CALL_TIMEOUT_S) -> T:
-        """Ask one replica, once. Raises AdminError."""
+        """Ask one replica, once. Raises AdminError, and UnknownName for a replica that the file lacks."""
+        self.config.replica(self.server.name, replica)
         endpoint = next((each for each in self.endpoints if each.replica == replica), None)
         if endpoint is None:
             raise Unreachable(f"{self.server.name}.{replica} declares no network to be asked on.")
@@ -360,11 +369,22 @@ class ServerAdmin:
             left_s = ends - self.seconds()
             if left_s <= 0:
                 raise Silent(f"{endpoint}: no answer in time")
-            return wire.unpack(connection.call(_within(body, left_s), left_s), expected)
+            result = wire.unpack(connection.call(_within(body, left_s), left_s), expected)
+            self._warn(endpoint, connection.behind)
+            return result
         except ProtocolError as error:
             raise AdminError(f"{endpoint}: {error}") from None
         finally:
             connection.close()
+
+    def _warn(self, endpoint: Endpoint, behind: str) -> None:
+        """Say that the answer may be behind, and why; once for all pages of a list."""
+        if not behind or behind in self._warned:
+            return
+        self._warned.add(behind)
+        listed = endpoint.replica != NOT_IN_THE_FILE
+        name = f"{self.server.name}.{endpoint.replica}" if listed else str(endpoint)
+        self.say(f"What {name} shows may be behind: {bare(behind)}.")
 
     def _with(self, endpoints: list[Endpoint], address: tuple[str, int]) -> list[Endpoint]:
         """The endpoints, and that of a master which may not be in the file."""
@@ -443,6 +463,11 @@ class ReplicaStatus:
         if self.status is None:
             return "refused" if self.refused else "down"
         return str(self.status.get("role", "unknown"))
+
+    @property
+    def in_charge(self) -> bool:
+        """It is the master, and has a majority; or will know in a moment whether it has."""
+        return self.role == "master" and not (self.status or {}).get("situation")
 
 
 def gather(

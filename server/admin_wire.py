@@ -113,6 +113,8 @@ class Answer(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
 
     id: int
     result: msgspec.Raw
+    behind: str = ""
+    """Why what is shown of agents may be behind what others have, in a sentence; "" if nothing says so."""
 
 
 FailureKind = Literal["not master", "not yet", "timeout", "unknown", "refused", "interrupted"]

@@ -9,7 +9,7 @@ from ..agents import AgentId, Note
 from ..hachannel import ChangeRefused, Channel
 from ..hachannel import NotMaster as ChannelMaster
 from ..hachannel.link import Address
-from .admin import NotMaster
+from .admin import MASTER, NotMaster
 from .comparing import SLICE_AGENTS, SLICE_BYTES
 from .places import read_place
 from .status import build_status
@@ -66,7 +66,7 @@ class Administration:
         return self._replica.master_address()
 
     def situation(self) -> str:
-        """What keeps this replica from being master or slave."""
+        """See `AdminTarget`."""
         return self._replica.situation()
 
     def lacks_all(self) -> str:
@@ -138,5 +138,9 @@ class Administration:
         return bool(changed and changed[0])
 
     def _require_master(self) -> None:
-        if not self._replica.serving:
-            raise NotMaster(self._replica.master_address(), self._replica.situation())
+        replica = self._replica
+        if replica.serving:
+            return
+        waits_for = replica.node.waits_for
+        situation = replica.situation() or (f"it waits for {waits_for}" if waits_for else "")
+        raise NotMaster(replica.master_address(), situation, leads=self.role == MASTER)

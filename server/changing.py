@@ -143,7 +143,7 @@ def addition(replica: Replica) -> Change:
 
 
 class _NoMaster(Unreachable):
-    """No replica says that it is the master."""
+    """No replica says that it is the master, and can change anything."""
 
 
 @attrs.define
@@ -322,11 +322,12 @@ class Changer:
                 continue
             # Another server must not be changed in the place of this one.
             check_identity(self.admin, endpoint, status)
-            if status.get("role") == "master" or status.get("changeable"):
-                return endpoint, msgspec.convert(status, _Cluster, strict=False)
             situation = bare(str(status.get("situation") or ""))
+            alone = situation.startswith(TOO_FEW)
+            if not alone if status.get("role") == "master" else status.get("changeable"):
+                return endpoint, msgspec.convert(status, _Cluster, strict=False)
             reasons.append(f"{endpoint} is {status.get('role')}{f' ({situation})' if situation else ''}")
-            blocked = blocked or situation.startswith(TOO_FEW)
+            blocked = blocked or alone
             hint = status.get("master_address")
             if hint is not None and self.admin.trusts(hint[0]):
                 address = (str(hint[0]), int(hint[1]))

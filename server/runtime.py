@@ -413,7 +413,10 @@ class Replica:
         return sum(front.connections for front in self._fronts)
 
     def situation(self) -> str:
-        """What keeps this replica from being master or slave; "" if nothing does, or it stops."""
+        """What keeps this replica from being master or slave; "" if nothing does, or it stops.
+
+        Of a master without a majority, whom it lacks.
+        """
         if self._stopping:
             return ""
         otherwise = "`quorate status` says what those wait for"

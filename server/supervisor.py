@@ -44,7 +44,7 @@ Kind = Literal[
 Key = tuple[str, int]
 
 _READY = re.compile(r"\S+ (?P<role>master|slave|witness), (?:no )?network.*")
-_WAITING = re.compile(r"(?:joining|changing|blocked|witness): .*")
+_WAITING = re.compile(r"(?:joining|changing|blocked|witness|master): .*")
 
 
 class SupervisorError(Exception):

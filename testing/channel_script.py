@@ -112,6 +112,25 @@ class Script(Checks):
         self.until(one_view, seconds)
         return self.master()
 
+    def leave(self, *hosts: Host) -> float:
+        """Stop replicas in order, all at once; returns how long the last one took."""
+        for host in hosts:
+            host.leave()
+        return self.until(lambda: not any(host.running for host in hosts))
+
+    def alone(self, host: Host) -> None:
+        """Wait until a replica is master, with the lease, of a view in which nobody else votes."""
+
+        def sole_voter() -> bool:
+            view = host.channel.view
+            return (
+                view is not None
+                and view.config == (host.state.me,)
+                and host.channel.holds_lease(host.clock())
+            )
+
+        self.until(sole_voter)
+
     def master(self) -> Host:
         """The one replica that takes submissions. Raises AssertionError when there is none."""
         masters = [host for host in self.running() if host.channel.can_submit and not host.paused]

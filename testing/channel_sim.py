@@ -121,11 +121,14 @@ class Load:
         return payload
 
 
-def _check_arguments(seed: object, schedule: object) -> None:
-    if not is_whole(seed):
-        raise ValueError(f"seed is {seed!r}: give a whole number")
+def _check_arguments(seed: object, schedule: object, channel: object) -> None:
+    if not isinstance(seed, int) or not is_whole(seed) or seed < 0:
+        raise ValueError(f"seed is {seed!r}: give a whole number, from 0")
     if schedule is not None and not isinstance(schedule, Schedule):
         raise ValueError(f"schedule is {schedule!r}: give a Schedule, or None for the one of the seed")
+    # What a function or a partial makes is not known before it is called.
+    if not callable(channel) or (isinstance(channel, type) and not issubclass(channel, Channel)):
+        raise ValueError(f"channel is {channel!r}: give a subclass of Channel, or a function that makes one")
 
 
 def simulate(
@@ -146,7 +149,7 @@ def simulate(
     until then; an exception in a replica is one, named "raised". Raises ValueError for a name in `only` that
     no invariant has, and ScheduleError for a cluster that need not recover although it is to be live.
     """
-    _check_arguments(seed, schedule)
+    _check_arguments(seed, schedule, channel)
     if schedule is None:
         schedule = draw(seed)
     if live:
@@ -188,7 +191,7 @@ def simulate(
         operator.begin()
         injector.schedule(schedule.faults)
         world.run(schedule.end)
-        if live and not injector.beyond:
+        if live and injector.recoverable:
             operator.stopped = True
             injector.healing = True
             injector.heal()

@@ -62,8 +62,8 @@ BY_SEED = (
 
 
 def _check(seed: object, kinds: object, profile: object) -> None:
-    if not is_whole(seed):
-        raise ValueError(f"seed is {seed!r}: give a whole number")
+    if not isinstance(seed, int) or not is_whole(seed) or seed < 0:
+        raise ValueError(f"seed is {seed!r}: give a whole number, from 0")
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"there is no profile {profile!r}. There are: {', '.join(PROFILES)}")
     if kinds is None:

@@ -12,6 +12,7 @@ from . import schedule_check as check
 from .channel_world import Shape
 from .faults import Fault
 from .healing import unhealable
+from .schedule_words import broken_json
 from .values import is_whole
 
 __all__ = ["Schedule", "ScheduleError", "read"]
@@ -41,7 +42,8 @@ class Schedule:
     shape: Shape = attrs.field(factory=Shape)
     """The cluster: replicas, settings, network, disks."""
     seconds: float | None = None
-    """When the faults end and the cluster must recover; None: a second after the last one."""
+    """When the faults end and the cluster must recover; None: a second after the last one begins. A fault
+    that would last longer is over then, whatever its `for_s` says."""
     load: float = 20.0
     """How often a second each client submits, up to 10,000; 0: only `Submit` does."""
     spread_s: float = 0.3
@@ -100,7 +102,7 @@ class Schedule:
 
     @property
     def end(self) -> float:
-        """When the faults end."""
+        """When the faults end, those too whose `for_s` is not over."""
         if self.seconds is not None:
             return self.seconds
         return max((fault.at for fault in self.faults), default=0.0) + AFTER_S
@@ -129,14 +131,14 @@ class Schedule:
 def read(path: Path) -> tuple[Schedule, int]:
     """The schedule in a file, and its seed. Raises ScheduleError with one sentence."""
     try:
-        plain = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
-        seed = msgspec.convert(plain.pop("seed", 0), int)
+        plain = _decoded(path.read_bytes())
+        seed = check.part(plain.pop("seed", 0), int, "seed")
         if seed < 0:
             raise check.Wrong(f"seed is {seed}: a whole number from 0")
-        plain_faults = msgspec.convert(plain.pop("faults", []), list[Any])
+        plain_faults = check.part(plain.pop("faults", []), list[Any], "faults")
         faults = [check.fault(each, position) for position, each in enumerate(plain_faults)]
         shape = check.shape(plain.pop("shape", {}))
-        rest = msgspec.convert(plain, _Rest)
+        rest = check.part(plain, _Rest)
         return Schedule(
             faults=faults,
             shape=shape,
@@ -148,15 +150,30 @@ def read(path: Path) -> tuple[Schedule, int]:
         ), seed
     except OSError as error:
         raise ScheduleError(f"{path} cannot be read: {error.strerror}.") from None
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+    except ValueError as error:
         raise ScheduleError(f"{path} is no schedule: {error}.") from None
     except RecursionError:
         raise ScheduleError(f"{path} is no schedule: it is nested too deeply.") from None
 
 
-class _Rest(msgspec.Struct, forbid_unknown_fields=True):
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        plain = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise check.Wrong(broken_json(error, data)) from None
+    plain = check.part(plain, dict[str, Any])
+    unknown = sorted(map(repr, set(plain) - set(_FIELDS)))
+    if unknown:
+        raise check.Wrong(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
+    return plain
+
+
+class _Rest(msgspec.Struct):
     seconds: float | None = None
     load: float = 20.0
     spread_s: float = 0.3
     operator: float = 0.0
     lease: bool = True
+
+
+_FIELDS = ("seed", "faults", "shape", *_Rest.__struct_fields__)

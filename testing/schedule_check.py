@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import msgspec
@@ -16,9 +16,12 @@ from .faults import FAULTS, Fault
 from .faults.networks import Cut, Mute, OneWay, Partition
 from .faults.operators import Add
 from .faults.processes import Start
-from .values import as_json, with_allowed
+from .schedule_words import problem
+from .values import as_json
 
-__all__ = ["LONGEST_S", "Wrong", "fault", "faults", "shape"]
+__all__ = ["LONGEST_S", "Wrong", "fault", "faults", "part", "shape"]
+
+T = TypeVar("T")
 
 LONGEST_S = 3600.0
 """Of a run, and of whatever happens in it: more would not end."""
@@ -38,13 +41,15 @@ def fault(plain: Any, position: int) -> Fault:
     if not isinstance(plain, dict):
         raise Wrong(f"fault {position} is no object with the fields of a fault: {as_json(plain)}")
     fields: dict[str, Any] = dict(plain)
-    name = fields.pop("fault", None)
+    if "fault" not in fields:
+        raise Wrong(f"fault {position} lacks the field 'fault', with its name: one of {', '.join(FAULTS)}")
+    name = fields.pop("fault")
     if not isinstance(name, str) or name not in FAULTS:
         raise Wrong(f"fault {position}: there is no fault {as_json(name)}, but {', '.join(FAULTS)}")
     try:
         return msgspec.convert(fields, FAULTS[name])
     except msgspec.ValidationError as error:
-        raise Wrong(f"fault {position}, {name}: {with_allowed(error, FAULTS[name])}") from None
+        raise Wrong(f"fault {position}, {name}: {problem(error, FAULTS[name], fields)}") from None
 
 
 def shape(plain: Any) -> Shape:
@@ -53,17 +58,23 @@ def shape(plain: Any) -> Shape:
     if isinstance(plain, dict):
         _no_others(plain.get("settings"), Settings, "shape.settings")
         _no_others(plain.get("weather"), Weather, "shape.weather")
+    return part(plain, Shape, "shape")
+
+
+def part(plain: Any, kind: type[T], where: str = "") -> T:
+    """What stands there in a file. Raises Wrong."""
     try:
-        return msgspec.convert(plain, Shape)
+        return msgspec.convert(plain, kind)
     except (msgspec.ValidationError, ValueError) as error:
-        raise Wrong(f"shape: {with_allowed(error, Shape)}") from None
+        raise Wrong(problem(error, kind, plain, where)) from None
 
 
 def _no_others(plain: Any, kind: type, where: str) -> None:
     if isinstance(plain, dict):
         unknown = set(plain) - {field.name for field in attrs.fields(kind)}
         if unknown:
-            raise Wrong(f"{where} has no {', '.join(sorted(map(repr, unknown)))}")
+            names = ", ".join(field.name for field in attrs.fields(kind))
+            raise Wrong(f"{where} has no {', '.join(sorted(map(repr, unknown)))}, but {names}")
 
 
 def faults(each: Sequence[Fault], shape: Shape, *, operator: bool, end: float | None) -> None:
@@ -86,9 +97,9 @@ def _reason(one: Fault, shape: Shape, count: int) -> str:
     if isinstance(one, Start) and isinstance(one.who, str) and one.who != "any":
         return f"who is {one.who!r}, and a replica that does not run is nobody: give its id, or 'any'"
     try:
-        msgspec.convert(msgspec.to_builtins(one), type(one))
-    except (msgspec.ValidationError, TypeError) as error:
-        return with_allowed(error, type(one))
+        part(msgspec.to_builtins(one), type(one))
+    except (Wrong, TypeError) as error:
+        return str(error)
     if one.disk and not shape.disk:
         return "it needs replicas with disks: disk of the shape must be true"
     for name in one.__struct_fields__:

@@ -209,7 +209,7 @@ def _check_others(admin: ServerAdmin) -> None:
     ((_, replicas),) = gather([admin])
     for each in replicas:
         at = f"{admin.server.name}.{each.endpoint.replica}"
-        if each.role == "master":
+        if each.in_charge:
             raise Sentence(f"{at} is master and serves: nothing is lost, start the others as ever.")
         if not each.nobody_there:
             runs = f"may run ({each.reason})" if each.role == "down" else f"runs ({each.role})"

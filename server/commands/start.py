@@ -136,9 +136,9 @@ class Running(Protocol):
 class Foreground:
     """Runs a replica with the reactor: they start and stop together.
 
-    `role` tells what the replica is at the moment, `waits_for` what keeps it from being master or slave
-    ("": nothing). `say` gets what is new and worth telling: ``master``, ``slave``, or another role with the
-    reason, ``blocked: ...``.
+    `role` tells what the replica is at the moment, `waits_for` what keeps it from being master or slave, or
+    from going on as master ("": nothing). `say` gets what is new and worth telling: ``master``, ``slave``, or
+    another role with the reason, ``blocked: ...``.
     """
 
     def __init__(

@@ -34,7 +34,7 @@ _COLUMNS = (
 Statuses = list[tuple[Server, list[ReplicaStatus]]]
 
 
-@click.command(epilog="Exit status: 0 if every server has one master, 1 otherwise.")
+@click.command(epilog="Exit status: 0 if every server has one master, and that has a majority; 1 otherwise.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @json_option
@@ -99,7 +99,7 @@ def command(
                 )
             if len(masters(replicas)) > 1:
                 click.echo(f"quorate: {server_asked.name}: {several(masters(replicas))}", err=True)
-    ctx.exit(0 if all(len(masters(replicas)) == 1 for _, replicas in statuses) else 1)
+    ctx.exit(0 if all(_is_led(replicas) for _, replicas in statuses) else 1)
 
 
 def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -> Statuses:
@@ -121,14 +121,22 @@ def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -
         if not said:
             verb = "have" if len(without) > 1 else "has"
             names = ", ".join(without)
-            click.echo(f"quorate: {names} {verb} no master yet; waits up to {limit_s:g} s for it", err=True)
+            cut_off = any(masters(replicas) for server, replicas in statuses if server.name in without)
+            what = "master with a majority" if cut_off else "master"
+            click.echo(f"quorate: {names} {verb} no {what} yet; waits up to {limit_s:g} s for it", err=True)
             said = True
         time.sleep(POLL_S)
 
 
 def _may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
     """Whether there is none, and one that does not answer well, or not yet, may become it."""
-    return not masters(replicas) and any(each.endpoint.port and not each.refused for each in replicas)
+    led = any(each.in_charge for each in replicas)
+    return not led and any(each.endpoint.port and not each.refused for each in replicas)
+
+
+def _is_led(replicas: list[ReplicaStatus]) -> bool:
+    """Whether one of them is the master, and can go on as such."""
+    return len(masters(replicas)) == 1 and any(each.in_charge for each in replicas)
 
 
 def _is_down(replicas: list[ReplicaStatus]) -> bool:
@@ -249,11 +257,16 @@ def _table(statuses: Statuses) -> Table:
             table.add_row(
                 Text(server.name),
                 str(replica.endpoint.replica),
-                Text(replica.role, style=_COLOURS.get(replica.role, "yellow")),
+                Text(replica.role, style=_colour(replica)),
                 *(_cell(values.get(key)) for _, key in _COLUMNS),
                 Text(str(replica.endpoint)),
             )
     return table
+
+
+def _colour(replica: ReplicaStatus) -> str:
+    troubled = replica.role == "master" and not replica.in_charge
+    return "yellow" if troubled else _COLOURS.get(replica.role, "yellow")
 
 
 def _cell(value: object) -> Text:

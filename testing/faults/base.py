@@ -90,6 +90,8 @@ class Injector:
         """Faults that had nothing to happen to, or that nobody could have survived."""
         self.beyond = False
         """More was lost by force than a cluster survives: it need not recover."""
+        self._left = False
+        """One has left without which the others have no majority, unless its vote goes with it."""
         self._founders_lost = False
         self._undo: list[Callable[[], None]] = []
 
@@ -160,6 +162,30 @@ class Injector:
         if force and not self.world.shape.disk:
             self.beyond = True
         return force
+
+    def leave(self, host: Host, back_s: float | None) -> bool:
+        """Stop a process in order, one at a time; it starts again later."""
+        if any(other.running and other.state.leaving for other in self.world.hosts):
+            return False
+        if not (host.disk is not None or self.survivable([host])):
+            # The others can do without it only if they take its vote before it goes.
+            latest = self.checks.latest
+            if latest is None or latest.members == (host.state.me,) or not self.survivable([]):
+                return False
+            if self._could_found_again([host]):
+                return False
+            self._left = True
+        host.leave()
+        self.start_later(host, back_s)
+        return True
+
+    @property
+    def recoverable(self) -> bool:
+        """Whether the cluster must recover when all faults are over.
+
+        One on which much depended may have left without its vote, since other faults kept it from the others.
+        """
+        return not (self.beyond or (self._left and not self.survivable([])))
 
     def start_later(self, host: Host, back_s: float | None) -> None:
         """Start the process of a host again; None: not before the end of all faults."""
@@ -239,19 +265,12 @@ class Injector:
         """Whether every view that may be active keeps its quorums without what these replicas know."""
         shape = self.world.shape
         latest = self.checks.latest
-        living = {
-            memory.voter: memory
-            for host in self.world.hosts
-            if host not in victims and (memory := self._memory(host)) is not None
-        }
+        living = self._living(victims)
         if shape.disk and latest is None:
             # Who has lost a disk may not found a cluster, so there would never be one.
             return False
-        if latest is not None and shape.expected < shape.replicas:
-            # Where fewer than all found a cluster, so many must not lose their memory that they could again.
-            holding = sum(memory.accepted is not None for memory in living.values())
-            if holding <= shape.replicas - shape.expected:
-                return False
+        if latest is not None and self._could_found_again(victims):
+            return False
         others = [host for host in self.world.hosts if host.running and host not in victims]
         if latest is None and any(host.state.counter for host in others):
             # The first view is being founded, by replicas of which some may not know it yet.
@@ -274,6 +293,20 @@ class Injector:
                 # It may be accepted after its proposer is gone.
                 views.setdefault(installing.view.number, (installing.view, False))
         return all(_survives(view, active, living) for view, active in views.values())
+
+    def _living(self, victims: list[Host]) -> dict[Voter, _Memory]:
+        """What is known, by voter, without what these replicas know."""
+        return {
+            memory.voter: memory
+            for host in self.world.hosts
+            if host not in victims and (memory := self._memory(host)) is not None
+        }
+
+    def _could_found_again(self, victims: list[Host]) -> bool:
+        """Whether so many would have no memory that they could found another cluster: fewer than all may."""
+        shape = self.world.shape
+        holding = sum(memory.accepted is not None for memory in self._living(victims).values())
+        return shape.expected < shape.replicas and holding <= shape.replicas - shape.expected
 
     def _memory(self, host: Host) -> _Memory | None:
         state = host.state if host.running else None

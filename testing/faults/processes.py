@@ -167,13 +167,7 @@ class Leave(Fault, frozen=True):
     def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
         host = cluster.pick(self.who, random)
-        if host is None or any(other.left for other in cluster.world.hosts):
-            return False
-        if not cluster.may_lose(host, force=host.disk is not None):
-            return False
-        host.leave()
-        cluster.start_later(host, self.back_s)
-        return True
+        return host is not None and cluster.leave(host, self.back_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Leave":  # noqa: ARG003

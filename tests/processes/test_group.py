@@ -30,6 +30,11 @@ def test_the_counter_counts_everywhere_and_tells_who_comes_late(start: Start, po
     assert late.process.wait(BOUND_S) == 0
 
 
+def _is_said(line: str) -> bool:
+    """Whether it is a line of the chat, which has a number; not what a member says that waits."""
+    return line[:4].strip().isdigit()
+
+
 def test_a_chat_has_one_order_and_a_history(start: Start, ports: list[int]) -> None:
     ann, bob = (start("-m", "examples.chat", me, name, *ports) for me, name in enumerate(["ann", "bob"]))
     for member in (ann, bob):
@@ -38,12 +43,20 @@ def test_a_chat_has_one_order_and_a_history(start: Start, ports: list[int]) -> N
     bob.say("hi")
     for member in (ann, bob):
         for _ in range(2):
-            member.until(lambda line: ": " in line)
-    assert [line for line in ann.lines if ": " in line] == [line for line in bob.lines if ": " in line]
+            member.until(_is_said)
+    assert [line for line in ann.lines if _is_said(line)] == [line for line in bob.lines if _is_said(line)]
     cid = start("-m", "examples.chat", 2, "cid", *ports)
     cid.until(lambda line: "ann: hello" in line)
     cid.say("late")
     ann.until(lambda line: line == "   3 cid: late")
+
+
+@pytest.mark.parametrize("words", [("examples.counter", 0), ("examples.chat", 0, "ann")])
+def test_who_is_alone_reads_for_whom_it_waits(
+    start: Start, ports: list[int], words: tuple[object, ...]
+) -> None:
+    alone = start("-m", *words, *ports)
+    alone.until(lambda line: line.startswith("waits for the others before the very first start: 1 of 2 "))
 
 
 def test_an_example_says_in_a_sentence_that_its_port_is_taken(start: Start, ports: list[int]) -> None:

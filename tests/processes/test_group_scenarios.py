@@ -8,8 +8,8 @@ import signal
 
 import pytest
 
-from .conftest import MakeMembers
-from .members import check_members, in_one_view
+from .conftest import MakeMembers, Start
+from .members import Member, check_members, in_one_view
 
 pytestmark = pytest.mark.processes
 
@@ -56,6 +56,30 @@ def test_the_master_and_the_next_one_leave_together_and_one_master_remains(make_
         member.say("enough")
     check_members(staying, gone=leaving)
     assert [member.report()["master"] for member in staying] == [seniority[2]] * 2
+
+
+def test_members_leave_in_turn_and_the_last_one_lets_them_in_again(
+    make_members: MakeMembers, start: Start
+) -> None:
+    """All are in memory: each leave takes a vote away, or the last one could agree with nobody any more."""
+    members = make_members(3)
+    in_one_view(members)
+    last, gone = members[0], members[:0:-1]
+    last.say("feed 20")
+    for member in gone:
+        member.say("send 50")
+        member.until_confirmed(50)
+        member.say("leave")
+        member.process.until("left")
+    in_one_view([last])
+    last.until_confirmed(len(last.confirmed()) + 100)
+    again = [Member(start, member.me, member.addresses, name=f"{member.me}b") for member in gone]
+    assert in_one_view([last, *again]) == last.me
+    for member in again:
+        member.say("send 50")
+        member.until_confirmed(50)
+    last.say("enough")
+    check_members([last, *again], gone=gone)
 
 
 def test_members_that_start_together_found_one_group(make_members: MakeMembers) -> None:

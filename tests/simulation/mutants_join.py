@@ -162,5 +162,5 @@ def reconfig_effective_at_once():
 
 @mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2",), quick=True)
 def reconfig_forgotten():
-    with patched(election.Election, "change", lambda self, source: None):
+    with patched(election.Election, "change", lambda self, source, promises: None):
         yield

@@ -49,6 +49,7 @@ class FakeTarget:
             "server_id": 0,
             "replica": self.replica,
             "role": self.role,
+            "situation": self.waits,
             "view": 4,
             "commit": 99,
         }
@@ -73,14 +74,14 @@ class FakeTarget:
         return address in self.lacking
 
     def post(self, note: Note) -> None:
-        if self.role != "master":
-            raise NotMaster(self.master)
+        if self.role != "master" or self.waits:
+            raise NotMaster(self.master, self.waits, leads=self.role == "master")
         self.posted.append(note)
         self.on_post()
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
-        if self.role != "master":
-            raise NotMaster(self.master)
+        if self.role != "master" or self.waits:
+            raise NotMaster(self.master, self.waits, leads=self.role == "master")
         self.requested.append(note)
         result = self.answer(note)
         if isinstance(result, Exception):

@@ -71,6 +71,8 @@ class Cluster:
 
 
 class Scripted:
+    behind = ""
+
     def __init__(self, item: Any, cluster: Cluster) -> None:
         self.item = item
         self.cluster = cluster

@@ -44,6 +44,8 @@ class Cluster:
         """Of those that are not master."""
         self.changeable: set[int] = set()
         """Those that are master, and blocked for want of copies."""
+        self.lonely: set[int] = set()
+        """Those that are master, and have no majority."""
 
     def make(self, body: wire.Body) -> None:
         if isinstance(body, wire.Remove):
@@ -66,6 +68,9 @@ class Cluster:
             if role == "blocked":
                 said["situation"] = f"too few replicas, start replica {id + 7}"
                 said["changeable"] = id in self.changeable
+            elif id in self.lonely:
+                said["situation"] = "too few replicas, start replica 7"
+                said["changeable"] = True
             said |= self.identity
             return {**said, "master_address": self.hints.get(id)}
         self.asked.append(body)
@@ -285,6 +290,19 @@ def test_a_cluster_that_is_blocked_is_given_up_early_with_what_to_do() -> None:
         cluster.changer(60.0).make(Change(1, None))
     assert 10 <= cluster.clock < 12
     assert cluster.asked == []
+
+
+def test_a_master_without_a_majority_is_not_asked() -> None:
+    cluster = Cluster()
+    cluster.lonely.update(cluster.masters)
+    with pytest.raises(
+        ChangeFailed, match=r"is master \(too few replicas, start replica 7\).*force-new-cluster"
+    ):
+        cluster.changer(60.0).make(Change(3, PLACE))
+    assert cluster.asked == []
+    cluster.lonely.clear()
+    cluster.changer().make(Change(3, PLACE))
+    assert cluster.said[-1] == "s0: replica 3 takes part"
 
 
 def test_no_replica_takes_the_place_of_another_one() -> None:

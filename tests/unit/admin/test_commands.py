@@ -17,6 +17,7 @@ from quorate.server.admin_client import SocketConnection
 from quorate.server.commands import agents, deploy, inspect, send, start, status, stop, up
 
 ALICE = AgentId(0, 0, 1025)
+ALONE = "too few replicas of view 2 can be reached, this one hears none; start replica 1"
 BANK = """
 import datetime
 
@@ -77,6 +78,15 @@ def one(serve: Any, target: Any, xml: Any) -> Callable[..., tuple[Any, Path]]:
     return one
 
 
+@pytest.mark.parametrize("words", [(inspect.command, "alice"), (agents.command,)])
+def test_a_replica_that_is_not_there_is_named_with_those_that_are(one: Any, words: tuple[Any, ...]) -> None:
+    _, config = one()
+    command, *rest = words
+    asked = run(command, config, *rest, "--server", "s0", "--replica", 9)
+    assert asked.exit_code == 1
+    assert asked.output == f"quorate: Server s0 in {config} has no replica 9: it has 0.\n"
+
+
 def test_status_shows_every_replica_and_is_content_with_a_master(
     serve: Any, target: Any, xml: Any, free_port: int
 ) -> None:
@@ -125,6 +135,48 @@ def test_status_waits_for_a_master(
     shown = run(status.command, xml(serve(slave).port), "--wait", "60")
     assert shown.exit_code == 0
     assert shown.stderr.startswith("quorate: s0 has no master yet; waits up to 60 s for it\n")
+
+
+def test_a_master_without_a_majority_is_no_health(
+    serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = target(waits=ALONE)
+    config = xml(serve(master).port)
+    shown = run(status.command, config, "--wait", "0")
+    assert shown.exit_code == 1
+    assert shown.stderr == f"quorate: s0.0: {ALONE}\n"
+    assert run(status.command, config, "--wait", "0", "--json").exit_code == 1
+    monkeypatch.setattr(status.time, "sleep", lambda _: setattr(master, "waits", ""))
+    shown = run(status.command, config, "--wait", "60")
+    assert shown.exit_code == 0
+    assert shown.stderr == "quorate: s0 has no master with a majority yet; waits up to 60 s for it\n"
+
+
+def test_what_a_replica_shows_that_lacks_others_is_said_to_be_perhaps_behind(one: Any) -> None:
+    served, config = one(waits=ALONE, states={"alice": msgspec.msgpack.encode({"balance": 1})})
+    warning = f"quorate: What s0.0 shows may be behind: {ALONE}.\n"
+    for words in ((), ("--replica", 0)):
+        for command, others in ((agents.command, ()), (inspect.command, ("alice",))):
+            shown = run(command, config, "--server", "s0", *words, *others, "--json")
+            assert (shown.exit_code, shown.stderr) == (0, warning)
+            assert "alice" in json.loads(shown.stdout).get("name", shown.stdout)
+    row = served.known[0]
+    served.known = [(AgentId(0, 0, 2000 + number), "", *row[2:]) for number in range(2500)]
+    assert run(agents.command, config, "--json").stderr == warning
+    served.waits = ""
+    assert run(agents.command, config).stderr == ""
+
+
+def test_a_master_without_a_majority_is_no_use_to_deploy_and_send(one: Any, bank: str) -> None:
+    config = one(waits=ALONE)[1]
+    says = f"This replica is the master, and does not serve now ({ALONE})"
+    shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--timeout", 0.3)
+    assert shown.exit_code == 1
+    assert says in shown.stderr
+    deposit = ("alice", f"{bank}:Deposit", '{"amount": 5}')
+    shown = run(send.command, config, "--server", "s0", *deposit, "--timeout", 0.3)
+    assert shown.exit_code == 1
+    assert says in shown.stderr
 
 
 def test_status_does_not_wait_for_a_server_that_is_down_unless_it_is_told_to(
@@ -249,12 +301,10 @@ def test_inspect_shows_what_json_has_not(one: Any) -> None:
     assert shown["state"] == {"raw": "AP8=", "by number": {"1": "one"}, "nan": None}
 
 
-def test_an_unknown_agent_or_replica_is_a_sentence(one: Any) -> None:
+def test_an_unknown_agent_is_a_sentence(one: Any) -> None:
     _, config = one()
     assert "no agent bob" in run(inspect.command, config, "--server", "s0", "bob").stderr
     assert "agent id" in run(inspect.command, config, "--server", "s0", "#bob").stderr
-    shown = run(inspect.command, config, "--server", "s0", "--replica", 9, "bob")
-    assert (shown.exit_code, "s0.9" in shown.stderr) == (1, True)
 
 
 def test_deploy_prints_only_the_id(one: Any, bank: str) -> None:

@@ -59,6 +59,15 @@ def test_the_file_a_replica_was_started_with_does_not_matter_where_the_present_o
     assert problems(status, same_file=True) == []
 
 
+def test_a_master_without_a_majority_says_whom_it_lacks_instead_of_the_lease() -> None:
+    status: dict[str, Any] = {"role": "master", "waits_for": "the lease", "situation": ""}
+    assert problems(ReplicaStatus(HERE, status)) == ["its services wait for the lease"]
+    assert ReplicaStatus(HERE, status).in_charge
+    status["situation"] = "too few replicas can be reached"
+    assert problems(ReplicaStatus(HERE, status)) == ["too few replicas can be reached"]
+    assert not ReplicaStatus(HERE, status).in_charge
+
+
 def test_several_masters_are_several_clusters() -> None:
     other = Endpoint(replica=1, host="localhost", port=2)
     statuses = [ReplicaStatus(HERE, {"role": "master"}), ReplicaStatus(other, {"role": "master"})]

@@ -20,6 +20,12 @@ class Handler:
     def receive_state(self, chunks: list[bytes]) -> None: ...
 
 
+class Asynchronous(Handler):
+    async def delivered(self, index: int, origin: int, payload: bytes) -> None: ...
+    async def provide_state(self) -> Any:
+        yield b""
+
+
 class Half:
     def delivered(self, index: int, origin: int, payload: bytes) -> None: ...
     def view_changed(self, view: Any) -> None: ...
@@ -43,6 +49,12 @@ class Half:
         ({"handler": None}, "handler is None: give an object with the methods delivered, view_changed"),
         ({"handler": Handler}, "give an object with the methods"),
         ({"handler": Half()}, "receive_state is missing"),
+        ({"handler": Asynchronous()}, "not awaited, so delivered, provide_state must be `def`, not `async"),
+        ({"name": "\ud800"}, "name is '.ud800': give a text without lone surrogates"),
+        ({"addresses": {0: ("", 100)}}, "the host of member 0 is '': give the name or address"),
+        ({"addresses": {0: (" ", 100)}}, "the host of member 0 is ' ': give the name or address"),
+        ({"addresses": {0: ("\udfff", 100)}}, "the host of member 0 is '.udfff': give the name or address"),
+        ({"addresses": {id: ("m", 100 + id) for id in range(16)}}, "has 16 members: a group has at most 15"),
         ({"expected": "2"}, "expected is '2': a whole number, at least 1"),
         ({"expected": 1.5}, "expected is 1.5: a whole number"),
         ({"settings": {"mode": "ALL"}}, "settings is .*: give quorate.hachannel.group.Settings"),
@@ -89,6 +101,14 @@ def test_one_message_is_not_several(payloads: Any) -> None:
     group = Group("g", 0, ADDRESSES, handler=Handler())
     with pytest.raises(TypeError, match="multicast_many takes a list of messages"):
         group.multicast_many(payloads)
+
+
+@pytest.mark.parametrize("value", ["no", 1, None])
+def test_whether_all_members_must_hold_a_message_is_true_or_false(value: Any) -> None:
+    group = Group("g", 0, ADDRESSES, handler=Handler())
+    for send, payload in ((group.multicast, b"x"), (group.multicast_many, [b"x"])):
+        with pytest.raises(TypeError, match=f"all_members is {value!r}: give True or False"):
+            send(payload, all_members=value)
 
 
 def test_messages_may_come_from_a_generator(net: Any, make: Any) -> None:

@@ -41,3 +41,33 @@ def test_who_leaves_while_it_proposes_leaves_the_view_to_the_others(hand):
     hand.settle(1, 2)
     assert hand.channels[2].members == (2,)
     assert hand.channels[1].role == "stopped"
+
+
+def test_who_leaves_while_a_view_may_take_it_in_waits_for_that_view():
+    """It has promised that view, and the only member before, once it accepts it, needs both."""
+    hand = Hand(2)
+    master = hand.form()
+    hand.act(1, lambda channel: channel.leave(hand.now))
+    hand.settle()
+    hand.silence(1)
+    hand.start(1, 2, 9)
+    hand.connect(0, 1)
+    joiner = hand.channels[1]
+    for _ in range(200):
+        ways = [way for way in hand.wires if hand.wires[way]]
+        if joiner.state.promised > master.state.accepted.number:
+            break
+        if ways:
+            hand.deliver(*ways[0], 1)
+        else:
+            hand.tick(0.05)
+    assert joiner.role == "joining"
+    assert hand.waiting(1, 0, Promise)
+    hand.act(1, lambda channel: channel.leave(hand.now))
+    assert joiner.role == "joining", "it stays as long as it may be needed"
+    hand.settle()
+    hand.tick(0.05)
+    hand.settle()
+    assert joiner.role == "stopped"
+    assert [voter.replica for voter in master.view.config] == [0]
+    assert master.can_change

@@ -1,4 +1,4 @@
-"""What a replica that is neither master nor slave waits for, as its starter reads it."""
+"""What a replica waits for that is of no use as it is, as its starter reads it."""
 
 from msgspec.structs import replace
 
@@ -204,3 +204,137 @@ def test_replicas_of_the_cluster_of_before_are_not_said_to_be_silent() -> None:
     script.run(1.0)
     script.until(lambda: one.channel.role == "blocked")
     assert said(script, 0).endswith(f"; start replica 1, or mend the network; {strangers(one.channel)}")
+
+
+ANEW = "stop all replicas and start them again, they begin with nothing"
+LOST = f"ended, and kept nothing without a disk; nobody can join what is left of the cluster: {ANEW}"
+
+
+def left_alone(*, disk: bool = False) -> Script:
+    """Replica 0 is the master of a view of its own; replica 1 and the witness 2 have crashed, and votes."""
+    script = formed(disk=disk, witnesses=1)
+    script.submit(script.hosts[0], 5)
+    script.hosts[1].crash()
+    assert script.whole(but=[1]) is script.hosts[0]
+    script.hosts[2].crash()
+    script.run(0.1)
+    assert said(script, 0) == ""
+    script.until(lambda: not script.hosts[0].channel.lease.held)
+    assert script.hosts[0].channel.role == "master"
+    return script
+
+
+def test_a_master_without_a_majority_says_whom_it_lacks() -> None:
+    script = left_alone(disk=True)
+    assert said(script, 0) == (
+        "too few replicas of view 2 can be reached to hold the lease or let anybody in, this one hears none; "
+        "start replica 1 or 2, or mend the network"
+    )
+    assert said(script, 0, 2).endswith(
+        "; start replica 1, or mend the network; replica 2 does not answer: frozen, overloaded or cut off"
+    )
+    script.hosts[2].start()
+    script.until(lambda: script.hosts[0].channel.lease.held)
+    assert said(script, 0) == ""
+
+
+def test_a_master_that_can_have_the_lease_waits_for_nobody() -> None:
+    script = left_alone(disk=True)
+    script.hosts[2].start()
+    sentences = set[str]()
+
+    def leased() -> bool:
+        alive = len(script.hosts[0].state.alive(script.hosts[0].state.accepted or view)) > 1
+        sentences.update([said(script, 0)] if alive else [])
+        return script.hosts[0].channel.lease.held
+
+    view = script.hosts[0].channel.view
+    assert view is not None
+    script.until(leased)
+    assert sentences == {""}
+
+
+def test_a_master_says_which_slaves_it_hears_and_who_has_begun_anew() -> None:
+    script = formed(5, settings=Settings(suspect_s=0.5, view_change_s=0.4, mode="MAJORITY"), disk=False)
+    for lost in (4, 3, 2):
+        script.hosts[lost].crash()
+        script.run(2.0)
+    assert script.hosts[0].channel.role == "master"
+    begins = "too few replicas of view 3 can be reached to hold the lease or let anybody in, this one hears 1"
+    assert said(script, 0) == f"{begins}; replicas 2, 3, 4 have {LOST}"
+    script.hosts[2].start()
+    script.run(3.0)
+    assert said(script, 0) == (
+        f"{begins}, and replica 2, begun anew and without a vote; replicas 2, 3, 4 have {LOST}"
+    )
+
+
+def test_a_master_without_a_disk_says_what_is_lost_and_that_those_who_came_back_have_no_vote() -> None:
+    script = left_alone()
+    begins = "too few replicas of view 2 can be reached to hold the lease or let anybody in, this one hears"
+    assert said(script, 0) == f"{begins} none; replicas 1, 2 have {LOST}"
+    script.hosts[1].start()
+    script.run(3.0)
+    assert said(script, 0) == (
+        f"{begins} only replica 1, begun anew and without a vote; replicas 1, 2 have {LOST}"
+    )
+
+
+def test_a_newcomer_that_is_not_let_in_says_what_it_takes_and_where_to_look() -> None:
+    script = formed(disk=False)
+    script.submit(script.hosts[0], 5)
+    script.hosts[2].crash()
+    script.until(lambda: script.hosts[0].channel.members == (0, 1))
+    script.run(1.0)
+    script.hosts[1].crash()
+    script.run(1.0)
+    assert said(script, 0).startswith(
+        "too few replicas of view 2 can be reached to go on, this one hears none;"
+    )
+    for lost in (1, 2):
+        script.hosts[lost].start()
+    script.run(3.0)
+    takes = "; that takes more than half of the voters of view 2, of which this one hears replica 0 only"
+    sentences = [situation(script.hosts[replica].channel) for replica in (1, 2)]
+    where = "; if this lasts, the log of replica 0 says whom it lacks"
+    assert sorted(sentences) == [
+        f"has the state, and waits for replica 0, the master, to let it in{takes}{where}",
+        f"waits for replica 0, the master, to let it in{takes}{where}",
+    ]
+    assert said(script, 1).endswith(f"{takes}; if this lasts, ask those")
+    assert said(script, 0) == (
+        "too few replicas of view 2 can be reached to go on, this one hears only replicas 1, 2, begun anew "
+        "and without a vote; replicas 1, 2 have ended, and kept nothing without a disk; "
+        f"what the cluster held is lost: {ANEW}"
+    )
+    script.run(30.0)
+    assert [situation(script.hosts[replica].channel) for replica in (1, 2)] == sentences
+
+
+def test_newcomers_of_a_view_without_a_master_say_where_to_look() -> None:
+    script = formed(disk=False)
+    script.hosts[0].crash()
+    script.hosts[2].crash()
+    script.run(1.0)
+    script.hosts[0].start()
+    script.hosts[2].start()
+    script.run(3.0)
+    assert situation(script.hosts[0].channel) == (
+        "waits for a master; this replica hears 1, 2; the log of replica 1 says why there is none"
+    )
+    assert said(script, 0) == "waits for a master; this replica hears 1, 2; ask those"
+
+
+def test_a_replica_without_a_vote_that_was_never_there_is_heard() -> None:
+    script = Script(4, settings=QUICK, expected=3, disk=True)
+    for host in script.hosts[:3]:
+        host.start()
+    script.whole(but=[3])
+    for lost in (1, 2):
+        script.hosts[lost].crash()
+    script.hosts[3].start()
+    script.run(3.0)
+    assert said(script, 0) == (
+        "too few replicas of view 1 can be reached to go on, this one hears only replica 3 without a vote; "
+        "start replica 1 or 2, or mend the network"
+    )

@@ -1,0 +1,199 @@
+"""Mutants of what becomes of the votes of replicas that leave in order."""
+
+from quorate.hachannel import Settings, channel, election, leavers, state
+from quorate.hachannel.messages import Exit
+from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_script import Script
+from quorate.testing.mutation import mutant, patched, rewritten
+
+
+def all_but_one_leave_in_turn():
+    """It has the only vote then, and lets them in again."""
+    script = Script(5)
+    script.form()
+    for replica in (4, 2, 3, 1):
+        script.leave(script.hosts[replica])
+        script.run(1.0)
+    script.alone(script.hosts[0])
+    for replica in (1, 2, 3, 4):
+        script.hosts[replica].start()
+    script.whole()
+
+
+@mutant(
+    "Without disks, too, the vote of who has left stays until that is back.",
+    scenario=all_but_one_leave_in_turn,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_of_the_leaver_stays():
+    with patched(leavers.Leavers, "next", lambda self, view: None):
+        yield
+
+
+def all_but_one_leave_at_the_same_time():
+    """The master among them: each is needed until its own vote has gone."""
+    script = Script(5)
+    script.form()
+    assert script.leave(*script.hosts[:4]) < Settings().leave_s, "they waited in vain"
+    script.alone(script.hosts[4])
+
+
+@mutant(
+    "The vote of one that leaves goes only if those who stay are a majority of the rest.",
+    scenario=all_but_one_leave_at_the_same_time,
+    caught=("scenario",),
+    quick=True,
+)
+def other_leavers_not_counted():
+    with rewritten(election.Election, "_unfeasible", ("answered = set(promises)", "pass")):
+        yield
+
+
+def witnesses_leave_at_the_same_time():
+    """They are half of the voters: with their votes, too, the others could agree on nothing."""
+    script = Script(4, witnesses=2)
+    master = script.form()
+    script.leave(*script.hosts[2:])
+    script.until(lambda: len(master.channel.view.config) == 2)
+    script.leave(script.hosts[1])
+    script.alone(master)
+    for replica in (1, 2, 3):
+        script.hosts[replica].start()
+    script.whole()
+
+
+@mutant(
+    "Who leaves and is no member goes at once, and leaves its vote behind.",
+    scenario=witnesses_leave_at_the_same_time,
+    caught=("scenario",),
+    quick=True,
+)
+def leaver_gone_before_its_vote():
+    with patched(state.State, "relied_on", property(lambda self: self.member)):
+        yield
+
+
+def one_leaves_after_another_died():
+    """With three votes, or two, the one that stays would be no majority."""
+    script = Script(3)
+    script.form()
+    script.hosts[1].crash()
+    master = script.whole(but=[1])
+    script.run(2.0)
+    assert len(master.channel.view.config) == 3, "for a death alone no vote goes"
+    script.leave(script.hosts[2])
+    script.alone(master)
+
+
+@mutant(
+    "The vote of one that has died stays when another one leaves.",
+    scenario=one_leaves_after_another_died,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_of_the_dead_stays():
+    with rewritten(leavers.Leavers, "next", ("(*leaving, *ended)", "leaving")):
+        yield
+
+
+@mutant(
+    "The vote of one that has died goes although nobody leaves.",
+    scenario=one_leaves_after_another_died,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_of_the_dead_goes():
+    with rewritten(leavers.Leavers, "next", ("if not leaving:", "if False:")):
+        yield
+
+
+def one_leaves_while_another_is_cut_off():
+    """Should it end before its own vote has gone, the others need that of the third."""
+    script = Script(3)
+    master = script.form()
+    script.split([1], [0, 2])
+    script.whole(but=[1])
+    script.leave(script.hosts[2])
+    assert len(master.channel.view.config) == 3, "it can be reached again"
+    script.mend()
+    script.hosts[2].start()
+    script.whole()
+
+
+@mutant(
+    "When one leaves, the vote of one that is only cut off may go, too.",
+    scenario=one_leaves_while_another_is_cut_off,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_of_one_cut_off_goes():
+    with rewritten(leavers.Leavers, "next", (" and state.peers.ended(voter)", "")):
+        yield
+
+
+def one_leaves_with_a_disk():
+    """It is back as the same voter, and needed when another one is gone."""
+    script = Script(3, disk=True)
+    master = script.form()
+    script.leave(script.hosts[2])
+    script.run(2.0)
+    assert len(master.channel.view.config) == 3, "it has not given its vote up"
+
+
+@mutant(
+    "With disks, too, the vote of who leaves goes.",
+    scenario=one_leaves_with_a_disk,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_goes_with_a_disk():
+    with rewritten(leavers.Leavers, "next", ("state.log.durable or ", "")):
+        yield
+
+
+def one_leaves_while_its_connection_is_broken():
+    """The master does not hear it the first time."""
+    script = Script(3)
+    master = script.form()
+    script.net.shut((0, 2))
+    script.leave(script.hosts[2])
+    script.until(lambda: len(master.channel.view.config) == 2)
+
+
+@mutant(
+    "Who leaves says so once, whether it is heard or not.",
+    scenario=one_leaves_while_its_connection_is_broken,
+    caught=("scenario",),
+    quick=True,
+)
+def farewell_once():
+    with rewritten(channel.Channel, "connected", ("if state.leaving:", "if False:")):
+        yield
+
+
+def one_is_said_to_leave_and_stays():
+    """Its own last word counts."""
+    hand = Hand()
+    master = hand.form()
+    hand.give(2, 0, Exit(master.view.number, True, "it leaves"))
+    hand.settle()
+    for _ in range(5):
+        hand.tick(0.05)
+        hand.settle()
+    assert master.members == (0, 1, 2)
+    assert len(master.view.config) == 3
+    assert master.view.number.counter == 2, "one view is enough to find that out"
+
+
+@mutant(
+    "The vote of one goes that promises to be in the next view.",
+    scenario=one_is_said_to_leave_and_stays,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_of_one_that_stays_goes():
+    with rewritten(
+        election.Election, "change", ("if promise is not None and not promise.leaving:", "if False:")
+    ):
+        yield

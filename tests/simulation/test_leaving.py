@@ -1,0 +1,67 @@
+"""Written scenarios: replicas without disks leave in order. More: mutants_leaving.py."""
+
+import pytest
+
+from quorate.hachannel import Settings
+from quorate.testing.channel_script import Script
+
+
+def voters(host):
+    return tuple(voter.replica for voter in host.channel.view.config)
+
+
+def comes_back(script, master):
+    """The last one goes on, and lets the others in."""
+    script.alone(master)
+    payloads = script.submit(master, 3)
+    for host in script.hosts:
+        if not host.running:
+            host.start()
+    script.whole()
+    script.everywhere(payloads)
+
+
+def test_masters_leave_in_turn_until_one_is_left():
+    script = Script(4)
+    script.form()
+    while len(script.running()) > 1:
+        script.leave(script.master())
+        script.until(lambda: any(host.state.leading for host in script.running()))
+    comes_back(script, script.master())
+
+
+def test_in_mode_majority_slaves_leave_in_turn():
+    script = Script(5, settings=Settings(mode="MAJORITY"))
+    script.form()
+    for replica in (4, 2, 3, 1):
+        script.leave(script.hosts[replica])
+        script.run(1.0)
+    comes_back(script, script.hosts[0])
+
+
+def test_all_slaves_leave_at_the_same_time():
+    script = Script(5)
+    script.form()
+    assert script.leave(*script.hosts[1:]) < Settings().leave_s, "they waited in vain"
+    comes_back(script, script.hosts[0])
+
+
+def test_of_two_that_founded_a_group_of_three_the_first_leaves_and_the_third_comes():
+    script = Script(3, expected=2)
+    script.hosts[0].start()
+    script.hosts[1].start()
+    script.whole(but=[2])
+    script.leave(script.hosts[0])
+    script.hosts[2].start()
+    script.whole(but=[0])
+    assert voters(script.hosts[1]) == (1, 2)
+
+
+def test_who_leaves_and_is_not_heard_goes_after_leave_s():
+    script = Script(3)
+    script.form()
+    script.split([2], [0, 1])
+    assert script.leave(script.hosts[2]) == pytest.approx(Settings().leave_s)
+    script.mend()
+    script.hosts[2].start()
+    script.whole()
