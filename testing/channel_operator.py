@@ -48,23 +48,29 @@ class Operator:
         """Have a master add or remove a replica; say whether it is so already, or refused, or under way.
 
         The file has then what the master lists, with this change: an earlier one may have been given up.
+        Nobody writes one by which those without memory, when they start, would found another cluster.
         """
         world = self._world
+        listed = {*self._listed(master)}
+        file = listed - {replica} if name == "remove" else listed | {replica}
+        if world.could_found_again(file):
+            world.say(f"operator: no {name} {replica}: those that remain know of no cluster")
+            self.counts["refused"] = self.counts.get("refused", 0) + 1
+            return False
         try:
             if name == "remove":
                 fresh = master.channel.remove(master.clock(), replica)
                 world.hosts[replica].retired = True
-                world.configured = sorted({*self._listed(master)} - {replica})
             else:
                 data = b"%s %d" % (name.encode(), replica)
                 witness = replica in world.watchers
                 fresh = master.channel.admit(master.clock(), replica, data, witness=witness)
-                world.configured = sorted({*self._listed(master), replica})
         except ChannelError as error:
             world.say(f"operator: {name} {replica} at {master}: {error}")
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             fresh = False
         else:
+            world.configured = sorted(file)
             world.say(f"operator: {name} {replica} at {master}: {fresh}")
             self.counts[name] = self.counts.get(name, 0) + fresh
         master.settle()

@@ -1,6 +1,7 @@
 """What a simulation of the channel simulates."""
 
 import math
+from collections.abc import Collection
 
 import attrs
 
@@ -74,6 +75,10 @@ class Shape:
             raise ValueError(f"drift is {self.drift}: a fraction from 0 to 0.5")
         if self.chunk < (0 if self.parts else 1) or self.save_entries < 1:
             raise ValueError("chunk and save_entries are at least 1")
+
+    def founders(self, configured: Collection[int]) -> int:
+        """How many found a cluster with these replicas in the file: all, once an operator has edited it."""
+        return self.expected if len(configured) == self.replicas else len(configured)
 
     @property
     def round_trip_s(self) -> float:

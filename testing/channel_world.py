@@ -2,7 +2,7 @@
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from random import Random
 
 import attrs
@@ -27,6 +27,7 @@ from ..hachannel import (
 from ..hachannel.durable import Remembered
 from ..hachannel.log import Committed, Log, MemoryLog, Reset
 from ..hachannel.state import State
+from ..hachannel.view import View
 from .channel_app import App, Saved, Spoiled
 from .channel_clock import MachineClock
 from .channel_disk import Write
@@ -124,6 +125,13 @@ class Host:
         runs = other.running and other.life == self._lives.get(peer)
         return self.world.shape.shared_host and peer in self._lives and not runs
 
+    @property
+    def remembered(self) -> View | None:
+        """The view it has accepted, as its next process will still know if it has a disk."""
+        if self.running and (self.disk is not None or not self.state.leaving):
+            return self.state.accepted
+        return None if self.disk is None or self.disk.spoiled else self.disk.remembered.accepted
+
     def begin(self) -> None:
         """The first start, unless a schedule has started it already."""
         if not self.life:
@@ -153,7 +161,7 @@ class Host:
             configured,
             incarnation=self.incarnation,
             cluster="c",
-            expected=shape.expected if len(configured) == shape.replicas else len(configured),
+            expected=shape.founders(configured),
             settings=shape.settings,
             log=log,
             fresh=shape.fresh,
@@ -555,6 +563,17 @@ class World:
         """A number no other process uses."""
         self._incarnations += 1
         return self._incarnations
+
+    def could_found_again(self, configured: Collection[int], victims: "Collection[Host]" = ()) -> bool:
+        """Whether so many replicas of a file know of no cluster that they could found another one.
+
+        victims: those that know nothing any more.
+        """
+        knowing = sum(
+            host.replica in configured and host not in victims and host.remembered is not None
+            for host in self.hosts
+        )
+        return len(configured) - knowing >= self.shape.founders(configured)
 
     def stamp(self) -> int:
         """What a master's clock reads."""

@@ -172,7 +172,7 @@ class Injector:
             latest = self.checks.latest
             if latest is None or latest.members == (host.state.me,) or not self.survivable([]):
                 return False
-            if self._could_found_again([host]):
+            if self.world.could_found_again(self.world.configured, [host]):
                 return False
             self._left = True
         host.leave()
@@ -269,7 +269,7 @@ class Injector:
         if shape.disk and latest is None:
             # Who has lost a disk may not found a cluster, so there would never be one.
             return False
-        if latest is not None and self._could_found_again(victims):
+        if latest is not None and self.world.could_found_again(self.world.configured, victims):
             return False
         others = [host for host in self.world.hosts if host.running and host not in victims]
         if latest is None and any(host.state.counter for host in others):
@@ -301,12 +301,6 @@ class Injector:
             for host in self.world.hosts
             if host not in victims and (memory := self._memory(host)) is not None
         }
-
-    def _could_found_again(self, victims: list[Host]) -> bool:
-        """Whether so many would have no memory that they could found another cluster: fewer than all may."""
-        shape = self.world.shape
-        holding = sum(memory.accepted is not None for memory in self._living(victims).values())
-        return shape.expected < shape.replicas and holding <= shape.replicas - shape.expected
 
     def _memory(self, host: Host) -> _Memory | None:
         state = host.state if host.running else None

@@ -3,7 +3,12 @@
 import pytest
 
 from quorate.hachannel import Settings
+from quorate.testing import simulate
 from quorate.testing.channel_script import Script
+from quorate.testing.channel_shape import Shape
+from quorate.testing.faults.operators import Remove
+from quorate.testing.faults.processes import Leave
+from quorate.testing.schedule import Schedule
 
 
 def voters(host):
@@ -65,3 +70,10 @@ def test_who_leaves_and_is_not_heard_goes_after_leave_s():
     script.mend()
     script.hosts[2].start()
     script.whole()
+
+
+def test_an_operator_keeps_in_the_file_who_knows_of_the_cluster():
+    # By a file in which only the one that left stands, it would found another cluster when it starts again.
+    faults = [Leave(at=2.0, who=1, back_s=0.1), Remove(at=2.0001, who=0)]
+    result = simulate(seed=1, schedule=Schedule(faults=faults, shape=Shape(replicas=2)))
+    assert (result.skipped, result.faults) == (1, {"leave": 1})
