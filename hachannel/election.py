@@ -15,6 +15,7 @@ from .installation import Installation, Installing
 from .lease import Lease
 from .messages import (
     Change,
+    Dismiss,
     Fetch,
     Prepare,
     Promise,
@@ -424,13 +425,19 @@ class Election:
         self, change: Change | None, config: Collection[Voter], promises: Mapping[Voter, Promise]
     ) -> str:
         """Why a configuration could not become active with those who answered, "" if it can."""
-        answered = {voter for voter, promise in promises.items() if not promise.leaving}
-        if isinstance(change, Reconfig) and not change.add:
-            # With a vote less those who stay need no more than before, and who leaves waits for it.
-            answered = set(promises)
-        if self._state.me in config and feasible(config, answered):
-            return ""
-        return f"too few of replicas {', '.join(str(voter.replica) for voter in config)} answer"
+        adds = isinstance(change, Reconfig) and change.add
+        # Otherwise who stays needs no more votes than before, and who leaves waits for the view.
+        stay = adds or isinstance(change, Dismiss)
+        answered = {voter for voter, promise in promises.items() if not (stay and promise.leaving)}
+        if self._state.me not in config or not feasible(config, answered):
+            return f"too few of replicas {', '.join(str(voter.replica) for voter in config)} answer"
+        if isinstance(change, Reconfig) and change.add:
+            voter = Voter(change.replica, change.incarnation)
+            link = self._state.peers.link(voter)
+            # One that is slow may answer too late each time, and comes all the same.
+            if voter not in answered and (link is None or link.suspected or link.leaving):
+                return f"replica {change.replica} leaves, or cannot be reached"
+        return ""
 
     def _witnesses(self, config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter, ...]:
         watchers = watching(seats)

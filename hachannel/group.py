@@ -52,7 +52,7 @@ MAX_UNDELIVERED = 512
 """Entries that may wait for the handler; above, nothing is read until there are fewer."""
 PROVIDE_AGAIN_S = 1.0
 """Pause after a failure of `provide_state`."""
-LEAVE_TIMEOUT_S = 6.0
+LEAVE_TIMEOUT_S = 10.0
 """How long `leave` waits for the others before it goes without their knowledge."""
 
 _logger = Logger(namespace="quorate.group")

@@ -21,10 +21,11 @@ class Leavers:
         self._replication = replication
 
     def next(self, view: View) -> Voter | None:
-        """Whose vote goes next: that of one that leaves, or of one that has ended if it takes that first.
+        """Whose vote goes next: that of one that has ended, or else of one that leaves.
 
-        None if nobody leaves, or if those who can be reached could not agree on it. The vote of one that is
-        only cut off stays: it may be needed if who leaves ends before its own vote is gone.
+        None if nobody leaves, or if those who can be reached could not agree on it. Who has ended goes first:
+        whoever comes later does not know that it has. The vote of one that is only cut off stays: it may be
+        needed if who leaves ends before its own vote is gone.
         """
         state = self._state
         if state.log.durable or state.pending is not None:
@@ -34,7 +35,7 @@ class Leavers:
         if not leaving:
             return None
         ended = [voter for voter in view.config if voter not in there and state.peers.ended(voter)]
-        for voter in (*leaving, *ended):
+        for voter in (*ended, *leaving):
             if feasible(reconfigured(view.config, Reconfig(False, *voter)), there):
                 return voter
         return None

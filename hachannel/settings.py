@@ -47,7 +47,8 @@ class Settings:
     """How long a member may leave entries unacknowledged, or a joiner make no progress, before the master
     goes on without it."""
     leave_s: float = 1.0
-    """How long an orderly stop waits for the others to install a view without this replica."""
+    """How long an orderly stop waits for the others to install a view without this replica; longer without a
+    disk, while one that stays is heard: as long as a view may take."""
     boot_wait_s: float = 0.5
     """At start-up with fewer than all replicas expected: how long to wait for the remaining ones."""
     window: int = 256

@@ -141,13 +141,15 @@ class State:
         """The others cannot go on without it, or not before a view takes its place, if it ends now.
 
         It is a member of the last view. Or it has no disk, so that who returns is another voter, and it votes
-        in that view, or has promised to vote for a later one, which may need it.
+        in that view, or has promised a later one, which may need it. A joiner, which has seen no view, may
+        vote in one that it promised and that it hears to be active.
         """
         accepted = self.accepted
         if self.member or self.log.durable:
             return self.member
-        known = self.newer if accepted is None else max(self.newer, accepted.number)
-        return self.promised > known or (accepted is not None and self.me in accepted.config)
+        if accepted is None:
+            return self.promised > NO_VIEW
+        return self.promised > max(self.newer, accepted.number) or self.me in accepted.config
 
     @property
     def leading(self) -> bool:

@@ -6,7 +6,7 @@ from .donor import Donor
 from .election import Election
 from .facts import Facts
 from .forward import Forwarding
-from .gate import Gate
+from .gate import HEARTBEATS, Gate
 from .learner import Learner
 from .lease import Lease
 from .membership import Membership
@@ -17,7 +17,7 @@ from .view import NO_VIEW
 __all__ = ["Steps"]
 
 MAX_LEAVES = 4
-"""Who leaves waits for one view after another, each for `leave_s`, but not longer than so many times that."""
+"""Who leaves waits for one view after another, but not longer than so many times its patience for one."""
 MAX_ROUNDS = 8
 """One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
 
@@ -70,8 +70,10 @@ class Steps:
         self._next_heartbeat = 0.0
         self._leave_by: float | None = None
         self._leave_latest = math.inf
+        self._waiting_since = 0.0
+        """When this replica began to leave, or has promised a view since."""
         self._left_at = NO_VIEW
-        """The last view promised when `_leave_by` was set."""
+        """The last view promised then."""
         self._active = NO_VIEW
 
     @property
@@ -101,12 +103,26 @@ class Steps:
 
     def leave(self, now: float) -> None:
         """Stop once the others have gone on without this replica, or take too long."""
-        self._leave_latest = now + MAX_LEAVES * self._state.settings.leave_s
+        self._leave_latest = now + MAX_LEAVES * self._patience()
         self._wait(now)
 
     def _wait(self, now: float) -> None:
         self._left_at = self._state.promised
-        self._leave_by = min(now + self._state.settings.leave_s, self._leave_latest)
+        self._waiting_since = now
+        self._leave_by = min(now + self._patience(), self._leave_latest)
+
+    def _patience(self) -> float:
+        """How long who leaves waits for the next view, in seconds.
+
+        A vote that stays without a disk may block the others for good. So if one that stays is heard, they
+        have the time that it may take until a view is proposed: all wait for one that is silent, or a lease.
+        """
+        state, settings = self._state, self._state.settings
+        stays = any(link.connected and not (link.suspected or link.leaving) for link in state.peers)
+        if state.log.durable or not stays:
+            return settings.leave_s
+        longest = max(settings.view_change_s, settings.lease_s, settings.suspect_s)
+        return max(settings.leave_s, longest + settings.rank_delay_s + HEARTBEATS * settings.heartbeat_s)
 
     def step(self, now: float, *, tick: bool = False) -> None:
         """Decide what follows from an input. tick: time passed, perhaps to the deadline."""
@@ -187,6 +203,7 @@ class Steps:
             if state.promised > self._left_at:
                 # They have come so far: time for the next view.
                 self._wait(now)
+            self._leave_by = min(self._waiting_since + self._patience(), self._leave_latest)
             outside = not state.relied_on and (view is None or state.newer >= view.number)
             if outside or now >= self._leave_by:
                 state.stop("left")

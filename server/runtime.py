@@ -42,7 +42,7 @@ from .watching import DirectoryWatch
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
-LEAVE_TIMEOUT_S = 3.0
+LEAVE_TIMEOUT_S = 6.0
 REJOIN_FIRST_S = 0.5
 REJOIN_LAST_S = 60.0
 

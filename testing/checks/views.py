@@ -134,10 +134,12 @@ class OneChange(Checker):
         # A change that could not become active is given up: as a whole.
         if (view.config, view.seats) not in (before, after):
             self.fail(host, f"{view} replaces {source}; its voters and seats are neither those nor {after}")
-        # The members have answered: if they are enough for it, there was no reason to give it up.
+        # The members have answered: if they are enough for it, there was no reason to give it up, unless a
+        # voter that was to come did not answer.
         if (
             after is not None
             and (view.config, view.seats) != after
+            and len(after[0]) <= len(source.config)
             and host.state.me in after[0]
             and count(view.members, after[0]) >= majority(after[0])
         ):

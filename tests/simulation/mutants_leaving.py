@@ -1,10 +1,14 @@
 """Mutants of what becomes of the votes of replicas that leave in order."""
 
-from quorate.hachannel import Settings, channel, election, leavers, state
+from quorate.hachannel import Settings, channel, election, leavers, state, steps
 from quorate.hachannel.messages import Exit
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
+
+
+def _voters(host):
+    return [voter.replica for voter in host.channel.view.config]
 
 
 def all_but_one_leave_in_turn():
@@ -46,7 +50,7 @@ def all_but_one_leave_at_the_same_time():
     quick=True,
 )
 def other_leavers_not_counted():
-    with rewritten(election.Election, "_unfeasible", ("answered = set(promises)", "pass")):
+    with rewritten(election.Election, "_unfeasible", ("stay and promise.leaving", "promise.leaving")):
         yield
 
 
@@ -93,7 +97,7 @@ def one_leaves_after_another_died():
     quick=True,
 )
 def vote_of_the_dead_stays():
-    with rewritten(leavers.Leavers, "next", ("(*leaving, *ended)", "leaving")):
+    with rewritten(leavers.Leavers, "next", ("(*ended, *leaving)", "leaving")):
         yield
 
 
@@ -196,4 +200,119 @@ def vote_of_one_that_stays_goes():
     with rewritten(
         election.Election, "change", ("if promise is not None and not promise.leaving:", "if False:")
     ):
+        yield
+
+
+def first_leaves_while_the_third_is_let_in():
+    """Of two that founded it. For `lease_s` the third, which may have forgotten a grant, promises nothing."""
+    script = Script(3, expected=2)
+    script.hosts[0].start()
+    script.hosts[1].start()
+    master = script.whole(but=[2])
+    script.hosts[2].start()
+    script.until(lambda: master.state.pending is not None)
+    script.leave(master)
+    script.whole(but=[master.replica])
+    master.start()
+    script.whole()
+
+
+@mutant(
+    "Who leaves waits for `leave_s`, whatever a view takes.",
+    scenario=first_leaves_while_the_third_is_let_in,
+    caught=("scenario",),
+    quick=True,
+)
+def leaver_gone_before_the_view():
+    with patched(steps.Steps, "_patience", lambda self: self._state.settings.leave_s):
+        yield
+
+
+def joiner_leaves_while_it_is_let_in():
+    """It has promised nothing, and goes at once. If it were a voter, the last one could not go on alone."""
+    script = Script(3, expected=2, shared_host=False)
+    script.hosts[0].start()
+    script.hosts[1].start()
+    master = script.whole(but=[2])
+    script.hosts[2].start()
+    script.until(lambda: master.state.pending is not None)
+    script.leave(script.hosts[2])
+    script.run(1.0)
+    script.leave(next(host for host in script.running() if host is not master))
+    script.alone(master)
+
+
+@mutant(
+    "A joiner that has gone becomes a voter all the same.",
+    scenario=joiner_leaves_while_it_is_let_in,
+    caught=("scenario",),
+    quick=True,
+)
+def joiner_that_has_gone_votes():
+    with rewritten(
+        election.Election, "_unfeasible", ("link is None or link.suspected or link.leaving", "False")
+    ):
+        yield
+
+
+def joiner_leaves_that_does_not_know_that_it_votes():
+    """It has promised the view, hears that it is active, and has not received it."""
+    script = Script(5, shared_host=False)
+    hosts = script.hosts
+    master = script.form()
+    for replica in (4, 3):
+        script.leave(hosts[replica])
+        script.run(1.0)
+    hosts[3].start()
+    script.until(lambda: master.state.pending is not None)
+    script.run(0.002)
+    number = master.state.accepted.number
+    master.leave()
+    script.until(lambda: hosts[3].state.promised > number)
+    script.cut((1, 3))
+    script.until(lambda: hosts[2].state.serving and hosts[3].state.newer > number)
+    assert _voters(hosts[2]) == [1, 2, 3]
+    script.leave(hosts[3])
+    assert _voters(hosts[1]) == [1, 2]
+
+
+@mutant(
+    "A joiner that leaves need not have seen the view that it promised.",
+    scenario=joiner_leaves_that_does_not_know_that_it_votes,
+    caught=("scenario",),
+    quick=True,
+)
+def joiner_gone_before_its_vote():
+    with rewritten(state.State, "relied_on", ("self.promised > NO_VIEW", "self.promised > self.newer")):
+        yield
+
+
+def all_come_back_one_by_one_and_leave():
+    """Those who knew that the fourth has ended are gone themselves, and those who stay do not know it."""
+    script = Script(4)
+    hosts = script.hosts
+    script.form()
+    hosts[3].crash()
+    script.whole(but=[3])
+    for replica in (2, 1, 0):
+        script.leave(hosts[replica])
+        script.run(1.0)
+        hosts[replica].start()
+        script.whole(but=[3])
+    master = script.master()
+    for host in script.running():
+        if host is not master:
+            script.leave(host)
+            script.run(1.0)
+    script.alone(master)
+
+
+@mutant(
+    "When one leaves, the vote of one that has died goes only if it must.",
+    scenario=all_come_back_one_by_one_and_leave,
+    caught=("scenario",),
+    quick=True,
+)
+def vote_of_the_dead_last():
+    with rewritten(leavers.Leavers, "next", ("(*ended, *leaving)", "(*leaving, *ended)")):
         yield

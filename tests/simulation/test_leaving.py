@@ -62,14 +62,24 @@ def test_of_two_that_founded_a_group_of_three_the_first_leaves_and_the_third_com
     assert voters(script.hosts[1]) == (1, 2)
 
 
-def test_who_leaves_and_is_not_heard_goes_after_leave_s():
+def test_who_leaves_and_is_not_heard_goes_when_it_hears_nobody():
     script = Script(3)
     script.form()
     script.split([2], [0, 1])
-    assert script.leave(script.hosts[2]) == pytest.approx(Settings().leave_s)
+    # Its connections stay open: until it suspects the others, it may yet be heard.
+    assert script.leave(script.hosts[2]) == pytest.approx(Settings().suspect_s, abs=0.1)
     script.mend()
     script.hosts[2].start()
     script.whole()
+
+
+def test_of_two_the_master_waits_for_its_services_and_then_for_the_view():
+    for seed in range(10):
+        script = Script(2, stop_s=1.45, seed=seed)
+        master = script.form()
+        script.until(lambda master=master: master.channel.holds_lease(master.clock()))
+        script.leave(master)
+        script.alone(script.running()[0])
 
 
 def test_an_operator_keeps_in_the_file_who_knows_of_the_cluster():

@@ -126,7 +126,7 @@ def test_a_channel_that_stopped_is_silent():
     hand = Hand()
     hand.form()
     hand.act(0, lambda channel: channel.leave(hand.now))
-    hand.tick(2.0, 0)
+    hand.tick(3.0, 0)
     channel = hand.channels[0]
     assert channel.role == "stopped"
     channel.receive(hand.now, 1, m.Tell(b"x"))

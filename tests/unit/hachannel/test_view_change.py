@@ -523,7 +523,7 @@ def test_a_leaver_stops_only_when_the_others_go_on_without_it(hand):
 
 def test_a_leaver_that_nobody_answers_stops_after_its_time(hand):
     hand.act(0, lambda channel: channel.leave(hand.now))
-    for _ in range(25):
+    for _ in range(50):
         hand.tick(0.05, 0)
     assert hand.channels[0].role == "stopped"
 
