@@ -14,6 +14,9 @@ __all__ = ["TOO_FEW", "situation", "strangers"]
 TOO_FEW = "too few replicas"
 """With this begins what a replica says that is in no majority."""
 
+LOST = "what the cluster held is lost"
+ANEW = "stop all replicas and start them again, they begin with nothing"
+
 
 def situation(channel: Channel, mute: Collection[int] = (), *, otherwise: str = "") -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
@@ -91,8 +94,11 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
     advice = _advice(
         _start(missing - silent - strange), _does_not_answer(silent), strangers(channel) if strange else ""
     )
-    begun = any(link.heartbeat is not None and link.heartbeat.founded for link in state.peers)
-    if begun or state.known_active or state.newer != NO_VIEW:
+    if _begun(channel):
+        if not state.log.durable:
+            # Who is started now comes with nothing, and makes no majority.
+            others = _does_not_answer(silent), strangers(channel) if strange else ""
+            advice = _advice(*others) if _members(channel) else _nobody_knows(channel, missing - strange)
         advice = advice or _advice(otherwise or _who_knows(channel))
         return f"waits for a master; this replica hears {_names(heard)}{advice}"
     if state.guest:
@@ -108,6 +114,29 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
         f"this replica hears {_names(heard)}{advice}"
     )
+
+
+def _begun(channel: Channel) -> bool:
+    """Whether there is a cluster, or was, as somebody here knows."""
+    state = channel.state
+    said = [link.heartbeat for link in state.peers if link.heartbeat is not None]
+    heard = any(each.founded or each.newest != NO_VIEW for each in said)
+    return heard or state.known_active or state.newer != NO_VIEW
+
+
+def _members(channel: Channel) -> list[int]:
+    """Who is heard that is in the view."""
+    heard = [(link.replica, link.heartbeat) for link in _links(channel)]
+    return [replica for replica, said in heard if said is not None and said.member]
+
+
+def _nobody_knows(channel: Channel, missing: set[int]) -> str:
+    """Of a cluster without disks of which only those are heard that were to join, or have begun anew."""
+    links = channel.state.peers.links
+    running = {replica for replica in missing if replica not in links or not links[replica].ended}
+    if running:
+        return _without_disks(_Lacking(set(), set(), set(), running, False, False), LOST)
+    return f"; nobody who is left was a member, and {LOST}: {ANEW}"
 
 
 def _outside(channel: Channel, master: int, otherwise: str) -> str:
@@ -141,10 +170,9 @@ def _outside(channel: Channel, master: int, otherwise: str) -> str:
 
 def _who_knows(channel: Channel) -> str:
     """Where to look for what keeps the members of a view from having a master; "" if none is heard."""
-    links = [link for link in _links(channel) if link.heartbeat is not None and link.heartbeat.member]
-    if not links:
+    members = _members(channel)
+    if not members:
         return ""
-    members = [link.replica for link in links]
     logs, say = ("logs", "say") if len(members) > 1 else ("log", "says")
     return f"the {logs} of {_replicas(members)} {say} why there is none"
 
@@ -195,7 +223,7 @@ def _blocked(channel: Channel, mute: Collection[int]) -> str:
     assert view is not None
     if state.leading and state.too_few_copies:
         return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, mute)}"
-    return _minority(channel, view, mute, "to go on", "what the cluster held is lost")
+    return _minority(channel, view, mute, "to go on", LOST)
 
 
 def _without_lease(channel: Channel, mute: Collection[int]) -> str:
@@ -248,7 +276,7 @@ def _with_disks(lacking: _Lacking) -> str:
 
 def _without_disks(lacking: _Lacking, lost: str) -> str:
     """Nobody who has ended comes back: what is to be done depends on whether somebody has not."""
-    gone = f"{lost}: stop all replicas and start them again, they begin with nothing"
+    gone = f"{lost}: {ANEW}"
     running = lacking.absent | lacking.silent
     if not running:
         verb = "have" if len(lacking.reborn) > 1 else "has"

@@ -31,13 +31,18 @@ def superseded(successor: int) -> str:
     )
 
 
-def bereft(master: int, last: int, commit: int) -> str:
+def bereft(master: int, last: int, commit: int, *, durable: bool) -> str:
     """Why a replica stops that has more than its cluster, and what to do."""
+    remedy = (
+        "To go on from here, stop the others for good and make this replica the beginning of a new cluster "
+        "(quorate replica force-new-cluster); to give the entries up, remove its directory and start it"
+        if durable
+        else "Start it again: it joins them, without these entries"
+    )
     return (
         f"Replica {master} is master of a later view without the entries {last + 1} to {commit}, which were "
-        "committed here: the others have lost them, and this replica stops before it loses them, too. To go "
-        "on from here, stop the others for good and make this replica the beginning of a new cluster "
-        "(quorate replica force-new-cluster); to give the entries up, remove its directory and start it"
+        "committed here: the others have lost them, and this replica stops before it loses them, too. "
+        f"{remedy}"
     )
 
 
@@ -167,7 +172,7 @@ class Steps:
         link = state.forgetful
         if link is None or link.heartbeat is None:
             return ""
-        return bereft(link.replica, link.heartbeat.last, state.commit)
+        return bereft(link.replica, link.heartbeat.last, state.commit, durable=state.log.durable)
 
     def _tick(self, now: float) -> None:
         election = self._election

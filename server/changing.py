@@ -334,10 +334,10 @@ class Changer:
                 if address not in [(each.host, each.port) for each in pending]:
                     pending.append(Endpoint(NOT_IN_THE_FILE, *address))
         if blocked:
-            reasons.append(
-                "without a majority nothing can be changed; if one is lost for good, "
-                "see `quorate replica force-new-cluster --help`"
-            )
+            # Without disks there is nothing to begin again from; what to do is among the reasons.
+            kept = self.admin.server.durability == "disk"
+            lost = "; if one is lost for good, see `quorate replica force-new-cluster --help`" if kept else ""
+            reasons.append(f"without a majority nothing can be changed{lost}")
         raise _NoMaster(f"{self.admin.server.name} has no master now: {'; '.join(reasons)}")
 
 

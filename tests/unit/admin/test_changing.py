@@ -32,6 +32,7 @@ class Cluster:
         self.clock = 0.0
         self.said: list[str] = []
         self.secret: str | None = None
+        self.durability = "disk"
         self.hints: dict[int, tuple[str, int]] = {}
         self.removed: list[int] = []
         self.running: set[int] = set()
@@ -91,7 +92,9 @@ class Cluster:
     def changer(self, timeout_s: float = 60.0) -> Changer:
         admin = SimpleNamespace(
             config=SimpleNamespace(path="a3servers.xml"),
-            server=SimpleNamespace(name="s0", id=0, replicas=[SimpleNamespace(id=0, host="h")]),
+            server=SimpleNamespace(
+                name="s0", id=0, durability=self.durability, replicas=[SimpleNamespace(id=0, host="h")]
+            ),
             endpoints=[Endpoint(id, "h", id) for id in range(3)],
             ask_at=self.ask_at,
             ask=self.ask,
@@ -290,6 +293,14 @@ def test_a_cluster_that_is_blocked_is_given_up_early_with_what_to_do() -> None:
         cluster.changer(60.0).make(Change(1, None))
     assert 10 <= cluster.clock < 12
     assert cluster.asked == []
+
+
+def test_a_cluster_without_disks_is_not_said_to_begin_again_from_a_replica() -> None:
+    cluster = Cluster()
+    cluster.durability = "memory"
+    cluster.masters, cluster.role = [], "blocked"
+    with pytest.raises(ChangeFailed, match=r"start replica 7\).*nothing can be changed\.$"):
+        cluster.changer(60.0).make(Change(1, None))
 
 
 def test_a_master_without_a_majority_is_not_asked() -> None:

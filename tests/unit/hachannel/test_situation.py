@@ -325,6 +325,44 @@ def test_newcomers_of_a_view_without_a_master_say_where_to_look() -> None:
     assert said(script, 0) == "waits for a master; this replica hears 1, 2; ask those"
 
 
+def test_newcomers_of_a_cluster_of_which_no_member_is_left_say_that_it_is_lost() -> None:
+    script = formed(disk=False)
+    learner = script.hosts[1]
+    script.leave(learner)
+    script.run(1.0)
+    learner.start()
+    script.until(lambda: learner.channel.phases.learning != "alone")
+    script.hosts[0].crash()
+    script.hosts[2].crash()
+    script.run(3.0)
+    lost = f"nobody who is left was a member, and what the cluster held is lost: {ANEW}"
+    # The system says that both have ended.
+    assert said(script, 1) == f"waits for a master; this replica hears none; {lost}"
+    script.hosts[0].start()
+    script.run(3.0)
+    assert said(script, 0) == (
+        "waits for a master; this replica hears 1; if replica 2 still runs, mend the network; if it has ended, "
+        f"what the cluster held is lost: {ANEW}"
+    )
+    script.hosts[2].start()
+    script.run(3.0)
+    assert [said(script, replica) for replica in (0, 1)] == [
+        f"waits for a master; this replica hears {others}; {lost}" for others in ("1, 2", "0, 2")
+    ]
+
+
+def test_newcomers_beside_a_member_are_not_told_to_start_who_cannot_help() -> None:
+    script = formed(disk=False)
+    script.hosts[0].crash()
+    script.hosts[1].crash()
+    script.run(1.0)
+    script.hosts[0].start()
+    script.run(3.0)
+    assert situation(script.hosts[0].channel) == (
+        "waits for a master; this replica hears 2; the log of replica 2 says why there is none"
+    )
+
+
 def test_a_replica_without_a_vote_that_was_never_there_is_heard() -> None:
     script = Script(4, settings=QUICK, expected=3, disk=True)
     for host in script.hosts[:3]:
