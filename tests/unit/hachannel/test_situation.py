@@ -341,8 +341,8 @@ def test_newcomers_of_a_cluster_of_which_no_member_is_left_say_that_it_is_lost()
     script.hosts[0].start()
     script.run(3.0)
     assert said(script, 0) == (
-        "waits for a master; this replica hears 1; if replica 2 still runs, mend the network; if it has ended, "
-        f"what the cluster held is lost: {ANEW}"
+        "waits for a master; this replica hears 1; if replica 2 still runs, mend the network; if it has "
+        f"ended, what the cluster held is lost: {ANEW}"
     )
     script.hosts[2].start()
     script.run(3.0)
