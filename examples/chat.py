@@ -12,22 +12,22 @@ from collections import deque
 from typing import Any, cast
 
 import msgspec
+from twisted.internet.protocol import Protocol
 from twisted.internet.stdio import StandardIO
 from twisted.internet.task import react
-from twisted.protocols.basic import LineOnlyReceiver
 
 from quorate.hachannel.group import Group, GroupError, ViewEvent
 
 PORTS = (7310, 7311, 7312)
+MAX_LINE_BYTES = 16 * 1024
 
 
-class Chat(LineOnlyReceiver):
+class Chat(Protocol):
     """The member's state is the last lines; its input is this terminal."""
-
-    delimiter = b"\n"
 
     def __init__(self, me: int, name: str, ports: tuple[int, ...]) -> None:
         self.name = name
+        self.typed = b""
         self.lines: deque[str] = deque(maxlen=20)
         addresses = {member: ("localhost", port) for member, port in enumerate(ports)}
         self.group = Group("chat", me, addresses, handler=self, expected=2, log=self.log)
@@ -57,8 +57,19 @@ class Chat(LineOnlyReceiver):
         self.lines.extend(msgspec.msgpack.decode(b"".join(chunks), type=list[str]))
         print("\n".join(self.lines), flush=True)
 
-    def lineReceived(self, line: bytes) -> None:  # noqa: N802
-        """A line was typed."""
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        """Something was typed."""
+        *lines, rest = (self.typed + data).split(b"\n")
+        for line in lines:
+            self.say(line)
+        # Of a line that is too long no more is kept than shows it.
+        self.typed = rest[: MAX_LINE_BYTES + 1]
+
+    def say(self, line: bytes) -> None:
+        """Send a line to everybody."""
+        if len(line) > MAX_LINE_BYTES:
+            print(f"a line has at most {MAX_LINE_BYTES} bytes: this one is not sent", flush=True)
+            return
         said = f"{self.name}: {line.decode(errors='replace')}".encode()
         self.group.multicast(said).addErrback(lambda failure: print(failure.getErrorMessage()))
 

@@ -18,7 +18,7 @@ from .checks.liveness import converge
 from .drawing import draw
 from .faults import Injector
 from .schedule import Schedule
-from .values import is_whole
+from .values import check_seed
 
 __all__ = ["Result", "simulate"]
 
@@ -122,8 +122,7 @@ class Load:
 
 
 def _check_arguments(seed: object, schedule: object, channel: object) -> None:
-    if not isinstance(seed, int) or not is_whole(seed) or seed < 0:
-        raise ValueError(f"seed is {seed!r}: give a whole number, from 0")
+    check_seed(seed)
     if schedule is not None and not isinstance(schedule, Schedule):
         raise ValueError(f"schedule is {schedule!r}: give a Schedule, or None for the one of the seed")
     # What a function or a partial makes is not known before it is called.

@@ -2,12 +2,14 @@
 
 import json
 import os
+import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
+from contextlib import closing
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ MAX_TRACES = 10
 
 
 Counts = Counter[str]
+Outcomes = Generator["Counts | Failure", None, None]
 
 
 @attrs.frozen
@@ -182,7 +185,7 @@ def command(
         _alone(plan, seeds, trace and talk, messages and talk) if jobs == 1 else _many(plan, seeds, jobs)
     )
     console = Console(stderr=True)
-    with _progress(console, quiet=as_json or trace or messages) as progress:
+    with closing(outcomes), _progress(console, quiet=as_json or trace or messages) as progress:
         task = progress.add_task("seeds", total=len(seeds), violations=0)
         for outcome in outcomes:
             counts["runs"] += 1
@@ -311,7 +314,7 @@ def _counted(result: Result) -> Counts:
     return counts
 
 
-def _alone(plan: Plan, seeds: Iterable[int], echo: bool, verbose: bool) -> Iterator[Counts | Failure]:
+def _alone(plan: Plan, seeds: Iterable[int], echo: bool, verbose: bool) -> Outcomes:
     for seed in seeds:
         yield _play(plan, seed, echo=echo, verbose=verbose)
 
@@ -320,16 +323,24 @@ def _batch(plan: Plan, seeds: range) -> list[Counts | Failure]:
     return [_play(plan, seed) for seed in seeds]
 
 
-def _many(plan: Plan, seeds: range, jobs: int) -> Iterator[Counts | Failure]:
+def _many(plan: Plan, seeds: range, jobs: int) -> Outcomes:
     batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        futures = [pool.submit(_batch, plan, batch) for batch in batches]
+    others = set(active_children())
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
         try:
-            for future in futures:
+            for future in [pool.submit(_batch, plan, batch) for batch in batches]:
                 yield from future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+        except BaseException:
+            # An interrupt, or a violation that was enough: nobody waits for the runs that have begun.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in set(active_children()) - others:
+                process.terminate()
+            raise
+
+
+def _begin() -> None:
+    """In a process of `--jobs`: Ctrl-C is for its parent, which ends it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _told(plan: Plan, failure: Failure, *, minimise: bool) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from .faults.base import Who
 from .faults.networks import Break, Deaf, Isolate, Mute, OneWay
 from .faults.processes import Crash, CrashTransfer, Pause, RefusePart
 from .schedule import Schedule
-from .values import is_whole
+from .values import check_seed
 
 __all__ = ["draw", "operated"]
 
@@ -62,8 +62,7 @@ BY_SEED = (
 
 
 def _check(seed: object, kinds: object, profile: object) -> None:
-    if not isinstance(seed, int) or not is_whole(seed) or seed < 0:
-        raise ValueError(f"seed is {seed!r}: give a whole number, from 0")
+    check_seed(seed)
     if profile is not None and profile not in PROFILES:
         raise ValueError(f"there is no profile {profile!r}. There are: {', '.join(PROFILES)}")
     if kinds is None:

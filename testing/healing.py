@@ -2,7 +2,7 @@
 
 from .channel_shape import Shape
 
-__all__ = ["HEAL_S", "unhealable"]
+__all__ = ["HEAL_S", "MAX_LATE_S", "unhealable"]
 
 HEAL_S = 20.0
 """Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere; besides
@@ -11,6 +11,8 @@ MAX_LOSS = 0.1
 """Of messages, for good, as a fraction. TCP loses none; a fault may lose more for a while."""
 MAX_BROKEN_S = HEAL_S / 2
 """Connections must be known to be broken, and be there again, in good time."""
+MAX_LATE_S = HEAL_S / 2
+"""What faults have put off, messages and syncs, must come in good time after them."""
 PATIENCES = ("suspect_s", "lease_s", "view_change_s", "rank_delay_s", "retry_s", "boot_wait_s", "leave_s")
 
 

@@ -13,7 +13,7 @@ from .channel_world import Shape
 from .faults import Fault
 from .healing import unhealable
 from .schedule_words import broken_json
-from .values import is_whole
+from .values import check_seed, is_whole
 
 __all__ = ["Schedule", "ScheduleError", "read"]
 
@@ -80,10 +80,14 @@ class Schedule:
             )
 
     def must_recover(self) -> None:
-        """Raises ScheduleError when a cluster of this shape need not recover once the faults are over."""
+        """Raises ScheduleError when the cluster need not recover in time once the faults are over."""
         reason = unhealable(self.shape)
         if reason:
             raise ScheduleError(reason)
+        try:
+            check.punctual(self.faults, self.end)
+        except check.Wrong as error:
+            raise ScheduleError(str(error)) from None
 
     def _check_types(self) -> None:
         faults: Any = self.faults
@@ -114,7 +118,14 @@ class Schedule:
         return attrs.evolve(self, faults=kept, seconds=self.end)
 
     def to_json(self, seed: int) -> bytes:
-        """The schedule as a file that `quorate simulate --schedule` plays again with this seed."""
+        """The schedule as a file that `quorate simulate --schedule` plays again with this seed.
+
+        Raises ScheduleError for a seed that is no whole number from 0.
+        """
+        try:
+            check_seed(seed)
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
         plain = {
             "seed": seed,
             "shape": msgspec.to_builtins(self.shape),

@@ -13,13 +13,15 @@ from .channel_net import Weather
 from .channel_operator import MAX_REPLICAS
 from .channel_shape import Shape
 from .faults import FAULTS, Fault
-from .faults.networks import Cut, Mute, OneWay, Partition
+from .faults.disks import SlowDisk
+from .faults.networks import Break, Cut, Delay, Garbage, Mute, OneWay, Partition
 from .faults.operators import Add
-from .faults.processes import Start
+from .faults.processes import MAX_COUNT, Start
+from .healing import MAX_LATE_S
 from .schedule_words import problem
 from .values import as_json
 
-__all__ = ["LONGEST_S", "Wrong", "fault", "faults", "part", "shape"]
+__all__ = ["LONGEST_S", "Wrong", "fault", "faults", "part", "punctual", "shape"]
 
 T = TypeVar("T")
 
@@ -92,6 +94,21 @@ def faults(each: Sequence[Fault], shape: Shape, *, operator: bool, end: float | 
             raise Wrong(f"fault {position}, {one.name}: {reason}")
 
 
+def punctual(each: Sequence[Fault], end: float) -> None:
+    """What faults put off comes soon enough after their end that a cluster recovers. Raises Wrong."""
+    for position, one in enumerate(each):
+        if not isinstance(one, Delay | SlowDisk):
+            continue
+        # A message or a sync that begins at the last moment may still take its time.
+        last = end if one.for_s is None else min(one.at + one.for_s, end)
+        most = end - last + MAX_LATE_S
+        if one.seconds > most:
+            raise Wrong(
+                f"fault {position}, {one.name}: seconds is {one.seconds:g}: at most {most:g}, or the cluster "
+                f"need not recover in time after the faults end at {end:g}"
+            )
+
+
 def _reason(one: Fault, shape: Shape, count: int) -> str:
     """Why a fault cannot be, "" if it can."""
     if isinstance(one, Start) and isinstance(one.who, str) and one.who != "any":
@@ -106,16 +123,23 @@ def _reason(one: Fault, shape: Shape, count: int) -> str:
         reason = _value(name, getattr(one, name), count)
         if reason:
             return reason
-    pair = (one.one, one.other) if isinstance(one, Cut) else (0, 1)
-    if isinstance(one, OneWay):
-        pair = (one.sender, one.receiver)
-    if pair[0] == pair[1] and shape.replicas > 1:
+    pair = _pair(one)
+    if pair[0] is not None and pair[0] == pair[1] and shape.replicas > 1:
         return f"it names replica {pair[0]} twice"
     if isinstance(one, Partition):
         return _groups(one.groups, count)
     if isinstance(one, Mute) and not _is_message(one.message):
         return f"message is {one.message!r}, which is no type of message, such as 'Join' or 'Data'"
     return ""
+
+
+def _pair(one: Fault) -> tuple[int | None, int | None]:
+    """The two replicas that a fault names; None: any, or it names none."""
+    if isinstance(one, Cut | Break | Garbage):
+        return one.one, one.other
+    if isinstance(one, OneWay):
+        return one.sender, one.receiver
+    return None, None
 
 
 def _value(name: str, value: Any, count: int) -> str:
@@ -130,6 +154,8 @@ def _value(name: str, value: Any, count: int) -> str:
         return f"steps is {value}: from 0"
     if name == "count" and value < 1:
         return f"count is {value}: at least 1"
+    if name == "count" and value > MAX_COUNT:
+        return f"count is {value}: at most {MAX_COUNT}"
     if name in REPLICAS and number and not 0 <= value < count:
         return f"{name} is {value}: {_ids(count)}"
     return ""

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
-__all__ = ["as_json", "check_types", "is_whole", "with_allowed"]
+__all__ = ["as_json", "check_seed", "check_types", "is_whole", "with_allowed"]
 
 MAX_SHOWN = 80
 """Characters of a value in a sentence."""
@@ -23,6 +23,12 @@ def as_json(value: Any) -> str:
 def is_whole(value: object) -> bool:
     """Whether it is a whole number; True and False are none."""
     return isinstance(value, int) and not isinstance(value, bool)
+
+
+def check_seed(seed: object) -> None:
+    """Whether it is a seed. Raises ValueError."""
+    if not isinstance(seed, int) or not is_whole(seed) or seed < 0:
+        raise ValueError(f"seed is {seed!r}: give a whole number, from 0")
 
 
 def check_types(instance: Any) -> None:

@@ -97,7 +97,7 @@ class SlowDisk(Fault, frozen=True):
     """Syncs take longer."""
 
     seconds: float = 0.5
-    """The longest one."""
+    """The longest one; where the cluster must recover, within the bound of `Delay`."""
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002

@@ -238,7 +238,8 @@ class Delay(Fault, frozen=True):
     """Everything takes longer."""
 
     seconds: float = 0.2
-    """The longest delay of a message."""
+    """The longest delay of a message: at most 10 from the last moment of this to the end of all faults, and
+    as much more as is between them, where the cluster must recover."""
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002

@@ -51,6 +51,19 @@ def test_a_chat_has_one_order_and_a_history(start: Start, ports: list[int]) -> N
     ann.until(lambda line: line == "   3 cid: late")
 
 
+def test_a_line_that_is_too_long_is_refused_and_the_chat_goes_on(start: Start, ports: list[int]) -> None:
+    ann, bob = (start("-m", "examples.chat", me, name, *ports) for me, name in enumerate(["ann", "bob"]))
+    for member in (ann, bob):
+        member.until(lambda line: "2 here" in line)
+    ann.say("x" * 100_000)
+    ann.until(lambda line: line == "a line has at most 16384 bytes: this one is not sent")
+    ann.say("y" * 16_384)
+    ann.say("hello")
+    bob.until(lambda line: line == "   2 ann: hello")
+    said = [line for line in bob.lines if _is_said(line)]
+    assert said == ["   1 ann: " + "y" * 16_384, "   2 ann: hello"]
+
+
 @pytest.mark.parametrize("words", [("examples.counter", 0), ("examples.chat", 0, "ann")])
 def test_who_is_alone_reads_for_whom_it_waits(
     start: Start, ports: list[int], words: tuple[object, ...]

@@ -178,8 +178,12 @@ def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
         (Leave(at=1.0, back_s=-2.0), "back_s is -2"),
         (CrashStep(at=1.0, steps=-1), "steps is -1"),
         (Submit(at=1.0, count=0), "count is 0: at least 1"),
+        (Submit(at=1.0, count=1001), "count is 1001: at most 1000"),
         (Loss(at=1.0, chance=1.5), "chance is 1.5: chances are from 0 to 1"),
         (Cut(one=1, other=1, at=1.0), "names replica 1 twice"),
+        (OneWay(sender=2, receiver=2, at=1.0), "names replica 2 twice"),
+        (Break(one=1, other=1, at=1.0), "fault 1, break: it names replica 1 twice"),
+        (Garbage(one=0, other=0, at=1.0), "fault 1, garbage: it names replica 0 twice"),
         (OneWay(sender=0, receiver=9, at=1.0), "receiver is 9"),
         (Partition(at=1.0), "groups name no replica"),
         (Partition(at=1.0, groups=((), ())), "groups name no replica"),
@@ -273,6 +277,12 @@ def test_a_file_with_settings_that_no_channel_takes_is_no_schedule(tmp_path):
             read(path)
 
 
+@pytest.mark.parametrize("seed", ["x", -1, 1.5, True, None])
+def test_a_schedule_is_not_written_with_a_seed_that_is_not_read(seed):
+    with pytest.raises(ScheduleError, match=f"seed is {seed!r}: give a whole number, from 0"):
+        Schedule(seconds=1.0).to_json(seed)
+
+
 def test_an_invariant_that_is_not_there_cannot_be_checked():
     with pytest.raises(ValueError, match=r"there is no invariant 'I99' to check\. There are: I1, "):
         simulate(Schedule(seconds=1.0), only=["I99"])
@@ -330,6 +340,43 @@ def test_a_cluster_that_need_not_recover_is_refused_and_no_violation(tmp_path, s
     result = CliRunner().invoke(command, ["--schedule", str(path)])
     assert result.exit_code == 2
     assert sentence.split(",")[0].replace(".09", "+09") in " ".join(result.output.split())
+
+
+LINGERING = [
+    ([Delay(at=1.0, seconds=40.0)], None, "fault 0, delay: seconds is 40: at most 10, "),
+    ([Heal(at=0.5), SlowDisk(at=1.0, seconds=300.0)], None, "fault 1, slow-disk: seconds is 300: at most 10"),
+    ([Delay(at=1.0, seconds=13.0, for_s=3.0)], 6.0, "seconds is 13: at most 12, .* end at 6"),
+    ([Delay(at=1.0, seconds=13.0, for_s=None)], 6.0, "seconds is 13: at most 10, "),
+    ([SlowDisk(at=1.0, seconds=13.0, for_s=9.0)], 6.0, "seconds is 13: at most 10, "),
+]
+
+
+@pytest.mark.parametrize(("faults", "seconds", "sentence"), LINGERING)
+def test_what_a_fault_puts_off_beyond_the_time_to_recover_is_refused(tmp_path, faults, seconds, sentence):
+    path = tmp_path / "schedule.json"
+    schedule = Schedule(faults=faults, seconds=seconds, shape=Shape(disk=True))
+    path.write_bytes(schedule.to_json(1))
+    with pytest.raises(ScheduleError, match=sentence):
+        simulate(schedule)
+    assert simulate(schedule, live=False).steps
+    result = CliRunner().invoke(command, ["--schedule", str(path)])
+    assert result.exit_code == 2
+    assert "or the cluster need not recover in time" in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("fault", "seconds"),
+    [
+        (Delay(at=1.0, seconds=10.0, for_s=None), None),
+        (Delay(at=1.0, seconds=40.0), 35.0),
+        (SlowDisk(at=1.0, seconds=10.0), None),
+        (SlowDisk(at=1.0, seconds=300.0), 295.0),
+    ],
+)
+def test_from_the_longest_that_a_fault_may_put_off_a_cluster_recovers(fault, seconds, seed):
+    schedule = Schedule(faults=[fault], seconds=seconds, shape=Shape(disk=True))
+    assert simulate(schedule, seed=seed).faults == {fault.name: 1}
 
 
 def test_a_schedule_without_faults_runs_for_a_while_and_converges():

@@ -1,7 +1,13 @@
 """`quorate simulate`: what it prints and with which status it ends."""
 
+import contextlib
 import json
+import os
+import signal
+import sys
+import time
 from pathlib import Path
+from subprocess import PIPE, STDOUT, Popen
 
 import pytest
 from click.testing import CliRunner
@@ -9,6 +15,9 @@ from click.testing import CliRunner
 from quorate.hachannel import replication
 from quorate.testing.command import command
 from quorate.testing.schedule import Schedule
+
+BOUND_S = 60.0
+"""Longer than anything takes that happens at all."""
 
 
 def run(*arguments):
@@ -51,6 +60,43 @@ def test_the_same_seeds_in_several_processes_are_the_same_runs():
     _, _, together = run("--seeds", "0:12", "--json", "--jobs", "2")
     del alone["seconds"], together["seconds"]
     assert alone == together
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="looks for the processes in /proc")
+def test_an_interrupt_ends_all_processes_at_once(tmp_path):
+    path = tmp_path / "schedule.json"
+    # Whoever waits for the runs that have begun waits for minutes.
+    path.write_bytes(Schedule(seconds=3600.0, load=1000.0).to_json(1))
+    words = ["-m", "quorate", "simulate", "--schedule", path, "--seeds", "0:1000", "--jobs", "2"]
+    with Popen([sys.executable, *words], stdout=PIPE, stderr=STDOUT, start_new_session=True) as process:
+        try:
+            jobs = _two_that_work(process.pid)
+            process.send_signal(signal.SIGINT)
+            # Its output ends with the last of the processes.
+            output, _ = process.communicate(timeout=BOUND_S)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    assert process.returncode == 130
+    assert b"Traceback" not in output
+    assert not any(Path(f"/proc/{job}").exists() for job in jobs)
+
+
+def _two_that_work(parent):
+    """The jobs of a command, once two have computed for longer than it takes to start."""
+    give_up = time.monotonic() + BOUND_S
+    while time.monotonic() < give_up:
+        children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+        busy = [child for child in children if _computed_s(child) > 2]
+        if len(busy) >= 2:
+            return busy
+        time.sleep(0.05)
+    raise AssertionError("no two jobs work")
+
+
+def _computed_s(process):
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_violation_is_told_with_what_runs_it_again(one_ack_short, tmp_path):
