@@ -7,8 +7,8 @@ from ..channel_world import Fuse, Shape
 from .base import Fault, Injector, Who, named, while_random
 
 BACK_S = (0.02, 0.2, 1.0, 3.0)
-MAX_COUNT = 1000
-"""Of payloads that are submitted at once: a window that takes them all has the run end within seconds."""
+MAX_COUNT = 10_000
+"""Of payloads that are submitted at once: with the windows that are usual, the run ends within seconds."""
 
 
 @named("crash", weight=7)
@@ -209,7 +209,7 @@ class Submit(Fault, frozen=True):
 
     who: Who = "master"
     count: int = 1
-    """How many at once, up to 1,000; what the replica does not take is left out."""
+    """How many at once, up to 10,000; what the replica does not take is left out."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""

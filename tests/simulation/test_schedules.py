@@ -178,7 +178,7 @@ def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
         (Leave(at=1.0, back_s=-2.0), "back_s is -2"),
         (CrashStep(at=1.0, steps=-1), "steps is -1"),
         (Submit(at=1.0, count=0), "count is 0: at least 1"),
-        (Submit(at=1.0, count=1001), "count is 1001: at most 1000"),
+        (Submit(at=1.0, count=10_001), "count is 10001: at most 10000"),
         (Loss(at=1.0, chance=1.5), "chance is 1.5: chances are from 0 to 1"),
         (Cut(one=1, other=1, at=1.0), "names replica 1 twice"),
         (OneWay(sender=2, receiver=2, at=1.0), "names replica 2 twice"),
