@@ -167,9 +167,12 @@ def command(
     if path is not None:
         try:
             schedule, seed = read(path)
-            schedule.must_recover()
         except ScheduleError as error:
             raise click.UsageError(str(error)) from None
+        try:
+            schedule.must_recover()
+        except ScheduleError as error:
+            raise click.UsageError(f"{path}: {error}") from None
         plan = attrs.evolve(plan, schedule=schedule)
         if ctx.get_parameter_source("seeds") is click.core.ParameterSource.DEFAULT:
             seeds = range(seed, seed + 1)

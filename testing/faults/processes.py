@@ -209,16 +209,18 @@ class Submit(Fault, frozen=True):
 
     who: Who = "master"
     count: int = 1
-    """How many at once, up to 10,000; what the replica does not take is left out."""
+    """How many at once, up to 10,000; what the replica does not take is left out, and the trace says so."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
         host = cluster.pick(self.who, random)
         if host is None:
             return False
-        done = False
+        taken = 0
         for number in range(self.count):
             payload = b"%r/%d" % (self.at, number)
             cluster.checks.submitted.add(payload)
-            done = host.submit(payload) or done
-        return done
+            taken += host.submit(payload)
+        if taken < self.count:
+            cluster.world.say(f"{host} takes {taken} of {self.count}")
+        return taken > 0
