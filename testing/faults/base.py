@@ -265,7 +265,11 @@ class Injector:
         """Whether every view that may be active keeps its quorums without what these replicas know."""
         shape = self.world.shape
         latest = self.checks.latest
-        living = self._living(victims)
+        living = {
+            memory.voter: memory
+            for host in self.world.hosts
+            if host not in victims and (memory := self._memory(host)) is not None
+        }
         if shape.disk and latest is None:
             # Who has lost a disk may not found a cluster, so there would never be one.
             return False
@@ -293,14 +297,6 @@ class Injector:
                 # It may be accepted after its proposer is gone.
                 views.setdefault(installing.view.number, (installing.view, False))
         return all(_survives(view, active, living) for view, active in views.values())
-
-    def _living(self, victims: list[Host]) -> dict[Voter, _Memory]:
-        """What is known, by voter, without what these replicas know."""
-        return {
-            memory.voter: memory
-            for host in self.world.hosts
-            if host not in victims and (memory := self._memory(host)) is not None
-        }
 
     def _memory(self, host: Host) -> _Memory | None:
         state = host.state if host.running else None

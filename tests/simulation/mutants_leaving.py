@@ -203,14 +203,20 @@ def vote_of_one_that_stays_goes():
         yield
 
 
-def first_leaves_while_the_third_is_let_in():
-    """Of two that founded it. For `lease_s` the third, which may have forgotten a grant, promises nothing."""
-    script = Script(3, expected=2)
+def _two_let_a_third_in(**shape):
+    """Its vote is in the log, and not yet in a view."""
+    script = Script(3, expected=2, **shape)
     script.hosts[0].start()
     script.hosts[1].start()
     master = script.whole(but=[2])
     script.hosts[2].start()
     script.until(lambda: master.state.pending is not None)
+    return script, master
+
+
+def first_leaves_while_the_third_is_let_in():
+    """Of two that founded it. For `lease_s` the third, which may have forgotten a grant, promises nothing."""
+    script, master = _two_let_a_third_in()
     script.leave(master)
     script.whole(but=[master.replica])
     master.start()
@@ -230,12 +236,7 @@ def leaver_gone_before_the_view():
 
 def joiner_leaves_while_it_is_let_in():
     """It has promised nothing, and goes at once. If it were a voter, the last one could not go on alone."""
-    script = Script(3, expected=2, shared_host=False)
-    script.hosts[0].start()
-    script.hosts[1].start()
-    master = script.whole(but=[2])
-    script.hosts[2].start()
-    script.until(lambda: master.state.pending is not None)
+    script, master = _two_let_a_third_in(shared_host=False)
     script.leave(script.hosts[2])
     script.run(1.0)
     script.leave(next(host for host in script.running() if host is not master))
