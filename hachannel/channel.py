@@ -261,6 +261,11 @@ class Channel:
         return self._forwarding.waiting
 
     @property
+    def untold(self) -> bool:
+        """Whether slaves may not know of all that is committed: of a master that took with `more`."""
+        return self._replication.untold
+
+    @property
     def deadline(self) -> float | None:
         """When to call `tick` next, None for never. Read it after each `take`."""
         return self._steps.deadline
@@ -467,13 +472,15 @@ class Channel:
             state.stop("left")
         self._steps.step(now)
 
-    def take(self, *, more: bool = False) -> Output:
+    def take(self, *, more: bool = False, again: bool = False) -> Output:
         """What the inputs since the last call produced.
 
         more: the caller submits something before it waits for an input. What is committed travels with that
-        then, instead of in a message of its own.
+        then, instead of in a message of its own. again: if there are events, the caller acts on them and
+        calls this again before it waits; it may submit something then.
         """
-        if not self.state.stopped:
+        state = self.state
+        if not state.stopped:
             self._forwarding.flush()
-            self._replication.flush(more)
-        return self.state.take()
+            self._replication.flush(more or (again and state.eventful))
+        return state.take()

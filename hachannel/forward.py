@@ -61,6 +61,8 @@ class Forwarding:
         """Bytes of those that it was given and that are still in the queue."""
         self._known = 0
         """The present master says that it has everything up to this number."""
+        self._settled = 0
+        """What was delivered up to this entry is forgotten."""
         self._moved = 0.0
         self._pause_s = 0.0
         self._booted: int | None = None
@@ -176,6 +178,7 @@ class Forwarding:
     def _settle(self) -> None:
         """Forget what was delivered, here or in a snapshot."""
         state = self._state
+        self._settled = state.applied
         last = state.origins.last(state.me.replica, state.me.incarnation, state.boot)
         while self._first <= last and self._queue:
             size = len(self._queue.popleft())
@@ -188,17 +191,19 @@ class Forwarding:
 
     def flush(self) -> None:
         """Give the master what it may have; as master, admit what there is room for."""
+        state = self._state
         if self._queue:
-            self._settle()
+            if self._settled != state.applied:
+                self._settle()
         elif not self._held:
             return
-        state = self._state
-        if not state.serving or state.leaving:
+        fresh = self._given < self._first + len(self._queue) - 1
+        if not (fresh or self._held) or not state.serving or state.leaving:
             return
         if state.leading:
             if not state.too_few_copies:
                 self._admit()
-        elif self._queue and self._given < self._first + len(self._queue) - 1 and self._ready:
+        elif fresh and self._ready:
             self._send()
 
     @property

@@ -1,7 +1,7 @@
 """Frames on a byte stream: a 4-byte big-endian length, then the body. Pure."""
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 __all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "join_frames"]
 
@@ -73,8 +73,11 @@ class FrameReader:
         return bodies
 
 
-def join_frames(bodies: Iterable[bytes]) -> bytes:
+def join_frames(bodies: Sequence[bytes]) -> bytes:
     """Return the bytes that carry these bodies, for one write."""
+    if len(bodies) == 1:
+        body = bodies[0]
+        return _LENGTH.pack(len(body)) + body
     parts: list[bytes] = []
     for body in bodies:
         parts.append(_LENGTH.pack(len(body)))

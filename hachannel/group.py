@@ -50,6 +50,8 @@ SLICE_S = 0.02
 """Delivering gives way to the sockets after this time, so that a busy member shows that it lives."""
 MAX_UNDELIVERED = 512
 """Entries that may wait for the handler; above, nothing is read until there are fewer."""
+TELL_AFTER_S = 0.001
+"""So long a master waits for company before it tells slaves that its own messages are committed."""
 PROVIDE_AGAIN_S = 1.0
 """Pause after a failure of `provide_state`."""
 LEAVE_TIMEOUT_S = 10.0
@@ -138,10 +140,14 @@ class Group:
         self._events: deque[Event | Messages] = deque()
         self._unstable: StableWaits[Deferred[int]] = StableWaits()
         self._applied = 0
+        self._awaited = self._told = 0
+        """The last entry of another member: it waits to hear of it. How much all were told to be stable."""
+        self._telling: CallPort | None = None
+        self._tell_at = 0.0
         self._state = "new"
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
-        self._driving = self._again = self._stirred = self._drive_due = False
+        self._driving = self._stirred = self._drive_due = False
         self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
         self._waits = Waits(self._channel, log)
 
@@ -253,7 +259,7 @@ class Group:
         if all_members and self._settings.mode != "ALL":
             done.addCallback(self._until_stable)
         if self._driving:
-            self._again = True
+            self._stirred = True
         elif not self._drive_due and self._room:
             if not self._order.in_flight and not self._events:
                 # Nothing is on its way, so waiting for company would only cost time.
@@ -275,14 +281,11 @@ class Group:
         """Whether another pack may go on its way."""
         return self._order.in_flight < self._limits.packs_in_flight and self._channel.can_forward
 
-    def _submit(self, now: float) -> bool:
-        """Put packs on their way as far as they may go; say whether any went."""
+    def _submit(self, now: float) -> None:
+        """Put packs on their way as far as they may go."""
         order = self._order
-        went = False
         while order and self._room:
             self._channel.forward(now, order.pack())
-            went = True
-        return went
 
     # The channel
 
@@ -296,12 +299,16 @@ class Group:
         if self._state == "running":
             self._drive()
 
-    def _collect(self, *, more: bool = False) -> bool:
+    def _collect(self) -> bool:
         """Take what the channel has to say and send its messages; say whether it was a quiet normal step.
 
-        more: perhaps a pack is submitted soon.
+        What is committed is told in messages of its own only when nothing waits here that goes there, too,
+        and somebody waits for it there. Else the next entry tells it, or the next silence.
         """
-        out = self._channel.take(more=more)
+        more = bool(self._events or self._order) or self._awaited <= self._told
+        out = self._channel.take(more=more, again=True)
+        if not (more or out.events):
+            self._told = self._channel.stable
         if out.messages:
             send_messages(self._transport, out.messages)
         for line in out.notes:
@@ -315,25 +322,40 @@ class Group:
         if self._driving:
             self._stirred = True
             return
-        self._driving = self._again = self._stirred = True
+        self._driving = self._stirred = True
         now = self._now()
         events = self._events
         try:
-            while (self._again or self._stirred) and self._state == "running":
-                if self._stirred:
-                    self._stirred = False
-                    arm |= not self._collect(more=True)
-                self._again = False
-                if self._submit(now):
-                    arm |= not self._collect(more=True)
-                if events and not self._deliver_until(now + SLICE_S):
-                    self._drive_soon()
-                    break
-            arm |= not self._collect(more=bool(events or self._order))
+            while self._stirred and self._state == "running":
+                self._stirred = False
+                self._submit(now)
+                arm |= not self._collect()
+                if events:
+                    # What comes of them, and what was committed and not told yet, goes next time round.
+                    self._stirred = self._deliver_until(now + SLICE_S)
+                    if not self._stirred:
+                        self._drive_soon()
         finally:
             self._driving = False
-            if self._state == "running" and (arm or not self._alarm.set_up):
-                self._alarm.arm()
+            if self._state == "running":
+                if arm or not self._alarm.set_up:
+                    self._alarm.arm()
+                if self._channel.untold:
+                    self._tell_at = now + TELL_AFTER_S
+                    if self._telling is None:
+                        self._telling = self._reactor.callLater(TELL_AFTER_S, self._tell)
+
+    def _tell(self) -> None:
+        """Tell slaves what is committed, if there was no company for it."""
+        self._telling = None
+        if self._state != "running" or not self._channel.untold:
+            return
+        rest = self._tell_at - self._now()
+        if rest > 0:
+            self._telling = self._reactor.callLater(rest, self._tell)
+        else:
+            self._told = -1
+            self._drive()
 
     def _deliver_until(self, until: float) -> bool:
         """Act on the events; False when time is up first."""
@@ -365,6 +387,8 @@ class Group:
         if source is None:
             self._log(f"entry {event.index} was left out: no member has sent it")
             return
+        if source.replica != self.me:
+            self._awaited = event.index
         try:
             index, payloads = self._order.deliver(source, event.payload)
         except ProtocolError as error:
@@ -383,9 +407,6 @@ class Group:
         for done, index in self._order.ripe():
             if not done.called:
                 done.callback(index)
-        if self._order:
-            # There is room for it now.
-            self._again = True
 
     def _until_stable(self, index: int) -> "int | Deferred[int]":
         """The entry just delivered, or the snapshot just installed, has the message with this index."""
@@ -401,7 +422,6 @@ class Group:
                 done.callback(index)
 
     def _on_event(self, event: Event) -> None:
-        self._stirred = True
         if isinstance(event, Stable):
             self._on_stable(event.index)
         elif isinstance(event, ViewEvent):
@@ -459,8 +479,9 @@ class Group:
             return
         self._state = "stopped"
         self._alarm.stop()
-        if self._leaving is not None and self._leaving.active():
-            self._leaving.cancel()
+        for call in (self._leaving, self._telling):
+            if call is not None and call.active():
+                call.cancel()
         self._events.clear()
         self._transport.stop()
         for done in self._order.drop():

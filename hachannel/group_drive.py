@@ -97,16 +97,18 @@ class Waits:
 
 def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message]]) -> None:
     """Send messages, each encoded once, in one write for each peer."""
-    if len(messages) == 1:
-        transport.send(messages[0][0], [encode_message(messages[0][1])])
-        return
-    encoded: dict[int, bytes] = {}
     by_peer: dict[int, list[bytes]] = {}
+    last: Message | None = None
+    body = b""
     for peer, message in messages:
-        body = encoded.get(id(message))
-        if body is None:
-            body = encoded[id(message)] = encode_message(message)
-        by_peer.setdefault(peer, []).append(body)
+        if message is not last:
+            # What goes to several peers follows itself.
+            body, last = encode_message(message), message
+        bodies = by_peer.get(peer)
+        if bodies is None:
+            by_peer[peer] = [body]
+        else:
+            bodies.append(body)
     for peer, bodies in by_peer.items():
         transport.send(peer, bodies)
 

@@ -102,11 +102,11 @@ class Order(Generic[T]):
         Raises QueueFull, PayloadTooLarge, and TypeError for what is not bytes.
         """
         limits, waiting = self._limits, self._waiting
-        if set(map(type, payloads)) != {bytes}:
-            payloads = [_frozen(payload) for payload in payloads]
-        if len(payloads) == 1:
+        if len(payloads) == 1 and type(payloads[0]) is bytes:
             size = longest = len(payloads[0])
         else:
+            if set(map(type, payloads)) != {bytes}:
+                payloads = [_frozen(payload) for payload in payloads]
             sizes = [len(payload) for payload in payloads]
             size, longest = sum(sizes), max(sizes)
         if longest > self._max_payload_bytes:

@@ -226,10 +226,11 @@ class Replication:
 
     def held(self, view: View) -> int:
         """The highest index that k members of the view hold, the master included."""
-        matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
         others = view.k - 1
         if others == 0:
             return self._synced
+        matches = [slave.match for slave in self._slaves.values()]
+        matches.sort(reverse=True)
         return min(self._synced, matches[others - 1])
 
     def _push(self, slave: Progress) -> None:
@@ -339,6 +340,12 @@ class Replication:
         state.commit_to(min(message.commit, state.log.last.at))
         state.stable_to(min(message.stable, state.commit))
 
+    @property
+    def untold(self) -> bool:
+        """Perhaps slaves do not know of everything that is committed, and no entry in flight tells them."""
+        state = self._state
+        return self._news and state.commit == state.log.last.at and state.leading
+
     def flush(self, more: bool) -> None:
         """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
 
@@ -347,7 +354,7 @@ class Replication:
         the occasion.
         """
         state = self._state
-        if self._news and not more and state.commit == state.log.last.at and state.leading:
+        if not more and self.untold:
             self._tell_commit()
         if not self._ack_due:
             return

@@ -518,6 +518,11 @@ class State:
         """Hand an event to the application."""
         self._out.events.append(event)
 
+    @property
+    def eventful(self) -> bool:
+        """Whether there are events to hand out."""
+        return bool(self._out.events)
+
     def note(self, line: str) -> None:
         """A line for the log."""
         self._out.notes.append(line)
