@@ -1,0 +1,103 @@
+"""When a master tells slaves what is committed: with the next entry, at once to who waits, or after a silence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from quorate.hachannel.group import TELL_AFTER_S, Settings
+from quorate.hachannel.messages import Commit, decode_message
+from quorate.testing.memory_net import MemoryNet
+
+TRIP_S = 0.0001
+
+
+@pytest.fixture
+def net() -> MemoryNet:
+    return MemoryNet(delay_s=TRIP_S)
+
+
+def commits_heard(member: Any) -> list[Commit]:
+    """A list that grows with every Commit that arrives at a member."""
+    heard: list[Commit] = []
+    take = member.group.peer_frames
+
+    def look(peer: int, bodies: list[bytes]) -> None:
+        heard.extend(said for body in bodies if isinstance(said := decode_message(body), Commit))
+        take(peer, bodies)
+
+    member.group.peer_frames = look
+    return heard
+
+
+def pass_until(net: MemoryNet, condition: Callable[[], bool], limit_s: float) -> float:
+    """Let time pass in steps of half a trip; return how much it was."""
+    start = net.clock.seconds()
+    while not condition():
+        assert net.clock.seconds() - start < limit_s
+        net.clock.advance(TRIP_S / 2)
+    return net.clock.seconds() - start
+
+
+def quiet(net: MemoryNet) -> None:
+    """Until nothing is under way."""
+    net.advance(4 * TELL_AFTER_S, TRIP_S)
+
+
+def test_what_a_master_commits_of_its_own_is_told_with_its_next_message(
+    net: MemoryNet, three: list[Any]
+) -> None:
+    master, slave = three[0], three[1]
+    heard = commits_heard(slave)
+    quiet(net)
+    heard.clear()
+    for number in range(1, 21):
+        master.send(b"%d" % number)
+        pass_until(net, lambda number=number: len(master.results) == number, 10 * TRIP_S)
+        assert len(slave.log) in (number - 1, number)
+        net.advance(TELL_AFTER_S / 2, TRIP_S)
+    # Heartbeats may have come meanwhile, and say it, too; messages only for this did not.
+    assert heard == []
+    pass_until(net, lambda: len(slave.log) == 20, TELL_AFTER_S + 2 * TRIP_S)
+    quiet(net)
+    assert len(heard) <= 1
+
+
+def test_a_slave_hears_of_its_own_message_at_once(net: MemoryNet, three: list[Any]) -> None:
+    quiet(net)
+    slave = three[1]
+    for number in range(1, 6):
+        slave.send(b"%d" % number)
+        # There, to the others, back, and the word that it is committed.
+        passed = pass_until(net, lambda number=number: len(slave.results) == number, 20 * TRIP_S)
+        assert passed <= 6 * TRIP_S < TELL_AFTER_S
+        quiet(net)
+
+
+def test_a_slave_hears_at_once_that_all_members_hold_its_message(net: MemoryNet, make: Any) -> None:
+    members = [make(me, settings=Settings(mode="MAJORITY")).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    quiet(net)
+    results: list[Any] = []
+    # Its own messages before and after it make the master neither hasty nor slow.
+    members[0].send(b"before")
+    members[1].group.multicast(b"waits", all_members=True).addBoth(results.append)
+    members[0].send(b"after")
+    passed = pass_until(net, lambda: bool(results), 20 * TRIP_S)
+    assert passed <= 6 * TRIP_S < TELL_AFTER_S
+
+
+def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
+    net: MemoryNet, three: list[Any]
+) -> None:
+    group = three[0].group
+
+    def due() -> bool:
+        return any(call.args[0] == group._tell for call in net.clock.getDelayedCalls())
+
+    quiet(net)
+    three[0].send(b"last")
+    pass_until(net, lambda: len(three[0].results) == 1, 10 * TRIP_S)
+    assert due()
+    group._finish(None)
+    assert not due()
