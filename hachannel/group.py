@@ -143,7 +143,6 @@ class Group:
         self._awaited = self._told = 0
         """The last entry of another member: it waits to hear of it. How much all were told to be stable."""
         self._telling: CallPort | None = None
-        self._tell_at = 0.0
         self._state = "new"
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
@@ -340,22 +339,15 @@ class Group:
             if self._state == "running":
                 if arm or not self._alarm.set_up:
                     self._alarm.arm()
-                if self._channel.untold:
-                    self._tell_at = now + TELL_AFTER_S
-                    if self._telling is None:
-                        self._telling = self._reactor.callLater(TELL_AFTER_S, self._tell)
+                if self._telling is None and self._channel.untold:
+                    self._telling = self._reactor.callLater(TELL_AFTER_S, self._tell, self._applied)
 
-    def _tell(self) -> None:
-        """Tell slaves what is committed, if there was no company for it."""
+    def _tell(self, applied: int) -> None:
+        """Tell slaves what is committed, if nothing came since `applied`. Else what comes next tells it."""
         self._telling = None
-        if self._state != "running" or not self._channel.untold:
-            return
-        rest = self._tell_at - self._now()
-        if rest > 0:
-            self._telling = self._reactor.callLater(rest, self._tell)
-        else:
+        if self._applied == applied:
             self._told = -1
-            self._drive()
+        self._drive()
 
     def _deliver_until(self, until: float) -> bool:
         """Act on the events; False when time is up first."""
