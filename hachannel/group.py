@@ -31,7 +31,7 @@ from .link import NOBODY_LISTENS, SILENCE, Address, CallPort
 from .messages import Ack, Data, decode_message
 from .process import this_process
 from .prompt import PromptReactor
-from .settings import Settings
+from .settings import TELL_AFTER_S, Settings
 from .transport import ChannelTransport
 
 __all__ = [
@@ -50,8 +50,6 @@ SLICE_S = 0.02
 """Delivering gives way to the sockets after this time, so that a busy member shows that it lives."""
 MAX_UNDELIVERED = 512
 """Entries that may wait for the handler; above, nothing is read until there are fewer."""
-TELL_AFTER_S = 0.001
-"""So long a master waits for company before it tells slaves that its own messages are committed."""
 PROVIDE_AGAIN_S = 1.0
 """Pause after a failure of `provide_state`."""
 LEAVE_TIMEOUT_S = 10.0
@@ -301,10 +299,10 @@ class Group:
     def _collect(self) -> bool:
         """Take what the channel has to say and send its messages; say whether it was a quiet normal step.
 
-        What is committed is told in messages of its own only when nothing waits here that goes there, too,
-        and somebody waits for it there. Else the next entry tells it, or the next silence.
+        What is committed is told in messages of its own only when somebody waits for it there. Else the next
+        entry tells it, or the next silence.
         """
-        more = bool(self._events or self._order) or self._awaited <= self._told
+        more = self._awaited <= self._told
         out = self._channel.take(more=more, again=True)
         if not (more or out.events):
             self._told = self._channel.stable

@@ -10,6 +10,9 @@ TRIM_STEP = 64
 
 Mode = Literal["ALL", "MAJORITY"]
 
+TELL_AFTER_S = 0.001
+"""So long a master that takes with `more` waits for an entry that tells slaves what is committed."""
+
 LEAST_S = 0.001
 """Periods and patiences below this would do nothing but repeat."""
 LEAST_SHARE = 0.01

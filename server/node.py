@@ -35,6 +35,7 @@ from ..hachannel import (
     Told,
     ViewEvent,
 )
+from ..hachannel.settings import TELL_AFTER_S
 from .batching import BatchQueue
 from .comparing import Comparison
 from .node_types import NodeSettings, Output, RoleChange
@@ -101,6 +102,8 @@ class Node:
         self._view: ViewEvent | None = None
         self._queue = BatchQueue(self.settings.limits)
         self._flight: deque[tuple[int, list[int]]] = deque()
+        self._tell_at: float | None = None
+        """When slaves are told of what is committed, unless an entry does that before."""
         self._unsettled_since: float | None = None
         self._tick_waits = False
         durable = log is not None and log.durable
@@ -164,6 +167,8 @@ class Node:
         if self._ended:
             return None
         due = self.channel.deadline
+        if self._tell_at is not None:
+            due = self._tell_at if due is None else min(due, self._tell_at)
         timer_ns = self.engine.next_timer_ns
         if timer_ns is not None and not self._tick_waits and self.serving and self.channel.can_submit:
             at = now + max(0, timer_ns - self._time(now, wall_ns)) / 1e9
@@ -322,8 +327,9 @@ class Node:
     def _run(self, now: float, wall_ns: int) -> None:
         out = self._out
         self._watch_lease(now)
+        wait = self._tell_at is None or now < self._tell_at
         while not self._ended:
-            output = self.channel.take(more=bool(self._queue))
+            output = self.channel.take(more=wait)
             if output.persist:
                 out.persist += output.persist
                 out.token = output.token
@@ -339,6 +345,11 @@ class Node:
                 self._follow_role(now)
             if not (self._submit(now, wall_ns) or self._end_lease(now)):
                 break
+        if not self.channel.untold:
+            self._tell_at = None
+        elif self._tell_at is None:
+            # Nobody waits for it there, and the next entry may be on its way.
+            self._tell_at = now + TELL_AFTER_S
 
     def _note_lease(self, now: float, events: Sequence[Event]) -> None:
         """Services stop at once when the lease is lost, whatever waits to be applied."""

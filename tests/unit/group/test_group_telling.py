@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.group import TELL_AFTER_S, Settings
 from quorate.hachannel.messages import Commit, decode_message
+from quorate.hachannel.settings import TELL_AFTER_S, Settings
 from quorate.testing.memory_net import MemoryNet
 
 TRIP_S = 0.0001
