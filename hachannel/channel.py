@@ -262,8 +262,16 @@ class Channel:
 
     @property
     def untold(self) -> bool:
-        """Whether slaves may not know of all that is committed: of a master that took with `more`."""
+        """Of a master that took with `more`: everything is committed, and slaves may not know it yet.
+
+        It is to be taken without `more` soon, unless something is submitted.
+        """
         return self._replication.untold
+
+    @property
+    def told(self) -> int:
+        """Of a master: slaves were told that all members of the view hold everything up to this index."""
+        return self._replication.told
 
     @property
     def deadline(self) -> float | None:
@@ -475,9 +483,9 @@ class Channel:
     def take(self, *, more: bool = False, again: bool = False) -> Output:
         """What the inputs since the last call produced.
 
-        more: the caller submits something before it waits for an input. What is committed travels with that
-        then, instead of in a message of its own. again: if there are events, the caller acts on them and
-        calls this again before it waits; it may submit something then.
+        more: the caller may submit something soon. What is committed travels with that then, instead of in a
+        message of its own; if nothing is submitted, see `untold`. again: if there are events, the caller acts
+        on them and calls this again before it waits; it may submit something then.
         """
         state = self.state
         if not state.stopped:

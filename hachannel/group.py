@@ -138,8 +138,10 @@ class Group:
         self._events: deque[Event | Messages] = deque()
         self._unstable: StableWaits[Deferred[int]] = StableWaits()
         self._applied = 0
-        self._awaited = self._told = 0
-        """The last entry of another member: it waits to hear of it. How much all were told to be stable."""
+        self._awaited = 0
+        """The last entry of another member, which waits to hear of it; 0 if none does."""
+        self._silence = False
+        """Nothing has followed what was committed last: slaves are to be told."""
         self._telling: CallPort | None = None
         self._state = "new"
         self._joining: Deferred[None] | None = None
@@ -302,10 +304,11 @@ class Group:
         What is committed is told in messages of its own only when somebody waits for it there. Else the next
         entry tells it, or the next silence.
         """
-        more = self._awaited <= self._told
-        out = self._channel.take(more=more, again=True)
-        if not (more or out.events):
-            self._told = self._channel.stable
+        if self._awaited and self._awaited <= self._channel.told:
+            self._awaited = 0
+        out = self._channel.take(more=not (self._awaited or self._silence), again=True)
+        if not out.events:
+            self._silence = False
         if out.messages:
             send_messages(self._transport, out.messages)
         for line in out.notes:
@@ -332,6 +335,9 @@ class Group:
                     self._stirred = self._deliver_until(now + SLICE_S)
                     if not self._stirred:
                         self._drive_soon()
+                elif self._order and self._room:
+                    # A member alone commits at once.
+                    self._stirred = True
         finally:
             self._driving = False
             if self._state == "running":
@@ -343,12 +349,11 @@ class Group:
     def _tell(self, applied: int) -> None:
         """Tell slaves what is committed, if nothing came since `applied`. Else what comes next tells it."""
         self._telling = None
-        if self._applied == applied:
-            self._told = -1
+        self._silence = self._applied == applied
         self._drive()
 
     def _deliver_until(self, until: float) -> bool:
-        """Act on the events; False when time is up first."""
+        """Act on the events; False when time is up, whether some are left or not."""
         events = self._events
         while events and self._state == "running":
             event = events.popleft()
@@ -359,7 +364,7 @@ class Group:
                 self._hand_out(event, slice_end)
             else:
                 self._on_event(event)
-            if events and self._now() > until and len(events) < MAX_UNDELIVERED:
+            if self._now() > until and len(events) < MAX_UNDELIVERED:
                 return False
         return True
 

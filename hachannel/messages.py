@@ -260,7 +260,7 @@ class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):
 
 
 class Commit(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=23):
-    """Master to slaves, when no Data follows at once: what is committed, and where the log ends."""
+    """Master to slaves, when no Data follows soon: what is committed, and where the log ends."""
 
     view: ViewNumber
     commit: int

@@ -342,16 +342,21 @@ class Replication:
 
     @property
     def untold(self) -> bool:
-        """Perhaps slaves do not know of everything that is committed, and no entry in flight tells them."""
+        """Everything is committed, and perhaps slaves do not know that, or that all members hold it."""
         state = self._state
-        return self._news and state.commit == state.log.last.at and state.leading
+        return self._news and bool(self._slaves) and state.commit == state.log.last.at and state.leading
+
+    @property
+    def told(self) -> int:
+        """All slaves were told, as far as it was not lost, that all members hold everything up to here."""
+        return min((slave.told_stable for slave in self._slaves.values()), default=self._state.stable)
 
     def flush(self, more: bool) -> None:
         """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
 
-        The master tells at once what is committed, and what all members hold, unless `more` is about to be
-        submitted or entries are in flight: then the next Data, or the acknowledgement of the last entry, is
-        the occasion.
+        The master tells at once what is committed, and what all members hold, unless `more` may be submitted
+        soon or entries are in flight: then the next Data, or the acknowledgement of the last entry, is the
+        occasion.
         """
         state = self._state
         if not more and self.untold:

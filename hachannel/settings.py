@@ -11,7 +11,7 @@ TRIM_STEP = 64
 Mode = Literal["ALL", "MAJORITY"]
 
 TELL_AFTER_S = 0.001
-"""So long a master that takes with `more` waits for an entry that tells slaves what is committed."""
+"""A master waits so long for an entry that tells slaves what is committed; then it sends a message for it."""
 
 LEAST_S = 0.001
 """Periods and patiences below this would do nothing but repeat."""

@@ -122,3 +122,30 @@ def test_a_quick_handler_gets_everything_at_once(net: MemoryNet, make: Any, pack
     net.until(lambda: alone.joined == [None])
     alone.group.multicast_many([b"%d" % number for number in range(10)]).addBoth(alone.results.append)
     net.until(lambda: alone.results == [10])
+
+
+def test_callbacks_that_send_again_and_again_give_way_to_the_network(net: MemoryNet, make: Any) -> None:
+    member = make(0, size=1).join()
+    net.until(lambda: member.group.role == "master")
+    seen: list[int] = []
+    results = member.results
+
+    def again(index: int) -> None:
+        results.append(index)
+        net.clock.rightNow += 0.001
+        if index < 500:
+            member.group.multicast(b"again").addCallback(again)
+
+    member.group.multicast(b"first").addCallback(again)
+    member.group._reactor.callLater(0.01, lambda: seen.append(len(results)))
+    net.until(lambda: len(results) == 500)
+    assert seen
+    assert seen[0] < 50
+
+
+def test_a_queue_shorter_than_the_packs_in_flight_holds_nothing_up(net: MemoryNet, make: Any) -> None:
+    limits = GroupLimits(pack_messages=1, packs_in_flight=4)
+    member = make(0, size=1, settings=Settings(forward_queue=1), limits=limits).join()
+    net.until(lambda: member.group.role == "master")
+    member.send(*[b"%d" % number for number in range(20)])
+    net.until(lambda: len(member.results) == 20, 1.0)

@@ -87,6 +87,30 @@ def test_a_slave_hears_at_once_that_all_members_hold_its_message(net: MemoryNet,
     assert passed <= 6 * TRIP_S < TELL_AFTER_S
 
 
+@pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
+def test_a_slave_hears_of_its_own_message_at_once_when_one_of_the_master_follows(
+    net: MemoryNet, make: Any, mode: Any
+) -> None:
+    members = [make(me, settings=Settings(mode=mode)).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    quiet(net)
+    results: list[Any] = []
+    for number in range(1, 4):
+        members[1].group.multicast(b"of the slave", all_members=True).addBoth(results.append)
+        net.clock.advance(1.5 * TRIP_S)
+        members[0].send(b"in flight when the other one is committed")
+        passed = pass_until(net, lambda number=number: len(results) == number, 20 * TRIP_S)
+        assert passed <= 6 * TRIP_S < TELL_AFTER_S
+        quiet(net)
+
+
+def test_a_member_alone_tells_nobody(net: MemoryNet, make: Any) -> None:
+    member = make(0, size=1).join()
+    member.send(b"x")
+    net.until(lambda: member.results == [1])
+    assert member.group._telling is None
+
+
 def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
     net: MemoryNet, three: list[Any]
 ) -> None:
