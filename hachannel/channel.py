@@ -262,9 +262,9 @@ class Channel:
 
     @property
     def untold(self) -> bool:
-        """Of a master that took with `more`: everything is committed, and slaves may not know it yet.
+        """Of a master: slaves may not know yet of all that is committed.
 
-        It is to be taken without `more` soon, unless something is submitted.
+        Unless something is submitted soon it is to be taken with `tell`.
         """
         return self._replication.untold
 
@@ -480,15 +480,16 @@ class Channel:
             state.stop("left")
         self._steps.step(now)
 
-    def take(self, *, more: bool = False, again: bool = False) -> Output:
+    def take(self, *, more: bool = False, again: bool = False, tell: bool = False) -> Output:
         """What the inputs since the last call produced.
 
         more: the caller may submit something soon. What is committed travels with that then, instead of in a
         message of its own; if nothing is submitted, see `untold`. again: if there are events, the caller acts
-        on them and calls this again before it waits; it may submit something then.
+        on them and calls this again before it waits; it may submit something then. tell: slaves are told what
+        is committed, whatever may follow, and whatever is in flight.
         """
         state = self.state
         if not state.stopped:
             self._forwarding.flush()
-            self._replication.flush(more or (again and state.eventful))
+            self._replication.flush(more or (again and state.eventful), tell)
         return state.take()

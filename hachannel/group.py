@@ -306,9 +306,8 @@ class Group:
         """
         if self._awaited and self._awaited <= self._channel.told:
             self._awaited = 0
-        out = self._channel.take(more=not (self._awaited or self._silence), again=True)
-        if not out.events:
-            self._silence = False
+        out = self._channel.take(more=not self._awaited, again=True, tell=self._silence)
+        self._silence = False
         if out.messages:
             send_messages(self._transport, out.messages)
         for line in out.notes:

@@ -109,7 +109,9 @@ def _check_addresses(addresses: Mapping[Any, Any]) -> None:
                     )
                 other = owners.setdefault((host, port), member)
             case _:
-                raise ValueError(f"the address of member {member} is {address!r}: give (host, port)")
+                raise ValueError(
+                    f"the address of member {member} is {address!r}: give (host, port from 1 to 65535)"
+                )
         if other != member:
             raise ValueError(f"members {other} and {member} have the same address {address!r}")
 

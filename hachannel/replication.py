@@ -342,25 +342,35 @@ class Replication:
 
     @property
     def untold(self) -> bool:
-        """Everything is committed, and perhaps slaves do not know that, or that all members hold it."""
+        """Perhaps slaves do not know that what they hold is committed; or held by all, if nothing follows."""
         state = self._state
-        return self._news and bool(self._slaves) and state.commit == state.log.last.at and state.leading
+        if not (self._news and self._slaves and state.leading):
+            return False
+        commit = state.commit
+        return commit == state.log.last.at or any(map(self._behind, self._slaves.values()))
+
+    def _behind(self, slave: Progress) -> bool:
+        """Whether a slave holds everything that is committed, and was not told that it is."""
+        return slave.told < self._state.commit <= slave.match
 
     @property
     def told(self) -> int:
         """All slaves were told, as far as it was not lost, that all members hold everything up to here."""
         return min((slave.told_stable for slave in self._slaves.values()), default=self._state.stable)
 
-    def flush(self, more: bool) -> None:
+    def flush(self, more: bool, tell: bool = False) -> None:
         """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
 
         The master tells at once what is committed, and what all members hold, unless `more` may be submitted
         soon or entries are in flight: then the next Data, or the acknowledgement of the last entry, is the
-        occasion.
+        occasion. tell: that has lasted long enough.
         """
         state = self._state
-        if not more and self.untold:
-            self._tell_commit()
+        if (tell or not more) and self.untold:
+            if state.commit == state.log.last.at:
+                self._tell_commit()
+            elif tell:
+                self._tell_so_far()
         if not self._ack_due:
             return
         self._ack_due = False
@@ -379,6 +389,16 @@ class Replication:
             # Who lacks something hears of it with what it lacks.
             if slave.match == last and (slave.told < last or slave.told_stable < stable == last):
                 slave.told, slave.told_stable = last, stable
+                state.send(slave.voter.replica, message)
+
+    def _tell_so_far(self) -> None:
+        """Of entries in flight some are committed already: their senders may wait to hear of it."""
+        state = self._state
+        assert state.accepted is not None
+        for slave in self._slaves.values():
+            if self._behind(slave):
+                slave.told, slave.told_stable = state.commit, state.stable
+                message = Commit(state.accepted.number, state.commit, slave.sent, state.stable)
                 state.send(slave.voter.replica, message)
 
     def may_ack(self, view: View) -> bool:

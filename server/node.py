@@ -327,9 +327,9 @@ class Node:
     def _run(self, now: float, wall_ns: int) -> None:
         out = self._out
         self._watch_lease(now)
-        wait = self._tell_at is None or now < self._tell_at
+        tell = self._tell_at is not None and now >= self._tell_at
         while not self._ended:
-            output = self.channel.take(more=wait)
+            output = self.channel.take(more=True, tell=tell)
             if output.persist:
                 out.persist += output.persist
                 out.token = output.token

@@ -62,14 +62,14 @@ class JournalledChannel(Channel):
     installed = None
     """The parts of a state that replaces everything, with the next reset."""
 
-    def take(self, *, more=False, again=False):
-        out = super().take(more=more, again=again)
+    def take(self, **how):
+        out = super().take(**how)
         persist, token = out.persist, out.token
         while persist:
             reset = any(isinstance(record, Reset) for record in persist)
             self.journal.write(persist, also=self._save if reset else None)
             self.persisted(time.monotonic(), token)
-            after = super().take(more=more, again=again)
+            after = super().take(**how)
             persist, token = after.persist, after.token
             # What persisted() let go follows what came before it.
             out.messages += after.messages

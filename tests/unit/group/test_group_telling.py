@@ -104,6 +104,33 @@ def test_a_slave_hears_of_its_own_message_at_once_when_one_of_the_master_follows
         quiet(net)
 
 
+@pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
+def test_a_slave_hears_soon_though_a_later_entry_is_held_up(net: MemoryNet, make: Any, mode: Any) -> None:
+    members = [make(me, settings=Settings(mode=mode)).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    quiet(net)
+    held_up = True
+    lost = [members[2], members[1]] if mode == "MAJORITY" else [members[2]]
+
+    for member in lost:
+
+        def lose(peer: int, bodies: list[bytes], take: Any = member.group.peer_frames) -> None:
+            take(peer, [body for body in bodies if not (held_up and b"held up" in body)])
+
+        member.group.peer_frames = lose
+    results: list[Any] = []
+    members[1].group.multicast(b"of the slave").addBoth(results.append)
+    net.clock.advance(1.5 * TRIP_S)
+    members[0].send(b"held up on its way to a member")
+    passed = pass_until(net, lambda: bool(results), Settings().heartbeat_s / 2)
+    assert passed <= 6 * TRIP_S + 2 * TELL_AFTER_S
+    assert not members[0].results
+    held_up = False
+    net.until(lambda: bool(members[0].results))
+    quiet(net)
+    assert members[1].log == members[0].log == members[2].log
+
+
 def test_a_member_alone_tells_nobody(net: MemoryNet, make: Any) -> None:
     member = make(0, size=1).join()
     member.send(b"x")
