@@ -93,8 +93,8 @@ class Settings:
             raise ValueError("max_log must leave room for keep and the window: raise it or lower those")
         if self.verify_s > self.suspect_s or self.heartbeat_s * 4 > self.suspect_s:
             raise ValueError(
-                f"suspect_s ({self.suspect_s:g}) must be at least verify_s ({self.verify_s:g}) and four times "
-                f"heartbeat_s ({self.heartbeat_s:g})"
+                f"suspect_s ({self.suspect_s:g}) must be at least verify_s ({self.verify_s:g}) "
+                f"and four times heartbeat_s ({self.heartbeat_s:g})"
             )
         if self.lease_s < 2 * self.heartbeat_s:
             raise ValueError("lease_s must be at least two heartbeats, or no lease is ever prolonged in time")
