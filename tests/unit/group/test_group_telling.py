@@ -44,6 +44,14 @@ def quiet(net: MemoryNet) -> None:
     net.advance(4 * TELL_AFTER_S, TRIP_S)
 
 
+def together(net: MemoryNet, make: Any, mode: Any) -> list[Any]:
+    """Three members in one view, with nothing under way."""
+    members = [make(me, settings=Settings(mode=mode)).join() for me in range(3)]
+    net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    quiet(net)
+    return members
+
+
 def test_what_a_master_commits_of_its_own_is_told_with_its_next_message(
     net: MemoryNet, three: list[Any]
 ) -> None:
@@ -75,9 +83,7 @@ def test_a_slave_hears_of_its_own_message_at_once(net: MemoryNet, three: list[An
 
 
 def test_a_slave_hears_at_once_that_all_members_hold_its_message(net: MemoryNet, make: Any) -> None:
-    members = [make(me, settings=Settings(mode="MAJORITY")).join() for me in range(3)]
-    net.until(lambda: all(len(member.group.members) == 3 for member in members))
-    quiet(net)
+    members = together(net, make, "MAJORITY")
     results: list[Any] = []
     # Its own messages before and after it make the master neither hasty nor slow.
     members[0].send(b"before")
@@ -91,9 +97,7 @@ def test_a_slave_hears_at_once_that_all_members_hold_its_message(net: MemoryNet,
 def test_a_slave_hears_of_its_own_message_at_once_when_one_of_the_master_follows(
     net: MemoryNet, make: Any, mode: Any
 ) -> None:
-    members = [make(me, settings=Settings(mode=mode)).join() for me in range(3)]
-    net.until(lambda: all(len(member.group.members) == 3 for member in members))
-    quiet(net)
+    members = together(net, make, mode)
     results: list[Any] = []
     for number in range(1, 4):
         members[1].group.multicast(b"of the slave", all_members=True).addBoth(results.append)
@@ -106,9 +110,7 @@ def test_a_slave_hears_of_its_own_message_at_once_when_one_of_the_master_follows
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_a_slave_hears_soon_though_a_later_entry_is_held_up(net: MemoryNet, make: Any, mode: Any) -> None:
-    members = [make(me, settings=Settings(mode=mode)).join() for me in range(3)]
-    net.until(lambda: all(len(member.group.members) == 3 for member in members))
-    quiet(net)
+    members = together(net, make, mode)
     held_up = True
     lost = [members[2], members[1]] if mode == "MAJORITY" else [members[2]]
 
