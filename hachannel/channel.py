@@ -1,6 +1,6 @@
 """The HA channel: one replica's side of the replication protocol, without clock, randomness or IO."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from .dispatch import Dispatch
 from .donor import Donor
@@ -408,8 +408,11 @@ class Channel:
         elif peer in state.peers.links and state.peers.links[peer].connected:
             state.send(peer, Tell(data))
 
-    def snapshot_ready(self, now: float, token: int, index: int, parts: Sequence[bytes]) -> None:
-        """An answer to ProvideSnapshot: the whole state after entry `index`."""
+    def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
+        """An answer to ProvideSnapshot: the whole state after entry `index`.
+
+        `parts` is asked for a part when that is about to be sent; it must not fail.
+        """
         self._donor.snapshot_ready(now, token, index, parts)
         self._steps.step(now)
 

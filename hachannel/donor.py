@@ -8,7 +8,7 @@ replica leaves the configuration first, then the new one comes, one change per v
 
 import math
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable
 from enum import Enum
 
 import attrs
@@ -17,7 +17,7 @@ from .events import ProvidePart, ProvideSnapshot
 from .lease import Lease, proposer
 from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from .origins import Rows
-from .outbox import Outbox
+from .outbox import Outbox, Parts
 from .pace import Pace
 from .replication import Replication
 from .state import State
@@ -77,7 +77,7 @@ class Session:
     """The application knows of it."""
     asked: bool = False
     """The application owes a part."""
-    rest: deque[bytes] = attrs.field(factory=deque[bytes])
+    rest: Parts = attrs.field(factory=Parts)
     """Parts that the application has given in advance."""
     at: Tag | None = None
     """The whole is the state after this entry: the application has given the last part."""
@@ -271,7 +271,7 @@ class Donor:
             if not session.rest:
                 self._ask_application(session)
                 return
-            data = session.rest.popleft()
+            data = session.rest.take()
             last = not session.rest
             session.outbox.put(data, session.at if last else None, self._origins(session) if last else ())
             session.came = now
@@ -314,12 +314,12 @@ class Donor:
         self._push(session)
         self._ask(now, session)
 
-    def snapshot_ready(self, now: float, token: int, index: int, parts: Sequence[bytes]) -> None:
-        """The application gave all parts."""
+    def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
+        """The application gave all parts, each to be made when it is wanted."""
         session = self._asked(token)
         if session is None or not self._freeze(session, index, last=True):
             return
-        session.rest.extend(parts or [b""])
+        session.rest = Parts(parts) or Parts([b""])
         session.heard = session.moved = now
         self._ask(now, session)
 
@@ -379,7 +379,7 @@ class Donor:
 
     def _begin_entries(self, now: float, session: Session, after: int) -> None:
         session.phase = Phase.ENTRIES
-        session.rest.clear()
+        session.rest = Parts()
         session.hold = session.sent = session.acked = after
         session.moved = session.came = now
         self._push_entries(session)

@@ -4,7 +4,8 @@ What the handler raises is logged, and the group goes on. Only a state that cann
 member.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from .events import InstallPart, ViewEvent
@@ -67,19 +68,18 @@ class Application:
         except Exception as error:
             self._blame("view_changed", error)
 
-    def provide(self) -> list[bytes] | None:
+    def provide(self) -> Iterator[bytes] | None:
         """Return the parts of the state after the messages so far; None if the handler failed."""
         try:
             state = self._handler.provide_state()
             chunks = [state] if isinstance(state, bytes) else list(state)
-            for chunk in chunks:
-                if not isinstance(chunk, bytes):
-                    raise TypeError(f"a state is bytes, or an iterable of bytes: {type(chunk).__name__}")
-            parts = encode_parts(chunks)
+            for kind in set(map(type, chunks)):
+                if not issubclass(kind, bytes):
+                    raise TypeError(f"a state is bytes, or an iterable of bytes: {kind.__name__}")
         except Exception as error:
             self._blame("provide_state", error)
             return None
-        return [self._order.head(), *parts]
+        return chain((self._order.head(),), encode_parts(chunks))
 
     def install(self, event: InstallPart) -> None:
         """Take a part of what `provide` gave elsewhere; the last one replaces the state.

@@ -1,6 +1,6 @@
 """The bytes of a group: packs, the head of a snapshot, and the hello of a connection. Pure."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -106,25 +106,24 @@ def decode_head(data: bytes) -> Head:
     return head
 
 
-def encode_parts(chunks: Iterable[bytes]) -> list[bytes]:
+def encode_parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """The other parts of a snapshot: a trip goes by for every few parts, so small chunks share one.
 
-    `decode_part` gives them back as they were, but those above CHUNK_BYTES, which are cut.
+    Each is made when it is asked for: all at once they would take as much memory again, and seconds.
+    `decode_part` gives the chunks back as they were, but those above CHUNK_BYTES, which are cut.
     """
-    parts: list[bytes] = []
     gathered: list[bytes] = []
     size = 0
     for chunk in chunks:
         for start in range(0, len(chunk) or 1, CHUNK_BYTES):
             piece = chunk[start : start + CHUNK_BYTES]
             if gathered and size + len(piece) > CHUNK_BYTES:
-                parts.append(_encoder.encode(gathered))
+                yield _encoder.encode(gathered)
                 gathered, size = [], 0
             gathered.append(piece)
             size += len(piece) + CHUNK_HEAD_BYTES
     if gathered:
-        parts.append(_encoder.encode(gathered))
-    return parts
+        yield _encoder.encode(gathered)
 
 
 def decode_part(data: bytes) -> list[bytes]:

@@ -1,7 +1,7 @@
 """The parts of a state on the wire: cut into pieces at one end, put together at the other. A leaf, pure."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import attrs
 
@@ -11,6 +11,24 @@ from .view import Tag
 
 MAX_PART_BYTES = 1 << 30
 """A part that is said to be larger than this is not believed."""
+
+
+class Parts:
+    """The parts that an application has given in advance, each made shortly before it is wanted."""
+
+    def __init__(self, parts: Iterable[bytes] = ()) -> None:
+        """Nothing is asked of `parts` but the first one."""
+        self._following = iter(parts)
+        self._next = next(self._following, None)
+
+    def __bool__(self) -> bool:
+        return self._next is not None
+
+    def take(self) -> bytes:
+        """The next one; there is one."""
+        taken, self._next = self._next, next(self._following, None)
+        assert taken is not None
+        return taken
 
 
 @attrs.define(eq=False)

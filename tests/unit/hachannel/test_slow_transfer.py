@@ -25,6 +25,8 @@ class Slow:
         """The learner does nothing while it installs the last part."""
         self.installing: InstallPart | None = None
         self._parts = 0
+        self.made = 0
+        """Parts of the state that were asked for."""
         for _ in range(200):
             hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
         hand.settle()
@@ -67,7 +69,7 @@ class Slow:
     def _do(self, event) -> None:
         hand = self.hand
         if isinstance(event, ProvideSnapshot):
-            parts = [b"part"] * PARTS
+            parts = self._make_parts()
             hand.act(0, lambda channel: channel.snapshot_ready(hand.now, event.token, event.index, parts))
         elif isinstance(event, InstallPart):
             self._parts += 1
@@ -75,6 +77,11 @@ class Slow:
                 self.installing = event
                 return
             hand.act(2, lambda channel: channel.part_installed(hand.now, event.token, b"marker"))
+
+    def _make_parts(self):
+        for _ in range(PARTS):
+            self.made += 1
+            yield b"part"
 
     def _runs(self, replica: int) -> bool:
         return replica != 2 or self.installing is None
@@ -96,6 +103,14 @@ def test_a_slow_connection_carries_each_piece_of_a_state_about_once(piece_s):
     assert len(slow.hand.channels[0].members) == 3
     assert slow.sent < 45
     assert most <= 12
+
+
+def test_the_parts_of_a_state_are_made_as_they_are_sent():
+    """A large state made all at once would take memory for all of it, and the master's time."""
+    slow = Slow(0.9, keep=0)
+    while slow.made < PARTS:
+        slow.step()
+        assert slow.made <= slow.sent + Settings().transfer_window + 1
 
 
 @pytest.mark.parametrize(("seconds", "transfers"), [(6.0, 1), (25.0, 2)])
