@@ -364,16 +364,20 @@ class Donor:
         elif session.outbox.ack(message.chunks):
             session.moved = session.came = now
             if session.outbox.empty and not session.asked:
-                log, hurry = self._state.log, session.frozen and self._filling
-                session.pace.taken(now, log.last.at, hurry=hurry)
+                hurry = session.frozen and 2 * self._fill(session) > 1
+                session.pace.taken(now, self._state.log.last.at, hurry=hurry)
             self._push(session)
             self._ask(now, session)
 
-    @property
-    def _filling(self) -> bool:
-        """The log that is held for the transfer may become too long before that is over."""
+    def _fill(self, session: Session) -> float:
+        """How full the log is that is held for the transfer; above 1 it is too long.
+
+        With the state that the learner has taken, as large in the memory of the application here, it may
+        grow. So a transfer that is no slower than what is submitted ends, however large the state is.
+        """
         log, settings = self._state.log, self._state.settings
-        return 2 * len(log) > settings.max_log or 2 * log.size_bytes > settings.max_log_bytes
+        most = 1 + session.outbox.acked_bytes / settings.max_log_bytes
+        return max(len(log) / settings.max_log, log.size_bytes / settings.max_log_bytes) / most
 
     # Entries
 
@@ -468,9 +472,7 @@ class Donor:
             self._close("it went away")
         elif now - session.heard > settings.stall_s * (PATIENCE if session.whole else 1):
             self._close("it does not answer")
-        elif session.hold is not None and (
-            len(state.log) > settings.max_log or state.log.size_bytes > settings.max_log_bytes
-        ):
+        elif session.hold is not None and self._fill(session) > 1:
             self._close("the log has become too long meanwhile")
         elif session.phase is Phase.ENTRIES:
             self._push_entries(session)

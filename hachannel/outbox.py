@@ -9,6 +9,8 @@ from .messages import Chunk
 from .origins import Rows
 from .view import Tag
 
+SLACK = 64
+"""The last piece of a part may be longer by one in so many bytes."""
 MAX_PART_BYTES = 1 << 30
 """A part that is said to be larger than this is not believed."""
 
@@ -37,11 +39,13 @@ class Outbox:
 
     token: int
     piece_bytes: int
-    """The largest piece."""
+    """The largest piece, but for the last one of a part."""
     window: int
     """Pieces on their way."""
     acked: int = 0
     """Pieces that the learner has taken."""
+    acked_bytes: int = 0
+    """Their bytes."""
     sent: int = 0
     """Pieces sent, so far as is known not in vain."""
     _pieces: deque[Chunk] = attrs.field(factory=deque[Chunk])
@@ -51,9 +55,10 @@ class Outbox:
         """Cut a part. at, origins: it is the last one, the whole is the state after that entry."""
         start = 0
         while True:
-            piece = data[start : start + self.piece_bytes]
+            # The end of a part that is a little longer than a piece does not go alone.
+            more = len(data) - start > self.piece_bytes + self.piece_bytes // SLACK
+            piece = data[start : start + self.piece_bytes] if more else data[start:]
             start += len(piece)
-            more = start < len(data)
             end = (None, ()) if more else (at, origins)
             self._pieces.append(Chunk(self.token, self._next, piece, more, *end))
             self._next += 1
@@ -82,7 +87,7 @@ class Outbox:
         if not self.acked < count <= self._next:
             return False
         for _ in range(count - self.acked):
-            self._pieces.popleft()
+            self.acked_bytes += len(self._pieces.popleft().data)
         self.acked = count
         self.sent = max(self.sent, count)
         return True

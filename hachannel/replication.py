@@ -59,6 +59,8 @@ class Replication:
         self._news = False
         """Perhaps a slave that has everything does not know that it is committed, or held by all."""
         self._trim = 0
+        self._lent = False
+        """The log is held for a transfer, at the last heartbeat: it says nothing of the slaves."""
         self._changes = False
         """A change of the configuration was appended in this view: it holds the log until the next one."""
         self._ack_due = False
@@ -298,7 +300,8 @@ class Replication:
         """The slave that keeps the log from being trimmed, when the log has become too long."""
         state = self._state
         settings = state.settings
-        if len(state.log) <= settings.max_log and state.log.size_bytes <= settings.max_log_bytes:
+        short = len(state.log) <= settings.max_log and state.log.size_bytes <= settings.max_log_bytes
+        if short or self._lent:
             return None
         slave = min(self._slaves.values(), key=lambda slave: slave.match, default=None)
         return slave.voter if slave is not None and slave.match < state.commit else None
@@ -455,6 +458,7 @@ class Replication:
                 # The next view is derived from it.
                 trim = min(trim, pending.index - 1)
         self._trim = trim
+        self._lent = hold is not None and hold < trim
         self.trim(trim if hold is None else min(trim, hold))
 
     @property

@@ -81,9 +81,11 @@ class Settings:
     keep_bytes: int = 16 * 1024 * 1024
     """Payload bytes kept below the trim point; not more than half of `max_log_bytes`."""
     max_log: int = 20_000
-    """Entries in memory above which the master drops the member, or the joiner, that holds them there."""
+    """Entries in memory above which the master drops the member, or the joiner, that holds them there. For
+    a joiner there may be more, in proportion, as it may hold more bytes."""
     max_log_bytes: int = 256 * 1024 * 1024
-    """Payload bytes in memory above which the master does the same."""
+    """Payload bytes in memory above which the master does the same; for a joiner there may be as many bytes
+    more as it has got of the state."""
 
     def __attrs_post_init__(self) -> None:
         self._check_each()

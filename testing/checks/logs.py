@@ -2,7 +2,7 @@
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.donor import MIN_LAG
-from ...hachannel.messages import Ack, Heartbeat
+from ...hachannel.messages import Ack, Chunk, Heartbeat
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
 from ..channel_world import Host
@@ -118,9 +118,20 @@ class BoundedMemory(Checker):
 
     alone = True
 
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._given: dict[Voter, dict[int, int]] = {}
+        """What each master has given of a state: the bytes of each piece."""
+
     def stepped(self, step: Step) -> None:
         """The bounds of one log."""
         host, state = step.host, step.host.state
+        for _, said in step.messages:
+            if isinstance(said, Chunk):
+                self._given.setdefault(state.me, {})[said.number] = len(said.data)
+            elif isinstance(said, Heartbeat) and host.channel.phases.giving == "nobody":
+                # It has trimmed its log.
+                self._given.pop(state.me, None)
         log, settings = state.log, state.settings
         if log.base.at > state.applied:
             self.fail(host, f"trimmed {log.base.at}, applied {state.applied}")
@@ -130,6 +141,10 @@ class BoundedMemory(Checker):
         if host.disk is not None:
             # A restart finds on the disk what the log had when the state was saved, and what came since.
             bound += self.past.world.shape.save_entries + settings.window
+        if len(log) > bound:
+            # For a transfer it may be longer, in proportion to what of the state was given.
+            given = sum(self._given.get(state.me, {}).values())
+            bound += settings.max_log * given // settings.max_log_bytes
         if len(log) > bound:
             self.fail(host, f"{len(log)} entries in memory, the bound is {bound}")
 

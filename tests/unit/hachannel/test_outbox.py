@@ -25,6 +25,14 @@ def test_a_part_that_is_too_long_travels_in_pieces():
     assert box.hungry
 
 
+def test_the_last_piece_of_a_part_may_be_a_little_longer():
+    """The parts of an application that makes them as long as a piece have a few bytes more."""
+    box = Outbox(5, 128, 10)
+    for size in (130, 131, 258):
+        box.put(bytes(size), None)
+    assert [len(piece.data) for piece in box.due()] == [130, 128, 3, 128, 130]
+
+
 def test_no_more_is_on_its_way_than_the_window_and_what_is_lost_goes_again():
     box = Outbox(5, 1, 2)
     box.put(b"abcd", None)
