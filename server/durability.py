@@ -46,6 +46,8 @@ MAX_FLAWS: Final = 100
 SLICE_AGENTS: Final = 200
 SLICE_BYTES: Final = 1024 * 1024
 """Agents, and bytes of them, encoded for a snapshot at a time: a few milliseconds."""
+CAPTURE_SHARE: Final = 0.25
+"""Of the time, at most, agents are encoded for a snapshot while others are served."""
 
 
 def identity_of(server: Server, replica: int) -> Identity:
@@ -310,8 +312,10 @@ class Durability:
         """Encode some of the agents; then have the trace and the state written."""
         if self._capture is not capture:
             return
+        began = self._reactor.seconds()
         if not capture.step(SLICE_AGENTS, SLICE_BYTES):
-            self._reactor.callLater(0, self._slice, capture)
+            took = self._reactor.seconds() - began
+            self._reactor.callLater(took * (1 / CAPTURE_SHARE - 1), self._slice, capture)
             return
         self._report(capture)
         # What is in the state is not applied again after a crash: its reactions must be in the trace by then.

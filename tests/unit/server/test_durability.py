@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from twisted.internet.task import Clock
 from quorate import Agent, Context, Notification, reacts
 from quorate.agents import Note, agent_spec, encode, factory, outside
 from quorate.agents.builtin import Create
-from quorate.engine import Engine, EngineSettings, Posts, encode_batch
+from quorate.engine import Capture, Engine, EngineSettings, Posts, encode_batch
 from quorate.hachannel.journal import Identity
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed, LogRecord, Reset
 from quorate.hachannel.messages import Entry
@@ -201,6 +202,29 @@ def test_an_orderly_stop_leaves_nothing_to_apply_again(place: Path) -> None:
     assert third.recovery.trace == []
     assert total(third.engine) == 55
     third.end()
+
+
+def test_encoding_a_snapshot_leaves_three_quarters_of_the_time_to_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quorate.server.durability.SLICE_AGENTS", 2)
+    life = Life(tmp_path, 7)
+    for number in range(10):
+        life.create(f"agent{number}")
+    clock, step, began = life.host.clock, Capture.step, list[float]()
+
+    def slow(*args: Any) -> bool:
+        began.append(clock.rightNow)
+        clock.rightNow += 0.01
+        return step(*args)
+
+    monkeypatch.setattr(Capture, "step", slow)
+    life.durability._begin_snapshot()
+    for _ in range(100):
+        clock.advance(0.01)
+    assert len(began) == 5
+    assert all(later - earlier >= 0.04 - 1e-6 for earlier, later in pairwise(began))
+    life.end()
 
 
 @pytest.mark.parametrize("under_way", [False, True])
