@@ -2,8 +2,9 @@
 
 import attrs
 
-from quorate.hachannel import Settings, forward, outbox, replication
+from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, donor, forward, outbox, replication
 from quorate.testing import draw, simulate
+from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -151,4 +152,97 @@ def a_cluster_of_one_goes_on():
 )
 def alone_trims_nothing():
     with rewritten(replication.Replication, "_append", ("not state.peers.links", "False")):
+        yield
+
+
+def _returning(replicas, **settings):
+    """The last replica comes back to a master that has trimmed its log, and waits for the state."""
+    hand = Hand(replicas, Settings(keep=0, window=16, transfer_pause_s=60.0, **settings))
+    hand.form()
+    rest = range(replicas - 1)
+    hand.isolate(replicas - 1)
+    for _ in range(20):
+        _submit(hand, *rest)
+    for other in rest:
+        hand.connect(other, replicas - 1)
+    for _ in range(5):
+        hand.settle()
+        hand.tick(0.05)
+    return hand
+
+
+def _submit(hand, *replicas):
+    """Ten entries, and a heartbeat of each of these replicas, which get all."""
+    for _ in range(10):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.settle(*replicas)
+    hand.tick(0.05, *replicas)
+    hand.settle(*replicas)
+
+
+def a_large_state_takes_long():
+    """The log becomes longer than it may, by less than what the learner has taken: it keeps its place."""
+    hand = _returning(3, max_log=160, max_log_bytes=160)
+    [event] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    applied = hand.channels[0].applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(320), applied))
+    hand.settle()
+    [part] = [event for event in hand.events[2] if isinstance(event, InstallPart)]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.settle()
+    longest = 0
+    while hand.channels[0].phases.giving == "state":
+        longest = len(hand.channels[0].state.log)
+        _submit(hand, 0, 1, 2)
+    assert 450 < longest <= 480 + 10
+
+
+@mutant(
+    "The log that is held for a learner may not be longer for what that has taken.",
+    scenario=a_large_state_takes_long,
+    caught=("scenario",),
+    quick=True,
+)
+def large_states_begin_anew():
+    with rewritten(donor.Donor, "_fill", ("1 + session.outbox.acked_bytes / settings.max_log_bytes", "1")):
+        yield
+
+
+@mutant(
+    "The log that is held for a learner may be of any length.",
+    scenario=a_large_state_takes_long,
+    caught=("I18", "scenario"),
+    quick=True,
+)
+def learners_hold_any_log():
+    with rewritten(donor.Donor, "tick", ("self._fill(session) > 1", "self._fill(session) > 9")):
+        yield
+
+
+def a_slave_lags_while_another_joins():
+    """In mode MAJORITY it may lack a little at any time, also when the log is long for a learner."""
+    hand = _returning(4, max_log=160, mode="MAJORITY")
+    master, slave = hand.channels[0], hand.channels[2]
+    while master.phases.giving == "state":
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        assert slave.last < master.commit
+        hand.tick(0.01, 0)
+        hand.settle(0, 1, 2)
+        hand.tick(0.01, 1, 2)
+        hand.settle(0, 1, 2)
+    assert hand.notes[0][-1].endswith("the log has become too long meanwhile")
+    hand.tick(0.05)
+    hand.settle()
+    assert master.members == (0, 1, 2)
+
+
+@mutant(
+    "A slave that lacks a little is dropped for the log that is held for a learner.",
+    scenario=a_slave_lags_while_another_joins,
+    caught=("scenario",),
+    quick=True,
+)
+def slave_blamed_for_a_learner():
+    with rewritten(replication.Replication, "laggard", ("short or self._lent", "short")):
         yield

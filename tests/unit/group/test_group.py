@@ -459,7 +459,11 @@ def test_a_state_that_cannot_be_received_stops_the_member(net: MemoryNet, make: 
     assert members[0].group.role == "master"
 
 
-@pytest.mark.parametrize("state", [None, "text", ["text"]])
+class Bytes(bytes):
+    """Which no message can carry."""
+
+
+@pytest.mark.parametrize("state", [None, "text", ["text"], Bytes(b"x"), [b"x", Bytes(b"x")]])
 def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any, state: Any) -> None:
     members = two_with_a_past(net, make)
     right: Callable[[], Any] = members[0].provide_state

@@ -86,45 +86,6 @@ def test_a_transfer_for_which_the_log_becomes_too_long_ends(bound):
     assert len(log) <= TRIM_STEP
 
 
-@pytest.mark.parametrize("bound", [{"max_log": 160, "max_log_bytes": 160}, {"max_log_bytes": 160}])
-def test_the_log_may_be_longer_for_a_state_of_which_much_was_taken(bound):
-    """Or a state that takes long would begin anew again and again."""
-    hand = trimmed(window=16, transfer_pause_s=60.0, **bound)
-    [event] = asked(hand)
-    applied = hand.channels[0].applied
-    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"s" * 320, applied))
-    hand.settle()
-    [part] = [event for event in hand.events[2] if isinstance(event, InstallPart)]
-    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
-    longest = 0
-    while hand.channels[0].phases.giving != "nobody":
-        submit(hand, 10)
-        longest = max(longest, len(hand.channels[0].state.log))
-        hand.settle()
-        hand.tick(0.05)
-    assert 480 < longest <= 510
-    assert hand.channels[0].members == (0, 1)
-
-
-def test_a_slave_is_not_blamed_for_the_log_that_is_held_for_a_transfer():
-    """In mode MAJORITY it may lack a little at any time."""
-    hand = trimmed(4, window=16, max_log=160, mode="MAJORITY")
-    hand.settle()
-    hand.tick(0.05)
-    while len(hand.channels[0].state.log) <= 160:
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-        hand.settle(0, 1)
-        if len(hand.channels[0].state.log) % 10 == 0:
-            hand.tick(0.05, 0, 1, 2)
-            hand.settle(0, 1, 2)
-    assert hand.channels[2].last < hand.channels[0].commit
-    hand.tick(0.05, 0)
-    assert hand.channels[0].phases.giving == "nobody"
-    hand.settle()
-    assert hand.channels[0].members == (0, 1, 2)
-    assert not [note for note in hand.notes[0] if "too far behind" in note]
-
-
 @pytest.mark.parametrize("leaves", [False, True])
 def test_a_transfer_to_a_learner_that_goes_away_ends(leaves):
     """The log is held for it no more, however long nobody else comes."""
