@@ -116,6 +116,7 @@ def draw(
         shape = _lagging(shape, Random(f"lag {seed}"))
     elif profile == "narrow":
         shape = _narrow(shape, Random(f"narrow {seed}"))
+    shape = _with_little_log(shape, Random(f"bytes {seed}"))
     sync_s, save_entries = random.choice([0.002, 0.02, 0.1]), random.choice([5, 50, 500])
     shape = attrs.evolve(shape, disk=with_disk, sync_s=sync_s, save_entries=save_entries)
     shape = attrs.evolve(shape, stop_s=Random(f"services {seed}").choice([0.0, 0.0, 0.02, 0.3]))
@@ -283,6 +284,15 @@ def _drifting(shape: Shape, random: Random) -> Shape:
         return shape
     settings = attrs.evolve(shape.settings, drift=0.2, lease_s=random.choice([0.9, 1.5]))
     return attrs.evolve(shape, settings=settings, drift=0.2)
+
+
+def _with_little_log(shape: Shape, random: Random) -> Shape:
+    """One cluster of four may hold few bytes of its log for those that join or lag."""
+    if random.random() < 0.75:
+        return shape
+    most = random.choice([60, 200, 600])
+    settings = attrs.evolve(shape.settings, max_log_bytes=most, keep_bytes=random.choice([0, most // 2]))
+    return attrs.evolve(shape, settings=settings)
 
 
 def _fitting(shape: Shape) -> Shape:

@@ -151,9 +151,8 @@ class BoundedMemory(Checker):
 
 @checker("I18", "Of what a master says all have it keeps half of max_log_bytes at most.")
 class BoundedBytes(Checker):
-    """A few large entries are as much as many small ones. While somebody joins, more is kept for it."""
-
-    alone = True
+    """A few large entries are as much as many small ones. While somebody joins, more is kept for it, and what
+    was said meanwhile counts later: so it sees the quiet steps, too."""
 
     def __init__(self, past: History) -> None:
         super().__init__(past)

@@ -487,3 +487,14 @@ def test_the_page_has_the_fields_of_every_fault():
         )
         fields = ", ".join(f"`{name}={defaults[name]!r}`" for name in kind.__struct_fields__ if name != "at")
         assert f"| `{kind.__name__}` | {fields} |" in page
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6])
+def test_what_was_kept_for_a_learner_is_not_held_against_a_master_that_greets_it_again(seed):
+    """Until its next heartbeat the master has what all have, though it gives the state to nobody any more."""
+    settings = Settings(
+        keep=0, keep_bytes=0, max_log_bytes=60, part_bytes=40, verify_s=0.03, retry_s=0.05, suspect_s=0.6
+    )
+    shape = Shape(settings=settings, parts=False, chunk=5, snapshot_s=0.2)
+    breaks = [Break(one=0, other=2, at=1.1 + number * 0.1) for number in range(8)]
+    simulate(Schedule(shape=shape, faults=[Crash(who=2, at=0.7, back_s=0.15), *breaks], load=50.0), seed=seed)
