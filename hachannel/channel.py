@@ -411,7 +411,8 @@ class Channel:
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
         """An answer to ProvideSnapshot: the whole state after entry `index`.
 
-        `parts` is asked for a part when that is about to be sent; it must not fail.
+        `parts` may be a sequence, or be asked for a part when that is about to be sent; if it fails, the
+        transfer ends, and the other replica begins again.
         """
         self._donor.snapshot_ready(now, token, index, parts)
         self._steps.step(now)

@@ -37,6 +37,8 @@ MAX_AGAIN = 2
 """What is not acknowledged is sent again after pauses that grow up to so many `stall_s`."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view..."""
+ENTRY_BYTES = 1024
+"""Of a state, once taken, let the log that is held for a learner have one entry more."""
 LEAST_LAG = 8
 """...and with each view in which it did not take part a fourth of that, but no less than this: its way is
 slow, and the others stand still while it gets what it lacks."""
@@ -271,7 +273,12 @@ class Donor:
             if not session.rest:
                 self._ask_application(session)
                 return
-            data = session.rest.take()
+            try:
+                data = session.rest.take()
+            except Exception as error:
+                # What is there is not all of it.
+                self._close(f"the state cannot be had: {error!r}")
+                return
             last = not session.rest
             session.outbox.put(data, session.at if last else None, self._origins(session) if last else ())
             session.came = now
@@ -319,7 +326,11 @@ class Donor:
         session = self._asked(token)
         if session is None or not self._freeze(session, index, last=True):
             return
-        session.rest = Parts(parts) or Parts([b""])
+        try:
+            session.rest = Parts(parts) or Parts([b""])
+        except Exception as error:
+            self._close(f"the state cannot be had: {error!r}")
+            return
         session.heard = session.moved = now
         self._ask(now, session)
 
@@ -372,12 +383,14 @@ class Donor:
     def _fill(self, session: Session) -> float:
         """How full the log is that is held for the transfer; above 1 it is too long.
 
-        With the state that the learner has taken, as large in the memory of the application here, it may
-        grow. So a transfer that is no slower than what is submitted ends, however large the state is.
+        It may grow with the state that the learner has taken, which is in the memory of the application here,
+        too: or a large state would begin anew again and again where much is submitted.
         """
-        log, settings = self._state.log, self._state.settings
-        most = 1 + session.outbox.acked_bytes / settings.max_log_bytes
-        return max(len(log) / settings.max_log, log.size_bytes / settings.max_log_bytes) / most
+        log, settings, taken = self._state.log, self._state.settings, session.outbox.acked_bytes
+        return max(
+            len(log) / (settings.max_log + taken // ENTRY_BYTES),
+            log.size_bytes / (settings.max_log_bytes + taken),
+        )
 
     # Entries
 

@@ -4,6 +4,7 @@ What the handler raises is logged, and the group goes on. Only a state that cann
 member.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
@@ -72,7 +73,7 @@ class Application:
         """Return the parts of the state after the messages so far; None if the handler failed."""
         try:
             state = self._handler.provide_state()
-            chunks = [state] if isinstance(state, bytes) else list(state)
+            chunks = deque([state] if isinstance(state, bytes) else state)
             for kind in set(map(type, chunks)) - {bytes}:
                 # A class of the application's own, too: it must not fail once parts are on their way.
                 raise TypeError(f"a state is bytes, or an iterable of bytes: {kind.__name__}")

@@ -1,6 +1,7 @@
 """The bytes of a group: packs, the head of a snapshot, and the hello of a connection. Pure."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
@@ -106,15 +107,17 @@ def decode_head(data: bytes) -> Head:
     return head
 
 
-def encode_parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def encode_parts(chunks: deque[bytes]) -> Iterator[bytes]:
     """The other parts of a snapshot: a trip goes by for every few parts, so small chunks share one.
 
-    Each is made when it is asked for: all at once they would take as much memory again, and seconds.
+    Each is made when it is asked for, and its chunks are taken away: all at once they would take as much
+    memory again, and seconds.
     `decode_part` gives the chunks back as they were, but those above CHUNK_BYTES, which are cut.
     """
     gathered: list[bytes] = []
     size = 0
-    for chunk in chunks:
+    while chunks:
+        chunk = chunks.popleft()
         for start in range(0, len(chunk) or 1, CHUNK_BYTES):
             piece = chunk[start : start + CHUNK_BYTES]
             if gathered and size + len(piece) > CHUNK_BYTES:

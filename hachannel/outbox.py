@@ -1,7 +1,7 @@
 """The parts of a state on the wire: cut into pieces at one end, put together at the other. A leaf, pure."""
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 
@@ -16,11 +16,15 @@ MAX_PART_BYTES = 1 << 30
 
 
 class Parts:
-    """The parts that an application has given in advance, each made shortly before it is wanted."""
+    """The parts that an application has given in advance, each made shortly before it is wanted.
+
+    Whatever `parts` raises is raised by the call that needs it. After that this is of no use: it would look
+    as if there were no more.
+    """
 
     def __init__(self, parts: Iterable[bytes] = ()) -> None:
-        """Nothing is asked of `parts` but the first one."""
-        self._following = iter(parts)
+        """Nothing is asked of `parts` but the first one, unless it is a sequence, which may change."""
+        self._following = iter(tuple(parts) if isinstance(parts, Sequence) else parts)
         self._next = next(self._following, None)
 
     def __bool__(self) -> bool:

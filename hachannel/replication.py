@@ -60,7 +60,7 @@ class Replication:
         """Perhaps a slave that has everything does not know that it is committed, or held by all."""
         self._trim = 0
         self._lent = False
-        """The log is held for a transfer, at the last heartbeat: it says nothing of the slaves."""
+        """At the last heartbeat the log was held for a transfer, and not for a slave or a change."""
         self._changes = False
         """A change of the configuration was appended in this view: it holds the log until the next one."""
         self._ack_due = False
@@ -108,7 +108,7 @@ class Replication:
         return (
             state.log.last.at - state.commit < settings.window
             and self._in_flight_bytes < settings.window_bytes
-            and not (self._changes and self._log_full)
+            and not (self._changes and self._log_full and not self._lent)
         )
 
     @property
@@ -297,14 +297,22 @@ class Replication:
         return None
 
     def laggard(self) -> Voter | None:
-        """The slave that keeps the log from being trimmed, when the log has become too long."""
+        """The slave that keeps the log from being trimmed, when the log has become too long.
+
+        While the log is held for a transfer only one that lacks too much itself.
+        """
         state = self._state
         settings = state.settings
-        short = len(state.log) <= settings.max_log and state.log.size_bytes <= settings.max_log_bytes
-        if short or self._lent:
+        log = state.log
+        if len(log) <= settings.max_log and log.size_bytes <= settings.max_log_bytes:
             return None
         slave = min(self._slaves.values(), key=lambda slave: slave.match, default=None)
-        return slave.voter if slave is not None and slave.match < state.commit else None
+        if slave is None or slave.match >= state.commit:
+            return None
+        lacks = log.last.at - slave.match
+        # In bytes, as far as the mean size of an entry tells.
+        little = lacks <= settings.max_log and lacks * log.size_bytes <= settings.max_log_bytes * len(log)
+        return None if self._lent and little else slave.voter
 
     # Slaves
 

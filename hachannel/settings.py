@@ -69,7 +69,8 @@ class Settings:
     max_payload_bytes: int = 8 * 1024 * 1024
     """The largest payload `submit` takes."""
     part_bytes: int = 1024 * 1024
-    """How much of a log or snapshot one message of a repair, view change or transfer carries."""
+    """How much of a log or snapshot one message of a repair, view change or transfer carries; the last one
+    of a part of a snapshot up to a 64th more."""
     transfer_window: int = 4
     """Messages of a state transfer in flight."""
     transfer_pause_s: float = 0.01
@@ -82,10 +83,10 @@ class Settings:
     """Payload bytes kept below the trim point; not more than half of `max_log_bytes`."""
     max_log: int = 20_000
     """Entries in memory above which the master drops the member, or the joiner, that holds them there. For
-    a joiner there may be more, in proportion, as it may hold more bytes."""
+    a joiner there may be one more for each 1024 bytes of the state that it has taken."""
     max_log_bytes: int = 256 * 1024 * 1024
     """Payload bytes in memory above which the master does the same; for a joiner there may be as many bytes
-    more as it has got of the state."""
+    more as it has taken of the state."""
 
     def __attrs_post_init__(self) -> None:
         self._check_each()

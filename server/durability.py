@@ -48,6 +48,8 @@ SLICE_BYTES: Final = 1024 * 1024
 """Agents, and bytes of them, encoded for a snapshot at a time: a few milliseconds."""
 CAPTURE_SHARE: Final = 0.25
 """Of the time, at most, agents are encoded for a snapshot while others are served."""
+MAX_REST_S: Final = 1.0
+"""What held up a slice for longer was not the slice."""
 
 
 def identity_of(server: Server, replica: int) -> Identity:
@@ -314,8 +316,9 @@ class Durability:
             return
         began = self._reactor.seconds()
         if not capture.step(SLICE_AGENTS, SLICE_BYTES):
-            took = self._reactor.seconds() - began
-            self._reactor.callLater(took * (1 / CAPTURE_SHARE - 1), self._slice, capture)
+            took = max(0.0, self._reactor.seconds() - began)
+            rest = min(took * (1 / CAPTURE_SHARE - 1), MAX_REST_S)
+            self._reactor.callLater(rest, self._slice, capture)
             return
         self._report(capture)
         # What is in the state is not applied again after a crash: its reactions must be in the trace by then.

@@ -1,7 +1,7 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
-from ...hachannel.donor import MIN_LAG
+from ...hachannel.donor import ENTRY_BYTES, MIN_LAG
 from ...hachannel.messages import Ack, Chunk, Heartbeat
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag
@@ -120,16 +120,19 @@ class BoundedMemory(Checker):
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
-        self._given: dict[Voter, dict[int, int]] = {}
-        """What each master has given of a state: the bytes of each piece."""
+        self._given: dict[Voter, tuple[int, dict[int, int]]] = {}
+        """What each master has given of a state: the token of the transfer, the bytes of each piece."""
 
     def stepped(self, step: Step) -> None:
         """The bounds of one log."""
         host, state = step.host, step.host.state
         for _, said in step.messages:
             if isinstance(said, Chunk):
-                self._given.setdefault(state.me, {})[said.number] = len(said.data)
-            elif isinstance(said, Heartbeat) and host.channel.phases.giving == "nobody":
+                token, pieces = self._given.get(state.me, (said.token, {}))
+                pieces = pieces if token == said.token else {}
+                pieces[said.number] = len(said.data)
+                self._given[state.me] = said.token, pieces
+            elif isinstance(said, Heartbeat) and said.master and host.channel.phases.giving == "nobody":
                 # It has trimmed its log.
                 self._given.pop(state.me, None)
         log, settings = state.log, state.settings
@@ -142,9 +145,9 @@ class BoundedMemory(Checker):
             # A restart finds on the disk what the log had when the state was saved, and what came since.
             bound += self.past.world.shape.save_entries + settings.window
         if len(log) > bound:
-            # For a transfer it may be longer, in proportion to what of the state was given.
-            given = sum(self._given.get(state.me, {}).values())
-            bound += settings.max_log * given // settings.max_log_bytes
+            # For a transfer it may be longer, with what of the state was given.
+            _, pieces = self._given.get(state.me, (0, {}))
+            bound += sum(pieces.values()) // ENTRY_BYTES
         if len(log) > bound:
             self.fail(host, f"{len(log)} entries in memory, the bound is {bound}")
 

@@ -180,21 +180,27 @@ def _submit(hand, *replicas):
     hand.settle(*replicas)
 
 
-def a_large_state_takes_long():
-    """The log becomes longer than it may, by less than what the learner has taken: it keeps its place."""
-    hand = _returning(3, max_log=160, max_log_bytes=160)
+def _taking(size, **bounds):
+    """The learner has taken so many bytes of the state: how long does the log become until it is let down?"""
+    hand = _returning(3, **bounds)
     [event] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
     applied = hand.channels[0].applied
-    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(320), applied))
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(size), applied))
     hand.settle()
     [part] = [event for event in hand.events[2] if isinstance(event, InstallPart)]
     hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
     hand.settle()
     longest = 0
-    while hand.channels[0].phases.giving == "state":
+    while hand.channels[0].phases.giving == "state" and longest < 1000:
         longest = len(hand.channels[0].state.log)
         _submit(hand, 0, 1, 2)
-    assert 450 < longest <= 480 + 10
+    return longest
+
+
+def a_large_state_takes_long():
+    """The log becomes longer than it may, by less than what the learner has taken: it keeps its place."""
+    assert 450 < _taking(320, max_log_bytes=160) <= 480 + 10
+    assert 450 < _taking(320 * 1024, max_log=160) <= 480 + 10
 
 
 @mutant(
@@ -204,7 +210,18 @@ def a_large_state_takes_long():
     quick=True,
 )
 def large_states_begin_anew():
-    with rewritten(donor.Donor, "_fill", ("1 + session.outbox.acked_bytes / settings.max_log_bytes", "1")):
+    with rewritten(donor.Donor, "_fill", ("session.outbox.acked_bytes", "0")):
+        yield
+
+
+@mutant(
+    "The log that is held for a learner may have more bytes for what that has taken, but no more entries.",
+    scenario=a_large_state_takes_long,
+    caught=("scenario",),
+    quick=True,
+)
+def large_states_of_few_entries():
+    with rewritten(donor.Donor, "_fill", ("settings.max_log + taken // ENTRY_BYTES", "settings.max_log")):
         yield
 
 
@@ -223,7 +240,9 @@ def a_slave_lags_while_another_joins():
     """In mode MAJORITY it may lack a little at any time, also when the log is long for a learner."""
     hand = _returning(4, max_log=160, mode="MAJORITY")
     master, slave = hand.channels[0], hand.channels[2]
-    while master.phases.giving == "state":
+    for _ in range(200):
+        if master.phases.giving == "nobody":
+            break
         hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
         hand.settle(0, 1)
         assert slave.last < master.commit
@@ -237,6 +256,32 @@ def a_slave_lags_while_another_joins():
     assert master.members == (0, 1, 2)
 
 
+def a_slave_falls_behind_while_another_joins():
+    """It is dropped for what it lacks itself, however long the log may be for the learner."""
+    hand = _returning(4, max_log=160, mode="MAJORITY")
+    master = hand.channels[0]
+    [event] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    applied = master.applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(1 << 20), applied))
+    hand.settle()
+    [part] = [event for event in hand.events[3] if isinstance(event, InstallPart)]
+    hand.act(3, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.settle()
+    for number in range(800):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        # Of all that it is sent it takes a little, and says that it lives.
+        hand.tick(0.005)
+        if number % 8 == 0:
+            hand.deliver(0, 2, 1)
+        hand.deliver(2, 0)
+        hand.settle(0, 1, 3)
+        if len(master.members) < 3:
+            break
+    assert master.members == (0, 1)
+    assert master.phases.giving == "state"
+    assert any("slave 2 is too far behind" in note for note in hand.notes[0])
+
+
 @mutant(
     "A slave that lacks a little is dropped for the log that is held for a learner.",
     scenario=a_slave_lags_while_another_joins,
@@ -244,5 +289,16 @@ def a_slave_lags_while_another_joins():
     quick=True,
 )
 def slave_blamed_for_a_learner():
-    with rewritten(replication.Replication, "laggard", ("short or self._lent", "short")):
+    with rewritten(replication.Replication, "laggard", ("self._lent and little", "False")):
+        yield
+
+
+@mutant(
+    "A slave that falls behind is kept as long as the log is held for a learner.",
+    scenario=a_slave_falls_behind_while_another_joins,
+    caught=("scenario",),
+    quick=True,
+)
+def slave_hides_behind_a_learner():
+    with rewritten(replication.Replication, "laggard", ("self._lent and little", "self._lent")):
         yield

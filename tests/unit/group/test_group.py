@@ -460,7 +460,7 @@ def test_a_state_that_cannot_be_received_stops_the_member(net: MemoryNet, make: 
 
 
 class Bytes(bytes):
-    """Which no message can carry."""
+    """Only bytes themselves can be sent in every case."""
 
 
 @pytest.mark.parametrize("state", [None, "text", ["text"], Bytes(b"x"), [b"x", Bytes(b"x")]])

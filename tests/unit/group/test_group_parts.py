@@ -1,3 +1,4 @@
+from collections import deque
 from typing import Any
 
 import pytest
@@ -145,7 +146,7 @@ def test_a_snapshot_carries_positions_and_recent_indices() -> None:
 )
 def test_small_chunks_of_a_state_share_its_parts_and_come_as_they_were(sizes: list[int], parts: int) -> None:
     chunks = [bytes([number % 256]) * size for number, size in enumerate(sizes)]
-    encoded = list(encode_parts(chunks))
+    encoded = list(encode_parts(deque(chunks)))
     assert len(encoded) == parts
     assert all(len(part) <= CHUNK_BYTES + 2 * CHUNK_HEAD_BYTES for part in encoded)
     assert [chunk for part in encoded for chunk in decode_part(part)] == chunks
@@ -153,7 +154,7 @@ def test_small_chunks_of_a_state_share_its_parts_and_come_as_they_were(sizes: li
 
 def test_a_large_chunk_of_a_state_is_cut() -> None:
     state = bytes(range(256)) * 8200
-    encoded = list(encode_parts([b"a", state, b"b"]))
+    encoded = list(encode_parts(deque([b"a", state, b"b"])))
     chunks = [chunk for part in encoded for chunk in decode_part(part)]
     assert b"".join(chunks) == b"a" + state + b"b"
     assert [len(chunk) for chunk in chunks] == [1, CHUNK_BYTES, CHUNK_BYTES, 2048, 1]

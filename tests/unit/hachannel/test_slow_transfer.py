@@ -113,6 +113,45 @@ def test_the_parts_of_a_state_are_made_as_they_are_sent():
         assert slow.made <= slow.sent + Settings().transfer_window + 1
 
 
+@pytest.mark.parametrize("good", [0, 1, 7, PARTS - 1])
+def test_a_state_of_which_a_part_cannot_be_made_is_not_taken_for_whole(good):
+    """There was no memory for it, say. The learner begins again."""
+    slow = Slow(0.01, keep=0)
+    make, failed = slow._make_parts, []
+
+    def fail():
+        failed.append(good)
+        slow._make_parts = make
+        yield from [b"part"] * good
+        raise MemoryError
+
+    slow._make_parts = fail
+    while len(slow.hand.channels[0].members) < 3:
+        slow.step()
+    assert failed
+    assert any("cannot be had: MemoryError()" in note for note in slow.hand.notes[0])
+    installed = [event for event in slow.hand.events[2] if isinstance(event, InstallPart)]
+    assert [event.number for event in installed if event.index is not None] == [PARTS - 1]
+
+
+def test_a_list_of_parts_may_be_used_again_at_once():
+    slow = Slow(0.01, keep=0)
+    parts = [b"part"] * PARTS
+    slow._make_parts = lambda: parts
+    do = slow._do
+
+    def act(event):
+        do(event)
+        if isinstance(event, ProvideSnapshot):
+            parts.clear()
+
+    slow._do = act
+    while len(slow.hand.channels[0].members) < 3:
+        slow.step()
+    installed = [event for event in slow.hand.events[2] if isinstance(event, InstallPart)]
+    assert len(installed) == PARTS
+
+
 @pytest.mark.parametrize(("seconds", "transfers"), [(6.0, 1), (25.0, 2)])
 def test_a_learner_that_takes_long_to_install_the_state_keeps_its_place(seconds, transfers):
     """It says nothing for longer than `suspect_s`; without its place it would begin again, for ever."""
