@@ -137,6 +137,8 @@ class Group:
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
         self._events: deque[Event | Messages] = deque()
         self._unstable: StableWaits[Deferred[int]] = StableWaits()
+        self._providing = 0
+        """The token of the transfer for which the state was last asked of the handler."""
         self._applied = 0
         self._awaited = 0
         """The last entry of another member, which waits to hear of it; 0 if none does."""
@@ -439,6 +441,7 @@ class Group:
             joining.callback(None)
 
     def _provide(self, event: ProvideSnapshot) -> None:
+        self._providing = event.token
         parts = self._application.provide()
         if parts is None:
             # The member that joins waits for it, and nobody else can give it.
@@ -448,7 +451,8 @@ class Group:
         self._channel.snapshot_ready(self._now(), event.token, index, parts)
 
     def _provide_again(self, event: ProvideSnapshot) -> None:
-        if self._state == "running":
+        wanted = self._providing == event.token and self._channel.phases.giving == "state"
+        if self._state == "running" and wanted:
             # Behind what waits: a state must not end within an entry.
             self._events.append(event)
             self._drive(arm=True)

@@ -5,9 +5,9 @@ member.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 from .events import InstallPart, ViewEvent
 from .group_order import Order
@@ -15,6 +15,8 @@ from .group_types import GroupFailed, GroupHandler
 from .group_wire import decode_part, encode_parts
 
 __all__ = ["Application", "Messages"]
+
+NO_STATE: Final = (str, bytearray, memoryview, Mapping)
 
 
 class Messages(NamedTuple):
@@ -72,15 +74,26 @@ class Application:
     def provide(self) -> Iterator[bytes] | None:
         """Return the parts of the state after the messages so far; None if the handler failed."""
         try:
-            state = self._handler.provide_state()
-            chunks = deque([state] if isinstance(state, bytes) else state)
-            for kind in set(map(type, chunks)) - {bytes}:
-                # A class of the application's own, too: it must not fail once parts are on their way.
-                raise TypeError(f"a state is bytes, or an iterable of bytes: {kind.__name__}")
+            state: object = self._handler.provide_state()
+            if isinstance(state, bytes):
+                state = [state]
+            elif isinstance(state, NO_STATE) or not isinstance(state, Iterable):
+                # Some of these could be iterated over, for long perhaps, and in vain.
+                return self._refuse(type(state))
+            chunks = deque(cast("Iterable[bytes]", state))
         except Exception as error:
             self._blame("provide_state", error)
             return None
+        for kind in set(map(type, chunks)) - {bytes}:
+            # A class of the application's own, too: it must not fail once parts are on their way.
+            return self._refuse(kind, "an iterable with ")
         return chain((self._order.head(),), encode_parts(chunks))
+
+    def _refuse(self, kind: type, where: str = "") -> None:
+        self._log(
+            f"defect: provide_state of the handler returned {where}{kind.__name__} after message "
+            f"{self.position}: a state is bytes, or an iterable of bytes"
+        )
 
     def install(self, event: InstallPart) -> None:
         """Take a part of what `provide` gave elsewhere; the last one replaces the state.

@@ -122,4 +122,6 @@ def link_settings(settings: Settings) -> LinkSettings:
     return LinkSettings(
         max_frame_bytes=max(default.max_frame_bytes, 2 * largest),
         buffer_bytes=max(default.buffer_bytes, waiting),
+        # Who is not suspected yet is not cut off either.
+        silence_s=max(default.silence_s, 2 * settings.suspect_s),
     )

@@ -463,7 +463,20 @@ class Bytes(bytes):
     """Only bytes themselves can be sent in every case."""
 
 
-@pytest.mark.parametrize("state", [None, "text", ["text"], Bytes(b"x"), [b"x", Bytes(b"x")]])
+@pytest.mark.parametrize(
+    "state",
+    [
+        None,
+        7,
+        "text",
+        ["text"],
+        Bytes(b"x"),
+        [b"x", Bytes(b"x")],
+        bytearray(9),
+        memoryview(b"9"),
+        {b"a": b"b"},
+    ],
+)
 def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any, state: Any) -> None:
     members = two_with_a_past(net, make)
     right: Callable[[], Any] = members[0].provide_state
@@ -477,6 +490,34 @@ def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any, st
     net.until(lambda: members[2].joined == [None], limit_s=60)
     assert members[2].received == 1
     assert members[2].log == members[0].log
+    assert any("provide_state of the handler returned" in line for line in members[0].lines)
+
+
+def test_a_provider_that_fails_is_asked_no_more_once_nobody_waits(
+    net: MemoryNet, make: Any, again: Any
+) -> None:
+    members = two_with_a_past(net, make)
+    asked: list[float] = []
+
+    def broken() -> Any:
+        asked.append(net.clock.seconds())
+        raise ValueError("not today")
+
+    members[0].provide_state = broken
+    joiner = members[2].join()
+    for _ in range(4):
+        net.advance(2.5)
+        joiner.kill()
+        net.advance(0.5)
+        joiner = again(2)
+    net.advance(5)
+    last_s = [asked_s for asked_s in asked if asked_s > net.clock.seconds() - 3.5]
+    assert 3 <= len(last_s) <= 4
+    joiner.kill()
+    net.advance(2)
+    count = len(asked)
+    net.advance(5)
+    assert len(asked) == count
 
 
 @pytest.mark.parametrize("usable", [True, False])

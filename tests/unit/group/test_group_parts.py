@@ -48,6 +48,7 @@ def test_a_pack_of_several_messages_fits_in_an_entry_whatever_its_limit_is() -> 
 
 def test_connections_of_a_group_take_what_its_settings_allow() -> None:
     assert link_settings(Settings()) == LinkSettings()
+    assert link_settings(Settings(suspect_s=15.0)).silence_s == 30.0
     large = link_settings(Settings(max_payload_bytes=40 << 20, window_bytes=100 << 20))
     assert large.max_frame_bytes >= (40 << 20) + 4096
     assert large.buffer_bytes >= (140 << 20)
