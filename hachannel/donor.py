@@ -7,21 +7,19 @@ replica leaves the configuration first, then the new one comes, one change per v
 """
 
 import math
-from collections import deque
 from collections.abc import Iterable
-from enum import Enum
-
-import attrs
 
 from .events import ProvidePart, ProvideSnapshot
 from .lease import Lease, proposer
+from .lending import Lending
 from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from .origins import Rows
 from .outbox import Outbox, Parts
 from .pace import Pace
 from .replication import Replication
+from .session import Phase, Session
 from .state import State
-from .view import Tag, Voter
+from .view import Voter
 
 REPLICA_BITS = 16
 """The lowest bits of a token are the donor's id: no two masters ever give the same one."""
@@ -37,76 +35,9 @@ MAX_AGAIN = 2
 """What is not acknowledged is sent again after pauses that grow up to so many `stall_s`."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view..."""
-ENTRY_BYTES = 1024
-"""Of a state, once taken, let the log that is held for a learner have one entry more."""
 LEAST_LAG = 8
 """...and with each view in which it did not take part a fourth of that, but no less than this: its way is
 slow, and the others stand still while it gets what it lacks."""
-
-
-class Phase(Enum):
-    """How far a transfer has come."""
-
-    STATE = "state"
-    ENTRIES = "entries"
-
-
-@attrs.define(eq=False)
-class Session:
-    """One state transfer."""
-
-    voter: Voter
-    opened: int
-    """The token that it began with..."""
-    token: int
-    """...and the one it has now: each question whether the learner can answer takes a new one."""
-    heard: float
-    """The last sign of life of the transfer."""
-    moved: float
-    """When the learner last came further, or was sent again what it lacks."""
-    came: float
-    """When it last came further, or got entries after it had all."""
-    again_s: float
-    """When it has not come further for so long, what is under way is taken for lost."""
-    phase: Phase
-    outbox: Outbox
-    pace: Pace
-    hold: int | None = None
-    """The log above it is needed."""
-    kept: int = 0
-    """Pieces acknowledged before the last connection: a process behind it without them is another one."""
-    begun: bool = False
-    """The application knows of it."""
-    asked: bool = False
-    """The application owes a part."""
-    rest: Parts = attrs.field(factory=Parts)
-    """Parts that the application has given in advance."""
-    at: Tag | None = None
-    """The whole is the state after this entry: the application has given the last part."""
-    frozen: bool = False
-    """What the application still gives is as of one entry, at `hold` or above."""
-    have: int = 0
-    """The learner has the state after this entry, 0 if none, and what `marker` says of earlier transfers."""
-    marker: bytes = b""
-    sent: int = 0
-    """The index of the last entry sent."""
-    acked: int = 0
-    """The same, acknowledged."""
-    proof_asked: float = -math.inf
-    """When it was last asked to answer, so that a view does not wait for one that cannot."""
-    proved: bool = False
-    """It answered within the time that a view change waits."""
-    doubted: float = math.inf
-    """When it was first asked and has not answered in time since."""
-    came_back: int = -1
-    """The entry after which it wanted to begin again."""
-    in_flight: deque[int] = attrs.field(factory=deque[int])
-    """The last indices of the CatchUp messages under way."""
-
-    @property
-    def whole(self) -> bool:
-        """All that the application has given was sent: the learner installs it, perhaps for long."""
-        return self.at is not None and not self.rest
 
 
 class Donor:
@@ -115,12 +46,14 @@ class Donor:
     def __init__(self, state: State, replication: Replication, lease: Lease) -> None:
         self._state = state
         self._replication = replication
+        replication.lent_out = self.full
         self._lease = lease
         self.session: Session | None = None
         self._last = 0
         """The last token given to a transfer, or to a question."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
+        self._lending = Lending(state)
         self._missed: dict[int, int] = {}
         """In how many views a replica was to be taken in, and was not."""
 
@@ -242,7 +175,7 @@ class Donor:
         state.note(
             f"replica {voter.replica} joins: sends the state"
             + (", going on with what it has" if session.marker else "")
-            + (f", as far as it has changed since entry {session.have}" if session.have else "")
+            + (f", or what has changed since entry {session.have}" if session.have else "")
         )
         self._ask(now, session)
 
@@ -375,22 +308,15 @@ class Donor:
         elif session.outbox.ack(message.chunks):
             session.moved = session.came = now
             if session.outbox.empty and not session.asked:
-                hurry = session.frozen and 2 * self._fill(session) > 1
+                hurry = session.frozen and 2 * self._lending.fill(session) > 1
                 session.pace.taken(now, self._state.log.last.at, hurry=hurry)
             self._push(session)
             self._ask(now, session)
 
-    def _fill(self, session: Session) -> float:
-        """How full the log is that is held for the transfer; above 1 it is too long.
-
-        It may grow with the state that the learner has taken, which is in the memory of the application here,
-        too: or a large state would begin anew again and again where much is submitted.
-        """
-        log, settings, taken = self._state.log, self._state.settings, session.outbox.acked_bytes
-        return max(
-            len(log) / (settings.max_log + taken // ENTRY_BYTES),
-            log.size_bytes / (settings.max_log_bytes + taken),
-        )
+    def full(self) -> bool:
+        """The log is as long as it may be for a learner that everybody waits for."""
+        session = self.session
+        return session is not None and self._lending.full(session)
 
     # Entries
 
@@ -485,8 +411,8 @@ class Donor:
             self._close("it went away")
         elif now - session.heard > settings.stall_s * (PATIENCE if session.whole else 1):
             self._close("it does not answer")
-        elif session.hold is not None and self._fill(session) > 1:
-            self._close("the log has become too long meanwhile")
+        elif self._lending.overflows(now, session):
+            self._close("the log has become too long meanwhile (max_log, max_log_bytes)")
         elif session.phase is Phase.ENTRIES:
             self._push_entries(session)
         else:
@@ -562,10 +488,12 @@ class Donor:
         view = state.accepted
         if not state.leading:
             self._missed.clear()
+            self._lending.in_vain.clear()
         if session is None or view is None:
             return
         if session.voter in view.members:
             self._missed.pop(session.voter.replica, None)
+            self._lending.in_vain.discard(session.voter.replica)
             self._close("it is a member")
         elif not view.lists(session.voter.replica):
             self._close("it does not belong to the cluster")

@@ -79,14 +79,16 @@ class Application:
                 state = [state]
             elif isinstance(state, NO_STATE) or not isinstance(state, Iterable):
                 # Some of these could be iterated over, for long perhaps, and in vain.
-                return self._refuse(type(state))
+                self._refuse(type(state))
+                return None
             chunks = deque(cast("Iterable[bytes]", state))
         except Exception as error:
             self._blame("provide_state", error)
             return None
         for kind in set(map(type, chunks)) - {bytes}:
             # A class of the application's own, too: it must not fail once parts are on their way.
-            return self._refuse(kind, "an iterable with ")
+            self._refuse(kind, "an iterable with ")
+            return None
         return chain((self._order.head(),), encode_parts(chunks))
 
     def _refuse(self, kind: type, where: str = "") -> None:

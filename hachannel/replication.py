@@ -4,6 +4,8 @@ Source: the channel protocol, section 2. No timeout turns a missing acknowledgem
 view does.
 """
 
+from collections.abc import Callable
+
 import attrs
 
 from .errors import NotMaster, PayloadTooLarge, TooFewCopies, WindowFull
@@ -47,6 +49,10 @@ class Progress:
     """When `match` last rose, or had reached the end."""
 
 
+def _never() -> bool:
+    return False
+
+
 class Replication:
     """Appending, acknowledging, committing, repairing and trimming."""
 
@@ -61,6 +67,8 @@ class Replication:
         self._trim = 0
         self._lent = False
         """At the last heartbeat the log was held for a transfer, and not for a slave or a change."""
+        self.lent_out: Callable[[], bool] = _never
+        """The log is full, and held for a learner that is waited for."""
         self._changes = False
         """A change of the configuration was appended in this view: it holds the log until the next one."""
         self._ack_due = False
@@ -100,8 +108,8 @@ class Replication:
     def room(self) -> bool:
         """Whether the window takes another entry, and the log.
 
-        The log is trimmed of what all members have; only a change of the configuration that cannot take
-        effect, because too few voters answer, can hold it for ever.
+        The log is trimmed of what all members have, but for what a learner needs. Only a change of the
+        configuration that cannot take effect, because too few voters answer, can hold it for ever.
         """
         state = self._state
         settings = state.settings
@@ -109,6 +117,7 @@ class Replication:
             state.log.last.at - state.commit < settings.window
             and self._in_flight_bytes < settings.window_bytes
             and not (self._changes and self._log_full and not self._lent)
+            and not self.lent_out()
         )
 
     @property

@@ -66,7 +66,7 @@ def test_a_state_that_is_not_of_an_entry_of_the_log_is_not_given(index):
 
 @pytest.mark.parametrize("bound", [{"max_log": 160}, {"max_log_bytes": 160}])
 def test_a_transfer_for_which_the_log_becomes_too_long_ends(bound):
-    hand = trimmed(window=16, transfer_pause_s=60.0, **bound)
+    hand = trimmed(window=16, transfer_pause_s=60.0, mode="MAJORITY", **bound)
     [event] = asked(hand)
     applied = hand.channels[0].applied
     hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"x", applied))
@@ -80,10 +80,38 @@ def test_a_transfer_for_which_the_log_becomes_too_long_ends(bound):
         hand.settle(0, 1)
         if hand.channels[0].phases.giving == "nobody":
             break
-    assert hand.notes[0][-1].endswith("the log has become too long meanwhile")
+    assert hand.notes[0][-1].endswith("the log has become too long meanwhile (max_log, max_log_bytes)")
     assert 150 < longest <= 180
     hand.tick(0.05, 0, 1)
     assert len(log) <= TRIM_STEP
+
+
+def test_in_mode_all_a_learner_that_comes_further_is_waited_for():
+    hand = trimmed(window=16, transfer_pause_s=0.0, max_log=160, stall_s=1.0)
+    master = hand.channels[0]
+    [event] = asked(hand)
+    applied = master.applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"part", applied, last=True))
+    taken = 0
+    for _ in range(100):
+        while taken < 1000 and master.can_submit:
+            submit(hand, 1)
+            taken += 1
+        hand.settle(0, 1)
+        hand.tick(0.05, 0, 1)
+        hand.settle(0, 1)
+        if not master.can_submit:
+            break
+    assert 100 <= taken < 200
+    hand.tick(0.5, 0, 1)
+    hand.settle()
+    [part] = [event for event in hand.events[2] if isinstance(event, InstallPart)]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    for _ in range(20):
+        hand.settle()
+        hand.tick(0.05)
+    assert master.members == (0, 1, 2)
+    assert master.can_submit
 
 
 @pytest.mark.parametrize("leaves", [False, True])

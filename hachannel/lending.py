@@ -1,0 +1,57 @@
+"""How much log a master holds for a learner, and how long all wait for one that needs more.
+
+In mode ALL the members wait for a learner as they do for a slow slave: once the log that is held for it is
+full, nothing is taken until it has come further, for `stall_s` at most, and not again if that was in vain. In
+mode MAJORITY nobody waits.
+"""
+
+import math
+
+from .session import Session
+from .state import State
+
+__all__ = ["ENTRY_BYTES", "Lending"]
+
+ENTRY_BYTES = 1024
+"""Of a state, once taken, let the log that is held for a learner have one entry more."""
+
+
+class Lending:
+    """The log of the present transfer."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self.in_vain: set[int] = set()
+        """Replicas that did not come further while all waited for them."""
+
+    def fill(self, session: Session) -> float:
+        """How full the log is that is held for a transfer; from 1 on it is long enough.
+
+        It may grow with the state that the learner has taken, which is in the memory of the application here,
+        too: or a large state would begin anew again and again where much is submitted.
+        """
+        log, settings, taken = self._state.log, self._state.settings, session.outbox.acked_bytes
+        return max(
+            len(log) / (settings.max_log + taken // ENTRY_BYTES),
+            log.size_bytes / (settings.max_log_bytes + taken),
+        )
+
+    def full(self, session: Session) -> bool:
+        """Whether all wait for the learner: nothing new is taken."""
+        return session.hold is not None and self._waits(session) and self.fill(session) >= 1
+
+    def _waits(self, session: Session) -> bool:
+        return self._state.settings.mode == "ALL" and session.voter.replica not in self.in_vain
+
+    def overflows(self, now: float, session: Session) -> bool:
+        """Whether the log is full, and the learner is not waited for, or not any more."""
+        if session.hold is None or self.fill(session) < 1:
+            session.filled = math.inf
+            return False
+        session.filled = min(session.filled, now)
+        if not self._waits(session):
+            return True
+        if now - max(session.filled, session.came) < self._state.settings.stall_s:
+            return False
+        self.in_vain.add(session.voter.replica)
+        return True
