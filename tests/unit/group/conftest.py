@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from quorate.hachannel.events import ViewEvent
-from quorate.hachannel.group import Group
+from quorate.hachannel.group import Group, GroupLimits, Settings
 from quorate.testing.memory_net import MemoryNet
 
 
@@ -98,4 +98,19 @@ def three(net: MemoryNet, make: Callable[..., Member]) -> list[Member]:
     """Three members in one view."""
     members = [make(me).join() for me in range(3)]
     net.until(lambda: all(len(member.group.members) == 3 for member in members))
+    return members
+
+
+@pytest.fixture
+def past(net: MemoryNet, make: Callable[..., Member]) -> list[Member]:
+    """Three members, of which two have joined and sent more than their log keeps; the last has not."""
+    options = {"settings": Settings(keep=0, window=16), "limits": GroupLimits(pack_messages=1), "expected": 2}
+    members = [make(me, **options) for me in range(3)]
+    for member in members[:2]:
+        member.join()
+    net.until(lambda: all(member.group.members for member in members[:2]))
+    members[0].send(*(b"0:%d" % number for number in range(1, 151)))
+    members[1].send(*(b"1:%d" % number for number in range(1, 51)))
+    net.until(lambda: len(members[1].log) == 200)
+    net.advance(0.5)
     return members

@@ -1,4 +1,3 @@
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +8,6 @@ from quorate.hachannel.errors import PayloadTooLarge
 from quorate.hachannel.group import (
     Group,
     GroupError,
-    GroupFailed,
     GroupLimits,
     NotInGroup,
     QueueFull,
@@ -25,27 +23,6 @@ def failed(result: Any) -> type[Exception]:
 
 def numbered(member: int, first: int, last: int) -> list[bytes]:
     return [b"%d:%d" % (member, number) for number in range(first, last + 1)]
-
-
-SHORT_MEMORY = {
-    "settings": Settings(keep=0, window=16),
-    "limits": GroupLimits(pack_messages=1),
-    "expected": 2,
-}
-"""Options by which a late member needs the state: the log does not reach back."""
-
-
-def two_with_a_past(net: MemoryNet, make: Any) -> list[Any]:
-    """Three members, of which two have joined and sent more than their log keeps."""
-    members = [make(me, **SHORT_MEMORY) for me in range(3)]
-    for member in members[:2]:
-        member.join()
-    net.until(lambda: all(member.group.members for member in members[:2]))
-    members[0].send(*numbered(0, 1, 150))
-    members[1].send(*numbered(1, 1, 50))
-    net.until(lambda: len(members[1].log) == 200)
-    net.advance(0.5)
-    return members
 
 
 def test_members_found_a_group_and_its_first_view_ends_the_join(three: list[Any]) -> None:
@@ -198,8 +175,8 @@ def test_a_master_that_was_cut_off_delivers_nothing_of_its_own(net: MemoryNet, t
     assert three[0].log == three[1].log == three[2].log
 
 
-def test_a_late_member_receives_the_state(net: MemoryNet, make: Any) -> None:
-    members = two_with_a_past(net, make)
+def test_a_late_member_receives_the_state(net: MemoryNet, past: list[Any]) -> None:
+    members = past
     late = members[2].join()
     late.send(b"early")
     net.until(lambda: late.joined == [None])
@@ -236,30 +213,6 @@ def test_a_member_that_was_killed_comes_back_and_its_count_begins_anew(
     net.until(lambda: back.results == [6])
     net.advance(0.2)
     assert back.log == three[0].log == three[1].log
-
-
-def test_a_large_state_is_cut_and_arrives_whole(net: MemoryNet, make: Any) -> None:
-    members = two_with_a_past(net, make)
-    state = bytes(range(256)) * 10_000
-    got: list[bytes] = []
-    members[0].provide_state = lambda: state
-    members[2].receive_state = got.extend
-    members[2].join()
-    net.until(lambda: members[2].joined == [None])
-    assert b"".join(got) == state
-
-
-def test_many_small_items_of_a_state_take_few_trips(net: MemoryNet, make: Any) -> None:
-    members = two_with_a_past(net, make)
-    state = [b"item %d" % number for number in range(10_000)]
-    got: list[bytes] = []
-    members[0].provide_state = lambda: state
-    members[2].receive_state = got.extend
-    begin = net.clock.seconds()
-    members[2].join()
-    net.until(lambda: members[2].joined == [None])
-    assert got == state
-    assert net.clock.seconds() - begin < 2
 
 
 def test_leaving_is_quick_and_ends_what_waits(net: MemoryNet, three: list[Any]) -> None:
@@ -441,90 +394,15 @@ def test_what_a_handler_raises_is_logged_and_the_group_goes_on(net: MemoryNet, t
     assert three[1].group.position == 2
 
 
-def test_a_state_that_cannot_be_received_stops_the_member(net: MemoryNet, make: Any) -> None:
-    members = two_with_a_past(net, make)
-
-    def broken(chunks: list[bytes]) -> None:
-        raise ValueError("of another version")
-
-    members[2].receive_state = broken
-    stopped: list[Any] = []
-    members[2].group.stopped.addBoth(stopped.append)
-    members[2].join()
-    net.until(lambda: bool(stopped))
-    assert failed(stopped[0]) is GroupFailed
-    assert failed(members[2].joined[0]) is GroupFailed
-    assert "of another version" in str(stopped[0].value)
-    net.advance(1)
-    assert members[0].group.role == "master"
-
-
-class Bytes(bytes):
-    """Only bytes themselves can be sent in every case."""
-
-
-@pytest.mark.parametrize(
-    "state",
-    [
-        None,
-        7,
-        "text",
-        ["text"],
-        Bytes(b"x"),
-        [b"x", Bytes(b"x")],
-        bytearray(9),
-        memoryview(b"9"),
-        {b"a": b"b"},
-    ],
-)
-def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, make: Any, state: Any) -> None:
-    members = two_with_a_past(net, make)
-    right: Callable[[], Any] = members[0].provide_state
-
-    def broken() -> Any:
-        members[0].provide_state = right
-        return state
-
-    members[0].provide_state = broken
-    members[2].join()
-    net.until(lambda: members[2].joined == [None], limit_s=60)
-    assert members[2].received == 1
-    assert members[2].log == members[0].log
-    assert any("provide_state of the handler returned" in line for line in members[0].lines)
-
-
-def test_a_provider_that_fails_is_asked_no_more_once_nobody_waits(
-    net: MemoryNet, make: Any, again: Any
-) -> None:
-    members = two_with_a_past(net, make)
-    asked: list[float] = []
-
-    def broken() -> Any:
-        asked.append(net.clock.seconds())
-        raise ValueError("not today")
-
-    members[0].provide_state = broken
-    joiner = members[2].join()
-    for _ in range(4):
-        net.advance(2.5)
-        joiner.kill()
-        net.advance(0.5)
-        joiner = again(2)
-    net.advance(5)
-    last_s = [asked_s for asked_s in asked if asked_s > net.clock.seconds() - 3.5]
-    assert 3 <= len(last_s) <= 4
-    joiner.kill()
-    net.advance(2)
-    count = len(asked)
-    net.advance(5)
-    assert len(asked) == count
-
-
 @pytest.mark.parametrize("usable", [True, False])
 def test_messages_that_were_delivered_while_a_member_was_away_still_fire(
     net: MemoryNet, make: Any, usable: bool
 ) -> None:
-    options = {**SHORT_MEMORY, "settings": Settings(keep=0, window=16, suspect_s=1.0)}
+    options = {
+        "limits": GroupLimits(pack_messages=1),
+        "expected": 2,
+        "settings": Settings(keep=0, window=16, suspect_s=1.0),
+    }
     members = [make(me, **options).join() for me in range(3)]
     net.until(lambda: all(len(member.group.members) == 3 for member in members))
     members[2].send(b"on its way")
