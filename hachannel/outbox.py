@@ -23,18 +23,27 @@ class Parts:
     """
 
     def __init__(self, parts: Iterable[bytes] = ()) -> None:
-        """Nothing is asked of `parts` but the first one, unless it is a sequence, which may change."""
-        self._following = iter(tuple(parts) if isinstance(parts, Sequence) else parts)
-        self._next = next(self._following, None)
+        """Of a sequence, which may change later, all are taken, of anything else the first."""
+        listed = isinstance(parts, Sequence)
+        self._here: deque[bytes] = deque(parts if listed else ())
+        self._following: Iterator[bytes] | None = None if listed else iter(parts)
+        self._look_ahead()
 
     def __bool__(self) -> bool:
-        return self._next is not None
+        return bool(self._here)
 
     def take(self) -> bytes:
         """The next one; there is one."""
-        taken, self._next = self._next, next(self._following, None)
-        assert taken is not None
+        taken = self._here.popleft()
+        self._look_ahead()
         return taken
+
+    def _look_ahead(self) -> None:
+        if not self._here and self._following is not None:
+            for part in self._following:
+                self._here.append(part)
+                return
+            self._following = None
 
 
 @attrs.define(eq=False)
