@@ -16,7 +16,8 @@ from .group_wire import decode_part, encode_parts
 
 __all__ = ["Application", "Messages"]
 
-NO_STATE: Final = (str, bytearray, memoryview, Mapping)
+NO_STATE: Final = (str, bytes, bytearray, memoryview, Mapping)
+"""No states, though most of these could be iterated over: for long perhaps, and in vain."""
 
 
 class Messages(NamedTuple):
@@ -75,10 +76,9 @@ class Application:
         """Return the parts of the state after the messages so far; None if the handler failed."""
         try:
             state: object = self._handler.provide_state()
-            if isinstance(state, bytes):
+            if type(state) is bytes:
                 state = [state]
             elif isinstance(state, NO_STATE) or not isinstance(state, Iterable):
-                # Some of these could be iterated over, for long perhaps, and in vain.
                 self._refuse(type(state))
                 return None
             chunks = deque(cast("Iterable[bytes]", state))

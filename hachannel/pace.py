@@ -8,10 +8,18 @@ time; and the busier the machines are, the longer a burst takes, and so the rest
 
 import attrs
 
-__all__ = ["MAX_REST_S", "Pace"]
+__all__ = ["MAX_REST_S", "Pace", "rest_after"]
 
 MAX_REST_S = 2.0
 """No rest is longer: what held up a burst for so long was not the burst."""
+
+
+def rest_after(took_s: float, share: float, most_s: float, least_s: float = 0.0) -> float:
+    """How long to rest, in seconds, after what took so long, so that it takes this share of the time.
+
+    The rest is within the two bounds; of what took longer than that something else was the reason.
+    """
+    return min(max(least_s, took_s * (1 / share - 1)), most_s)
 
 
 @attrs.define
@@ -58,4 +66,4 @@ class Pace:
         serves, self._serves = self._serves or last > self._last, False
         self._given, self._last = 0, last
         if serves and not hurry:
-            self.rest_until = now + min(max(self.least_s, took * (1 / self.share - 1)), MAX_REST_S)
+            self.rest_until = now + rest_after(took, self.share, MAX_REST_S, self.least_s)

@@ -12,6 +12,7 @@ from ..engine import AgentState, Capture, Taken
 from ..hachannel import LogRecord
 from ..hachannel.journal import Journal, WriteFailed
 from ..hachannel.log import Appended, Committed
+from ..hachannel.pace import rest_after
 from .storage import StateStore
 
 __all__ = ["Disk"]
@@ -277,7 +278,7 @@ class Disk:
         self._write(jobs, also, saving.trim if ends else 0)
         now = self._clock()
         if self._waited:
-            self._rest_until = now + min((now - began) * (1 / SAVE_SHARE - 1), MAX_REST_S)
+            self._rest_until = now + rest_after(now - began, SAVE_SHARE, MAX_REST_S)
         self._waited = False
         self._in_reactor(self._confirm, jobs)
         if done:

@@ -25,6 +25,7 @@ from ..hachannel.journal import Damaged, Identity, Journal, JournalError, transl
 from ..hachannel.journal_errors import FRAMES_SUFFIX, frames_path
 from ..hachannel.log import Appended
 from ..hachannel.messages import PAYLOAD
+from ..hachannel.pace import rest_after
 from .config import Server
 from .datadir import unusable
 from .disk import Disk
@@ -316,9 +317,8 @@ class Durability:
             return
         began = self._reactor.seconds()
         if not capture.step(SLICE_AGENTS, SLICE_BYTES):
-            took = max(0.0, self._reactor.seconds() - began)
-            rest = min(took * (1 / CAPTURE_SHARE - 1), MAX_REST_S)
-            self._reactor.callLater(rest, self._slice, capture)
+            took_s = self._reactor.seconds() - began
+            self._reactor.callLater(rest_after(took_s, CAPTURE_SHARE, MAX_REST_S), self._slice, capture)
             return
         self._report(capture)
         # What is in the state is not applied again after a crash: its reactions must be in the trace by then.

@@ -19,7 +19,7 @@ from ..hachannel import (
 from ..hachannel.messages import Found
 from ..hachannel.settings import Mode
 
-__all__ = ["Hand", "founding"]
+__all__ = ["Hand", "founding", "returning"]
 
 MAX_ROUNDS = 1000
 """So often everything on the wires is delivered before `settle` gives up."""
@@ -199,3 +199,25 @@ def founding(mode: Mode = "ALL", view_change_s: float = 1.0) -> Hand:
         else:
             hand.tick(0.1)
     raise AssertionError("no view")
+
+
+def returning(replicas: int, settings: Settings) -> Hand:
+    """The last replica is back at a master whose log no longer reaches to what it has; it needs the state.
+
+    `keep` is to be 0. The others have 200 entries.
+    """
+    hand = Hand(replicas, settings)
+    hand.form()
+    rest, last = range(replicas - 1), replicas - 1
+    hand.isolate(last)
+    for _ in range(20):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(*rest)
+        hand.tick(0.05, *rest)
+    for other in rest:
+        hand.connect(other, last)
+    for _ in range(5):
+        hand.settle()
+        hand.tick(0.05)
+    return hand

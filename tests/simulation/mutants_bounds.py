@@ -4,7 +4,7 @@ import attrs
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, forward, lending, outbox, replication
 from quorate.testing import draw, simulate
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import returning
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -156,19 +156,7 @@ def alone_trims_nothing():
 
 
 def _returning(replicas, **settings):
-    """The last replica comes back to a master that has trimmed its log, and waits for the state."""
-    hand = Hand(replicas, Settings(keep=0, window=16, transfer_pause_s=60.0, **settings))
-    hand.form()
-    rest = range(replicas - 1)
-    hand.isolate(replicas - 1)
-    for _ in range(20):
-        _submit(hand, *rest)
-    for other in rest:
-        hand.connect(other, replicas - 1)
-    for _ in range(5):
-        hand.settle()
-        hand.tick(0.05)
-    return hand
+    return returning(replicas, Settings(keep=0, window=16, transfer_pause_s=60.0, **settings))
 
 
 def _submit(hand, *replicas):

@@ -32,7 +32,6 @@ def test_many_small_items_of_a_state_take_few_trips(net: MemoryNet, past: list[A
 
 
 def test_a_state_that_cannot_be_received_stops_the_member(net: MemoryNet, past: list[Any]) -> None:
-
     def broken(chunks: list[bytes]) -> None:
         raise ValueError("of another version")
 

@@ -7,7 +7,7 @@ from quorate.hachannel.donor import REPLICA_BITS, TOKENS
 from quorate.hachannel.messages import CatchUp, Chunk, Join
 from quorate.hachannel.settings import TRIM_STEP
 from quorate.hachannel.view import Tag
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, returning
 
 N1 = ViewNumber(1, 0, 1)
 
@@ -19,21 +19,7 @@ def submit(hand, count):
 
 def trimmed(replicas=3, **settings):
     """A cluster whose last replica is back, and needs the state."""
-    hand = Hand(replicas, Settings(keep=0, **settings))
-    hand.form()
-    last = replicas - 1
-    hand.isolate(last)
-    rest = range(last)
-    for _ in range(20):
-        submit(hand, 10)
-        hand.settle(*rest)
-        hand.tick(0.05, *rest)
-    for other in rest:
-        hand.connect(other, last)
-    for _ in range(5):
-        hand.settle()
-        hand.tick(0.05)
-    return hand
+    return returning(replicas, Settings(keep=0, **settings))
 
 
 def asked(hand):
