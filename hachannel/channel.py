@@ -103,7 +103,7 @@ class Channel:
             porter,
             self.lease,
         )
-        self._learner = Learner(self.state, self._set_busy, fresh=fresh or self.state.guest)
+        self._learner = Learner(self.state, self.lease, self._set_busy, fresh=fresh or self.state.guest)
         self._dispatch = Dispatch(
             self.state,
             self.lease,

@@ -363,7 +363,10 @@ class Donor:
         in_time = now - session.proof_asked <= state.settings.view_change_s
         if in_time and message.token == session.token and not message.reset:
             # With a disk this has waited for it, as a promise would.
-            session.proved, session.doubted = True, math.inf
+            session.doubted = math.inf
+            session.proved = not message.bound_s > 0
+            if not session.proved:
+                session.ask_again = min(session.ask_again, now + message.bound_s)
         if message.reset:
             session.in_flight.clear()
             session.sent = session.acked = message.index
@@ -460,17 +463,19 @@ class Donor:
         return True
 
     def _proved(self, now: float, session: Session) -> bool:
-        """Whether the learner has shown that it can answer; if not it is asked to.
+        """Whether the learner has shown that it can answer and may promise; if not it is asked to.
 
         One whose disk hangs announces itself all the same, and lacks nothing while nothing happens; each view
-        that was to take it in would stop the others for `view_change_s`, in vain. It is asked under a token
+        that was to take it in would stop the others for `view_change_s`, in vain. So would one with one that
+        is bound by a grant, to a master of before say. It is asked under a token
         of its own: what it says of messages sent before, or of an earlier question, proves nothing.
         """
         state = self._state
-        if not session.proved and now - session.proof_asked > PROOF_AGAIN * state.settings.view_change_s:
+        if not session.proved and now > session.ask_again:
             assert state.accepted is not None
             session.token = self._token_above(session.token)
             session.proof_asked, session.doubted = now, min(session.doubted, now)
+            session.ask_again = now + PROOF_AGAIN * state.settings.view_change_s
             base = state.log.tag(session.sent)
             message = CatchUp(session.token, state.accepted.number, base, (), state.commit)
             state.send(session.voter.replica, message)
@@ -505,4 +510,4 @@ class Donor:
             session.heard = session.moved = now
             session.in_flight.clear()
             session.sent = session.acked
-            session.proved, session.proof_asked = False, -math.inf
+            session.proved, session.proof_asked, session.ask_again = False, -math.inf, -math.inf

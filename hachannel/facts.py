@@ -164,6 +164,6 @@ class Facts:
         if not self._membership.lets_in(link):
             return
         if link.replica in state.witnesses:
-            self._porter.on_join(voter)
+            self._porter.on_join(voter, message)
         else:
             self._donor.on_join(now, voter, message)

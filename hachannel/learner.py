@@ -9,6 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from .events import InstallPart
+from .lease import Lease
 from .log import Truncated
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .origins import Origins, Rows
@@ -41,8 +42,9 @@ class Learning:
 class Learner:
     """Joining, from the barrier to the last entry before the view that takes this replica in."""
 
-    def __init__(self, state: State, busy: Callable[[bool], None], *, fresh: bool) -> None:
+    def __init__(self, state: State, lease: Lease, busy: Callable[[bool], None], *, fresh: bool) -> None:
         self._state = state
+        self._lease = lease
         self._busy = busy
         self.fresh = fresh
         """What this replica has is of no use, or lost: it wants the state, not entries."""
@@ -126,6 +128,7 @@ class Learner:
             self.fresh,
             self._refused,
             state.birth,
+            state.now < self._lease.bound_until,
         )
 
     def hurry(self) -> None:
@@ -255,7 +258,8 @@ class Learner:
             # Perhaps it is asked whether it can answer. If nothing waits for the disk, this does, though it
             # changes nothing; no server's disk is in a hurry with `Committed`. One is enough while it hangs.
             self._shown = state.mark(Truncated(last))
-        state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False))
+        bound_s = self._lease.bound_s(state.now, voter)
+        state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False, bound_s))
 
     def _forget(self) -> None:
         """Nothing of earlier transfers is of use any more."""

@@ -71,6 +71,10 @@ class Lease:
             return True
         return other != self._state.me and (now < self._kept_until or self.holds(now))
 
+    def bound_s(self, now: float, other: Voter) -> float:
+        """For how many seconds more a grant forbids to promise a view of `other`; 0 if none does."""
+        return max(self.bound_until, self._over) - now if self.blocks(now, other) else 0.0
+
     @property
     def bound_until(self) -> float:
         """When nothing forbids any more to promise, except the lease that this replica holds."""

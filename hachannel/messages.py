@@ -207,6 +207,8 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
     """The last transfer whose state it could not use, 0 when none."""
     birth: bytes = b""
     """Hash of the replicas it is configured with: only those who agree found a cluster."""
+    bound: bool = False
+    """A grant to somebody else may forbid it as yet to promise a view."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
@@ -251,6 +253,8 @@ class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
     """What it knows to be committed; it has to be given everything above when it becomes a member."""
     reset: bool
     """It cannot go on from where the last message began: start again after `index`."""
+    bound_s: float = 0.0
+    """For so many seconds a grant to somebody else still forbids it to promise a view of this master."""
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):

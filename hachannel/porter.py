@@ -5,7 +5,7 @@ change per view. From the next view on it records views and votes. That view wai
 the change up if none comes; so one whose disk hangs, say, is tried again, but more and more seldom.
 """
 
-from .messages import Reconfig
+from .messages import Join, Reconfig
 from .replication import Replication
 from .state import State
 from .view import Voter
@@ -25,10 +25,12 @@ class Porter:
         self._tried: dict[Voter, tuple[float, float]] = {}
         """Of those that were to come and have not: when they may be tried again, and after what pause."""
 
-    def on_join(self, voter: Voter) -> None:
-        """A witness announces itself."""
+    def on_join(self, voter: Voter, message: Join) -> None:
+        """A witness announces itself. One that may not promise yet would stop the others: it does so again."""
         state = self._state
-        if state.leading and state.accepted is not None and voter not in state.accepted.config:
+        if message.bound or not state.leading or state.accepted is None:
+            return
+        if voter not in state.accepted.config:
             self._waiting = voter
             state.attention = True
 

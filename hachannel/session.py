@@ -63,8 +63,10 @@ class Session:
     """The same, acknowledged."""
     proof_asked: float = -math.inf
     """When it was last asked to answer, so that a view does not wait for one that cannot."""
+    ask_again: float = -math.inf
+    """When it is to be asked next."""
     proved: bool = False
-    """It answered within the time that a view change waits."""
+    """It answered within the time that a view change waits, and may promise one."""
     doubted: float = math.inf
     """When it was first asked and has not answered in time since."""
     filled: float = math.inf

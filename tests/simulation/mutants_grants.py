@@ -2,7 +2,7 @@
 
 import math
 
-from quorate.hachannel import lease
+from quorate.hachannel import donor, lease, porter
 from quorate.hachannel.messages import Grant, Heartbeat
 from quorate.hachannel.state import State
 from quorate.testing.channel_hand import Hand
@@ -130,4 +130,61 @@ def a_master_of_before_is_heard_by_one_voter():
 )
 def granted_for_a_promise():
     with rewritten(Lease, "on_mark", ("or view.members[0] != voter", "or False")):
+        yield
+
+
+def longest_wait(script: Script, late: Host, *away: Host) -> float:
+    """Start a replica again while the master submits and some are away: how long an entry waits at most."""
+    master = script.whole(but=[host.replica for host in (late, *away)])
+    late.start()
+    longest, end = 0.0, script.world.now + 10.0
+    while script.world.now < end:
+        start = script.world.now
+        payloads = set(script.submit(master))
+        script.until(lambda sent=payloads: sent <= script.delivered_once.keys())
+        longest = max(longest, script.world.now - start)
+        script.run(0.01)
+    assert late.channel.role in ("slave", "witness"), f"{late} is not taken in"
+    return longest
+
+
+def learner_that_granted_to_a_master_of_before():
+    """It comes back with its disk while what it may have granted is not over: for as long it cannot promise."""
+    script = Script(5, disk=True)
+    first = script.form()
+    late = script.hosts[4]
+    late.crash()
+    script.whole(but=[4])
+    first.crash()
+    assert longest_wait(script, late, first) < 0.5, "everybody waits until its grant is over"
+
+
+@mutant(
+    "A learner that may not promise a view as yet is taken in all the same.",
+    scenario=learner_that_granted_to_a_master_of_before,
+    caught=("scenario",),
+    quick=True,
+)
+def bound_learner_taken_in():
+    with rewritten(donor.Donor, "on_caught_up", ("not message.bound_s > 0", "True")):
+        yield
+
+
+def witness_that_may_have_granted():
+    """It comes back without a memory where not all are needed to found a cluster."""
+    script = Script(3, expected=2, witnesses=1)
+    script.form()
+    late = script.hosts[2]
+    late.crash()
+    assert longest_wait(script, late) < 0.5, "everybody waits until what it may have granted is over"
+
+
+@mutant(
+    "A witness that may not promise a view as yet is taken in all the same.",
+    scenario=witness_that_may_have_granted,
+    caught=("scenario",),
+    quick=True,
+)
+def bound_witness_taken_in():
+    with rewritten(porter.Porter, "on_join", ("message.bound or", "")):
         yield
