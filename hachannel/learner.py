@@ -9,7 +9,7 @@ from collections.abc import Callable
 import attrs
 
 from .events import InstallPart
-from .lease import Lease
+from .lease import Lease, proposer
 from .log import Truncated
 from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .origins import Origins, Rows
@@ -128,7 +128,7 @@ class Learner:
             self.fresh,
             self._refused,
             state.birth,
-            state.now < self._lease.bound_until,
+            self._lease.blocks(state.now, proposer(state.newer)),
         )
 
     def hurry(self) -> None:

@@ -208,7 +208,7 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
     birth: bytes = b""
     """Hash of the replicas it is configured with: only those who agree found a cluster."""
     bound: bool = False
-    """A grant to somebody else may forbid it as yet to promise a view."""
+    """A grant forbids it as yet to promise a view of the master that it has heard of."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):

@@ -158,7 +158,10 @@ def _outside(channel: Channel, master: int, otherwise: str) -> str:
     elif few and learning == "alone" and idle:
         begins = f"waits for replica {master}, the master, to let it in"
     elif learning == "alone":
-        return f"waits for replica {master}, the master, to let it in: one replica joins at a time"
+        return (
+            f"waits for replica {master}, the master, to let it in: one replica joins at a time; "
+            f"if this lasts, the log of replica {master} says why"
+        )
     else:
         return f"gets the state from the others, whose master is replica {master}"
     where = otherwise or f"the log of replica {master} says whom it lacks"

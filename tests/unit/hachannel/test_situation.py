@@ -156,7 +156,8 @@ def test_of_two_that_join_one_waits_for_its_turn() -> None:
     first = 3 + (learns[0] == "alone")
     assert said(script, first) == "gets the state from the others, whose master is replica 0"
     assert said(script, 7 - first) == (
-        "waits for replica 0, the master, to let it in: one replica joins at a time"
+        "waits for replica 0, the master, to let it in: one replica joins at a time; "
+        "if this lasts, the log of replica 0 says why"
     )
 
 
