@@ -215,9 +215,13 @@ def _two_let_a_third_in(**shape):
 
 
 def first_leaves_while_the_third_is_let_in():
-    """Of two that founded it. For `lease_s` the third, which may have forgotten a grant, promises nothing."""
-    script, master = _two_let_a_third_in()
+    """Of two that founded it. The third is frozen just then, and the view waits for it."""
+    script, master = _two_let_a_third_in(settings=Settings(view_change_s=1.5))
+    third = script.hosts[2]
+    third.pause()
     script.leave(master)
+    script.alone(script.hosts[1])
+    third.resume()
     script.whole(but=[master.replica])
     master.start()
     script.whole()
