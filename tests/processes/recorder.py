@@ -23,7 +23,7 @@ from quorate.hachannel.group import Group
 from quorate.hachannel.group_drive import Alarm
 from quorate.hachannel.group_order import Order
 from quorate.hachannel.group_types import GroupLimits
-from quorate.hachannel.group_wire import decode_head
+from quorate.hachannel.group_wire import decode_head, decode_part
 from quorate.hachannel.journal import Identity, Journal
 from quorate.hachannel.log import Reset
 from quorate.hachannel.messages import PAYLOAD
@@ -121,7 +121,7 @@ class RecordedGroup(Group):
         if row is not None:
             head, *parts = [bytes.fromhex(part) for part in json.loads(row[0])]
             order.restore(head)
-            self._handler.load(parts)
+            self._handler.load([chunk for part in parts for chunk in decode_part(part)])
         self._handler.write("recovered", *self._handler.state)
         base, commit = journal.remembered.base.at, journal.remembered.commit
         for entry in journal.recovered:

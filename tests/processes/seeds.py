@@ -94,7 +94,7 @@ def run_many(
 ) -> Total:
     """Run seeds one after the other, until that time of the monotonic clock or the first that fails.
 
-    module: what runs a seed again. shape: as for `draw`.
+    module: what runs a seed again; unless given, that of `kind`. shape: as for `draw`.
     """
     total = Total()
     for seed in seeds:
@@ -104,7 +104,8 @@ def run_many(
         say(str(plan))
         wrong = run_plan(kind, plan, total, broken=broken, say=say)
         if wrong:
-            again = _again(module, {"seed": seed, "seconds": seconds, **shape, "broken": broken or None})
+            options = {"seed": seed, "seconds": seconds, **shape, "broken": broken or None}
+            again = _again(module or kind.__module__, options)
             total.failed.append(f"seed {seed}: {wrong}\n  again: {again}")
             say(f"  WRONG: {total.failed[-1]}")
             if not keep_going:
