@@ -3,18 +3,19 @@
 import attrs
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, forward, lending, outbox, replication
+from quorate.hachannel.messages import Ack
 from quorate.testing import draw, simulate
-from quorate.testing.channel_hand import returning
+from quorate.testing.channel_hand import Hand, returning
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
-def a_master_alone_with_a_change_under_way():
-    """Its witness is another one now, and its slave away: the change cannot take effect, and holds the log.
+def _alone_with_a_change(fits, **bounds):
+    """A master whose witness is another one now, and whose slave is away: the change holds the log.
 
     It takes what fits, and goes on when the slave is back.
     """
-    script = Script(3, settings=Settings(window=16, keep=0, max_log=200), witnesses=1)
+    script = Script(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
     master = script.form()
     slave, witness = script.hosts[1:]
     slave.pause()
@@ -23,13 +24,23 @@ def a_master_alone_with_a_change_under_way():
     witness.start()
     script.until(lambda: master.state.log.reconfig(0) is not None)
     taken = script.submit(master, 1000)
-    assert 100 < len(taken) <= 200
-    assert len(master.state.log) <= 200
+    assert len(taken) > 100
+    assert fits(master.state.log)
     script.run(5.0)
     assert not script.submit(master)
     slave.resume()
     assert script.whole() is master
     script.everywhere([*taken, *script.submit(master, 10)])
+
+
+def a_master_alone_with_a_change_under_way():
+    """The entries of its log are as many as there may be."""
+    _alone_with_a_change(lambda log: len(log) <= 200, max_log=200)
+
+
+def a_master_alone_with_a_change_and_few_bytes():
+    """The bytes of its log are; the last entry may be a little too much."""
+    _alone_with_a_change(lambda log: log.size_bytes < 1010, max_log_bytes=1000)
 
 
 def _boundless(**bounds):
@@ -343,4 +354,83 @@ def learners_awaited_for_ever():
 )
 def learners_awaited_again():
     with rewritten(lending.Lending, "overflows", ("self.in_vain.add(session.voter.replica)", "pass")):
+        yield
+
+
+def a_slave_is_too_many_bytes_behind():
+    """What it lacks are few entries, and large."""
+    settings = Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, max_log_bytes=25_000)
+    hand = Hand(settings=settings)
+    master = hand.form()
+    for _ in range(60):
+        for _ in range(10):
+            if master.can_submit:
+                hand.act(0, lambda channel: channel.submit(hand.now, 1, bytes(100)))
+            hand.settle(0, 1)
+        hand.deliver(0, 2)
+        for there in (0, 1):
+            for message in hand.lose(2, there):
+                if not isinstance(message, Ack):
+                    hand.give(2, there, message)
+        hand.tick(0.05)
+        if master.members == (0, 1):
+            return
+    raise AssertionError(f"{master.members} with {master.state.log.size_bytes} bytes in memory")
+
+
+@mutant(
+    "A slave that lacks few entries, and large ones, is never too far behind.",
+    scenario=a_slave_is_too_many_bytes_behind,
+    caught=("scenario",),
+    quick=True,
+)
+def laggard_by_entries_only():
+    with rewritten(
+        replication.Replication, "laggard", (" and log.size_bytes <= settings.max_log_bytes:", ":")
+    ):
+        yield
+
+
+@mutant(
+    "The log is full once it has too many entries, whatever their bytes.",
+    scenario=a_master_alone_with_a_change_and_few_bytes,
+    caught=("scenario",),
+    quick=True,
+)
+def log_full_by_entries_only():
+    with rewritten(
+        replication.Replication, "_log_full", (" or log.size_bytes >= settings.max_log_bytes", "")
+    ):
+        yield
+
+
+def nobody_waits_for_a_learner_by_majority():
+    """The log is full: the transfer ends, and begins again."""
+    hand = returning(3, Settings(keep=0, window=16, transfer_pause_s=60.0, max_log=160, mode="MAJORITY"))
+    master = hand.channels[0]
+    event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)][-1]
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"part", channel.applied))
+    hand.settle()
+    part = [event for event in hand.events[2] if isinstance(event, InstallPart)][-1]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.settle()
+    full = 0
+    for _ in range(60):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        hand.tick(0.05)
+        hand.settle()
+        full += not master.can_submit
+    assert full < 3, "all stand still for it"
+
+
+@mutant(
+    "Also in mode MAJORITY all wait for a learner.",
+    scenario=nobody_waits_for_a_learner_by_majority,
+    caught=("scenario",),
+    quick=True,
+)
+def learners_awaited_by_majority():
+    with rewritten(lending.Lending, "_waits", ('self._state.settings.mode == "ALL" and ', "")):
         yield

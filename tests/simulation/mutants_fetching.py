@@ -238,7 +238,8 @@ def log_sent_at_one_pace():
 
 def three_that_propose_in_turns():
     """On narrow connections no attempt has the time that it needs, unless all have more and more of it."""
-    assert simulate(draw(129, profile="narrow"), seed=129).healed_s < SOON_S
+    for seed in (384, 73):
+        assert simulate(draw(seed, profile="narrow"), seed=seed).healed_s < SOON_S
 
 
 @mutant(

@@ -1,6 +1,6 @@
 """Mutants of the founding of a cluster: who may found one, and what is known of a first view."""
 
-from quorate.hachannel import Channel, Settings, ViewEvent, election, installation, learner, peers
+from quorate.hachannel import Channel, Settings, ViewEvent, choice, election, installation, learner, peers
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -405,4 +405,28 @@ def founders_one_less():
         "_evaluate_boot",
         ("len(state.order) - state.expected + 1", "len(state.order) - state.expected"),
     ):
+        yield
+
+
+def a_first_view_that_a_member_of_an_earlier_one_did_not_accept():
+    """It has promised a later one: the cluster can be founded by those who are there."""
+    voters = tuple(Voter(replica, replica + 1) for replica in range(3))
+    first = View(ViewNumber(1, 0, 1), voters, voters, 2, 0, 1)
+    second = View(ViewNumber(2, 1, 2), voters, voters, 2, 0, 1)
+    asked = ViewNumber(3, 1, 2)
+    promises = {
+        voters[1]: Promise(asked, second, False, NO_TAG, 0, False),
+        voters[2]: Promise(asked, first, False, NO_TAG, 0, False),
+    }
+    assert choice.never_active(second, promises), "it never was, and they wait for ever"
+
+
+@mutant(
+    "Who has accepted an earlier first view may have accepted a later one.",
+    scenario=a_first_view_that_a_member_of_an_earlier_one_did_not_accept,
+    caught=("scenario",),
+    quick=True,
+)
+def earlier_view_is_none():
+    with rewritten(choice, "never_active", (" or promise.accepted.number < view.number", "")):
         yield

@@ -1,8 +1,9 @@
 """Mutants of the gate: when a slave may propose."""
 
-from quorate.hachannel import Settings, facts, gate, peers, steps
-from quorate.hachannel.messages import Ack
-from quorate.hachannel.view import Voter
+from quorate.hachannel import Channel, Settings, facts, gate, peers, steps
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.messages import Ack, Exit, Heartbeat
+from quorate.hachannel.view import View, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -275,4 +276,70 @@ def a_witness_has_promised_a_view_of_one_that_is_dead():
 )
 def ignored_master_waits():
     with rewritten(gate.Gate, "_consider_members", ("if self._ignored(now, view):", "if False:")):
+        yield
+
+
+def a_slave_is_back_before_its_master_has_spoken():
+    """It is connected with all; on a slow network what the master says takes its time."""
+    voters = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
+    number = ViewNumber(3, 0, 7)
+    log = DurableLog(Remembered(number, View(number, voters, voters, 3, 0), True))
+    channel = Channel(2, range(3), incarnation=9, cluster="c", expected=3, log=log)
+    channel.start(98.0)
+    for step in range(1, 40):
+        # What the process before may have granted is over.
+        channel.tick(98.0 + step * 0.05)
+    channel.connected(100.0, 0, 7)
+    channel.connected(100.0, 1, 8)
+    master = Heartbeat(number, number, True, True, True, True, False, 0, 0, 0, 0, 0)
+    for step in range(1, 9):
+        channel.tick(100.0 + step * 0.05)
+        assert not channel.proposing, "it interrupts a view into which it would come back"
+    channel.receive(100.45, 0, master)
+    assert channel.role == "slave"
+
+
+@mutant(
+    "A slave that is connected with its master proposes before it has heard where that stands.",
+    scenario=a_slave_is_back_before_its_master_has_spoken,
+    caught=("scenario",),
+    quick=True,
+)
+def proposed_before_it_is_told():
+    with rewritten(
+        gate.Gate,
+        "_consider_master",
+        ("max(start, now + settings.heartbeat_s)", "min(start, now + settings.heartbeat_s)"),
+    ):
+        yield
+
+
+def a_slave_loses_its_master_for_a_moment():
+    """It says so, and follows again: the view has lasted longer than that is borne."""
+    hand = Hand()
+    view = hand.form().view
+    assert view is not None
+    for _ in range(100):
+        hand.tick(0.05)
+        hand.settle()
+    hand.give(1, 0, Exit(view.number, False, "the master is suspected"))
+    for _ in range(10):
+        hand.tick(0.05, 0)
+        assert not hand.channels[0].proposing, "all stand still for what is over in a moment"
+    hand.settle()
+    assert hand.channels[0].view.number == view.number
+
+
+@mutant(
+    "A slave that does not hear its master is left out the sooner the longer the view has lasted.",
+    scenario=a_slave_loses_its_master_for_a_moment,
+    caught=("scenario",),
+    quick=True,
+)
+def left_out_for_a_moment():
+    with rewritten(
+        gate.Gate,
+        "_consider_members",
+        ("max(link.exit_since, state.active_since)", "min(link.exit_since, state.active_since)"),
+    ):
         yield

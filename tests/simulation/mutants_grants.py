@@ -149,7 +149,7 @@ def longest_wait(script: Script, late: Host, *away: Host) -> float:
 
 
 def learner_that_granted_to_a_master_of_before():
-    """It comes back with its disk while what it may have granted is not over: for as long it cannot promise."""
+    """It comes back with its disk while what it may have granted is not over: it cannot promise before."""
     script = Script(5, disk=True)
     first = script.form()
     late = script.hosts[4]

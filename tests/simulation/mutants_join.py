@@ -1,10 +1,13 @@
 """Mutants of joins: learners, snapshots, changes of the configuration."""
 
+from collections import deque
+
 import msgspec
 
-from quorate.hachannel import choice, donor, election, gate, learner, replication
-from quorate.hachannel.messages import Reconfig
-from quorate.testing.mutation import mutant, patched
+from quorate.hachannel import Settings, choice, donor, election, gate, learner, replication
+from quorate.hachannel.messages import CatchUp, Reconfig
+from quorate.testing.channel_hand import Hand
+from quorate.testing.mutation import mutant, patched, rewritten
 
 
 @mutant(
@@ -163,4 +166,41 @@ def reconfig_effective_at_once():
 @mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2",), quick=True)
 def reconfig_forgotten():
     with patched(election.Election, "change", lambda self, source, promises: None):
+        yield
+
+
+def one_takes_no_entries_and_one_waits():
+    """It announces itself, and what it is sent again and again never arrives."""
+    settings = Settings(suspect_s=0.5, stall_s=0.3, window=16, keep=1000)
+    hand = Hand(5, settings)
+    master = hand.form()
+    hand.isolate(3, 4)
+    for _ in range(20):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1, 2)
+        hand.tick(0.05, 0, 1, 2)
+    hand.connect(0, 3)
+    for step in range(200):
+        if step == 10:
+            assert master.phases.giving == "entries"
+            hand.connect(0, 4)
+        hand.wires[0, 3] = deque(each for each in hand.wires[0, 3] if not isinstance(each, CatchUp))
+        hand.deliver(0, 3)
+        hand.deliver(3, 0)
+        hand.settle(0, 1, 2, 4)
+        hand.tick(0.05)
+        if 4 in master.members:
+            return
+    raise AssertionError(f"{master.members}: who comes no further keeps its place")
+
+
+@mutant(
+    "What is sent again counts as if the learner had come further.",
+    scenario=one_takes_no_entries_and_one_waits,
+    caught=("scenario",),
+    quick=True,
+)
+def sent_again_is_progress():
+    with rewritten(donor.Donor, "_push_entries", (" < log.last.at and not again:", " < log.last.at:")):
         yield

@@ -321,3 +321,24 @@ def all_come_back_one_by_one_and_leave():
 def vote_of_the_dead_last():
     with rewritten(leavers.Leavers, "next", ("(*ended, *leaving)", "(*leaving, *ended)")):
         yield
+
+
+def who_leaves_waits_for_one_that_is_silent():
+    """The others have heard that it leaves, and wait for the promise of one that is silent."""
+    script = Script(4, settings=Settings(leave_s=0.1))
+    master = script.form()
+    script.hosts[3].pause()
+    script.run(0.1)
+    script.leave(script.hosts[1])
+    assert script.hosts[1].state.me not in master.channel.view.config, "it leaves its vote behind for ever"
+
+
+@mutant(
+    "Who leaves without a disk waits for `leave_s` only, unless nobody is heard.",
+    scenario=who_leaves_waits_for_one_that_is_silent,
+    caught=("scenario",),
+    quick=True,
+)
+def patience_of_who_is_alone():
+    with rewritten(steps.Steps, "_patience", ("or not stays", "or stays")):
+        yield

@@ -1,5 +1,7 @@
 """Mutants that take messages of another attempt, transfer or reign for those of the present one."""
 
+from contextlib import contextmanager
+
 from quorate.hachannel import (
     Channel,
     Deliver,
@@ -9,13 +11,17 @@ from quorate.hachannel import (
     installation,
     learner,
     lease,
+    peers,
+    replication,
     state,
 )
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
+    Ack,
     CatchUp,
     Chunk,
+    Data,
     Entry,
     Grant,
     Heartbeat,
@@ -346,4 +352,100 @@ def granted_before_durable():
 )
 def granted_after_a_promise():
     with rewritten(state.State, "_take_back", ("held[1] == number.replica", "True")):
+        yield
+
+
+def a_connection_breaks_with_one_that_had_ended_before():
+    """Another life of it takes part now; what is known of the end of the first says nothing of it."""
+    hand = Hand()
+    hand.form()
+    hand.silence(2)
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.connect(1, 2)
+    for _ in range(200):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].members == (0, 1, 2)
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
+    assert not hand.channels[0].proposing, "a moment without a connection is taken for the end of its process"
+    assert not hand.channels[0].state.peers.ended(Voter(2, 9))
+
+
+@mutant(
+    "What is known of the end of one life of a replica is taken for known of the next.",
+    scenario=a_connection_breaks_with_one_that_had_ended_before,
+    caught=("scenario",),
+    quick=True,
+)
+def ended_is_not_forgotten():
+    with rewritten(peers.Link, "forget", ("self.ended = False", "pass")):
+        yield
+
+
+def _was_master():
+    """Replica 0: it has learned that others have gone on, and has taken their state."""
+    hand = Hand()
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"old"))
+    for other in (1, 2):
+        hand.deliver(0, other)
+    number = ViewNumber(hand.channels[2].state.promised.counter + 4, 2, 3)
+    hand.give(2, 0, Heartbeat(number, number, True, True, True, True, False, 60, 60, 60, 0, 0))
+    assert not hand.channels[0].state.member
+    hand.give(2, 0, Chunk(1 << 40, 0, b"state", False, Tag(number, 50)))
+    hand.act(0, lambda channel: channel.part_installed(hand.now, 1 << 40))
+    assert hand.channels[0].applied == 50
+    return hand
+
+
+@contextmanager
+def _nothing_raised():
+    try:
+        yield
+    except LookupError as error:
+        raise AssertionError("it looks for entries that are gone") from error
+
+
+def a_slave_of_before_connects_with_who_was_master():
+    """What it had been sent is not there any more."""
+    hand = _was_master()
+    with _nothing_raised():
+        hand.connect(0, 1)
+    assert not hand.waiting(0, 1, Data)
+
+
+@mutant(
+    "Who was master sends slaves of before what they lack.",
+    scenario=a_slave_of_before_connects_with_who_was_master,
+    caught=("scenario",),
+    quick=True,
+)
+def slaves_of_before_are_sent_entries():
+    with rewritten(
+        replication.Replication, "resume", ("slave is not None and self._state.leading", "slave is not None")
+    ):
+        yield
+
+
+def an_acknowledgement_for_who_was_master():
+    """It comes late, and is of entries that are not there any more."""
+    hand = _was_master()
+    for other in (1, 2):
+        assert hand.waiting(other, 0, Ack)
+        with _nothing_raised():
+            hand.deliver(other, 0)
+    assert hand.channels[0].applied == 50
+
+
+@mutant(
+    "Who was master takes acknowledgements of its last view.",
+    scenario=an_acknowledgement_for_who_was_master,
+    caught=("scenario",),
+    quick=True,
+)
+def acknowledged_to_who_was_master():
+    with rewritten(
+        replication.Replication, "on_ack", ("not state.leading or state.accepted", "state.accepted")
+    ):
         yield
