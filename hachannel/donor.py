@@ -162,7 +162,7 @@ class Donor:
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
         pace = Pace(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at)
         session = self.session = Session(
-            voter, token, token, now, now, now, settings.suspect_s / 2, Phase.STATE, outbox, pace
+            voter, token, token, now, now, now, settings.suspect_s, Phase.STATE, outbox, pace
         )
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
@@ -299,11 +299,12 @@ class Donor:
             or session.token != message.token
             or session.voter != voter
             or session.phase is not Phase.STATE
-            or not self._state.leading
         ):
             return
         session.heard = now
-        if message.installed and session.at is not None:
+        if not self._state.leading:
+            session.unread = message
+        elif message.installed and session.at is not None:
             self._begin_entries(now, session, session.at.at)
         elif session.outbox.ack(message.chunks):
             session.moved = session.came = now
@@ -511,3 +512,6 @@ class Donor:
             session.in_flight.clear()
             session.sent = session.acked
             session.proved, session.proof_asked, session.ask_again = False, -math.inf, -math.inf
+            unread, session.unread = session.unread, None
+            if unread is not None:
+                self.on_chunk_ack(now, session.voter, unread)

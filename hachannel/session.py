@@ -6,6 +6,7 @@ from enum import Enum
 
 import attrs
 
+from .messages import ChunkAck
 from .outbox import Outbox, Parts
 from .pace import Pace
 from .view import Tag, Voter
@@ -73,6 +74,8 @@ class Session:
     """Since when the log has been as long as it may be."""
     came_back: int = -1
     """The entry after which it wanted to begin again."""
+    unread: ChunkAck | None = None
+    """What it has taken meanwhile, said while the view changes."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
     """The last indices of the CatchUp messages under way."""
 

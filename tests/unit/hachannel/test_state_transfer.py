@@ -41,6 +41,27 @@ def test_a_learner_is_not_said_to_have_more_than_there_is(at, have):
     assert asked(hand)[-1].have == have
 
 
+def test_what_a_learner_takes_while_the_view_changes_is_not_sent_again():
+    hand = trimmed()
+    [event] = asked(hand)
+    applied = hand.channels[0].applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"x", applied))
+    hand.deliver(0, 2)
+    part = [event for event in hand.events[2] if isinstance(event, InstallPart)][-1]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
+    hand.deliver(2, 0)
+    assert hand.channels[0].role == "changing"
+    hand.settle()
+    assert hand.channels[0].role == "master"
+    for _ in range(50):
+        hand.tick(0.05)
+        hand.deliver(2, 0)
+        assert not hand.waiting(0, 2, Chunk)
+        hand.settle()
+    assert hand.channels[0].phases.giving == "state"
+
+
 @pytest.mark.parametrize("index", [1, 201])
 def test_a_state_that_is_not_of_an_entry_of_the_log_is_not_given(index):
     hand = trimmed()
