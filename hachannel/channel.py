@@ -12,7 +12,7 @@ from .forward import Forwarding
 from .gate import Gate
 from .installation import Installing
 from .learner import Learner
-from .lease import Lease
+from .lease import Lease, proposer
 from .leavers import Leavers
 from .log import Log, MemoryLog
 from .membership import Membership
@@ -169,12 +169,11 @@ class Channel:
             return state.accepted.members[0].replica
         for link in state.peers:
             heartbeat = link.heartbeat
-            if (
-                heartbeat is not None
-                and heartbeat.master
-                and heartbeat.view == state.newer
-                and not link.suspected
-            ):
+            if heartbeat is None or link.suspected:
+                continue
+            # Others may have told first of the view that it leads now.
+            leads = heartbeat.view < state.newer and link.voter == proposer(state.newer)
+            if leads or (heartbeat.master and heartbeat.view == state.newer):
                 return link.replica
         return None
 

@@ -26,7 +26,7 @@ class Porter:
         """Of those that were to come and have not: when they may be tried again, and after what pause."""
 
     def on_join(self, voter: Voter, message: Join) -> None:
-        """A witness announces itself. One that may not promise yet would stop the others: it does so again."""
+        """A witness announces itself. One that may not promise yet would stop the others: later then."""
         state = self._state
         if message.bound or not state.leading or state.accepted is None:
             return

@@ -6,7 +6,7 @@ import attrs
 
 from .channel import Channel
 from .choice import overlap
-from .peers import Link
+from .peers import Link, founds
 from .view import NO_VIEW, View, Voter, present
 
 __all__ = ["TOO_FEW", "situation", "strangers"]
@@ -107,13 +107,24 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
             f"this replica hears {_names(heard)}{advice}"
         )
     here = 1 + len(heard)
+    empty = [link for link in _links(channel) if link.join is not None and link.join.empty]
+    apart = {link.replica for link in empty if not founds(link, state.birth)}
+    if len(empty) - len(apart) >= state.expected - 1:
+        # Nothing is missing: it is for others that may come, and for what somebody may have granted before.
+        return f"is about to begin, for the first time, with those that are here; it hears {_names(heard)}"
     if here >= state.expected:
-        # They are about to begin, whoever else may come.
-        advice = ""
+        advice = _advice(_configured_apart(apart))
     return (
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
         f"this replica hears {_names(heard)}{advice}"
     )
+
+
+def _configured_apart(apart: Collection[int]) -> str:
+    if not apart:
+        return ""
+    verb = "are" if len(apart) > 1 else "is"
+    return f"{_replicas(apart)} {verb} configured with other replicas: use the same file for all"
 
 
 def _begun(channel: Channel) -> bool:
@@ -153,8 +164,10 @@ def _outside(channel: Channel, master: int, otherwise: str) -> str:
     few = complete and state.accepted is None and 2 * len(voters) <= len(state.seats)
     # Nobody else is in the middle of a transfer, which would be what this one waits for.
     idle = not said.commit or any(each.commit and replica not in voters for replica, each in heard)
-    if few and learning == "entries":
+    if learning == "entries":
         begins = f"has the state, and waits for replica {master}, the master, to let it in"
+        if not few:
+            return begins
     elif few and learning == "alone" and idle:
         begins = f"waits for replica {master}, the master, to let it in"
     elif learning == "alone":

@@ -51,6 +51,8 @@ CAPTURE_SHARE: Final = 0.25
 """Of the time, at most, agents are encoded for a snapshot while others are served."""
 MAX_REST_S: Final = 1.0
 """What held up a slice for longer was not the slice."""
+TOLD_BYTES: Final = 512 * 1024
+"""To apply so much again takes a second, or several: whoever started the replica is told."""
 
 
 def identity_of(server: Server, replica: int) -> Identity:
@@ -86,6 +88,10 @@ class DurabilityHost(Protocol):
 
     def log(self, line: str) -> None:
         """Write a line to the log."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
         ...
 
 
@@ -224,11 +230,16 @@ class Durability:
     def _replay(self, journal: Journal, engine: Engine, lines: list[str]) -> list[Reaction]:
         """Apply the committed entries after the state. What they say to the outside was said, or will be."""
         trace: list[Reaction] = []
-        count = 0
-        for entry in journal.recovered:
-            if not self.saved < entry.index <= journal.remembered.commit or entry.kind != PAYLOAD:
-                continue
-            count += 1
+        commit = journal.remembered.commit
+        entries = [each for each in journal.recovered if self.saved < each.index <= commit]
+        entries = [each for each in entries if each.kind == PAYLOAD]
+        count, size = len(entries), sum(len(each.payload) for each in entries)
+        if size >= TOLD_BYTES:
+            self._host.tell(
+                f"applies again what was committed after it saved its state, {size / 1e6:.1f} MB; it takes "
+                "part after that"
+            )
+        for entry in entries:
             try:
                 trace += engine.apply(entry.index, entry.stamp_ns, entry.payload).trace
             except EngineStopped as error:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -49,7 +49,9 @@ def problem(error: Exception, kind: type, plain: Any, root: str = "") -> str:
     if expected is not None:
         return f"{name} is {as_json(_value(plain, at))}: give {_wanted(expected[1], at, kind)}"
     if text.startswith("Invalid enum value"):
-        return f"{name} is {as_json(_value(plain, at))}: give one of {_allowed(at, kind)}"
+        number = int in get_args(get_type_hints(kind).get(at.rpartition(".")[2]))
+        first = "a whole number or " if number else ""
+        return f"{name} is {as_json(_value(plain, at))}: give {first}one of {_allowed(at, kind)}"
     if field is None:
         return f"{root}{at}: {text}".lstrip(".: ")
     if field[1] == "missing required":

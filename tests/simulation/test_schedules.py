@@ -126,7 +126,7 @@ def test_a_schedule_survives_a_file(tmp_path):
         ('{"faults": [{"fault": "crash"}]}', "fault 0, crash: at is missing"),
         (
             '{"faults": [{"fault": "crash", "at": 1, "who": "nobody"}]}',
-            "fault 0, crash: who is 'nobody': give one of",
+            "fault 0, crash: who is 'nobody': give a whole number or one of",
         ),
         ('{"faults": [{"fault": "heal", "at": 1}, 7]}', "fault 1 is no object"),
         ('{"faults": {"at": 1}}', "faults is .*: give a list"),
@@ -171,7 +171,7 @@ def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
     [
         (Crash(who=3, at=1.0), "fault 1, crash: who is 3: replicas are 0 to 2"),
         (Crash(who=-1, at=1.0), "who is -1"),
-        (Crash(who="nobody", at=1.0), "who is 'nobody': give one of 'any', 'master', "),
+        (Crash(who="nobody", at=1.0), "who is 'nobody': give a whole number or one of 'any', 'master', "),
         (Crash(at=-1.0), "at is -1: times are seconds"),
         (Crash(at="soon"), "at is 'soon': give a number"),
         (Pause(at=1.0, for_s=float("nan")), "for_s is nan"),

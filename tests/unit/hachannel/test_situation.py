@@ -44,8 +44,21 @@ def test_nobody_is_to_be_started_when_all_that_are_expected_are_here() -> None:
     script = Script(3, settings=QUICK, expected=2)
     script.hosts[0].start()
     script.hosts[1].start()
-    script.until(lambda: len(script.hosts[0].state.peers.links) > 0 and "2 of 2" in said(script, 0), 5.0)
-    assert said(script, 0).endswith("2 of 2 expected are here, this replica hears 1")
+    script.until(lambda: len(script.hosts[0].state.peers.links) > 0 and "about" in said(script, 0), 5.0)
+    assert said(script, 0) == ("is about to begin, for the first time, with those that are here; it hears 1")
+
+
+def test_who_is_configured_with_other_replicas_is_named() -> None:
+    script = Script(3, settings=QUICK)
+    for host in script.hosts:
+        host.start()
+        if host.replica == 2:
+            host.state.birth = b"of another file"
+    script.run(1.0)
+    assert said(script, 0) == (
+        "waits for the others before the very first start: 3 of 3 expected are here, "
+        "this replica hears 1, 2; replica 2 is configured with other replicas: use the same file for all"
+    )
 
 
 def test_any_one_of_those_that_suffice_is_to_be_started() -> None:
@@ -154,11 +167,33 @@ def test_of_two_that_join_one_waits_for_its_turn() -> None:
     script.until(one_waits)
     assert master is script.hosts[0]
     first = 3 + (learns[0] == "alone")
-    assert said(script, first) == "gets the state from the others, whose master is replica 0"
+    assert said(script, first) == (
+        "has the state, and waits for replica 0, the master, to let it in"
+        if "entries" in learns
+        else "gets the state from the others, whose master is replica 0"
+    )
     assert said(script, 7 - first) == (
         "waits for replica 0, the master, to let it in: one replica joins at a time; "
         "if this lasts, the log of replica 0 says why"
     )
+
+
+def test_a_master_is_known_before_it_has_said_that_it_is_one() -> None:
+    """Of a view of which another member has told first."""
+    script = formed(5)
+    outside = script.hosts[4]
+    outside.crash()
+    master = script.whole(but=[4])
+    outside.start()
+    script.until(lambda: outside.channel.role == "joining" and outside.channel.master == master.replica)
+    script.cut((master.replica, 4))
+    master.channel._election.propose(master.clock(), "test")
+    master.settle()
+    script.until(lambda: outside.state.newer == master.state.promised)
+    assert outside.state.peers.links[master.replica].heartbeat.view < outside.state.newer
+    assert outside.channel.master == master.replica
+    script.mend()
+    script.whole()
 
 
 def test_with_too_few_copies_it_says_whom_to_start() -> None:

@@ -18,6 +18,7 @@ from quorate.hachannel.journal import Identity
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed, LogRecord, Reset
 from quorate.hachannel.messages import Entry
 from quorate.hachannel.view import Tag, View, ViewNumber, Voter
+from quorate.server import durability
 from quorate.server.durability import Durability, DurabilitySettings, Recovery
 from quorate.server.front import StartError
 
@@ -64,6 +65,9 @@ class Host:
 
     def log(self, line: str) -> None:
         self.lines.append(line)
+
+    def tell(self, line: str) -> None:
+        self.lines.append(f"told: {line}")
 
 
 class Life:
@@ -131,6 +135,12 @@ def place(tmp_path: Path) -> Path:
     first.add(100, commit=False)
     first.end()
     return tmp_path
+
+
+def test_a_start_that_takes_long_says_so_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durability, "TOLD_BYTES", 100)
+    [line] = Life(place, 9).host.lines
+    assert line.startswith("told: applies again what was committed after it saved its state, 0.0 MB; ")
 
 
 def total(engine: Engine) -> int:
