@@ -467,9 +467,9 @@ class Donor:
         """Whether the learner has shown that it can answer and may promise; if not it is asked to.
 
         One whose disk hangs announces itself all the same, and lacks nothing while nothing happens; each view
-        that was to take it in would stop the others for `view_change_s`, in vain. So would one with one that
-        is bound by a grant, to a master of before say. It is asked under a token
-        of its own: what it says of messages sent before, or of an earlier question, proves nothing.
+        that was to take it in would stop the others for `view_change_s`, in vain; so would one that a grant
+        binds, to a master of before say. It is asked under a token of its own: what it says of messages sent
+        before, or of an earlier question, proves nothing.
         """
         state = self._state
         if not session.proved and now > session.ask_again:

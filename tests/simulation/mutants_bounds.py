@@ -3,7 +3,6 @@
 import attrs
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, forward, lending, outbox, replication
-from quorate.hachannel.messages import Ack
 from quorate.testing.channel_hand import Hand, returning
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -375,40 +374,6 @@ def learners_awaited_again():
         yield
 
 
-def a_slave_is_too_many_bytes_behind():
-    """What it lacks are few entries, and large."""
-    settings = Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, max_log_bytes=25_000)
-    hand = Hand(settings=settings)
-    master = hand.form()
-    for _ in range(60):
-        for _ in range(10):
-            if master.can_submit:
-                hand.act(0, lambda channel: channel.submit(hand.now, 1, bytes(100)))
-            hand.settle(0, 1)
-        hand.deliver(0, 2)
-        for there in (0, 1):
-            for message in hand.lose(2, there):
-                if not isinstance(message, Ack):
-                    hand.give(2, there, message)
-        hand.tick(0.05)
-        if master.members == (0, 1):
-            return
-    raise AssertionError(f"{master.members} with {master.state.log.size_bytes} bytes in memory")
-
-
-@mutant(
-    "A slave that lacks few entries, and large ones, is never too far behind.",
-    scenario=a_slave_is_too_many_bytes_behind,
-    caught=("scenario",),
-    quick=True,
-)
-def laggard_by_entries_only():
-    with rewritten(
-        replication.Replication, "laggard", (" and log.size_bytes <= settings.max_log_bytes:", ":")
-    ):
-        yield
-
-
 @mutant(
     "The log is full once it has too many entries, whatever their bytes.",
     scenario=a_master_alone_with_a_change_and_few_bytes,
@@ -424,21 +389,12 @@ def log_full_by_entries_only():
 
 def nobody_waits_for_a_learner_by_majority():
     """The log is full: the transfer ends, and begins again."""
-    hand = returning(3, Settings(keep=0, window=16, transfer_pause_s=60.0, max_log=160, mode="MAJORITY"))
+    hand = _returning(3, max_log=160, mode="MAJORITY")
     master = hand.channels[0]
-    event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)][-1]
-    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, b"part", channel.applied))
-    hand.settle()
-    part = [event for event in hand.events[2] if isinstance(event, InstallPart)][-1]
-    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
-    hand.settle()
+    _gives(hand, 2, 4)
     full = 0
     for _ in range(60):
-        for _ in range(10):
-            hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
-        hand.settle(0, 1)
-        hand.tick(0.05)
-        hand.settle()
+        _submit(hand, 0, 1, 2)
         full += not master.can_submit
     assert full < 3, "all stand still for it"
 

@@ -1,6 +1,6 @@
 """Mutants of the gate: when a slave may propose."""
 
-from quorate.hachannel import Channel, Settings, facts, gate, peers, steps
+from quorate.hachannel import Channel, Settings, facts, gate, peers, replication, steps
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import Ack, Exit, Heartbeat
 from quorate.hachannel.view import View, ViewNumber, Voter
@@ -217,20 +217,30 @@ def stalled_slave_kept():
         yield
 
 
-def a_slave_is_too_far_behind():
+def _drops_who_is_behind(payload, **bounds):
     """The others commit without it, and what it lacks fills the memory of the master."""
-    settings = Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, max_log=250)
-    hand = Hand(settings=settings)
+    hand = Hand(settings=Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, **bounds))
     master = hand.form()
     for _ in range(30):
         for _ in range(10):
             if master.can_submit:
-                hand.act(0, lambda channel: channel.submit(hand.now, 1, b"x"))
+                hand.act(0, lambda channel: channel.submit(hand.now, 1, payload))
             hand.settle(0, 1)
         _without_acknowledgements(hand, 0.05)
         if master.members == (0, 1):
             return
-    raise AssertionError(f"{master.members} with {len(master.state.log)} entries in memory")
+    log = master.state.log
+    raise AssertionError(f"{master.members} with {len(log)} entries, {log.size_bytes} bytes in memory")
+
+
+def a_slave_is_too_far_behind():
+    """What it lacks are many entries."""
+    _drops_who_is_behind(b"x", max_log=250)
+
+
+def a_slave_is_too_many_bytes_behind():
+    """What it lacks are few entries, and large."""
+    _drops_who_is_behind(bytes(100), max_log_bytes=25_000)
 
 
 @mutant(
@@ -241,6 +251,19 @@ def a_slave_is_too_far_behind():
 )
 def laggard_kept():
     with rewritten(gate.Gate, "_consider_members", ("if laggard is not None:", "if False:")):
+        yield
+
+
+@mutant(
+    "A slave that lacks few entries, and large ones, is never too far behind.",
+    scenario=a_slave_is_too_many_bytes_behind,
+    caught=("scenario",),
+    quick=True,
+)
+def laggard_by_entries_only():
+    with rewritten(
+        replication.Replication, "laggard", (" and log.size_bytes <= settings.max_log_bytes:", ":")
+    ):
         yield
 
 
