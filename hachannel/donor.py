@@ -309,7 +309,7 @@ class Donor:
         elif session.outbox.ack(message.chunks):
             session.moved = session.came = now
             if session.outbox.empty and not session.asked:
-                hurry = session.frozen and 2 * self._lending.fill(session) > 1
+                hurry = self._lending.hurry(session) if session.frozen else 0.0
                 session.pace.taken(now, self._state.log.last.at, hurry=hurry)
             self._push(session)
             self._ask(now, session)

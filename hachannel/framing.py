@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-__all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "join_frames"]
+__all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "frame_parts", "join_frames"]
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -78,8 +78,13 @@ def join_frames(bodies: Sequence[bytes]) -> bytes:
     if len(bodies) == 1:
         body = bodies[0]
         return _LENGTH.pack(len(body)) + body
+    return b"".join(frame_parts(bodies))
+
+
+def frame_parts(bodies: Sequence[bytes]) -> list[bytes]:
+    """Return the same in parts, for a write that gathers them: long bodies are not copied."""
     parts: list[bytes] = []
     for body in bodies:
         parts.append(_LENGTH.pack(len(body)))
         parts.append(body)
-    return b"".join(parts)
+    return parts

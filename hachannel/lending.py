@@ -36,6 +36,10 @@ class Lending:
             log.size_bytes / (settings.max_log_bytes + taken),
         )
 
+    def hurry(self, session: Session) -> float:
+        """How little the transfer may rest, lest the log becomes full: from 0, a quarter is free, to 1."""
+        return min(max(0.0, 4 * self.fill(session) - 3), 1.0)
+
     def full(self, session: Session) -> bool:
         """Whether all wait for the learner: nothing new is taken."""
         return session.hold is not None and self._waits(session) and self.fill(session) >= 1

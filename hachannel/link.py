@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
 import attrs
@@ -11,7 +11,7 @@ from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.python.failure import Failure
 
-from .framing import MAX_FRAME_BYTES, FrameReader, FrameTooLong, join_frames
+from .framing import MAX_FRAME_BYTES, FrameReader, FrameTooLong, frame_parts, join_frames
 
 __all__ = [
     "Address",
@@ -30,6 +30,10 @@ NOBODY_LISTENS = "refused by other side"
 """In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
 SILENCE = "nothing was heard"
 """In the reason for which a connection was given up: the peer is frozen, or cut off."""
+
+LONG_BYTES = 32 * 1024
+FEW = 16
+"""Frames are written without joining them if there are no more than this, and one of them is that long."""
 
 Address = tuple[str, int]
 
@@ -69,6 +73,7 @@ class ReactorPort(Protocol):
 
 class _TcpPort(Protocol):
     def write(self, data: bytes) -> None: ...
+    def writeSequence(self, data: Iterable[bytes]) -> None: ...  # noqa: N802
     def loseConnection(self) -> None: ...  # noqa: N802
     def abortConnection(self) -> None: ...  # noqa: N802
     def pauseProducing(self) -> None: ...  # noqa: N802
@@ -181,13 +186,18 @@ class Link(TwistedProtocol):
         """Send frames in one write. Above the limit of what may wait, the connection is dropped."""
         if self.closed:
             return
-        data = join_frames(bodies)
+        # To join short ones costs less than a list of them in the system call; a long one is not copied.
+        long = len(bodies) <= FEW and max(map(len, bodies)) >= LONG_BYTES
         if self._writable:
             self._sent = self._reactor.seconds()
-            self._tcp.write(data)
+            if long:
+                self._tcp.writeSequence(frame_parts(bodies))
+            else:
+                self._tcp.write(join_frames(bodies))
             return
-        self._held.append(data)
-        self._held_bytes += len(data)
+        parts = frame_parts(bodies) if long else [join_frames(bodies)]
+        self._held += parts
+        self._held_bytes += sum(map(len, parts))
         if self._held_bytes > self._settings.buffer_bytes:
             self.drop(f"{self._held_bytes} bytes wait for a peer that does not read")
 
@@ -199,11 +209,9 @@ class Link(TwistedProtocol):
         """Twisted: the socket takes more."""
         self._writable = True
         if self._held:
-            data = b"".join(self._held)
-            self._held.clear()
-            self._held_bytes = 0
+            held, self._held, self._held_bytes = self._held, [], 0
             self._sent = self._reactor.seconds()
-            self._tcp.write(data)
+            self._tcp.writeSequence(held)
 
     def stopProducing(self) -> None:  # noqa: N802
         """Twisted: the socket takes nothing any more."""
@@ -231,8 +239,8 @@ class Link(TwistedProtocol):
             return
         tcp = self._tcp
         if self._held:
-            tcp.write(b"".join(self._held))
-            self._held.clear()
+            tcp.writeSequence(self._held)
+            self._held = []
         # A registered producer that is paused would keep the connection open for ever.
         tcp.unregisterProducer()
         tcp.loseConnection()

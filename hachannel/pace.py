@@ -58,12 +58,13 @@ class Pace:
             self._began, self._given, self._serves = now, self.window, True
         self._given += 1
 
-    def taken(self, now: float, last: int, *, hurry: bool = False) -> None:
-        """The learner has taken all parts. hurry: there is no time to rest."""
+    def taken(self, now: float, last: int, *, hurry: float = 0.0) -> None:
+        """The learner has taken all parts. hurry: from 0 to 1, where there is no time to rest at all."""
         if self._began is None:
             return
         took, self._began = now - self._began, None
         serves, self._serves = self._serves or last > self._last, False
         self._given, self._last = 0, last
-        if serves and not hurry:
-            self.rest_until = now + rest_after(took, self.share, MAX_REST_S, self.least_s)
+        if serves and hurry < 1:
+            share = self.share + (1 - self.share) * hurry
+            self.rest_until = now + rest_after(took, share, MAX_REST_S, self.least_s * (1 - hurry))

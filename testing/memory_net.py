@@ -4,7 +4,7 @@ Every machine of the test gets a `MemoryReactor`. Bytes arrive after `delay_s`, 
 from each other, or stopped.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from twisted.internet.address import IPv4Address
@@ -209,6 +209,9 @@ class _End:
             self._wire.lost_bytes = True
             return
         self._wire.net.clock.callLater(self._wire.delay_s, self._other.arrive, data)
+
+    def writeSequence(self, data: Iterable[bytes]) -> None:  # noqa: N802
+        self.write(b"".join(data))
 
     def arrive(self, data: bytes) -> None:
         if self.over:

@@ -2,7 +2,6 @@ from collections import deque
 from typing import Any
 
 import pytest
-from twisted.internet.main import CONNECTION_LOST
 
 from quorate.hachannel.errors import ProtocolError
 from quorate.hachannel.group_drive import link_settings
@@ -23,7 +22,6 @@ from quorate.hachannel.group_wire import (
 )
 from quorate.hachannel.link import LinkSettings
 from quorate.hachannel.origins import Source
-from quorate.hachannel.prompt import PromptReactor
 from quorate.hachannel.settings import Settings
 from quorate.testing.memory_net import MemoryNet
 
@@ -188,87 +186,6 @@ def test_a_hello_that_is_none_is_refused_in_words(frame: bytes, says: str) -> No
 def test_a_hello_comes_through() -> None:
     hello = Hello(1, 2, "abc", True)
     assert parse_hello(encode_hello(hello)) == hello
-
-
-class Tcp:
-    """A TCP connection as Twisted makes it, as far as a prompt write needs one."""
-
-    def __init__(self, takes: Any) -> None:
-        self.reactor = self
-        self.takes = takes
-        self.connected, self.disconnecting = True, False
-        self.sent: list[bytes] = []
-        self.waiting: list[bytes] = []
-
-    def writeSomeData(self, data: bytes) -> Any:
-        if isinstance(self.takes, int):
-            self.sent.append(data[: self.takes])
-            return min(self.takes, len(data))
-        return self.takes
-
-    def write(self, data: bytes) -> None:
-        self.waiting.append(data)
-
-    def getWriters(self) -> list[Any]:
-        return [self] if self.waiting else []
-
-
-def prompt(tcp: Tcp) -> Any:
-    """The transport that a protocol gets for a connection."""
-
-    class Reactor:
-        seconds = callLater = None
-
-        def connectTCP(self, host: str, port: int, factory: Any, timeout: float) -> None:
-            self.protocol = factory.buildProtocol(None)
-            self.protocol.makeConnection(tcp)
-
-    class Protocol:
-        def makeConnection(self, transport: Any) -> None:
-            self.transport = transport
-
-    class Factory:
-        noisy = False
-
-        def buildProtocol(self, addr: Any) -> Protocol:
-            return Protocol()
-
-    reactor = Reactor()
-    PromptReactor(reactor).connectTCP("h", 1, Factory())
-    return reactor.protocol.transport
-
-
-def test_a_prompt_write_goes_out_at_once() -> None:
-    tcp = Tcp(100)
-    prompt(tcp).write(b"abc")
-    assert (tcp.sent, tcp.waiting) == ([b"abc"], [])
-
-
-def test_nothing_overtakes_what_the_socket_did_not_take() -> None:
-    tcp = Tcp(2)
-    transport = prompt(tcp)
-    transport.write(b"abc")
-    transport.write(b"def")
-    assert (tcp.sent, tcp.waiting) == ([b"ab"], [b"c", b"def"])
-    tcp.waiting.clear()
-    tcp.takes = 100
-    transport.write(b"ghi")
-    assert (tcp.sent, tcp.waiting) == ([b"ab", b"ghi"], [])
-
-
-def test_a_broken_connection_is_left_to_the_reactor() -> None:
-    tcp = Tcp(CONNECTION_LOST)
-    prompt(tcp).write(b"abc")
-    assert tcp.waiting == [b"abc"]
-    tcp = Tcp(100)
-    tcp.disconnecting = True
-    prompt(tcp).write(b"abc")
-    assert (tcp.sent, tcp.waiting) == ([], [])
-
-
-def test_a_transport_without_a_socket_stays_as_it_is() -> None:
-    bare: Any = object()
-    assert prompt(bare) is bare
 
 
 @pytest.mark.parametrize(("size", "count", "limit"), [(30, 100, 1000), (17 << 20, 2, 18 << 20)])

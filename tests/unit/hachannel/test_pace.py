@@ -12,7 +12,7 @@ WINDOW = 4
 class Transfer:
     """A master that does nothing but a part while one is under way: the worst case."""
 
-    def __init__(self, share: float, parts: int, cost, serves=lambda _: True, hurry=False) -> None:
+    def __init__(self, share: float, parts: int, cost, serves=lambda _: True, hurry=0.0) -> None:
         self.pace = Pace(share, 0.01, WINDOW, 5)
         self.now = 10.0
         self.last = 5
@@ -72,7 +72,12 @@ def test_no_rest_is_longer_than_it_may_be():
 
 
 def test_there_is_no_rest_when_there_is_no_time():
-    assert Transfer(0.25, 400, lambda: 0.01, hurry=True).served == 0
+    assert Transfer(0.25, 400, lambda: 0.01, hurry=1.0).served == 0
+
+
+def test_the_less_time_there_is_the_less_it_rests():
+    served = [Transfer(0.2, 400, lambda: 0.01, hurry=hurry).served for hurry in (0.0, 0.25, 0.5, 0.75)]
+    assert served == pytest.approx([0.8, 0.6, 0.4, 0.2], abs=0.01)
 
 
 def test_a_master_that_begins_to_serve_ends_what_is_under_way_and_rests():

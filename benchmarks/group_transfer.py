@@ -1,0 +1,195 @@
+"""What a state transfer costs a group that is under load.
+
+Members 0 and 1 of a group run as real processes; the load is in the process of 0, the master. Then member 2
+comes. Printed are the messages confirmed in a second before that, while the state travels to it, while it
+takes what was ordered meanwhile, and once it is a member, with the longest wait of each phase; all in one
+run, so that the shares mean something.
+
+    .venv/bin/python benchmarks/group_transfer.py [--megabytes 500] [--size 1024] [--window 1000]
+                                                  [--batch 1] [--share 0.2] [--mode MAJORITY] [--log]
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Generator
+from typing import Any
+
+from load import START_S, die_with_parent, free_ports, install_reactor
+from twisted.internet.defer import Deferred, inlineCallbacks
+from twisted.internet.protocol import ProcessProtocol
+
+from quorate.hachannel.group import Group, Settings, ViewEvent
+
+CHUNK_BYTES = 1 << 20
+JOINER = 2
+WARM_S = 3.0
+
+
+class Application:
+    """A state that the messages do not change, and somebody who is told what happens to it."""
+
+    def __init__(self, chunks: int, tell: Callable[[str], None]) -> None:
+        self.chunks = [os.urandom(CHUNK_BYTES) for _ in range(chunks)]
+        self._tell = tell
+
+    def delivered(self, index: int, origin: int, payload: bytes) -> None:
+        """Nothing changes."""
+
+    def view_changed(self, view: ViewEvent) -> None:
+        """Tell."""
+        self._tell(f"{len(view.members)} members")
+
+    def provide_state(self) -> list[bytes]:
+        """Tell, and give all chunks."""
+        self._tell("provides")
+        return self.chunks
+
+    def receive_state(self, chunks: list[bytes]) -> None:
+        """Take them, and tell."""
+        self.chunks = chunks
+        self._tell("received")
+
+
+class Other(ProcessProtocol):
+    """A member in another process: what it tells comes line by line."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+
+    def outReceived(self, data: bytes) -> None:  # noqa: N802
+        """Its lines are short, and come whole."""
+        for line in data.decode().splitlines():
+            self._tell(line)
+
+
+class Load:
+    """Keeps the window full, and counts what is confirmed."""
+
+    def __init__(self, options: argparse.Namespace, group: Group) -> None:
+        self._group = group
+        self._payloads = [os.urandom(options.size) for _ in range(options.batch)]
+        self._begin()
+        for _ in range(options.window // options.batch):
+            self._submit()
+
+    def _begin(self) -> None:
+        self._began, self._count, self._longest = time.perf_counter(), 0, 0.0
+
+    def _submit(self) -> None:
+        if len(self._payloads) == 1:
+            sent = self._group.multicast(self._payloads[0])
+        else:
+            sent = self._group.multicast_many(self._payloads)
+        sent.addCallback(self._confirmed, time.perf_counter())
+
+    def _confirmed(self, _: object, began: float) -> None:
+        self._count += len(self._payloads)
+        self._longest = max(self._longest, time.perf_counter() - began)
+        self._submit()
+
+    def phase(self) -> tuple[float, float, float]:
+        """Its seconds, messages in a second, and longest wait in seconds; the next one begins."""
+        seconds = time.perf_counter() - self._began
+        result = seconds, self._count / seconds, self._longest
+        self._begin()
+        return result
+
+
+def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], None]) -> Group:
+    """This process's member."""
+    chunks = 0 if options.member == JOINER else options.megabytes * 1_000_000 // CHUNK_BYTES
+    return Group(
+        "transfer",
+        options.member,
+        {member: ("127.0.0.1", port) for member, port in enumerate(options.ports)},
+        handler=Application(chunks, tell),
+        expected=2,
+        settings=Settings(mode=options.mode, transfer_share=options.share),
+        reactor=reactor,
+        log=(lambda line: print(line, file=sys.stderr)) if options.log else (lambda _: None),
+    )
+
+
+@inlineCallbacks
+def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any], Any, None]:
+    """Play member 0: found the group, make the load, let the last one come, print."""
+    options.ports = free_ports(3)
+    awaited: dict[str, Deferred[None]] = {}
+
+    def told(what: str) -> None:
+        if what in awaited:
+            awaited.pop(what).callback(None)
+
+    def until(what: str) -> Deferred[None]:
+        return awaited.setdefault(what, Deferred())
+
+    def rest(seconds: float) -> Deferred[None]:
+        done: Deferred[None] = Deferred()
+        reactor.callLater(seconds, done.callback, None)
+        return done
+
+    def start(member: int) -> None:
+        command = [sys.executable, *sys.argv, "--member", str(member), "--ports", *map(str, options.ports)]
+        other = Other(told if member == JOINER else lambda _: None)
+        reactor.spawnProcess(other, sys.executable, command, env=None, childFDs={0: "w", 1: "r", 2: 2})
+
+    group = make_group(options, reactor, told)
+    start(1)
+    yield group.join().addTimeout(START_S, reactor)
+    if group.role != "master":
+        sys.exit("another member is the master: run it again")
+    load = Load(options, group)
+    yield rest(WARM_S)
+    load.phase()
+    yield rest(options.seconds)
+    phases = {"before": load.phase()}
+    start(JOINER)
+    yield until("provides")
+    load.phase()
+    yield until("received")
+    phases["its state travels"] = load.phase()
+    yield until("3 members")
+    phases["it follows"] = load.phase()
+    yield rest(options.seconds)
+    phases["after"] = load.phase()
+    before, *_, after = (per_s for _, per_s, _ in phases.values())
+    for name, (seconds, per_s, longest_s) in phases.items():
+        print(
+            f"{name:17} {seconds:6.1f} s {per_s:9,.0f} messages/s, "
+            f"{per_s / before:4.0%} of before, {per_s / after:4.0%} of after, "
+            f"longest wait {longest_s * 1000:5.0f} ms"
+        )
+
+
+def main() -> None:
+    """Play the member that the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--megabytes", type=int, default=500, help="of state")
+    parser.add_argument("--size", type=int, default=1024, help="bytes of a message")
+    parser.add_argument("--window", type=int, default=1000, help="messages that wait to be confirmed")
+    parser.add_argument("--batch", type=int, default=1, help="messages handed over at a time")
+    parser.add_argument("--seconds", type=float, default=10.0, help="before the transfer and after it")
+    parser.add_argument("--share", type=float, default=Settings().transfer_share, help="transfer_share")
+    parser.add_argument("--mode", choices=("ALL", "MAJORITY"), default="ALL")
+    parser.add_argument("--log", action="store_true", help="print what the members log")
+    parser.add_argument("--member", type=int, default=0, help=argparse.SUPPRESS)
+    parser.add_argument("--ports", type=int, nargs="+", default=[], help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    reactor = install_reactor("default")
+    if options.member:
+        die_with_parent()
+        make_group(options, reactor, lambda what: print(what, flush=True)).join()
+    else:
+        failed: list[Any] = []
+        reactor.callWhenRunning(
+            lambda: measure(options, reactor).addErrback(failed.append).addBoth(lambda _: reactor.stop())
+        )
+    reactor.run()
+    if not options.member and failed:
+        failed[0].raiseException()
+
+
+if __name__ == "__main__":
+    main()
