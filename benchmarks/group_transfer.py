@@ -19,6 +19,7 @@ from typing import Any
 from load import START_S, die_with_parent, free_ports, install_reactor
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.protocol import ProcessProtocol
+from twisted.internet.task import react
 
 from quorate.hachannel.group import Group, Settings, ViewEvent
 
@@ -177,18 +178,12 @@ def main() -> None:
     parser.add_argument("--member", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--ports", type=int, nargs="+", default=[], help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if not options.member:
+        react(lambda reactor: measure(options, reactor))
     reactor = install_reactor("default")
-    if options.member:
-        die_with_parent()
-        make_group(options, reactor, lambda what: print(what, flush=True)).join()
-    else:
-        failed: list[Any] = []
-        reactor.callWhenRunning(
-            lambda: measure(options, reactor).addErrback(failed.append).addBoth(lambda _: reactor.stop())
-        )
+    die_with_parent()
+    make_group(options, reactor, lambda what: print(what, flush=True)).join()
     reactor.run()
-    if not options.member and failed:
-        failed[0].raiseException()
 
 
 if __name__ == "__main__":

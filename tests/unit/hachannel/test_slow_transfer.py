@@ -2,10 +2,10 @@
 
 import pytest
 
-from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel import InstallPart, ProvidePart, ProvideSnapshot, Settings
 from quorate.hachannel.messages import CatchUp, Chunk
 from quorate.hachannel.settings import TRIM_STEP
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, returning
 
 STEP_S = 0.05
 PARTS = 20
@@ -186,3 +186,27 @@ def test_a_learner_that_stays_behind_forgets_what_all_members_have(keep):
     assert hand.channels[0].members == (0, 1)
     assert hand.channels[2].state.applied > 1000
     assert longest <= keep + TRIM_STEP
+
+
+@pytest.mark.parametrize(("entries", "rest_s"), [(100, 1.6), (150, 1.6), (175, 0.8), (200, 0.0)])
+def test_a_transfer_rests_less_once_the_log_that_it_holds_is_nearly_full(entries, rest_s):
+    hand = returning(3, Settings(keep=0, window=16, transfer_window=1, transfer_pause_s=1.6, max_log=200))
+    master = hand.channels[0]
+
+    def asked() -> list[int]:
+        return [event.token for event in hand.events[0] if isinstance(event, ProvideSnapshot | ProvidePart)]
+
+    hand.act(0, lambda channel: channel.part_ready(hand.now, asked()[-1], b"x", channel.applied))
+    hand.settle()
+    while len(master.state.log) < entries:
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle()
+    *_, part = [event for event in hand.events[2] if isinstance(event, InstallPart)]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    began, before = hand.now, len(asked())
+    hand.settle()
+    while len(asked()) == before:
+        hand.tick(STEP_S)
+        hand.settle()
+        assert hand.now < began + 10
+    assert hand.now - began == pytest.approx(rest_s, abs=2 * STEP_S)

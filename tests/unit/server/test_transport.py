@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from quorate.hachannel.framing import join_frames
-from quorate.hachannel.link import LinkSettings
+from quorate.hachannel.link import FEW, LONG_BYTES, LinkSettings
 from quorate.testing.memory_net import MemoryNet, MemoryReactor
 
 
@@ -126,6 +126,26 @@ def test_what_waited_is_sent_when_the_peer_reads_again(net: MemoryNet, make_peer
     link.resumeProducing()
     net.advance(0.1)
     assert one.got == [(0, b"a"), (0, b"b")]
+
+
+def test_long_frames_come_whole_and_in_order_with_short_ones(net: MemoryNet, make_peer: Any) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    link = net.wires[0].near.producer
+    writes = [
+        [b"a" * LONG_BYTES],
+        [b"b"],
+        [b"c", b"d" * LONG_BYTES, b"e"],
+        [b"f"] * FEW + [b"g" * LONG_BYTES],
+    ]
+    for bodies in writes:
+        zero.transport.send(1, bodies)
+    link.pauseProducing()
+    for bodies in writes:
+        zero.transport.send(1, bodies)
+    link.resumeProducing()
+    net.advance(0.1)
+    assert one.got == [(0, body) for bodies in writes * 2 for body in bodies]
 
 
 def test_replicas_with_a_secret_meet_and_others_are_turned_away(net: MemoryNet, make_peer: Any) -> None:
