@@ -6,6 +6,7 @@ import pytest
 from quorate.hachannel.errors import ProtocolError
 from quorate.hachannel.group_drive import link_settings
 from quorate.hachannel.group_order import Order
+from quorate.hachannel.group_stable import StableWaits
 from quorate.hachannel.group_types import GroupLimits, QueueFull
 from quorate.hachannel.group_wire import (
     CHUNK_BYTES,
@@ -129,6 +130,38 @@ def test_a_snapshot_carries_positions_and_recent_indices() -> None:
     assert mine.position == 4
     assert list(mine.ripe()) == [("a", 2), ("b", 3)]
     assert mine.drop() == []
+
+
+def test_a_snapshot_says_nothing_of_this_member_while_it_has_only_an_earlier_life() -> None:
+    mine, donor = order(), order(me=0)
+    mine.put([b"a"], "a")
+    mine.pack()
+    donor.deliver(source(1, 1, incarnation=4), encode_pack([b"x"]))
+    mine.restore(donor.head())
+    assert list(mine.ripe()) == []
+    assert mine.drop() == ["a"]
+
+
+def test_a_snapshot_has_the_indices_of_the_last_life_of_a_member() -> None:
+    mine, donor = order(pack_messages=1), order(me=0)
+    mine.put([b"a"], "a")
+    mine.put([b"b"], "b")
+    packs = [mine.pack(), mine.pack()]
+    donor.deliver(source(1, 2, incarnation=4), encode_pack([b"x"]))
+    donor.deliver(source(1, 1), packs[0])
+    mine.restore(donor.head())
+    assert list(mine.ripe()) == [("a", 2)]
+    assert mine.drop() == ["b"]
+
+
+def test_who_waits_for_all_members_hears_of_an_entry_when_they_hold_it_and_not_before() -> None:
+    waits = StableWaits[str]()
+    for entry in (5, 5, 6, 9):
+        waits.add(entry, f"of {entry}", entry * 10)
+    reached = {upto: list(waits.reached(upto)) for upto in (4, 5, 8)}
+    assert reached == {4: [], 5: [("of 5", 50), ("of 5", 50)], 8: [("of 6", 60)]}
+    assert waits.drop() == [("of 9", 90)]
+    assert list(waits.reached(9)) == []
 
 
 @pytest.mark.parametrize(

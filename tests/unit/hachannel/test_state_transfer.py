@@ -211,11 +211,38 @@ def test_a_learner_that_could_not_use_a_part_takes_another_transfer(last):
         hand.settle()
     again = given(hand, last=True)
     assert again.token > part.token
+    # A word of the first one, that came late.
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token))
+    assert hand.channels[2].applied < hand.channels[0].applied
     hand.act(2, lambda channel: channel.part_installed(hand.now, again.token))
+    assert hand.channels[2].applied == hand.channels[0].applied
     for _ in range(20):
         hand.settle()
         hand.tick(0.05)
     assert hand.channels[0].members == (0, 1, 2)
+
+
+def test_a_part_that_was_made_for_an_earlier_transfer_is_not_given():
+    hand = trimmed()
+    hand.act(2, lambda channel: channel.leave(hand.now))
+    hand.settle()
+    hand.tick(0.05)
+    hand.silence(2)
+    hand.start(2, 3, 9)
+    for other in (0, 1):
+        hand.connect(other, 2)
+    while len(asked(hand)) < 2:
+        hand.tick(0.05)
+        hand.settle()
+    before, now = asked(hand)
+    applied = hand.channels[0].applied
+    for last in (False, True):
+        hand.act(
+            0, lambda channel, last=last: channel.part_ready(hand.now, before.token, b"x", applied, last=last)
+        )
+    assert not hand.waiting(0, 2, Chunk)
+    hand.act(0, lambda channel: channel.part_ready(hand.now, now.token, b"y", applied))
+    assert [chunk.data for chunk in hand.waiting(0, 2, Chunk)] == [b"y"]
 
 
 @pytest.mark.parametrize("phase", ["state", "entries"])
