@@ -198,3 +198,53 @@ def test_a_late_confirmation_of_an_early_token_lets_go_of_nothing_later(hand):
     hand.deliver(0, 1)
     hand.act(1, lambda channel: channel.persisted(hand.now, early))
     assert hand.waiting(1, 0, Ack) == [Ack(N1, 1)]
+
+
+def test_what_a_master_had_on_its_disk_in_an_earlier_view_does_not_count_later(hand):
+    """It was cut off with entries that nobody else has, and is master again with a shorter log."""
+    for count in range(10):
+        hand.act(0, lambda channel, count=count: channel.submit(hand.now, 0, b"lost %d" % count))
+    sync(hand, 0)
+    view_without(hand, 0, 1, 2)
+    view_with(hand, 0, 1, 2)
+    view_without(hand, 1, 2, 0)
+    view_with(hand, 1, 2, 0)
+    view_without(hand, 2, 0, 1)
+    master = hand.channels[0]
+    before = master.commit
+    assert before < 9
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"new"))
+    hand.settle()
+    sync(hand, 1)
+    hand.settle()
+    assert master.commit == before
+    sync(hand, 0)
+    hand.settle()
+    assert master.commit == before + 1
+
+
+def view_without(hand, one, *others):
+    """One is cut off; the others are the members of the next view, in this order."""
+    for other in others:
+        for here, there in ((one, other), (other, one)):
+            hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
+            hand.lose(here, there)
+    view_of(hand, *others)
+
+
+def view_with(hand, one, *others):
+    """It is back, and is the last of the members."""
+    for other in others:
+        hand.connect(one, other)
+    view_of(hand, *others, one)
+
+
+def view_of(hand, *members):
+    for _ in range(200):
+        hand.settle(*members)
+        sync(hand, *members)
+        if all(hand.channels[member].members == members for member in members):
+            hand.settle(*members)
+            return
+        hand.tick(0.05, *members)
+    raise AssertionError([hand.channels[member].members for member in members])
