@@ -4,9 +4,13 @@ import attrs
 import msgspec
 
 from quorate.hachannel import Settings, choice, election, gate, view
-from quorate.hachannel.messages import Join
+from quorate.hachannel.messages import Join, NewView, Promise
+from quorate.hachannel.view import Tag, View, ViewNumber, Voter
+from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
+
+VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
 
 def members_that_lack_what_is_committed():
@@ -249,4 +253,70 @@ def uncommitted_end_unsaid():
         return msgspec.structs.replace(said, last=self._state.log.tag(self._state.commit))
 
     with patched(election.Election, "_promise", promise):
+        yield
+
+
+def a_proposer_with_an_end_that_a_later_view_does_not_have():
+    """A member of that view answers; it ends just where the proposer knows that all is committed."""
+    hand = Hand()
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"dropped by the view after this one"))
+    hand.deliver(0, 1)
+    hand.silence(0)
+    hand.deliver(2, 1)
+    source = View(ViewNumber(4, 2, 3), VOTERS, (VOTERS[1], VOTERS[2]), 2, 0)
+    proposed = hand.channels[1].state.promised
+    assert (hand.channels[1].last, hand.channels[1].commit) == (1, 0)
+    hand.lose(1, 2)
+    hand.give(2, 1, Promise(proposed, source, False, Tag(ViewNumber(0, -1, 0), 0), 0, False))
+    for message in hand.lose(1, 2):
+        if not isinstance(message, NewView):
+            hand.give(1, 2, message)
+    installing = hand.channels[1].installing
+    assert installing is not None
+    assert installing.view.start == 0, "what a later view dropped is back"
+
+
+@mutant(
+    "A proposer that knows as much to be committed as the log to adopt has keeps an end of its own.",
+    scenario=a_proposer_with_an_end_that_a_later_view_does_not_have,
+    caught=("scenario",),
+    quick=True,
+)
+def equal_length_is_equal():
+    with rewritten(
+        election.Election, "_adopt", ("(same and base == choice.last.at)", "base == choice.last.at")
+    ):
+        yield
+
+
+def a_member_with_an_end_that_the_view_does_not_have():
+    """It has accepted an earlier view only, and has entries of that; it is sent all that may differ."""
+    hand = Hand()
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"of the first view"))
+    hand.deliver(0, 1)
+    hand.deliver(0, 2)
+    hand.silence(0)
+    hand.deliver(2, 1)
+    proposed = hand.channels[1].state.promised
+    hand.lose(1, 2)
+    older = View(ViewNumber(0, 2, 3), VOTERS, VOTERS, 3, 0)
+    hand.give(2, 1, Promise(proposed, older, True, Tag(older.number, 1), 0, False))
+    [message] = hand.waiting(1, 2, NewView)
+    assert (message.base.at, len(message.entries)) == (0, 1), "it keeps an end of its own"
+
+
+@mutant(
+    "A member that has not accepted the view before is sent only what follows its own end.",
+    scenario=a_member_with_an_end_that_the_view_does_not_have,
+    caught=("scenario",),
+    quick=True,
+)
+def member_base_is_last():
+    with rewritten(
+        election.Election,
+        "_install",
+        ("base = promise.last.at if same else promise.commit", "base = promise.last.at"),
+    ):
         yield

@@ -1,6 +1,15 @@
 """Mutants of what a disk must know before it is said, and of what it, and a promise, must say later."""
 
-from quorate.hachannel import Channel, election, installation, learner, state
+from quorate.hachannel import (
+    Channel,
+    MemoryLog,
+    Settings,
+    election,
+    installation,
+    learner,
+    replication,
+    state,
+)
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Reset
 from quorate.hachannel.messages import (
@@ -10,13 +19,16 @@ from quorate.hachannel.messages import (
     Chunk,
     ChunkAck,
     Entry,
+    Grant,
     Heartbeat,
     NewView,
     Prepare,
     Promise,
+    Record,
 )
 from quorate.hachannel.origins import Source
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.testing.channel_hand import Hand
 from quorate.testing.mutation import mutant, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -212,5 +224,141 @@ def origins_written_too_early():
         "commit_to",
         ("self.deliver()", "rows = self.origins.rows\n    self.deliver()"),
         ("Committed(index, self.origins.rows)", "Committed(index, rows)"),
+    ):
+        yield
+
+
+def granted_before_a_record_is_durable():
+    """How long its grants last is on its disk since long; the view that it has just recorded is not."""
+    voters = tuple(Voter(replica, replica + 7) for replica in range(4))
+    old = View(ViewNumber(3, 0, 7), voters, voters, 4, 0)
+    new = View(ViewNumber(4, 1, 8), voters, voters[1:3], 2, 0)
+    settings = Settings()
+    log = DurableLog(Remembered(old.number, old, True, lease_s=settings.lease_s))
+    channel = Channel(3, range(4), incarnation=10, cluster="c", expected=4, log=log, settings=settings)
+    channel.start(0.0)
+    channel.connected(0.0, 1, 8)
+    channel.take()
+    channel.receive(5.0, 1, Record(new))
+    beat = Heartbeat(new.number, new.number, True, True, True, True, False, 0, 0, 0, 0, 0, 5.0)
+    channel.receive(5.0, 1, beat)
+    out = channel.take()
+    said = [message for _, message in out.messages if isinstance(message, Grant)]
+    assert not said, "after a crash now it would promise a view to whom it followed before"
+    channel.persisted(5.0, out.token)
+    assert [peer for peer, message in channel.take().messages if isinstance(message, Grant)] == [1]
+
+
+@mutant(
+    "A voter that has granted before grants before its disk has the view that it recorded.",
+    scenario=granted_before_a_record_is_durable,
+    caught=("scenario",),
+    quick=True,
+)
+def accepted_binds_not():
+    with rewritten(state.State, "record", ("Promised | Accepted | Leased", "Promised | Leased")):
+        yield
+
+
+class SlowDisk(MemoryLog):
+    """A log that is durable only when the scenario says so."""
+
+    durable = True
+
+
+def _sync(hand, *replicas):
+    """What was given to the disks is on them."""
+    for replica in replicas or hand.channels:
+        token = hand.tokens[replica]
+        hand.act(replica, lambda channel, token=token: channel.persisted(hand.now, token))
+
+
+def _with_disks(settings=None):
+    """Three replicas with disks are members of the first view."""
+    hand = Hand(settings=settings, logs=[SlowDisk(), SlowDisk(), SlowDisk()])
+    for _ in range(40):
+        hand.settle()
+        _sync(hand)
+        hand.tick(0.01)
+    hand.settle()
+    _sync(hand)
+    assert hand.channels[0].role == "master"
+    return hand
+
+
+def a_master_again_with_a_shorter_log_than_its_disk_had():
+    """As master before it had synced entries that the view in between has dropped. The disk is slow now."""
+    hand = _with_disks()
+    for payload in (b"one", b"two", b"three"):
+        hand.act(0, lambda channel, payload=payload: channel.submit(hand.now, 0, payload))
+    _sync(hand, 0)
+    for other in (1, 2):
+        hand.lose(0, other)
+    hand.now += 10.0
+    between = View(ViewNumber(5, 1, 2), VOTERS, (VOTERS[1], VOTERS[0], VOTERS[2]), 3, 0)
+    hand.give(1, 0, NewView(between, NO_TAG, 0, (), True))
+    assert hand.channels[0].last == 0
+    _sync(hand, 0)
+    hand.act(0, lambda channel: channel._election.propose(hand.now, "test", (VOTERS[1],)))
+    for _ in range(20):
+        _sync(hand)
+        hand.settle(0, 2)
+        hand.tick(0.1, 0, 2)
+    assert hand.channels[0].role == "master"
+    assert hand.channels[0].members == (0, 2)
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"new"))
+    hand.settle(0, 2)
+    _sync(hand, 2)
+    hand.settle(0, 2)
+    assert hand.payloads(0) == [], "its own disk does not have it yet"
+    _sync(hand, 0)
+    assert hand.payloads(0) == [b"new"]
+
+
+@mutant(
+    "Who is master again takes it that its disk has what it had in an earlier reign.",
+    scenario=a_master_again_with_a_shorter_log_than_its_disk_had,
+    caught=("scenario",),
+    quick=True,
+)
+def synced_from_before():
+    with rewritten(
+        replication.Replication,
+        "begin",
+        ("self._synced = view.start", "self._synced = max(self._synced, view.start)"),
+    ):
+        yield
+
+
+def a_proposer_whose_disk_does_not_have_its_view():
+    """All others have accepted it on theirs. A crash now, and one member of an active view has not."""
+    hand = _with_disks()
+    hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
+    _sync(hand, 0)
+    hand.settle()
+    _sync(hand, 1, 2)
+    while hand.channels[0].installing is None:
+        hand.deliver(1, 0)
+        hand.deliver(2, 0)
+    for other in (1, 2):
+        hand.deliver(0, other)
+        _sync(hand, other)
+        hand.deliver(other, 0)
+    assert hand.channels[0].role == "changing", "the view is active without its master's disk"
+    _sync(hand, 0)
+    assert hand.channels[0].role == "master"
+
+
+@mutant(
+    "A proposer counts its own acceptance before its disk has it.",
+    scenario=a_proposer_whose_disk_does_not_have_its_view,
+    caught=("scenario",),
+    quick=True,
+)
+def own_accept_unsynced():
+    with rewritten(
+        installation.Installation,
+        "_accept_own",
+        ("self._state.vow(self._state.me.replica, Accept(", "self._state.loopback(Accept("),
     ):
         yield

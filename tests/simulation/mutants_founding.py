@@ -15,7 +15,7 @@ from quorate.hachannel.messages import (
 )
 from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
 from quorate.testing import simulate
-from quorate.testing.channel_hand import founding
+from quorate.testing.channel_hand import Hand, founding
 from quorate.testing.channel_script import Script
 from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, rewritten
@@ -429,4 +429,31 @@ def a_first_view_that_a_member_of_an_earlier_one_did_not_accept():
 )
 def earlier_view_is_none():
     with rewritten(choice, "never_active", (" or promise.accepted.number < view.number", "")):
+        yield
+
+
+def a_replica_of_another_cluster_proposes():
+    """Its disk was made the beginning of another one. Nothing but its heartbeats is heard."""
+    hand = Hand()
+    hand.form()
+    number = ViewNumber(99, 2, 3)
+    hand.now += 10.0
+    beat = Heartbeat(number, number, False, True, False, True, False, 0, 0, 0, 0, 0, None, Voter(7, 99))
+    hand.give(2, 1, beat)
+    hand.lose(1, 2)
+    hand.give(2, 1, Prepare(number, "test"))
+    assert not hand.waiting(1, 2, Promise), "it promises a view of another cluster"
+    assert hand.channels[1].state.promised < number
+
+
+@mutant(
+    "A replica takes messages of one that belongs to another cluster.",
+    scenario=a_replica_of_another_cluster_proposes,
+    caught=("scenario",),
+    quick=True,
+)
+def foreign_messages_taken():
+    with rewritten(
+        Channel, "receive", ("if link.foreign and not isinstance(message, Heartbeat):", "if False:")
+    ):
         yield

@@ -4,9 +4,10 @@ from collections import deque
 
 import msgspec
 
-from quorate.hachannel import Settings, choice, donor, election, gate, learner, replication
-from quorate.hachannel.messages import CatchUp, Reconfig
-from quorate.testing.channel_hand import Hand
+from quorate.hachannel import ProvideSnapshot, Settings, choice, donor, election, gate, learner, replication
+from quorate.hachannel.messages import CatchUp, Join, Reconfig
+from quorate.hachannel.view import Tag
+from quorate.testing.channel_hand import Hand, returning
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
@@ -203,4 +204,34 @@ def one_takes_no_entries_and_one_waits():
 )
 def sent_again_is_progress():
     with rewritten(donor.Donor, "_push_entries", (" < log.last.at and not again:", " < log.last.at:")):
+        yield
+
+
+def a_learner_comes_back_with_less_than_it_had():
+    """What it knew to be committed had not been synced when its process died. It has taken no part yet."""
+    hand = returning(3, Settings(keep=0))
+    state = hand.channels[2].state
+    view = hand.channels[0].view
+    assert view is not None
+    hand.silence(2)
+    hand.tick(0.05, 0, 1)
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.lose(2, 0)
+    hand.give(2, 0, Join("c", False, Tag(view.number, 5), 0, 0, b"", False, 0, state.birth))
+    asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    assert asked[-1].have == 5
+    hand.give(2, 0, Join("c", False, Tag(view.number, 3), 0, 0, b"", False, 0, state.birth))
+    asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    assert asked[-1].have == 3, "it never gets what entries 4 and 5 have changed"
+
+
+@mutant(
+    "A donor goes on with a learner that has an older state than it had when the transfer began.",
+    scenario=a_learner_comes_back_with_less_than_it_had,
+    caught=("scenario",),
+    quick=True,
+)
+def have_lost_not_noticed():
+    with rewritten(donor.Donor, "_lost", ("or message.commit.at < session.have\n", "\n")):
         yield

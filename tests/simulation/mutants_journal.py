@@ -1,0 +1,91 @@
+"""Mutants of the journal: what one write has, and what one that failed leaves."""
+
+import sqlite3
+import tempfile
+from pathlib import Path
+
+from quorate.hachannel.journal import Damaged, Identity, Journal, WriteFailed
+from quorate.hachannel.log import Appended, Reset, Truncated
+from quorate.hachannel.messages import Entry
+from quorate.hachannel.view import Tag, ViewNumber
+from quorate.testing.mutation import mutant, rewritten
+
+
+def a_state_comes_in_the_write_of_entries_that_it_replaces():
+    """A learner took entries of one master, then the state of another one, older than their end."""
+    view = ViewNumber(3, 0, 1)
+    old = tuple(Entry(view, index, 0, b"old") for index in (1, 2, 3))
+    new = (Entry(ViewNumber(4, 1, 2), 3, 0, b"new"),)
+    with tempfile.TemporaryDirectory() as directory:
+        path, identity = Path(directory) / "journal.db", Identity("c", "s", 0)
+        journal = Journal.open(path, identity, 7)
+        journal.write([Appended(old), Reset(Tag(view, 2)), Appended(new)])
+        journal.close()
+        try:
+            journal = Journal.open(path, identity, 7, existing=True)
+        except Damaged as error:
+            raise AssertionError(f"its own write is taken for damage: {error}") from None
+        journal.close()
+        assert list(journal.recovered) == list(new)
+
+
+@mutant(
+    "A journal writes entries that a state replaces in the same write.",
+    scenario=a_state_comes_in_the_write_of_entries_that_it_replaces,
+    caught=("scenario",),
+    quick=True,
+)
+def write_reset_kept():
+    with rewritten(Journal, "write", ("entries.clear()", "pass")):
+        yield
+
+
+class _Refusing(sqlite3.Connection):
+    """A database that refuses the next transaction, and takes those after it: the disk was full."""
+
+    refuses = False
+
+    def execute(self, sql, *args):
+        if self.refuses and sql == "COMMIT":
+            type(self).refuses = False
+            super().execute("ROLLBACK")
+            raise sqlite3.OperationalError("disk I/O error")
+        return super().execute(sql, *args)
+
+
+def a_journal_is_closed_after_a_write_that_failed():
+    """The frame of that write is there, its transaction is not: nothing may make it valid afterwards."""
+    old, new = ViewNumber(3, 0, 1), ViewNumber(4, 1, 2)
+    with tempfile.TemporaryDirectory() as directory:
+        path, identity = Path(directory) / "journal.db", Identity("c", "s", 0)
+
+        def connect(*args, **options):
+            return sqlite3.connect(*args, factory=_Refusing, **options)
+
+        journal = Journal.open(path, identity, 7, connect=connect)
+        journal.write([Appended((Entry(old, 1, 0, b"one"), Entry(old, 2, 0, b"old")))])
+        _Refusing.refuses = True
+        try:
+            journal.write([Truncated(1), Appended((Entry(new, 2, 0, b"new"),))], also=lambda _: None)
+        except WriteFailed:
+            pass
+        else:
+            raise AssertionError("it was to fail")
+        finally:
+            _Refusing.refuses = False
+        journal.close()
+        journal = Journal.open(path, identity, 7, existing=True)
+        journal.close()
+        kept = [entry.payload for entry in journal.recovered]
+        assert kept == [b"one", b"old"], f"it has half of a write: {kept}"
+
+
+@mutant(
+    "A journal that is closed after a write that failed makes half of that write valid.",
+    scenario=a_journal_is_closed_after_a_write_that_failed,
+    caught=("scenario",),
+    quick=True,
+)
+def failed_journal_noted():
+    with rewritten(Journal, "close", ("if not self._failed:\n", "if True:\n")):
+        yield
