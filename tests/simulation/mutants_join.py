@@ -235,3 +235,72 @@ def a_learner_comes_back_with_less_than_it_had():
 def have_lost_not_noticed():
     with rewritten(donor.Donor, "_lost", ("or message.commit.at < session.have\n", "\n")):
         yield
+
+
+def a_state_is_as_of_an_entry_long_ago():
+    """Its application takes long for the parts. Much is ordered meanwhile, and trimmed where it may be."""
+    hand = returning(3, Settings(keep=0))
+    [asked] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    at = hand.channels[0].applied
+    for _ in range(2):
+        hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"part", at))
+        for _ in range(20):
+            for _ in range(10):
+                hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+            hand.settle()
+            hand.tick(0.05)
+    hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"the last", at, last=True))
+    assert hand.channels[0].phases.giving == "state", "the log does not reach back to that entry"
+
+
+@mutant(
+    "While the application gives what is as of one entry, the log is held from where it is asked.",
+    scenario=a_state_is_as_of_an_entry_long_ago,
+    caught=("scenario",),
+    quick=True,
+)
+def hold_moves_on():
+    with rewritten(donor.Donor, "_ask_application", ("if not session.frozen:", "if True:")):
+        yield
+
+
+def a_learner_that_does_not_know_what_is_committed():
+    """It has entries that the members have committed since. A view that takes it in begins where it knows."""
+    hand = Hand(settings=Settings(keep=0))
+    master = hand.form()
+    hand.isolate(2)
+    for other in (0, 1):
+        hand.connect(other, 2)
+    while master.phases.giving != "entries":
+        hand.tick(0.01)
+        for way in ((0, 1), (1, 0), (0, 2), (2, 0)):
+            hand.deliver(*way)
+    for _ in range(200):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.tick(0.01, 0)
+    hand.deliver(0, 2)
+    said = hand.lose(2, 0)
+    for late in (True, False):
+        # Its answer is too late to take it in for it.
+        for _ in range(24 if late else 12):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"y"))
+            hand.settle(0, 1)
+            hand.tick(0.05, 0, 1)
+            hand.lose(0, 2)
+        for message in said if late else ():
+            hand.give(2, 0, message)
+    assert hand.channels[2].last == 200
+    assert hand.channels[2].commit == 0
+    assert master.commit > 200
+    assert master.state.log.base.at == 0, "no view can give it what it must compare"
+
+
+@mutant(
+    "The log is trimmed up to what a learner has, though it does not know that to be committed.",
+    scenario=a_learner_that_does_not_know_what_is_committed,
+    caught=("scenario",),
+    quick=True,
+)
+def hold_by_index():
+    with rewritten(donor.Donor, "on_caught_up", ("min(message.index, message.commit)", "message.index")):
+        yield
