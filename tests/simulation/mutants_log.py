@@ -2,7 +2,7 @@
 
 from quorate.hachannel import Settings, election, installation, log, peers, replication, state
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Ack, Data, Grant, Prepare, Promise
+from quorate.hachannel.messages import Ack, Data, Grant, Prepare, Promise, Repair
 from quorate.hachannel.view import ViewNumber
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
@@ -417,4 +417,38 @@ def delivered_again():
         self._state.deliver()
 
     with patched(replication.Replication, "begin", begin):
+        yield
+
+
+def a_slave_asks_late_for_what_it_has():
+    """It has acknowledged that since. A little later the master will have trimmed it."""
+    hand = Hand()
+    master = hand.form()
+    view = master.view
+    assert view is not None
+    for _ in range(20):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle()
+        hand.tick(0.05)
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.lose(0, 1)
+    hand.give(1, 0, Repair(view.number, 100))
+    assert hand.waiting(0, 1) == []
+    for _ in range(40):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.payloads(1) == hand.payloads(0) == [b"x"] * 201
+
+
+@mutant(
+    "A slave that asks late is sent again what it has acknowledged.",
+    scenario=a_slave_asks_late_for_what_it_has,
+    caught=("scenario",),
+    quick=True,
+)
+def stale_repair_answered():
+    with rewritten(
+        replication.Replication, "on_repair", ("slave.match <= message.index <", "message.index <")
+    ):
         yield
