@@ -166,7 +166,9 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
 
 def main() -> None:
     """Play the member that the command line says."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--megabytes", type=int, default=500, help="of state")
     parser.add_argument("--size", type=int, default=1024, help="bytes of a message")
     parser.add_argument("--window", type=int, default=1000, help="messages that wait to be confirmed")

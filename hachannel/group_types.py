@@ -50,7 +50,10 @@ class GroupHandler(Protocol):
         ...
 
     def view_changed(self, view: ViewEvent) -> None:
-        """The members or the master have changed. Comes between the same two messages on every member."""
+        """The members, the master, or only who votes have changed.
+
+        Comes between the same two messages on every member.
+        """
         ...
 
     def provide_state(self) -> bytes | Sequence[bytes]:
