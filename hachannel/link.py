@@ -187,7 +187,7 @@ class Link(TwistedProtocol):
         if self.closed:
             return
         # To join short ones costs less than a list of them in the system call; a long one is not copied.
-        long = len(bodies) <= FEW and max(map(len, bodies)) >= LONG_BYTES
+        long = len(bodies) <= FEW and max(map(len, bodies), default=0) >= LONG_BYTES
         if self._writable:
             self._sent = self._reactor.seconds()
             if long:
