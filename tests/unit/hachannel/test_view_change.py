@@ -593,13 +593,3 @@ def test_who_yielded_once_for_nothing_is_no_less_a_member_later(hand):
             break
         hand.tick(0.02)
     assert set(hand.channels[2].members) == {1, 2}
-
-
-def test_a_promise_that_was_lost_is_given_again(hand):
-    hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
-    hand.deliver(0, 1)
-    [lost] = [message for message in hand.lose(1, 0) if isinstance(message, Promise)]
-    hand.tick(hand.settings.retry_s + 0.01, 0)
-    hand.deliver(0, 1)
-    [promise] = hand.waiting(1, 0, Promise)
-    assert promise.number == lost.number
