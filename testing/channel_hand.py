@@ -11,6 +11,7 @@ from ..hachannel import (
     LeaseChanged,
     Log,
     LogRecord,
+    MemoryLog,
     Message,
     Output,
     Settings,
@@ -19,10 +20,16 @@ from ..hachannel import (
 from ..hachannel.messages import Found
 from ..hachannel.settings import Mode
 
-__all__ = ["Hand", "founding", "returning"]
+__all__ = ["Hand", "SlowLog", "founding", "returning", "with_disks"]
 
 MAX_ROUNDS = 1000
 """So often everything on the wires is delivered before `settle` gives up."""
+
+
+class SlowLog(MemoryLog):
+    """A log that is durable only when the test says so: see `Hand.sync`."""
+
+    durable = True
 
 
 class Hand:
@@ -105,6 +112,12 @@ class Hand:
         for replica in replicas or self.channels:
             self.act(replica, lambda channel: channel.tick(self.now))
 
+    def sync(self, *replicas: int) -> None:
+        """What was given to the disks of all, or some, is on them."""
+        for replica in replicas or self.channels:
+            self.channels[replica].persisted(self.now, self.tokens[replica])
+            self.flush(replica)
+
     def waiting(self, here: int, there: int, kind: type[Any] | None = None) -> list[Any]:
         """What is on its way, of one type or any."""
         return [
@@ -185,6 +198,19 @@ class Hand:
     def views(self, replica: int) -> list[ViewEvent]:
         """The view events of a replica."""
         return [event for event in self.events[replica] if isinstance(event, ViewEvent)]
+
+
+def with_disks() -> Hand:
+    """Three replicas, each with a `SlowLog` that has everything, are members of the first view."""
+    hand = Hand(logs=[SlowLog(), SlowLog(), SlowLog()])
+    for _ in range(40):
+        hand.settle()
+        hand.sync()
+        hand.tick(0.01)
+    hand.settle()
+    hand.sync()
+    assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
+    return hand
 
 
 def founding(mode: Mode = "ALL", view_change_s: float = 1.0) -> Hand:

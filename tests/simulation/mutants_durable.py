@@ -2,7 +2,6 @@
 
 from quorate.hachannel import (
     Channel,
-    MemoryLog,
     Settings,
     election,
     installation,
@@ -28,7 +27,7 @@ from quorate.hachannel.messages import (
 )
 from quorate.hachannel.origins import Source
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import with_disks
 from quorate.testing.mutation import mutant, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -260,58 +259,32 @@ def accepted_binds_not():
         yield
 
 
-class SlowDisk(MemoryLog):
-    """A log that is durable only when the scenario says so."""
-
-    durable = True
-
-
-def _sync(hand, *replicas):
-    """What was given to the disks is on them."""
-    for replica in replicas or hand.channels:
-        token = hand.tokens[replica]
-        hand.act(replica, lambda channel, token=token: channel.persisted(hand.now, token))
-
-
-def _with_disks(settings=None):
-    """Three replicas with disks are members of the first view."""
-    hand = Hand(settings=settings, logs=[SlowDisk(), SlowDisk(), SlowDisk()])
-    for _ in range(40):
-        hand.settle()
-        _sync(hand)
-        hand.tick(0.01)
-    hand.settle()
-    _sync(hand)
-    assert hand.channels[0].role == "master"
-    return hand
-
-
 def a_master_again_with_a_shorter_log_than_its_disk_had():
     """As master before it had synced entries that the view in between has dropped. The disk is slow now."""
-    hand = _with_disks()
+    hand = with_disks()
     for payload in (b"one", b"two", b"three"):
         hand.act(0, lambda channel, payload=payload: channel.submit(hand.now, 0, payload))
-    _sync(hand, 0)
+    hand.sync(0)
     for other in (1, 2):
         hand.lose(0, other)
     hand.now += 10.0
     between = View(ViewNumber(5, 1, 2), VOTERS, (VOTERS[1], VOTERS[0], VOTERS[2]), 3, 0)
     hand.give(1, 0, NewView(between, NO_TAG, 0, (), True))
     assert hand.channels[0].last == 0
-    _sync(hand, 0)
+    hand.sync(0)
     hand.act(0, lambda channel: channel._election.propose(hand.now, "test", (VOTERS[1],)))
     for _ in range(20):
-        _sync(hand)
+        hand.sync()
         hand.settle(0, 2)
         hand.tick(0.1, 0, 2)
     assert hand.channels[0].role == "master"
     assert hand.channels[0].members == (0, 2)
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"new"))
     hand.settle(0, 2)
-    _sync(hand, 2)
+    hand.sync(2)
     hand.settle(0, 2)
     assert hand.payloads(0) == [], "its own disk does not have it yet"
-    _sync(hand, 0)
+    hand.sync(0)
     assert hand.payloads(0) == [b"new"]
 
 
@@ -332,20 +305,20 @@ def synced_from_before():
 
 def a_proposer_whose_disk_does_not_have_its_view():
     """All others have accepted it on theirs. A crash now, and one member of an active view has not."""
-    hand = _with_disks()
+    hand = with_disks()
     hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
-    _sync(hand, 0)
+    hand.sync(0)
     hand.settle()
-    _sync(hand, 1, 2)
+    hand.sync(1, 2)
     while hand.channels[0].installing is None:
         hand.deliver(1, 0)
         hand.deliver(2, 0)
     for other in (1, 2):
         hand.deliver(0, other)
-        _sync(hand, other)
+        hand.sync(other)
         hand.deliver(other, 0)
     assert hand.channels[0].role == "changing", "the view is active without its master's disk"
-    _sync(hand, 0)
+    hand.sync(0)
     assert hand.channels[0].role == "master"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from quorate.hachannel import MemoryLog, View, ViewNumber
+from quorate.hachannel import View, ViewNumber
 from quorate.hachannel.log import Accepted, Appended, Committed, Promised
 from quorate.hachannel.messages import (
     Accept,
@@ -15,32 +15,14 @@ from quorate.hachannel.messages import (
     Record,
     Recorded,
 )
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, SlowLog, with_disks
 
 N1 = ViewNumber(1, 0, 1)
 
 
-class SlowDisk(MemoryLog):
-    """A log that is durable only when the test says so."""
-
-    durable = True
-
-
-def sync(hand, *replicas):
-    for replica in replicas or hand.channels:
-        token = hand.tokens[replica]
-        hand.act(replica, lambda channel, token=token: channel.persisted(hand.now, token))
-
-
 @pytest.fixture
 def hand():
-    hand = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
-    for _ in range(40):
-        hand.settle()
-        sync(hand)
-        hand.tick(0.01)
-    hand.settle()
-    sync(hand)
+    hand = with_disks()
     for records in hand.records.values():
         records.clear()
     return hand
@@ -55,7 +37,7 @@ def test_of_what_is_repeated_while_a_disk_hangs_the_newest_waits(hand):
     assert len(hand.channels[1].state._held) <= 2
     assert not hand.waiting(1, 0, Promise)
     assert not hand.waiting(1, 0, Grant)
-    sync(hand, 1)
+    hand.sync(1)
     [promise] = hand.waiting(1, 0, Promise)
     [grant] = hand.waiting(1, 0, Grant)
     assert promise.number == number
@@ -85,13 +67,13 @@ def test_acknowledgements_of_one_write_leave_as_the_last_of_them(hand):
         hand.channels[1]._replication.flush(False)
     hand.flush(1)
     assert not hand.waiting(1, 0, Ack)
-    sync(hand, 1)
+    hand.sync(1)
     assert [ack.index for ack in hand.waiting(1, 0, Ack)] == [2]
 
 
 def test_the_first_view_is_founded_only_with_the_disks(hand):
     assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
-    idle = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
+    idle = Hand(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
         idle.settle()
         idle.tick(0.01)
@@ -100,17 +82,17 @@ def test_the_first_view_is_founded_only_with_the_disks(hand):
 
 
 def test_a_founder_accepts_its_view_once_although_another_one_says_twice_that_it_has():
-    hand = Hand(logs=[SlowDisk(), SlowDisk(), SlowDisk()])
+    hand = Hand(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
         for here, there in hand.wires:
             while hand.waiting(here, there) and not isinstance(hand.wires[here, there][0], NewView):
                 hand.deliver(here, there, 1)
-        sync(hand)
+        hand.sync()
         hand.tick(0.01)
     assert hand.waiting(0, 1, NewView)
     for replica in (1, 2):
         hand.deliver(0, replica)
-        sync(hand, replica)
+        hand.sync(replica)
         hand.deliver(replica, 0)
     hand.give(1, 0, Accept(N1))
     assert [record for record in hand.records[0] if isinstance(record, Accepted)] == [
@@ -133,7 +115,7 @@ def test_a_slave_acknowledges_what_is_on_its_disk(hand):
     hand.deliver(0, 1)
     assert hand.waiting(1, 0, Ack) == []
     assert isinstance(hand.records[1][0], Appended)
-    sync(hand, 1)
+    hand.sync(1)
     assert hand.waiting(1, 0, Ack) == [Ack(N1, 1)]
 
 
@@ -145,7 +127,7 @@ def test_what_waits_to_be_acknowledged_is_not_once_a_view_without_the_slave_is_r
     hand.channels[1].lease.release(voters[0])
     number = ViewNumber(9, 2, 3)
     hand.give(2, 1, Record(View(number, voters, voters[2:], 1, 0)))
-    sync(hand, 1)
+    hand.sync(1)
     assert hand.waiting(1, 2, Recorded) == [Recorded(number)]
     assert hand.waiting(1, 0, Ack) == []
 
@@ -154,10 +136,10 @@ def test_the_master_counts_itself_once_its_disk_has_the_entry(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     for replica in (1, 2):
         hand.deliver(0, replica)
-        sync(hand, replica)
+        hand.sync(replica)
         hand.deliver(replica, 0)
     assert hand.payloads(0) == []
-    sync(hand, 0)
+    hand.sync(0)
     assert hand.payloads(0) == [b"one"]
     assert Committed(1) in hand.records[0]
 
@@ -168,14 +150,14 @@ def test_a_promise_and_an_acceptance_wait_for_the_disk(hand):
     hand.give(2, 1, Prepare(number, "test"))
     assert hand.waiting(1, 2, Promise) == []
     assert Promised(number) in hand.records[1]
-    sync(hand, 1)
+    hand.sync(1)
     [promise] = hand.waiting(1, 2, Promise)
     view = promise.accepted
     new = type(view)(number, view.config, (view.members[2], view.members[1]), 2, 0)
     hand.give(2, 1, NewView(new, hand.channels[1].state.log.base, 0, (), True))
     assert hand.waiting(1, 2, Accept) == []
     assert Accepted(new) in hand.records[1]
-    sync(hand, 1)
+    hand.sync(1)
     assert hand.waiting(1, 2, Accept) == [Accept(number)]
 
 
@@ -186,7 +168,7 @@ def test_a_proposal_leaves_once_its_number_can_no_longer_be_forgotten(hand):
     hand.settle(1, 2)
     assert hand.waiting(1, 2, Prepare) == []
     assert isinstance(hand.records[1][-1], Promised)
-    sync(hand, 1)
+    hand.sync(1)
     assert len(hand.waiting(1, 2, Prepare)) == 1
 
 

@@ -1,17 +1,10 @@
 """A learner shows that it can answer, with its disk and in time, before a view is to wait for it."""
 
-from quorate.hachannel import MemoryLog
 from quorate.hachannel.log import Committed
 from quorate.hachannel.messages import CatchUp, CaughtUp, Entry
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, SlowLog
 
 STEP_S = 0.05
-
-
-class SlowDisk(MemoryLog):
-    """A log that is durable only when the test says so."""
-
-    durable = True
 
 
 def submit(hand, count=1):
@@ -24,7 +17,7 @@ def with_a_slow_disk():
     hand = Hand()
     number = hand.form().view.number
     base = hand.channels[0].state.log.last
-    hand.start(2, 3, 9, SlowDisk())
+    hand.start(2, 3, 9, SlowLog())
     hand.connect(0, 2)
     hand.lose(2, 0)
     return hand, number, base
@@ -37,7 +30,7 @@ def test_a_learner_with_nothing_to_write_answers_with_its_disk_all_the_same():
     assert not hand.waiting(2, 0, CaughtUp)
     # Disks take their time with that one, and nobody waits.
     assert any(not isinstance(record, Committed) for record in hand.records[2])
-    hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
+    hand.sync(2)
     assert [(answer.index, answer.reset) for answer in hand.waiting(2, 0, CaughtUp)] == [(0, False)]
 
 
@@ -46,7 +39,7 @@ def test_a_learner_answers_what_it_has_already_with_its_disk_too():
     hand, number, base = with_a_slow_disk()
     entry = Entry(number, base.at + 1, 0, b"x")
     hand.give(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
-    hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
+    hand.sync(2)
     hand.lose(2, 0)
     hand.give(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
     assert not hand.waiting(2, 0, CaughtUp)
@@ -57,7 +50,7 @@ def test_questions_to_a_learner_whose_disk_hangs_make_one_write():
     for count in range(20):
         hand.give(0, 2, CatchUp((1 << 40) + count, number, base, (), 0))
     assert hand.tokens[2] <= 2
-    hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
+    hand.sync(2)
     assert [answer.token for answer in hand.waiting(2, 0, CaughtUp)] == [(1 << 40) + 19]
 
 
