@@ -19,7 +19,7 @@ from typing import Any
 from load import START_S, die_with_parent, free_ports, install_reactor
 from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.protocol import ProcessProtocol
-from twisted.internet.task import react
+from twisted.internet.task import deferLater, react
 
 from quorate.hachannel.group import Group, Settings, ViewEvent
 
@@ -126,11 +126,6 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
     def until(what: str) -> Deferred[None]:
         return awaited.setdefault(what, Deferred())
 
-    def rest(seconds: float) -> Deferred[None]:
-        done: Deferred[None] = Deferred()
-        reactor.callLater(seconds, done.callback, None)
-        return done
-
     def start(member: int) -> None:
         command = [sys.executable, *sys.argv, "--member", str(member), "--ports", *map(str, options.ports)]
         other = Other(told if member == JOINER else lambda _: None)
@@ -142,9 +137,9 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
     if group.role != "master":
         sys.exit("another member is the master: run it again")
     load = Load(options, group)
-    yield rest(WARM_S)
+    yield deferLater(reactor, WARM_S)
     load.phase()
-    yield rest(options.seconds)
+    yield deferLater(reactor, options.seconds)
     phases = {"before": load.phase()}
     start(JOINER)
     yield until("provides")
@@ -153,7 +148,7 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
     phases["its state travels"] = load.phase()
     yield until("3 members")
     phases["it follows"] = load.phase()
-    yield rest(options.seconds)
+    yield deferLater(reactor, options.seconds)
     phases["after"] = load.phase()
     before, *_, after = (per_s for _, per_s, _ in phases.values())
     for name, (seconds, per_s, longest_s) in phases.items():
