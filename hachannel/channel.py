@@ -260,6 +260,11 @@ class Channel:
         return self._forwarding.waiting
 
     @property
+    def ahead(self) -> int:
+        """How many entries wait here for the state that they follow."""
+        return self._learner.ahead
+
+    @property
     def untold(self) -> bool:
         """Of a master: slaves may not know yet of all that is committed.
 

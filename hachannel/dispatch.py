@@ -12,6 +12,7 @@ from .messages import (
     Accept,
     Ack,
     Activate,
+    Ahead,
     CatchUp,
     CaughtUp,
     Chunk,
@@ -131,6 +132,8 @@ class Dispatch:
                 self._learner.on_chunk(voter, message)
             case ChunkAck():
                 self._donor.on_chunk_ack(now, voter, message)
+            case Ahead():
+                self._learner.on_ahead(voter, message)
             case CatchUp():
                 self._learner.on_catch_up(voter, message)
             case CaughtUp():

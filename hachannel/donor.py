@@ -9,11 +9,11 @@ replica leaves the configuration first, then the new one comes, one change per v
 import math
 from collections.abc import Iterable
 
+from .ahead import Lead
 from .events import ProvidePart, ProvideSnapshot
 from .lease import Lease, proposer
 from .lending import Lending
 from .messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
-from .origins import Rows
 from .outbox import Outbox, Parts
 from .pace import Pace
 from .replication import Replication
@@ -101,6 +101,8 @@ class Donor:
                 session.again_s = min(2 * session.again_s, MAX_AGAIN * state.settings.stall_s)
             session.moved = now
             self._rewind(now, session)
+        elif session.lead is not None and session.lead.waits and now - session.lead.moved > session.again_s:
+            session.lead.again(now)
 
     def _gone(self, session: Session) -> bool:
         """Whether the learner is not there any more. A connected one that is silent may be installing."""
@@ -213,7 +215,7 @@ class Donor:
                 self._close(f"the state cannot be had: {error!r}")
                 return
             last = not session.rest
-            session.outbox.put(data, session.at if last else None, self._origins(session) if last else ())
+            session.outbox.put(data, *((session.at, session.origins) if last else (None, ())))
             session.came = now
             self._push(session)
 
@@ -249,7 +251,7 @@ class Donor:
         if not session.frozen:
             # Until the application is asked again it says nothing of an entry.
             session.hold = None
-        session.outbox.put(data, session.at, self._origins(session))
+        session.outbox.put(data, session.at, session.origins)
         session.came = now
         self._push(session)
         self._ask(now, session)
@@ -279,12 +281,9 @@ class Donor:
         session.frozen = True
         session.hold = index
         if last:
-            session.at = state.log.tag(index)
+            session.at, session.origins = state.log.tag(index), state.origins_at(index)
+            session.lead = Lead(state.now, session.token, state.settings.transfer_window, index)
         return True
-
-    def _origins(self, session: Session) -> Rows:
-        """Who had submitted how much after the last entry of the state; nothing before the last part."""
-        return () if session.at is None else self._state.origins_at(session.at.at)
 
     def part_failed(self, token: int, reason: str) -> None:
         """The application cannot give the state, or has forgotten what it gave."""
@@ -304,8 +303,14 @@ class Donor:
         session.heard = now
         if not self._state.leading:
             session.unread = message
-        elif message.installed and session.at is not None:
-            self._begin_entries(now, session, session.at.at)
+            return
+        lead = session.lead
+        if lead is not None and lead.ack(now, self._state.log, message.ahead):
+            session.came, session.hold = now, lead.acked
+            if not message.installed:
+                self._push_ahead(now, session)
+        if message.installed and lead is not None:
+            self._begin_entries(now, session, lead.acked)
         elif session.outbox.ack(message.chunks):
             session.moved = session.came = now
             if session.outbox.empty and not session.asked:
@@ -313,6 +318,15 @@ class Donor:
                 session.pace.taken(now, self._state.log.last.at, hurry=hurry)
             self._push(session)
             self._ask(now, session)
+
+    def _push_ahead(self, now: float, session: Session) -> None:
+        """Send entries beside the state, as many messages as the window allows."""
+        state, lead = self._state, session.lead
+        if lead is None:
+            return
+        for message in lead.due(now, state.log, state.commit, state.settings.part_bytes):
+            state.send(session.voter.replica, message)
+        session.ahead_after = now + state.settings.transfer_pause_s
 
     def full(self) -> bool:
         """The log is as long as it may be for a learner that everybody waits for."""
@@ -392,6 +406,8 @@ class Donor:
         if session.phase is Phase.STATE:
             session.outbox.again()
             self._push(session)
+            if session.lead is not None:
+                session.lead.again(now)
             self._ask(now, session)
         else:
             session.in_flight.clear()
@@ -421,6 +437,8 @@ class Donor:
             self._push_entries(session)
         else:
             self._ask(now, session)
+            if now >= session.ahead_after:
+                self._push_ahead(now, session)
 
     # Membership
 
@@ -511,6 +529,8 @@ class Donor:
             session.heard = session.moved = now
             session.in_flight.clear()
             session.sent = session.acked
+            if session.lead is not None:
+                session.lead.again(now)
             session.proved, session.proof_asked, session.ask_again = False, -math.inf, -math.inf
             unread, session.unread = session.unread, None
             if unread is not None:

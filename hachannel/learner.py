@@ -8,10 +8,12 @@ from collections.abc import Callable
 
 import attrs
 
+from .ahead import Held
 from .events import InstallPart
 from .lease import Lease, proposer
+from .lending import ahead_fill
 from .log import Truncated
-from .messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
+from .messages import Ahead, CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from .origins import Origins, Rows
 from .outbox import Inbox
 from .peers import founds
@@ -29,6 +31,8 @@ class Learning:
     token: int
     donor: int
     inbox: Inbox
+    ahead: Held
+    """Entries after the state that have come and are not in the log."""
     parts: int = 0
     """Parts given to the application."""
     at: Tag | None = None
@@ -36,7 +40,14 @@ class Learning:
     origins: Rows = ()
     """Who had submitted how much then."""
     installed: bool = False
-    """The state is there, or need not come; entries follow."""
+    """The state is there, or need not come."""
+    bite: int = 0
+    """Mark of the last of them that were put there."""
+
+    @property
+    def ready(self) -> bool:
+        """The next entries are those after the end of the log."""
+        return self.installed and not self.ahead
 
 
 class Learner:
@@ -64,7 +75,18 @@ class Learner:
         """How far the transfer has come: see `phases.LEARNING`."""
         if self.learning is None:
             return "alone"
-        return "entries" if self.learning.installed else "state"
+        return "entries" if self.learning.ready else "state"
+
+    @property
+    def ahead(self) -> int:
+        """How many entries wait for the state that they follow."""
+        return 0 if self.learning is None else len(self.learning.ahead)
+
+    @property
+    def wake(self) -> float | None:
+        """When to tick next: at once while there is something to put into the log."""
+        learning = self.learning
+        return self._state.now if learning is not None and self._may_bite(learning) else None
 
     # The barrier
 
@@ -107,8 +129,10 @@ class Learner:
     # Joining
 
     def tick(self, now: float) -> None:
-        """Announce this replica while it is outside."""
+        """Announce this replica while it is outside; take a bite of what it holds."""
         state = self._state
+        if self.learning is not None and self._may_bite(self.learning):
+            self._bite(self.learning)
         inside = state.seated if state.witness else state.member
         if (inside and not self.empty) or state.leaving or now < self._next_join:
             return
@@ -143,8 +167,9 @@ class Learner:
         if learning is None or token > learning.token:
             if self.installing:
                 return None
-            inbox = Inbox(self._state.settings.transfer_window)
-            learning = self.learning = Learning(token, voter.replica, inbox, installed=entries)
+            window = self._state.settings.transfer_window
+            learning = Learning(token, voter.replica, Inbox(window), Held(window), installed=entries)
+            self.learning = learning
         return learning if (token, voter.replica) == (learning.token, learning.donor) else None
 
     @property
@@ -163,8 +188,11 @@ class Learner:
         self._answer(learning)
 
     def _answer(self, learning: Learning) -> None:
-        answer = ChunkAck(learning.token, learning.inbox.taken, learning.installed)
-        if learning.installed:
+        inbox, ahead = learning.inbox, learning.ahead
+        if ahead_fill(self._state.settings, inbox.taken_bytes, len(ahead), ahead.size_bytes) < 1:
+            ahead.tell()
+        answer = ChunkAck(learning.token, inbox.taken, learning.ready, ahead.told)
+        if learning.ready:
             # With a disk it is only true once it is there.
             self._state.vow(learning.donor, answer)
         else:
@@ -214,7 +242,39 @@ class Learner:
             self._busy(False)
             learning.installed = True
             self._state.reset(learning.at, learning.origins)
+            if learning.ahead and learning.ahead.base != learning.at:
+                self._give_up(learning, "what came beside it does not follow it")
+                return
             self._forget()
+        self._answer(learning)
+
+    # Entries
+
+    def on_ahead(self, voter: Voter, message: Ahead) -> None:
+        """Entries for the time when the state is there."""
+        learning = self.learning
+        if learning is None or (message.token, voter.replica) != (learning.token, learning.donor):
+            return
+        if not self._state.member and not learning.ready:
+            learning.ahead.add(message)
+            self._answer(learning)
+
+    def _may_bite(self, learning: Learning) -> bool:
+        """Whether there is something to put into the log, and the disk has what was put there last."""
+        state = self._state
+        there = learning.installed and bool(learning.ahead)
+        return there and not state.member and state.is_durable(learning.bite)
+
+    def _bite(self, learning: Learning) -> None:
+        """Put entries that are held into the log, so many that others are heard in between."""
+        state = self._state
+        entries = learning.ahead.take()
+        reason = state.splice(entries, None)
+        if reason:
+            self._give_up(learning, reason)
+            return
+        state.commit_to(entries[-1].index)
+        learning.bite = state.mark(Truncated(state.log.last.at))
         self._answer(learning)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
@@ -237,7 +297,7 @@ class Learner:
         """Entries after the state."""
         state = self._state
         learning = self._follows(voter, message.token, entries=True)
-        if learning is None or not learning.installed:
+        if learning is None or not learning.ready:
             return
         log = state.log
         base = message.base

@@ -231,6 +231,19 @@ class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
     token: int
     chunks: int
     installed: bool
+    ahead: int = 0
+    """It has the entries after the state up to this one, from `Ahead`; with `installed`, in its log."""
+
+
+class Ahead(msgspec.Struct, array_like=True, frozen=True, tag=44):
+    """Master to learner, beside the state: committed entries after it."""
+
+    token: int
+    start: int
+    """The state will be that after this entry."""
+    base: Tag
+    """The entry before the first of `entries`."""
+    entries: tuple[Entry, ...]
 
 
 class CatchUp(msgspec.Struct, array_like=True, frozen=True, tag=20):
@@ -367,6 +380,7 @@ Message: TypeAlias = (
     | Join
     | Chunk
     | ChunkAck
+    | Ahead
     | CatchUp
     | CaughtUp
     | Tell

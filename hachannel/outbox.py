@@ -118,6 +118,8 @@ class Inbox:
     """Pieces that may wait for the application."""
     taken: int = 0
     """Pieces that the application has, or that are the beginning of a part."""
+    taken_bytes: int = 0
+    """Bytes of the parts that the application was given."""
     _waiting: deque[Chunk] = attrs.field(factory=deque[Chunk])
     _part: list[bytes] = attrs.field(factory=list[bytes])
     _part_bytes: int = 0
@@ -140,6 +142,7 @@ class Inbox:
                 self.taken += 1
                 continue
             data = self._part[0] if len(self._part) == 1 else b"".join(self._part)
+            self.taken_bytes += len(data)
             self._part, self._part_bytes = [], 0
             self._given = True
             return data, piece

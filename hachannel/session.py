@@ -6,7 +6,9 @@ from enum import Enum
 
 import attrs
 
+from .ahead import Lead
 from .messages import ChunkAck
+from .origins import Rows
 from .outbox import Outbox, Parts
 from .pace import Pace
 from .view import Tag, Voter
@@ -53,11 +55,17 @@ class Session:
     """Parts that the application has given in advance."""
     at: Tag | None = None
     """The whole is the state after this entry: the application has given the last part."""
+    origins: Rows = ()
+    """Who had submitted how much then."""
+    lead: Lead | None = None
+    """Entries after the state that go beside it; None while it is not known after which one it is."""
     frozen: bool = False
     """What the application still gives is as of one entry, at `hold` or above."""
     have: int = 0
     """The learner has the state after this entry, 0 if none, and what `marker` says of earlier transfers."""
     marker: bytes = b""
+    ahead_after: float = -math.inf
+    """When entries go beside the state again: a few large messages cost less than many small ones."""
     sent: int = 0
     """The index of the last entry sent."""
     acked: int = 0

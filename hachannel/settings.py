@@ -83,10 +83,11 @@ class Settings:
     """Payload bytes kept below the trim point; not more than half of `max_log_bytes`."""
     max_log: int = 20_000
     """Entries in memory above which the master drops the member, or the joiner, that holds them there. For
-    a joiner there may be one more for each 1024 bytes of the state that it has taken."""
+    a joiner there may be one more for each 1024 bytes of the state that it has taken; and two in the memory
+    of the joiner, beside it."""
     max_log_bytes: int = 256 * 1024 * 1024
     """Payload bytes in memory above which the master does the same; for a joiner there may be as many bytes
-    more as it has taken of the state."""
+    more as it has taken of the state; and twice as many in the memory of the joiner, beside it."""
 
     def __attrs_post_init__(self) -> None:
         self._check_each()

@@ -93,6 +93,7 @@ class Steps:
             state.peers.deadline(),
             self._leave_by,
             self._donor.wake,
+            self._learner.wake,
             self._lease.deadline(),
             self._election.wake,
         ):

@@ -2,8 +2,11 @@
 
 from collections.abc import Sequence
 
+import attrs
+
 from ...hachannel import Source, View, Voter
-from ...hachannel.messages import PAYLOAD, Chunk, ChunkAck, Forward
+from ...hachannel.lending import ahead_fill
+from ...hachannel.messages import PAYLOAD, Ahead, Chunk, ChunkAck, Forward
 from ...hachannel.view import Tag
 from ..channel_world import Host
 from .base import Checker, checker
@@ -77,6 +80,64 @@ class BoundedPieces(Checker):
             elif isinstance(message, Chunk) and message.number >= self._taken.get(message.token, 0) + window:
                 taken = self._taken.get(message.token, 0)
                 self.fail(step.host, f"sends piece {message.number}, of {taken} it knows that they are there")
+
+
+@attrs.define
+class _Beside:
+    """What is known of the entries that go beside one state."""
+
+    start: int = 0
+    told: int = 0
+    """The learner has said that it has them up to here."""
+    sizes: dict[int, int] = attrs.field(factory=dict[int, int])
+    """Of each entry, by its index: payload bytes."""
+    under_way: list[int] = attrs.field(factory=list[int])
+    """The last entry of each message that the learner has said nothing of."""
+    pieces: dict[int, int] = attrs.field(factory=dict[int, int])
+    """Bytes of each piece of the state."""
+
+
+@checker(
+    "I18", "Entries beside a state: what is on its way, and what a learner takes, is what the settings allow."
+)
+class BoundedAhead(Checker):
+    """A learner that holds as much as it may says of nothing more that it has it."""
+
+    def __init__(self, past: History) -> None:
+        super().__init__(past)
+        self._transfers: dict[int, _Beside] = {}
+        """By token."""
+
+    def stepped(self, step: Step) -> None:
+        """Who gives, and who takes."""
+        settings = step.host.state.settings
+        for _, message in step.messages:
+            if isinstance(message, Chunk):
+                self._of(message.token).pieces[message.number] = len(message.data)
+            elif isinstance(message, Ahead):
+                beside, base = self._of(message.token), message.base.at
+                beside.start = message.start
+                beside.sizes.update((entry.index, len(entry.payload)) for entry in message.entries)
+                # What is sent again is on its way once.
+                kept = [last for last in beside.under_way if beside.told < last <= base]
+                beside.under_way = [*kept, message.entries[-1].index]
+                if len(beside.under_way) > settings.transfer_window:
+                    self.fail(step.host, f"has {len(beside.under_way)} messages beside a state on their way")
+            elif isinstance(message, ChunkAck) and message.ahead > self._of(message.token).told:
+                self._takes(step.host, message)
+
+    def _of(self, token: int) -> _Beside:
+        return self._transfers.setdefault(token, _Beside())
+
+    def _takes(self, host: Host, message: ChunkAck) -> None:
+        beside = self._of(message.token)
+        state = host.state
+        held = range(max(beside.start, state.applied) + 1, beside.told + 1)
+        size = sum(beside.sizes[index] for index in held)
+        taken = sum(size for number, size in beside.pieces.items() if number < message.chunks)
+        if ahead_fill(state.settings, taken, len(held), size) >= 1:
+            self.fail(host, f"takes more than the {len(held)} entries of {size} bytes beside a state")
+        beside.told = message.ahead
 
 
 @checker("I18", "A log counts the bytes of the entries that it holds, and no others.")

@@ -31,7 +31,7 @@ MUTED = [
         "Activate",
     ),
     *("Ack", "Commit", "Repair", "Forward", "Forwarded", "Grant", "Release", "Exit"),
-    *("Chunk", "ChunkAck", "CatchUp", "CaughtUp", "Seats", "Unlisted"),
+    *("Chunk", "ChunkAck", "Ahead", "CatchUp", "CaughtUp", "Seats", "Unlisted"),
 ]
 """Everything that is repeated until it is answered, or said by heartbeats as well."""
 

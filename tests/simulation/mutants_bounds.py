@@ -244,7 +244,7 @@ def large_states_begin_anew():
     quick=True,
 )
 def large_states_of_few_entries():
-    with rewritten(lending.Lending, "fill", ("settings.max_log + taken // ENTRY_BYTES", "settings.max_log")):
+    with rewritten(lending, "_fill", ("settings.max_log + more // ENTRY_BYTES", "settings.max_log")):
         yield
 
 
@@ -255,7 +255,7 @@ def large_states_of_few_entries():
     quick=True,
 )
 def learners_hold_any_log():
-    with rewritten(lending.Lending, "fill", ("return max(", "return 0.1 * max(")):
+    with rewritten(lending, "_fill", ("return max(", "return 0.1 * max(")):
         yield
 
 

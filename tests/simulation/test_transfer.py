@@ -94,6 +94,26 @@ def test_the_next_master_goes_on_where_the_donor_died():
     script.equal()
 
 
+def test_what_came_beside_the_state_goes_with_the_donor():
+    """The next one gives a state of its own, and entries after that: nothing is mixed."""
+    script = Watched(4, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=1.0, parts=False)
+    script.form()
+    script.load(60)
+    script.hosts[3].crash()
+    script.load(20)
+    script.run(1.0)
+    learner = script.hosts[3]
+    learner.start()
+    while not learner.channel.ahead:
+        script.load(1)
+    script.hosts[0].crash()
+    script.load(30)
+    script.whole(but=[0])
+    assert [replica for replica, _ in script.asked] == [0, 1]
+    script.hosts[0].start()
+    script.equal()
+
+
 def test_a_connection_that_breaks_goes_on_with_the_same_transfer():
     script = slow(chunk=1, snapshot_s=0.5)
     script.form()

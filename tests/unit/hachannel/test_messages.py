@@ -40,6 +40,8 @@ EXAMPLES = [
     m.Join("cluster", True, NO_TAG, 5, 6, b"marker", True, 4, b"birth", True),
     m.Chunk(5, 0, b"chunk", False, Tag(N, 7)),
     m.ChunkAck(5, 1, False),
+    m.ChunkAck(5, 1, True, 9),
+    m.Ahead(5, 7, Tag(N, 7), (ENTRY,)),
     m.CatchUp(5, N, Tag(N, 7), (ENTRY,), 6),
     m.CaughtUp(5, 8, 6, False, 1.5),
     m.Tell(b"data"),
