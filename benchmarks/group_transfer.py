@@ -21,7 +21,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.task import deferLater, react
 
-from quorate.hachannel.group import Group, Settings, ViewEvent
+from quorate.hachannel.group import Group, GroupLimits, Settings, ViewEvent
 
 CHUNK_BYTES = 1 << 20
 JOINER = 2
@@ -108,6 +108,7 @@ def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], 
         handler=Application(chunks, tell),
         expected=2,
         settings=Settings(mode=options.mode, transfer_share=options.share),
+        limits=GroupLimits(queue_messages=options.window, queue_bytes=options.window * options.size),
         reactor=reactor,
         log=(lambda line: print(line, file=sys.stderr)) if options.log else (lambda _: None),
     )

@@ -37,7 +37,10 @@ MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view..."""
 LEAST_LAG = 8
 """...and with each view in which it did not take part a fourth of that, but no less than this: its way is
-slow, and the others stand still while it gets what it lacks."""
+slow, and the others stand still while it gets what it lacks. If it is more than this it is no more than
+`window_bytes`, either..."""
+LAG_S = 4.0
+"""...and as much again for every so many seconds: under a heavy load of large messages it comes no nearer."""
 
 
 class Donor:
@@ -339,7 +342,7 @@ class Donor:
         session.phase = Phase.ENTRIES
         session.rest = Parts()
         session.hold = session.sent = session.acked = after
-        session.moved = session.came = now
+        session.moved = session.came = session.follows = now
         self._push_entries(session)
 
     def _push_entries(self, session: Session, *, again: bool = False) -> None:
@@ -444,11 +447,19 @@ class Donor:
 
     def _lag(self, session: Session) -> float:
         """How much is missing, in units of what may go with the next view."""
-        if session.phase is not Phase.ENTRIES or self._state.peers.suspects(session.voter):
+        state = self._state
+        if session.phase is not Phase.ENTRIES or state.peers.suspects(session.voter):
             return math.inf
-        most = max(self._state.settings.window, MIN_LAG)
-        most = max(most >> 2 * self._missed.get(session.voter.replica, 0), LEAST_LAG)
-        return (self._state.log.last.at - session.acked) / most
+        log, settings = state.log, state.settings
+        finer = 2 * self._missed.get(session.voter.replica, 0)
+        most = max(max(settings.window, MIN_LAG) >> finer, LEAST_LAG)
+        count = log.last.at - session.acked
+        if not LEAST_LAG < count <= 2 * most:
+            return count / most
+        least = settings.transfer_window * settings.part_bytes
+        most_bytes = max(settings.window_bytes >> finer, least) * (1 + (state.now - session.follows) / LAG_S)
+        size = sum([len(log.get(index).payload) for index in range(session.acked + 1, log.last.at + 1)])
+        return max(count / most, size / most_bytes)
 
     def ready(self) -> Voter | None:
         """A learner that the next view may take in."""

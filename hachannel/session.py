@@ -66,6 +66,8 @@ class Session:
     marker: bytes = b""
     ahead_after: float = -math.inf
     """When entries go beside the state again: a few large messages cost less than many small ones."""
+    follows: float = -math.inf
+    """Since when it gets entries and no state."""
     sent: int = 0
     """The index of the last entry sent."""
     acked: int = 0

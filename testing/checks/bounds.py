@@ -134,7 +134,8 @@ class BoundedAhead(Checker):
         state = host.state
         held = range(max(beside.start, state.applied) + 1, beside.told + 1)
         size = sum(beside.sizes[index] for index in held)
-        taken = sum(size for number, size in beside.pieces.items() if number < message.chunks)
+        # The application has a piece before the learner says so.
+        taken = sum(size for number, size in beside.pieces.items() if number <= message.chunks)
         if ahead_fill(state.settings, taken, len(held), size) >= 1:
             self.fail(host, f"takes more than the {len(held)} entries of {size} bytes beside a state")
         beside.told = message.ahead

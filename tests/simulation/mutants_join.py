@@ -304,3 +304,57 @@ def a_learner_that_does_not_know_what_is_committed():
 def hold_by_index():
     with rewritten(donor.Donor, "on_caught_up", ("min(message.index, message.commit)", "message.index")):
         yield
+
+
+def _lacks(count, size):
+    """A learner lacks entries of so many bytes each, and takes none: after how many seconds is it let in?"""
+    hand = Hand(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
+    master = hand.form()
+    hand.isolate(2)
+    for _ in range(count):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(size)))
+        hand.settle(0, 1)
+    hand.connect(0, 2)
+    ends = hand.now + 6.0
+    while hand.now < ends:
+        hand.tick(0.05)
+        for message in hand.lose(0, 2):
+            if not isinstance(message, CatchUp):
+                hand.give(0, 2, message)
+        hand.settle(0, 1)
+        hand.deliver(2, 0)
+        session = master._donor.session
+        if session is not None and session.proof_asked > 0:
+            # That it is asked to answer shows it.
+            return session.proof_asked - session.follows
+    raise AssertionError("never")
+
+
+def one_lacks_large_entries():
+    """The others would stand still until it has them; if it comes no nearer they do so for more."""
+    assert _lacks(60, 1) < 0.2
+    assert _lacks(8, 400) < 0.2
+    assert 0.8 < _lacks(40, 30) < 1.2
+    assert 3.8 < _lacks(40, 50) < 4.2
+
+
+@mutant(
+    "A learner is let in with as many bytes as it may lack entries.",
+    scenario=one_lacks_large_entries,
+    caught=("scenario",),
+    quick=True,
+)
+def lag_of_any_bytes():
+    with rewritten(donor.Donor, "_lag", ("max(count / most, size / most_bytes)", "count / most")):
+        yield
+
+
+@mutant(
+    "A learner that lacks a few large entries is never let in, as long as the load lasts.",
+    scenario=one_lacks_large_entries,
+    caught=("scenario",),
+    quick=True,
+)
+def large_lag_never_let_in():
+    with rewritten(donor.Donor, "_lag", ("(1 + (state.now - session.follows) / LAG_S)", "1")):
+        yield
