@@ -1,12 +1,13 @@
 """What a state transfer costs a group that is under load.
 
-Members 0 and 1 of a group run as real processes; the load is in the process of 0, the master. Then member 2
-comes. Printed are the messages confirmed in a second before that, while the state travels to it, while it
-takes what was ordered meanwhile, and once it is a member, with the longest wait of each phase; all in one
-run, so that the shares mean something.
+Members of a group, two unless told otherwise, run as real processes; the load is in the process of 0, the
+master. Then one more comes. Printed are the messages confirmed in a second before that, while the state
+travels to it, while it takes what was ordered meanwhile, and once it is a member, with the longest wait of
+each phase; all in one run, so that the shares mean something.
 
     .venv/bin/python benchmarks/group_transfer.py [--megabytes 500] [--size 1024] [--window 1000]
-                                                  [--batch 1] [--share 0.2] [--mode MAJORITY] [--log]
+                                                  [--batch 1] [--members 2] [--share 0.2]
+                                                  [--mode MAJORITY] [--log]
 """
 
 import argparse
@@ -24,7 +25,6 @@ from twisted.internet.task import deferLater, react
 from quorate.hachannel.group import Group, GroupLimits, Settings, ViewEvent
 
 CHUNK_BYTES = 1 << 20
-JOINER = 2
 WARM_S = 3.0
 
 
@@ -100,13 +100,13 @@ class Load:
 
 def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], None]) -> Group:
     """This process's member."""
-    chunks = 0 if options.member == JOINER else options.megabytes * 1_000_000 // CHUNK_BYTES
+    chunks = 0 if options.member == options.members else options.megabytes * 1_000_000 // CHUNK_BYTES
     return Group(
         "transfer",
         options.member,
         {member: ("127.0.0.1", port) for member, port in enumerate(options.ports)},
         handler=Application(chunks, tell),
-        expected=2,
+        expected=options.members,
         settings=Settings(mode=options.mode, transfer_share=options.share),
         limits=GroupLimits(queue_messages=options.window, queue_bytes=options.window * options.size),
         reactor=reactor,
@@ -117,7 +117,7 @@ def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], 
 @inlineCallbacks
 def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any], Any, None]:
     """Play member 0: found the group, make the load, let the last one come, print."""
-    options.ports = free_ports(3)
+    options.ports = free_ports(options.members + 1)
     awaited: dict[str, Deferred[None]] = {}
 
     def told(what: str) -> None:
@@ -129,11 +129,12 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
 
     def start(member: int) -> None:
         command = [sys.executable, *sys.argv, "--member", str(member), "--ports", *map(str, options.ports)]
-        other = Other(told if member == JOINER else lambda _: None)
+        other = Other(told if member == options.members else lambda _: None)
         reactor.spawnProcess(other, sys.executable, command, env=None, childFDs={0: "w", 1: "r", 2: 2})
 
     group = make_group(options, reactor, told)
-    start(1)
+    for member in range(1, options.members):
+        start(member)
     yield group.join().addTimeout(START_S, reactor)
     if group.role != "master":
         sys.exit("another member is the master: run it again")
@@ -142,12 +143,12 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
     load.phase()
     yield deferLater(reactor, options.seconds)
     phases = {"before": load.phase()}
-    start(JOINER)
+    start(options.members)
     yield until("provides")
     load.phase()
     yield until("received")
     phases["its state travels"] = load.phase()
-    yield until("3 members")
+    yield until(f"{options.members + 1} members")
     phases["it follows"] = load.phase()
     yield deferLater(reactor, options.seconds)
     phases["after"] = load.phase()
@@ -169,6 +170,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=1024, help="bytes of a message")
     parser.add_argument("--window", type=int, default=1000, help="messages that wait to be confirmed")
     parser.add_argument("--batch", type=int, default=1, help="messages handed over at a time")
+    parser.add_argument("--members", type=int, default=2, help="before one more comes")
     parser.add_argument("--seconds", type=float, default=10.0, help="before the transfer and after it")
     parser.add_argument("--share", type=float, default=Settings().transfer_share, help="transfer_share")
     parser.add_argument("--mode", choices=("ALL", "MAJORITY"), default="ALL")
