@@ -424,6 +424,19 @@ class Donor:
             session.moved = -math.inf
             session.kept = session.outbox.acked
 
+    def paused(self, now: float, seconds: float) -> None:
+        """This replica did not run for so long: the learner is not to blame for that."""
+        session = self.session
+        if session is None:
+            return
+        session.heard, session.moved, session.came = (
+            min(time + seconds, now) for time in (session.heard, session.moved, session.came)
+        )
+        if session.filled < math.inf:
+            session.filled = min(session.filled + seconds, now)
+        if session.doubted < math.inf:
+            session.doubted = min(session.doubted + seconds, now)
+
     def tick(self, now: float) -> None:
         """Send what is new, end what does not go on."""
         session, state = self.session, self._state

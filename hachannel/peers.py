@@ -126,7 +126,10 @@ class Peers:
             if link.connected:
                 suspected = link.foreign or now - link.heard >= self._suspect_s
             else:
-                suspected = link.foreign or link.ended or now >= link.closed + self._verify_s
+                # One that was silent before does not live because its connection is closed for that.
+                suspected = (
+                    link.suspected or link.foreign or link.ended or now >= link.closed + self._verify_s
+                )
             if suspected != link.suspected:
                 link.suspected = suspected
                 changes.append((link, self._reason(link, now) if suspected else "alive"))

@@ -295,6 +295,11 @@ class Replication:
         slave = None if voter is None else self._slaves.get(voter)
         return self._state.log.last.at if slave is None or not self._state.leading else slave.sent
 
+    def paused(self, now: float, seconds: float) -> None:
+        """This replica did not run for so long: no slave is to blame for that."""
+        for slave in self._slaves.values():
+            slave.moved = min(slave.moved + seconds, now)
+
     def stalled(self, now: float) -> Voter | None:
         """A slave that has left entries unacknowledged for too long."""
         last = self._state.log.last.at

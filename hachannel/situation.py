@@ -298,9 +298,11 @@ def _without_disks(lacking: _Lacking, lost: str) -> str:
         verb = "have" if len(lacking.reborn) > 1 else "has"
         return f"; {_replicas(lacking.reborn)} {verb} ended, and kept nothing without a disk; {gone}"
     plural = len(running) > 1
+    they, them = ("they are", "them") if plural else ("it is", "it")
+    frozen = f"let {them} go on if {they} frozen, or " if lacking.silent else ""
     return (
-        f"; if {_replicas(running, either=lacking.either)} still {'run' if plural else 'runs'}, mend the "
-        f"network; if {'they have' if plural else 'it has'} ended, {gone}"
+        f"; if {_replicas(running, either=lacking.either)} still {'run' if plural else 'runs'}, {frozen}mend "
+        f"the network; if {'they have' if plural else 'it has'} ended, {gone}"
     )
 
 

@@ -146,6 +146,8 @@ class Steps:
         pause = state.peers.paused(now)
         if pause:
             state.note(f"this replica did not run for {pause:.2f} s")
+            self._replication.paused(now, pause)
+            self._donor.paused(now, pause)
         for link, reason in state.peers.review(now):
             state.note(f"replica {link.replica}: {reason}")
             state.attention = True

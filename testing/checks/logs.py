@@ -1,7 +1,5 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
-import math
-
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.donor import MIN_LAG
 from ...hachannel.lending import ENTRY_BYTES
@@ -164,8 +162,8 @@ class BoundedBytes(Checker):
         super().__init__(past)
         self._told: dict[Voter, int] = {}
         """What each master said last that all members have."""
-        self._lent: dict[Voter, float] = {}
-        """When somebody joined there last."""
+        self._lent: set[Voter] = set()
+        """Who has given somebody its state since it said that."""
 
     def stepped(self, step: Step) -> None:
         """When a master says that all have more than before, it has trimmed its log.
@@ -173,18 +171,18 @@ class BoundedBytes(Checker):
         To whom has just connected it repeats what it found when it was time to trim, perhaps for a learner.
         """
         host, state = step.host, step.host.state
-        now = self.past.world.now
         if host.channel.phases.giving != "nobody":
-            self._lent[state.me] = now
+            self._lent.add(state.me)
         trims = [said.trim for _, said in step.messages if isinstance(said, Heartbeat) and said.master]
         if not trims:
             return
         before, trim = self._told.get(state.me, 0), trims[-1]
         self._told[state.me] = trim
         log, bound = state.log, state.settings.max_log_bytes // 2
-        if trim <= before or log.size_bytes <= bound:
-            return
-        if now - self._lent.get(state.me, -math.inf) <= 2 * state.settings.heartbeat_s:
+        lent = state.me in self._lent
+        if host.channel.phases.giving == "nobody":
+            self._lent.discard(state.me)
+        if lent or trim <= before or log.size_bytes <= bound:
             return
         kept = sum(len(log.get(index).payload) for index in range(log.base.at + 1, trim + 1))
         if kept > bound:

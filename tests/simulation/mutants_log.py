@@ -1,10 +1,10 @@
 """Mutants of the normal case and of what logs may forget."""
 
-from quorate.hachannel import Settings, election, installation, log, peers, replication, state
+from quorate.hachannel import Settings, donor, election, installation, log, peers, replication, state
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import Ack, Data, Grant, Prepare, Promise, Repair
 from quorate.hachannel.view import ViewNumber
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, returning
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -269,6 +269,66 @@ def a_master_is_silent_after_a_pause_of_the_others():
 )
 def heard_in_the_future():
     with rewritten(peers.Peers, "paused", ("min(link.heard + gap, now)", "link.heard + gap")):
+        yield
+
+
+def a_master_does_not_run_for_a_while():
+    """A slave has something to acknowledge, one waits for the state. Later one is silent, and is cut off."""
+    hand = returning(4, Settings(keep=0))
+    master = hand.channels[0]
+    while master.phases.giving != "state":
+        hand.tick(0.05)
+        hand.settle()
+    view, opened = master.view, master._donor.session.opened
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.tick(0.01, 0)
+    hand.now += 60.0
+    hand.act(0, lambda channel: channel.tick(hand.now))
+    hand.settle()
+    hand.tick(0.05)
+    hand.settle()
+    assert master.view == view, hand.notes[0][-1]
+    assert master._donor.session is not None, hand.notes[0][-1]
+    assert master._donor.session.opened == opened
+    while not master.state.peers.link(hand.channels[2].state.me).suspected:
+        hand.tick(0.05, 0, 1, 3)
+        hand.settle(0, 1, 3)
+    lives = hand.notes[0].count("replica 2: alive")
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
+    hand.tick(0.01, 0)
+    assert hand.notes[0].count("replica 2: alive") == lives
+
+
+@mutant(
+    "A master blames slaves for the time in which it did not run.",
+    scenario=a_master_does_not_run_for_a_while,
+    caught=("scenario",),
+    quick=True,
+)
+def slaves_blamed_for_a_pause():
+    with patched(replication.Replication, "paused", lambda *_: None):
+        yield
+
+
+@mutant(
+    "A master blames a learner for the time in which it did not run.",
+    scenario=a_master_does_not_run_for_a_while,
+    caught=("scenario",),
+    quick=True,
+)
+def learner_blamed_for_a_pause():
+    with patched(donor.Donor, "paused", lambda *_: None):
+        yield
+
+
+@mutant(
+    "A silent replica counts as alive once its connection is closed.",
+    scenario=a_master_does_not_run_for_a_while,
+    caught=("scenario",),
+    quick=True,
+)
+def silence_ends_with_the_connection():
+    with rewritten(peers.Peers, "review", ("link.suspected or link.foreign", "link.foreign")):
         yield
 
 

@@ -159,7 +159,8 @@ def test_a_group_of_which_too_few_are_left_says_what_to_do(net: MemoryNet, three
     net.advance(30)
     [said] = [line for line in three[2].lines if line.startswith("too few replicas of view 2")]
     assert said.endswith(
-        "this one hears none; if replica 0 or 1 still run, mend the network; if they have ended, what the "
-        "cluster held is lost: stop all replicas and start them again, they begin with nothing"
+        "this one hears none; if replica 0 or 1 still run, let them go on if they are frozen, or mend the "
+        "network; if they have ended, what the cluster held is lost: stop all replicas and "
+        "start them again, they begin with nothing"
     )
     assert three[2].group.waits_for == said

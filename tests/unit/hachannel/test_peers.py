@@ -7,7 +7,7 @@ import pytest
 from quorate.hachannel import Settings
 from quorate.hachannel.peers import Peers
 from quorate.hachannel.view import Voter
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, returning
 
 
 def linked(settings: Settings) -> Peers:
@@ -67,3 +67,59 @@ def test_a_connection_that_breaks_during_a_pause_is_missed_soon():
     hand.now += 60.0
     hand.act(0, lambda channel: channel.disconnected(hand.now, 1))
     assert hand.channels[0].state.peers.deadline() == pytest.approx(hand.now + hand.settings.verify_s)
+
+
+def test_a_silent_peer_whose_connection_is_closed_for_that_does_not_live():
+    """Nobody should wait for it again, nor read that it does."""
+    peers = linked(Settings(heartbeat_s=0.5, suspect_s=2.0, verify_s=0.1))
+    link = peers.links[1]
+    assert [link.replica for link, _ in peers.review(2.0)] == [1]
+    link.connected, link.closed = False, 4.0
+    for now in (4.0, 4.05, 4.2):
+        assert peers.review(now) == []
+    # Nor because this replica did not run.
+    assert not peers.paused(0.5)
+    assert peers.paused(60.0)
+    assert peers.review(60.0) == []
+    link.connected, link.heard = True, 61.0
+    assert peers.review(61.0) == [(link, "alive")]
+
+
+@pytest.mark.parametrize("seconds", [0.3, 4.0, 60.0])
+def test_a_slave_is_not_blamed_for_a_pause_of_its_master(seconds):
+    """What it has acknowledged meanwhile waits here."""
+    hand = Hand()
+    master = hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.tick(0.01, 0)
+    hand.now += hand.settings.stall_s + seconds
+    hand.act(0, lambda channel: channel.tick(hand.now))
+    assert master.role == "master"
+    hand.settle()
+    hand.tick(0.05)
+    hand.settle()
+    assert (master.role, master.commit, master.view.number.counter) == ("master", 1, 1)
+
+
+@pytest.mark.parametrize("phase", ["state", "entries"])
+def test_a_learner_is_not_blamed_for_a_pause_of_its_donor(phase):
+    """The transfer goes on."""
+    if phase == "state":
+        hand = returning(3, Settings(keep=0))
+    else:
+        hand = Hand()
+        hand.form()
+        hand.isolate(2)
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        hand.connect(0, 2)
+    master = hand.channels[0]
+    while master.phases.giving != phase:
+        hand.tick(0.05)
+        hand.deliver(2, 0)
+        hand.deliver(0, 2)
+    opened = master._donor.session.opened
+    hand.now += 60.0
+    hand.act(0, lambda channel: channel.tick(hand.now))
+    assert master.phases.giving == phase
+    assert master._donor.session.opened == opened

@@ -136,7 +136,8 @@ def test_without_disks_what_is_lost_is_said() -> None:
     script.hosts[2].pause()
     script.run(3.0)
     assert said(script, 1).endswith(
-        "; if replica 2 still runs, mend the network; if it has ended, what the cluster held is lost: "
+        "; if replica 2 still runs, let it go on if it is frozen, or mend the network; if it has ended, "
+        "what the cluster held is lost: "
         "stop all replicas and start them again, they begin with nothing"
     )
     script.hosts[2].crash()
