@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from .log import Log
+from .log import ENTRY_BYTES, Log
 from .messages import Ahead, Entry
 from .view import Tag
 
@@ -47,9 +47,13 @@ class Lead:
         """Something is on its way."""
         return bool(self._under_way)
 
+    def wants(self, upto: int) -> bool:
+        """Whether something is to be sent of the entries up to `upto`."""
+        return self._sent < upto and len(self._under_way) < self._window
+
     def due(self, now: float, log: Log, upto: int, part_bytes: int) -> Iterator[Ahead]:
         """What is to be sent now, of the entries up to `upto`, which are committed."""
-        while self._sent < upto and len(self._under_way) < self._window:
+        while self.wants(upto):
             if not self._under_way:
                 self.moved = now
             base = log.tag(self._sent)
@@ -125,8 +129,16 @@ class Held:
         """The master is told of all that is here."""
         self.told, self._untold = self.last, 0
 
-    def take(self) -> tuple[Entry, ...]:
-        """The next ones; there are some."""
-        entries = self._batches.popleft()
-        self.size_bytes -= sum([len(entry.payload) for entry in entries])
-        return entries
+    def take(self, part_bytes: int) -> tuple[Entry, ...]:
+        """The next ones, of so many bytes if one message has no more; there are some."""
+        taken: list[Entry] = []
+        room = part_bytes
+        while self._batches:
+            entries = self._batches[0]
+            size = sum([len(entry.payload) for entry in entries])
+            room -= size + ENTRY_BYTES * len(entries)
+            if taken and room < 0:
+                break
+            taken += self._batches.popleft()
+            self.size_bytes -= size
+        return tuple(taken)

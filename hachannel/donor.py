@@ -72,11 +72,16 @@ class Donor:
 
     @property
     def wake(self) -> float | None:
-        """When the application may be asked for the next part, None if that is not for time to tell."""
+        """When the application may be asked for the next part, or entries go beside it, None if time does not
+        tell."""
         session = self.session
-        if session is None or not self._state.leading or not self._wants(session):
+        state = self._state
+        if session is None or not state.leading or session.phase is not Phase.STATE:
             return None
-        return session.pace.wake
+        wake = session.pace.wake if self._wants(session) else None
+        if session.lead is not None and session.lead.wants(state.commit):
+            wake = session.ahead_after if wake is None else min(wake, session.ahead_after)
+        return wake
 
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
         """A replica outside the view wants in, or wants the transfer to go on."""
@@ -98,6 +103,8 @@ class Donor:
                 self._open(now, voter, message)
             return
         session.heard = now
+        if message.commit.at > session.reached:
+            session.reached, session.came = message.commit.at, now
         if now - session.moved > session.again_s:
             if session.moved > -math.inf:
                 # Or its connection is slow: what comes twice for that would make it slower and slower.
@@ -139,6 +146,7 @@ class Donor:
         return (
             chunks < (session.kept if same else session.outbox.acked)
             or message.commit.at < session.have
+            or (not same and session.lead is not None and len(session.lead) > 0)
             or (chunks == 0 and message.marker != session.marker)
         )
 
@@ -309,8 +317,8 @@ class Donor:
             return
         lead = session.lead
         if lead is not None and lead.ack(now, self._state.log, message.ahead):
-            session.came, session.hold = now, lead.acked
-            if not message.installed:
+            session.hold = lead.acked
+            if not message.installed and now >= session.ahead_after:
                 self._push_ahead(now, session)
         if message.installed and lead is not None:
             self._begin_entries(now, session, lead.acked)
@@ -386,9 +394,12 @@ class Donor:
             if not session.proved:
                 session.ask_again = min(session.ask_again, now + message.bound_s)
         if message.reset:
+            if message.index < state.log.base.at or message.index > state.log.last.at:
+                self._close("the log does not reach back far enough")
+                return
             session.in_flight.clear()
             session.sent = session.acked = message.index
-            session.hold = message.commit
+            session.hold = min(session.acked, message.commit)
             if session.came_back == message.index:
                 # At once again it would answer the same: what follows goes when it announces itself.
                 return
@@ -467,7 +478,7 @@ class Donor:
         finer = 2 * self._missed.get(session.voter.replica, 0)
         most = max(max(settings.window, MIN_LAG) >> finer, LEAST_LAG)
         count = log.last.at - session.acked
-        if not LEAST_LAG < count <= 2 * most:
+        if not LEAST_LAG < count <= most:
             return count / most
         least = settings.transfer_window * settings.part_bytes
         most_bytes = max(settings.window_bytes >> finer, least) * (1 + (state.now - session.follows) / LAG_S)

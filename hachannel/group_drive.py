@@ -8,6 +8,7 @@ from collections.abc import Callable
 from .channel import Channel
 from .link import CallPort, LinkSettings, ReactorPort
 from .messages import Message, encode_message
+from .outbox import SLACK
 from .settings import Settings
 from .situation import situation
 from .transport import ChannelTransport
@@ -118,7 +119,9 @@ def link_settings(settings: Settings) -> LinkSettings:
     default = LinkSettings()
     # An entry, or as much of a log or of a state as goes together; with what goes with it.
     largest = max(settings.max_payload_bytes, settings.part_bytes)
-    waiting = settings.window_bytes + settings.forward_window_bytes + settings.transfer_window * largest
+    # Pieces of a state, a little longer perhaps, and entries beside it.
+    transfer = settings.transfer_window * (settings.part_bytes + settings.part_bytes // SLACK + largest)
+    waiting = settings.window_bytes + settings.forward_window_bytes + transfer
     return LinkSettings(
         max_frame_bytes=max(default.max_frame_bytes, 2 * largest),
         buffer_bytes=max(default.buffer_bytes, waiting),

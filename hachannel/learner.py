@@ -191,7 +191,9 @@ class Learner:
         inbox, ahead = learning.inbox, learning.ahead
         if ahead_fill(self._state.settings, inbox.taken_bytes, len(ahead), ahead.size_bytes) < 1:
             ahead.tell()
-        answer = ChunkAck(learning.token, inbox.taken, learning.ready, ahead.told)
+        # The last piece counts when all is in the log: if the answer that says so is lost it comes again.
+        bites = learning.installed and not learning.ready
+        answer = ChunkAck(learning.token, inbox.taken - bites, learning.ready, ahead.told)
         if learning.ready:
             # With a disk it is only true once it is there.
             self._state.vow(learning.donor, answer)
@@ -268,7 +270,7 @@ class Learner:
     def _bite(self, learning: Learning) -> None:
         """Put entries that are held into the log, so many that others are heard in between."""
         state = self._state
-        entries = learning.ahead.take()
+        entries = learning.ahead.take(state.settings.part_bytes)
         reason = state.splice(entries, None)
         if reason:
             self._give_up(learning, reason)

@@ -68,6 +68,8 @@ class Session:
     """When entries go beside the state again: a few large messages cost less than many small ones."""
     follows: float = -math.inf
     """Since when it gets entries and no state."""
+    reached: int = 0
+    """Up to where the learner has said that it has what is committed."""
     sent: int = 0
     """The index of the last entry sent."""
     acked: int = 0
@@ -82,7 +84,7 @@ class Session:
     """When it was first asked and has not answered in time since."""
     filled: float = math.inf
     """Since when the log has been as long as it may be."""
-    came_back: int = -1
+    came_back: int | None = None
     """The entry after which it wanted to begin again."""
     unread: ChunkAck | None = None
     """What it has taken meanwhile, said while the view changes."""

@@ -1,7 +1,9 @@
 """Mutants of what goes beside a state: which entries, how many, and when they count."""
 
+from msgspec.structs import replace
+
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ahead, donor, learner
-from quorate.hachannel.messages import Ahead, CatchUp
+from quorate.hachannel.messages import Ahead, CatchUp, Join
 from quorate.testing.channel_hand import Hand, returning
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -72,7 +74,7 @@ def a_large_state_takes_long_to_install():
 
 def all_of_it_is_there():
     """Once it is installed, the state and what came beside it are enough, though the log was trimmed."""
-    hand = _giving()
+    hand = _giving(part_bytes=400)
     for _ in range(60):
         _submit(hand)
         hand.settle()
@@ -92,7 +94,8 @@ def all_of_it_is_there():
 
 def the_disk_of_a_learner_hangs():
     """That of one that has the state, and much beside it."""
-    script = Script(3, settings=Settings(keep=0, window=16), chunk=1, parts=False, disk=True)
+    settings = Settings(keep=0, window=16, part_bytes=200)
+    script = Script(3, settings=settings, chunk=1, parts=False, disk=True)
     script.form()
     learner = script.hosts[2]
     learner.crash()
@@ -121,6 +124,113 @@ def the_disk_of_a_learner_hangs():
     script.everywhere(script.submit(script.whole(), 3))
 
 
+def _break(hand: Hand) -> None:
+    """The connection between the donor and the learner breaks, and they have another one."""
+    for here, there in ((0, 2), (2, 0)):
+        hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
+    hand.connect(0, 2)
+
+
+def the_last_word_is_lost():
+    """That of a learner that has the state, and what came beside it, in its log."""
+    for lost in range(4):
+        hand = _giving(part_bytes=400)
+        for _ in range(3):
+            _submit(hand)
+            hand.settle()
+        _install(hand)
+        for count in range(200):
+            hand.tick(0.05)
+            if count == lost:
+                _break(hand)
+            hand.settle()
+        assert hand.channels[0].members == (0, 1, 2)
+        assert sum("joins: sends" in note for note in hand.notes[0]) == 1
+
+
+def a_learner_whose_application_hangs():
+    """It holds what comes beside the state, for as long as it is given more; another one waits."""
+    hand = Hand(5, Settings(keep=0, window=16, stall_s=1.0))
+    master = hand.form()
+    hand.isolate(3, 4)
+    for _ in range(30):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1, 2)
+        hand.tick(0.05, 0, 1, 2)
+    for late in (3, 4):
+        for other in (0, 1, 2):
+            hand.connect(other, late)
+    served = []
+    for _ in range(400):
+        hand.tick(0.05)
+        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+        hand.settle()
+        for event in hand.events[0]:
+            if isinstance(event, ProvideSnapshot) and event.token not in served:
+                served.append(event.token)
+                hand.act(
+                    0,
+                    lambda channel, event=event: channel.snapshot_ready(
+                        hand.now, event.token, channel.applied, [b"state"]
+                    ),
+                )
+        if len(served) == 2:
+            break
+    assert len(served) == 2, "it keeps its place"
+    assert master.phases.giving == "state"
+
+
+def a_learner_with_a_slow_disk():
+    """Each write takes as long as a heartbeat, and entries go beside the state one by one."""
+    hand = _giving()
+    learner = hand.channels[2]
+    for _ in range(200):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        hand.tick(0.05, 0, 1)
+        hand.settle()
+    assert learner.ahead == 200
+    _install(hand)
+    hand.tick(0.0, 2)
+    assert learner.ahead == 0, "they are taken one by one"
+
+
+def entries_beside_a_state_gather():
+    """However fast the learner answers, they go as often as the settings say; not with heartbeats only."""
+    hand = _giving(transfer_pause_s=0.02)
+    messages = entries = 0
+    for _ in range(1000):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        hand.deliver(2, 0)
+        hand.now += 0.001
+        if hand.channels[0].deadline <= hand.now:
+            hand.tick(0.0, 0)
+        sent = hand.waiting(0, 2, Ahead)
+        messages, entries = messages + len(sent), entries + sum(len(message.entries) for message in sent)
+        hand.deliver(0, 2)
+    assert entries > 950
+    assert 40 < messages < 60
+
+
+def another_process_of_the_same_voter():
+    """It is back before anybody noticed, and has nothing of what went beside the state."""
+    hand = _giving()
+    for _ in range(10):
+        _submit(hand)
+        hand.settle()
+    voter = hand.channels[2].state.me
+    join = [message for message in hand.lose(2, 0) if isinstance(message, Join)]
+    while not join:
+        hand.tick(0.05, 2)
+        join = [message for message in hand.lose(2, 0) if isinstance(message, Join)]
+    asked = sum(isinstance(event, ProvideSnapshot) for event in hand.events[0])
+    assert hand.channels[0]._donor.session.voter == voter
+    hand.give(2, 0, replace(join[0], token=0, chunks=0, refused=0))
+    assert sum(isinstance(event, ProvideSnapshot) for event in hand.events[0]) == asked + 1
+
+
 @mutant("Entries go beside the state that are not committed.", quick=True)
 def uncommitted_ahead():
     with rewritten(donor.Donor, "_push_ahead", ("state.commit", "state.log.last.at")):
@@ -129,15 +239,15 @@ def uncommitted_ahead():
 
 @mutant("The log is not kept for what is on its way beside the state.")
 def ahead_not_kept():
-    with rewritten(donor.Donor, "on_chunk_ack", ("now, lead.acked\n", "now, self._state.applied\n")):
+    with rewritten(
+        donor.Donor, "on_chunk_ack", ("session.hold = lead.acked", "session.hold = self._state.applied")
+    ):
         yield
 
 
 @mutant("The log is kept for all that goes beside the state.", scenario=a_large_state_takes_long_to_install)
 def ahead_kept():
-    with rewritten(
-        donor.Donor, "on_chunk_ack", ("session.came, session.hold = now, lead.acked", "session.came = now")
-    ):
+    with rewritten(donor.Donor, "on_chunk_ack", ("session.hold = lead.acked", "pass")):
         yield
 
 
@@ -177,7 +287,7 @@ def ahead_unbounded():
 
 @mutant("A donor sends one message more beside the state than the window.", caught=("I18",))
 def ahead_one_more():
-    with rewritten(ahead.Lead, "due", ("< self._window", "<= self._window")):
+    with rewritten(ahead.Lead, "wants", ("< self._window", "<= self._window")):
         yield
 
 
@@ -212,4 +322,73 @@ def ahead_with_gaps():
 )
 def bites_without_end():
     with rewritten(learner.Learner, "_may_bite", ("state.is_durable(learning.bite)", "True")):
+        yield
+
+
+@mutant(
+    "The last piece of a state is acknowledged before all is in the log: the word that says that comes once.",
+    scenario=the_last_word_is_lost,
+    quick=True,
+)
+def last_word_once():
+    with rewritten(learner.Learner, "_answer", ("inbox.taken - bites", "inbox.taken")):
+        yield
+
+
+@mutant(
+    "What comes beside a state counts as progress of its learner.",
+    scenario=a_learner_whose_application_hangs,
+    caught=("scenario",),
+    quick=True,
+)
+def ahead_is_progress():
+    with rewritten(
+        donor.Donor,
+        "on_chunk_ack",
+        ("session.hold = lead.acked", "session.came = now; session.hold = lead.acked"),
+    ):
+        yield
+
+
+@mutant(
+    "A learner takes what it holds a message at a time, however small.",
+    scenario=a_learner_with_a_slow_disk,
+    caught=("scenario",),
+    quick=True,
+)
+def small_bites():
+    with rewritten(learner.Learner, "_bite", ("state.settings.part_bytes", "0")):
+        yield
+
+
+@mutant(
+    "Entries go beside a state as fast as the learner answers.",
+    scenario=entries_beside_a_state_gather,
+    caught=("scenario",),
+    quick=True,
+)
+def ahead_at_once():
+    with rewritten(donor.Donor, "on_chunk_ack", (" and now >= session.ahead_after", "")):
+        yield
+
+
+@mutant(
+    "Entries go beside a state with heartbeats only.",
+    scenario=entries_beside_a_state_gather,
+    caught=("scenario",),
+    quick=True,
+)
+def ahead_with_heartbeats():
+    with rewritten(donor.Donor, "wake", ("session.lead is not None", "False")):
+        yield
+
+
+@mutant(
+    "A learner that lost what it held beside a state goes on with the same transfer.",
+    scenario=another_process_of_the_same_voter,
+    caught=("scenario",),
+    quick=True,
+)
+def lost_ahead_not_noticed():
+    with rewritten(donor.Donor, "_lost", ("len(session.lead) > 0", "False")):
         yield

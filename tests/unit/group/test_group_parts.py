@@ -51,6 +51,9 @@ def test_connections_of_a_group_take_what_its_settings_allow() -> None:
     large = link_settings(Settings(max_payload_bytes=40 << 20, window_bytes=100 << 20))
     assert large.max_frame_bytes >= (40 << 20) + 4096
     assert large.buffer_bytes >= (140 << 20)
+    # Pieces of a state, and entries beside it.
+    parts = link_settings(Settings(part_bytes=32 << 20, max_payload_bytes=1 << 20, transfer_window=4))
+    assert parts.buffer_bytes >= 2 * 4 * (32 << 20)
 
 
 def test_messages_are_numbered_across_packs_and_members() -> None:

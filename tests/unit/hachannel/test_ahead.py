@@ -205,7 +205,7 @@ def test_the_more_of_the_state_it_has_taken_the_more_a_learner_holds():
 
 def disk() -> Hand:
     """A learner that has the state, and three messages of entries beside it, whose disk is slow."""
-    hand = Hand(settings=Settings(keep=0, window=16), logs=[None, None, SlowLog()])
+    hand = Hand(settings=Settings(keep=0, window=16, part_bytes=400), logs=[None, None, SlowLog()])
 
     def form() -> None:
         for _ in range(40):
@@ -255,9 +255,9 @@ def test_a_learner_with_a_disk_takes_no_more_at_a_time_than_that_has():
     assert hand.channels[0].phases.giving == "entries"
 
 
-def test_a_learner_without_a_disk_takes_one_message_at_a_time():
+def test_a_learner_without_a_disk_takes_a_part_at_a_time():
     """Its master hears from it in between."""
-    hand = trimmed()
+    hand = trimmed(part_bytes=400)
     start = giving(hand, 1)
     hand.settle()
     for _ in range(3):

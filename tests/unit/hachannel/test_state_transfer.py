@@ -4,7 +4,7 @@ import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ViewNumber
 from quorate.hachannel.donor import REPLICA_BITS, TOKENS
-from quorate.hachannel.messages import CatchUp, Chunk, Join
+from quorate.hachannel.messages import CatchUp, CaughtUp, Chunk, Join
 from quorate.hachannel.settings import TRIM_STEP
 from quorate.hachannel.view import Tag
 from quorate.testing.channel_hand import Hand, returning
@@ -301,3 +301,27 @@ def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
     hand.give(2, 0, join)
     assert master.phases.giving == "state"
     assert asked(hand)[-1].token > taken
+
+
+@pytest.mark.parametrize("index", [-1, 9, 1 << 40])
+def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
+    """It says that it wants to go on after an entry that the log of the master does not reach back to."""
+    hand = Hand(settings=Settings(keep=100))
+    master = hand.form()
+    hand.isolate(2)
+    submit(hand, 3)
+    hand.settle(0, 1)
+    hand.connect(0, 2)
+    while master.phases.giving != "entries":
+        hand.tick(0.05)
+        hand.settle(0, 1)
+        hand.deliver(2, 0)
+        if master.phases.giving != "entries":
+            hand.deliver(0, 2)
+    token = master._donor.session.token
+    hand.give(2, 0, CaughtUp(token, index, index, True))
+    assert master.phases.giving == "nobody"
+    for _ in range(40):
+        hand.tick(0.05)
+        hand.settle()
+    assert master.members == (0, 1, 2)
