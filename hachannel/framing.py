@@ -3,7 +3,9 @@
 import struct
 from collections.abc import Sequence
 
-__all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "frame_parts", "join_frames"]
+from .gathering import LONG_BYTES, Body, parts_of
+
+__all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "frame_parts"]
 
 HEADER_BYTES = 4
 MAX_FRAME_BYTES = 16 * 1024 * 1024
@@ -45,12 +47,11 @@ class FrameReader:
             self._pieces.append(data)
             self._have = have
             return []
-        if self._pieces:
-            self._pieces.append(data)
-            data = b"".join(self._pieces)
-            self._pieces.clear()
         bodies: list[bytes] = []
         start = 0
+        if self._pieces:
+            data, start = self._finish(bodies, data, have - self._need)
+        have = len(data)
         while True:
             if have - start < HEADER_BYTES:
                 self._need = HEADER_BYTES
@@ -72,19 +73,36 @@ class FrameReader:
         self._have = len(rest)
         return bodies
 
+    def _finish(self, bodies: list[bytes], data: bytes, spare: int) -> tuple[bytes, int]:
+        """Add the frame that `data` ends, but for so many bytes of it; say where in what to go on."""
+        pieces = self._pieces
+        pieces.append(data)
+        if self._need == HEADER_BYTES:
+            # How long it is was not known.
+            joined = b"".join(pieces)
+            pieces.clear()
+            return joined, 0
+        # The first piece has the whole header. A long body is copied once.
+        end = len(data) - spare
+        bodies.append(b"".join([memoryview(pieces[0])[HEADER_BYTES:], *pieces[1:-1], memoryview(data)[:end]]))
+        pieces.clear()
+        return data, end
 
-def join_frames(bodies: Sequence[bytes]) -> bytes:
-    """Return the bytes that carry these bodies, for one write."""
-    if len(bodies) == 1:
-        body = bodies[0]
-        return _LENGTH.pack(len(body)) + body
-    return b"".join(frame_parts(bodies))
 
-
-def frame_parts(bodies: Sequence[bytes]) -> list[bytes]:
-    """Return the same in parts, for a write that gathers them: long bodies are not copied."""
+def frame_parts(bodies: Sequence[Body]) -> list[bytes]:
+    """Return the bytes that carry these bodies, for a write that gathers them: long parts are not copied."""
     parts: list[bytes] = []
+    short: list[bytes] = []
     for body in bodies:
-        parts.append(_LENGTH.pack(len(body)))
-        parts.append(body)
+        pieces = parts_of(body)
+        short.append(_LENGTH.pack(sum(map(len, pieces))))
+        for piece in pieces:
+            if len(piece) < LONG_BYTES:
+                short.append(piece)
+            else:
+                parts.append(b"".join(short))
+                parts.append(piece)
+                short.clear()
+    if short:
+        parts.append(b"".join(short))
     return parts

@@ -6,8 +6,9 @@ And what a member waits for.
 from collections.abc import Callable
 
 from .channel import Channel
+from .gathering import Body
 from .link import CallPort, LinkSettings, ReactorPort
-from .messages import Message, encode_message
+from .messages import Message, encode_body
 from .outbox import SLACK
 from .settings import Settings
 from .situation import situation
@@ -98,13 +99,13 @@ class Waits:
 
 def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message]]) -> None:
     """Send messages, each encoded once, in one write for each peer."""
-    by_peer: dict[int, list[bytes]] = {}
+    by_peer: dict[int, list[Body]] = {}
     last: Message | None = None
-    body = b""
+    body: Body = b""
     for peer, message in messages:
         if message is not last:
             # What goes to several peers follows itself.
-            body, last = encode_message(message), message
+            body, last = encode_body(message), message
         bodies = by_peer.get(peer)
         if bodies is None:
             by_peer[peer] = [body]

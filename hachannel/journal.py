@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from .durable import Remembered
+from .gathering import Body, gather, parts_of
 from .journal_errors import (
     FRAMES_SUFFIX,
     Damaged,
@@ -288,11 +289,11 @@ class Journal:
     def _append(self, remembered: Remembered, entries: Sequence[Entry], *, joint: bool) -> None:
         """Write a frame; where there is no place for it, what was written before is stored as such first."""
         frames = self.frames
-        body = _encode(Frame(remembered, entries, frames.last.count))
-        if not frames.fits(len(body)):
+        body = gather(Frame(remembered, entries, frames.last.count), "entries")
+        if not frames.fits(_size(body)):
             # The frame says how often a manifest was stored: once more then, which may take another byte.
-            body = _encode(Frame(remembered, entries, frames.last.count + 1))
-            self._store(self.remembered, room=len(body))
+            body = gather(Frame(remembered, entries, frames.last.count + 1), "entries")
+            self._store(self.remembered, room=_size(body))
         frames.append(body, joint=joint)
         frames.hold(entries[0].index if entries else remembered.last + 1, remembered.last)
 
@@ -327,6 +328,10 @@ class Journal:
         at = bisect_right(self._views, index, key=lambda view: view[0]) - 1
         del self._views[:at]
         return self._views[0][1]
+
+
+def _size(body: Body) -> int:
+    return sum(map(len, parts_of(body)))
 
 
 def _salt(meta: _Meta) -> int:

@@ -24,6 +24,7 @@ from typing import Final, Self
 import attrs
 import msgspec
 
+from .gathering import Body, parts_of
 from .journal_rows import Spoiled
 
 __all__ = ["Found", "FrameFile", "FramesSpoiled", "Manifest", "Segment"]
@@ -135,16 +136,21 @@ class FrameFile:
         """Whether a frame with a body of so many bytes can be appended."""
         return self._position + _HEAD_BYTES + size <= self._segment.size
 
-    def append(self, body: bytes, *, joint: bool = False) -> None:
+    def append(self, body: Body, *, joint: bool = False) -> None:
         """Write a frame and sync it. Raises OSError: then nothing is certain, and no more may be written."""
         number = self.number + 1
-        head = _HEAD.pack(_MAGIC, _JOINT * joint, number, len(body), zlib.crc32(body))
-        parts = [head + _SUM.pack(zlib.crc32(head, self._manifest.salt)), body]
+        pieces = parts_of(body)
+        size = sum = 0
+        for piece in pieces:
+            size += len(piece)
+            sum = zlib.crc32(piece, sum)
+        head = _HEAD.pack(_MAGIC, _JOINT * joint, number, size, sum)
+        parts = [head + _SUM.pack(zlib.crc32(head, self._manifest.salt)), *pieces]
         start = self.end
-        self._position += _HEAD_BYTES + len(body)
+        self._position += _HEAD_BYTES + size
         if self.end > self._length:
             rest = self._segment.size - self._position
-            ahead = min(rest, AHEAD_BYTES) if len(body) < SMALL_BYTES else 0
+            ahead = min(rest, AHEAD_BYTES) if size < SMALL_BYTES else 0
             parts.append(bytes(ahead))
             self._length = self.end + ahead
         self._write(parts, start)

@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import attrs
@@ -11,7 +11,8 @@ from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.python.failure import Failure
 
-from .framing import MAX_FRAME_BYTES, FrameReader, FrameTooLong, frame_parts, join_frames
+from .framing import MAX_FRAME_BYTES, FrameReader, FrameTooLong, frame_parts
+from .gathering import Body
 
 __all__ = [
     "Address",
@@ -30,10 +31,6 @@ NOBODY_LISTENS = "refused by other side"
 """In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
 SILENCE = "nothing was heard"
 """In the reason for which a connection was given up: the peer is frozen, or cut off."""
-
-LONG_BYTES = 32 * 1024
-FEW = 16
-"""Frames are written without joining them if there are no more than this, and one of them is that long."""
 
 Address = tuple[str, int]
 
@@ -182,20 +179,18 @@ class Link(TwistedProtocol):
         self._stop_check()
         self._end(self._reason or reason.getErrorMessage())
 
-    def send(self, bodies: list[bytes]) -> None:
+    def send(self, bodies: Sequence[Body]) -> None:
         """Send frames in one write. Above the limit of what may wait, the connection is dropped."""
         if self.closed:
             return
-        # To join short ones costs less than a list of them in the system call; a long one is not copied.
-        long = len(bodies) <= FEW and max(map(len, bodies), default=0) >= LONG_BYTES
+        parts = frame_parts(bodies)
         if self._writable:
             self._sent = self._reactor.seconds()
-            if long:
-                self._tcp.writeSequence(frame_parts(bodies))
-            else:
-                self._tcp.write(join_frames(bodies))
+            if len(parts) == 1:
+                self._tcp.write(parts[0])
+            elif parts:
+                self._tcp.writeSequence(parts)
             return
-        parts = frame_parts(bodies) if long else [join_frames(bodies)]
         self._held += parts
         self._held_bytes += sum(map(len, parts))
         if self._held_bytes > self._settings.buffer_bytes:

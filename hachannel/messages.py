@@ -9,6 +9,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from .errors import ProtocolError
+from .gathering import Body, gather
 from .origins import Rows, Source
 from .view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
 
@@ -393,6 +394,18 @@ Message: TypeAlias = (
     | Release
 )
 
+CARRIERS: Final[dict[type, str]] = {
+    Data: "entry",
+    Suffix: "entries",
+    NewView: "entries",
+    Chunk: "data",
+    Ahead: "entries",
+    CatchUp: "entries",
+    Tell: "data",
+    Forward: "payload",
+}
+"""The messages with payloads, and the field that has them."""
+
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 _reconfig_decoder: "msgspec.msgpack.Decoder[Change]" = msgspec.msgpack.Decoder(Change)
@@ -401,6 +414,12 @@ _reconfig_decoder: "msgspec.msgpack.Decoder[Change]" = msgspec.msgpack.Decoder(C
 def encode_message(message: Message) -> bytes:
     """The bytes of a message. Payload bytes inside are copied once, unchanged."""
     return _encoder.encode(message)
+
+
+def encode_body(message: Message) -> Body:
+    """The same bytes; long payloads are not copied, but parts by themselves."""
+    carrying = CARRIERS.get(type(message))
+    return _encoder.encode(message) if carrying is None else gather(message, carrying)
 
 
 def decode_message(data: bytes) -> Message:

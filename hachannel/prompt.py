@@ -2,10 +2,12 @@
 
 With one message under way at a time that turn is a good part of the cost; with large ones it is that a socket
 gets no more than 128 KiB in a turn, and the rest is copied. Here the socket is tried first, with all there
-is; what it does not take goes the usual way, and so does everything until that has gone.
+is. Of what it does not take Twisted gets as much as it writes in one turn; then the socket is tried again.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from .link import CallPort
@@ -14,6 +16,8 @@ __all__ = ["PromptReactor"]
 
 MOST_PARTS = 512
 """In one system call; systems take 1024."""
+TURN_BYTES = 128 * 1024
+"""What Twisted writes in a turn. Above half of it, it tells its producer to pause."""
 
 
 class _PromptTcp:
@@ -23,43 +27,37 @@ class _PromptTcp:
         self._tcp = tcp
         self._behind = False
         """Twisted has something to write; nothing may overtake it."""
+        self._rest: deque[bytes | memoryview] = deque()
+        """What comes after that."""
+        self._told = False
+        """Somebody is told when Twisted has written what it has."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tcp, name)
 
     def write(self, data: bytes) -> None:
         """Send, now if the socket takes it."""
-        if not self._free():
+        if self._rest:
+            self._rest.append(data)
+        elif not self._free():
             self._tcp.write(data)
-            return
-        try:
-            sent = self._tcp.socket.send(data)
-        except OSError:
-            # Full; or broken, and the reactor finds out by itself and tells.
-            sent = 0
-        if sent < len(data):
-            self._leave([data[sent:] if sent else data])
+        else:
+            try:
+                sent = self._tcp.socket.send(data)
+            except OSError:
+                # Full; or broken, and the reactor finds out by itself and tells.
+                sent = 0
+            if sent < len(data):
+                self._leave(deque([data]), sent)
 
     def writeSequence(self, data: Iterable[bytes]) -> None:  # noqa: N802
         """Send these one after the other, now if the socket takes them."""
-        parts = list(data)
-        if not self._free():
-            self._tcp.writeSequence(parts)
-            return
-        try:
-            sent = self._tcp.socket.sendmsg(parts[:MOST_PARTS])
-        except OSError:
-            sent = 0
-        for number, part in enumerate(parts):
-            if sent < len(part):
-                self._leave([part[sent:] if sent else part, *parts[number + 1 :]])
-                return
-            sent -= len(part)
-
-    def _leave(self, parts: list[bytes]) -> None:
-        """The socket did not take these."""
-        self._behind = True
-        self._tcp.writeSequence(parts)
+        if self._rest:
+            self._rest.extend(data)
+        elif not self._free():
+            self._tcp.writeSequence(list(data))
+        else:
+            self._push(deque(data))
 
     def _free(self) -> bool:
         """Whether the socket may be tried."""
@@ -67,6 +65,87 @@ class _PromptTcp:
         if self._behind:
             self._behind = tcp in tcp.reactor.getWriters()
         return not (self._behind or tcp.disconnecting) and bool(tcp.connected)
+
+    def _push(self, parts: deque[bytes | memoryview]) -> None:
+        try:
+            sent = self._tcp.socket.sendmsg(list(islice(parts, MOST_PARTS)))
+        except OSError:
+            sent = 0
+        self._leave(parts, sent)
+
+    def _leave(self, parts: deque[bytes | memoryview], sent: int) -> None:
+        """The socket took so many bytes of these."""
+        while parts and sent >= len(parts[0]):
+            sent -= len(parts.popleft())
+        if not parts:
+            return
+        if sent:
+            parts[0] = memoryview(parts[0])[sent:]
+        self._behind = True
+        self._rest = parts
+        self._hand_over(TURN_BYTES if self._told else None)
+
+    def _hand_over(self, most_bytes: int | None) -> None:
+        """Leave the rest to Twisted, or so much of it."""
+        rest = self._rest
+        parts: list[bytes] = []
+        while rest and most_bytes != 0:
+            part = rest.popleft()
+            if most_bytes is not None:
+                if len(part) > most_bytes:
+                    part = memoryview(part)
+                    rest.appendleft(part[most_bytes:])
+                    part = part[:most_bytes]
+                most_bytes -= len(part)
+            parts.append(bytes(part))
+        self._tcp.writeSequence(parts)
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802
+        """Tell this one when to pause, and when to go on. streaming: it writes without being asked."""
+        self._told = streaming
+        self._tcp.registerProducer(_Between(self, producer) if streaming else producer, streaming)
+
+    def unregisterProducer(self) -> None:  # noqa: N802
+        """There is nobody to tell any more."""
+        self._told = False
+        self._tcp.unregisterProducer()
+        self._hand_over(None)
+
+    def go_on(self) -> None:
+        """Twisted has written what it had."""
+        rest, self._rest = self._rest, deque()
+        if rest:
+            self._push(rest)
+
+    def forget(self) -> None:
+        """The connection is gone."""
+        self._rest.clear()
+
+
+class _Between:
+    """What Twisted takes for the producer: it hears first when the socket takes more."""
+
+    def __init__(self, tcp: _PromptTcp, producer: Any) -> None:
+        self._tcp = tcp
+        self._producer = producer
+        self._paused = False
+
+    def pauseProducing(self) -> None:  # noqa: N802
+        """Twisted has enough."""
+        self._paused = True
+        self._producer.pauseProducing()
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        """Twisted has nothing more."""
+        self._paused = False
+        self._tcp.go_on()
+        if not self._paused:
+            self._producer.resumeProducing()
+
+    def stopProducing(self) -> None:  # noqa: N802
+        """The connection is gone."""
+        self._tcp.forget()
+        self._producer.stopProducing()
 
 
 class _PromptFactory:

@@ -10,13 +10,14 @@ bounded: a peer that does not read is disconnected (the protocol repairs), redia
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import attrs
 
 from . import process
+from .gathering import Body
 from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect, host_port
 
 __all__ = ["ChannelHost", "ChannelTransport"]
@@ -160,7 +161,7 @@ class ChannelTransport:
             self._quiet(peer)
             self._peers.pop(peer.id, None)
 
-    def send(self, peer: int, bodies: list[bytes]) -> None:
+    def send(self, peer: int, bodies: Sequence[Body]) -> None:
         """Send frames to a peer in one write; without a connection they are lost."""
         link = self._peers[peer].link if peer in self._peers else None
         if link is not None:

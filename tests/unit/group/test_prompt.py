@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.prompt import MOST_PARTS, PromptReactor
+from quorate.hachannel.prompt import MOST_PARTS, TURN_BYTES, PromptReactor
 
 
 class Tcp:
@@ -19,6 +19,8 @@ class Tcp:
         self.connected, self.disconnecting = True, False
         self.sent: list[bytes] = []
         self.waiting: list[bytes] = []
+        self.producer: Any = None
+        self.paused = False
 
     def send(self, data: bytes) -> int:
         self.sent.append(data[: self.takes()])
@@ -29,13 +31,49 @@ class Tcp:
         return self.send(b"".join(parts))
 
     def write(self, data: bytes) -> None:
-        self.waiting.append(data)
+        self.writeSequence([data])
 
     def writeSequence(self, parts: list[bytes]) -> None:
+        assert all(type(part) is bytes for part in parts)
         self.waiting += parts
+        if self.producer is not None and sum(map(len, self.waiting)) > 64 * 1024:
+            self.paused = True
+            self.producer.pauseProducing()
+
+    def registerProducer(self, producer: Any, streaming: bool) -> None:
+        self.producer = producer
+
+    def unregisterProducer(self) -> None:
+        self.producer = None
+
+    def comes_round(self) -> bytes:
+        """Return what was sent, after the reactor has written all that waits."""
+        arrived = b"".join(self.sent + self.waiting)
+        self.sent.clear()
+        self.waiting.clear()
+        if self.paused and self.producer is not None:
+            self.paused = False
+            self.producer.resumeProducing()
+        return arrived
 
     def getWriters(self) -> list[Any]:
         return [self] if self.waiting else []
+
+
+class Producer:
+    """Who writes, and is told when to pause."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def pauseProducing(self) -> None:
+        self.told.append("pause")
+
+    def resumeProducing(self) -> None:
+        self.told.append("resume")
+
+    def stopProducing(self) -> None:
+        self.told.append("stop")
 
 
 def refuses(error: Exception) -> Callable[[], int]:
@@ -102,22 +140,80 @@ def test_of_parts_those_that_were_not_taken_are_left(takes: int, left: list[byte
 @pytest.mark.parametrize("seed", range(20))
 def test_all_bytes_arrive_in_their_order(seed: int) -> None:
     rng = random.Random(seed)
-    tcp = Tcp(lambda: rng.choice([0, 1, 7, 100, 10_000]))
+    tcp = Tcp(lambda: rng.choice([0, 1, 7, 100, 10_000, 200_000]))
     transport = prompt(tcp)
+    if seed % 2:
+        transport.registerProducer(Producer(), True)
     expected, arrived = b"", b""
-    for number in range(200):
-        parts = [bytes([number]) * rng.randrange(1, 30) for _ in range(rng.choice([1, 2, 2 * MOST_PARTS]))]
+    for number in range(100):
+        size = rng.choice([30] * 9 + [2 * TURN_BYTES])
+        most = 2 * MOST_PARTS if size == 30 else 4
+        parts = [bytes([number]) * rng.randrange(1, size) for _ in range(rng.choice([1, 2, most]))]
         expected += b"".join(parts)
         if len(parts) == 1:
             transport.write(parts[0])
         else:
             transport.writeSequence(parts)
         if rng.random() < 0.3:
-            # The reactor has come round.
-            arrived += b"".join(tcp.sent + tcp.waiting)
-            tcp.sent.clear()
-            tcp.waiting.clear()
-    assert arrived + b"".join(tcp.sent + tcp.waiting) == expected
+            arrived += tcp.comes_round()
+    if seed % 4 == 1:
+        transport.unregisterProducer()
+    while tcp.sent or tcp.waiting:
+        arrived += tcp.comes_round()
+    assert arrived == expected
+
+
+def test_twisted_gets_as_much_as_it_writes_in_a_turn_and_then_the_socket_is_tried_again() -> None:
+    taken = iter([100, 5 * TURN_BYTES, 0, 10**9])
+    tcp, producer = Tcp(lambda: next(taken)), Producer()
+    transport = prompt(tcp)
+    transport.registerProducer(producer, True)
+    data = random.Random(1).randbytes(8 * TURN_BYTES)
+    transport.writeSequence([data[: 3 * TURN_BYTES], data[3 * TURN_BYTES :]])
+    assert [len(tcp.sent[0]), sum(map(len, tcp.waiting))] == [100, TURN_BYTES]
+    assert producer.told == ["pause"]
+    arrived = tcp.comes_round()
+    # The socket has taken some again, and Twisted has the end of it: that is as much as it pauses for.
+    assert [len(tcp.sent[0]), sum(map(len, tcp.waiting))] == [5 * TURN_BYTES, TURN_BYTES]
+    assert producer.told == ["pause", "pause"]
+    arrived += tcp.comes_round() + tcp.comes_round() + tcp.comes_round()
+    assert arrived == data
+    assert producer.told[-1] == "resume"
+
+
+def test_the_producer_goes_on_when_little_is_left() -> None:
+    taken = iter([0, TURN_BYTES - 1])
+    tcp, producer = Tcp(lambda: next(taken)), Producer()
+    transport = prompt(tcp)
+    transport.registerProducer(producer, True)
+    transport.write(b"a" * 2 * TURN_BYTES)
+    tcp.comes_round()
+    assert (tcp.waiting, producer.told) == ([b"a"], ["pause", "resume"])
+
+
+def test_without_anybody_to_tell_twisted_gets_everything() -> None:
+    tcp = Tcp(lambda: 1)
+    transport = prompt(tcp)
+    transport.write(b"a" * 3 * TURN_BYTES)
+    assert sum(map(len, tcp.waiting)) == 3 * TURN_BYTES - 1
+    other = Tcp(lambda: 1)
+    transport = prompt(other)
+    transport.registerProducer(Producer(), True)
+    transport.write(b"b" * 3 * TURN_BYTES)
+    transport.write(b"end")
+    transport.unregisterProducer()
+    assert b"".join(other.waiting) == b"b" * (3 * TURN_BYTES - 1) + b"end"
+
+
+def test_what_is_left_ends_with_the_connection() -> None:
+    tcp, producer = Tcp(lambda: 0), Producer()
+    transport = prompt(tcp)
+    transport.registerProducer(producer, True)
+    transport.write(b"a" * 3 * TURN_BYTES)
+    tcp.producer.stopProducing()
+    transport.unregisterProducer()
+    assert sum(map(len, tcp.waiting)) == TURN_BYTES
+    assert producer.told == ["pause", "stop"]
 
 
 @pytest.mark.parametrize("error", [BlockingIOError(11, "full"), BrokenPipeError(32, "gone")])

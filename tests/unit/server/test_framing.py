@@ -2,12 +2,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.hachannel.framing import FrameReader, FrameTooLong, join_frames
+from quorate.hachannel.framing import FrameReader, FrameTooLong, frame_parts
+from quorate.hachannel.gathering import LONG_BYTES, Body
+
+
+def joined(bodies: list[bytes]) -> bytes:
+    return b"".join(frame_parts(bodies))
 
 
 @given(st.lists(st.binary(max_size=50)), st.data())
 def test_frames_survive_any_way_of_cutting_the_stream(bodies: list[bytes], data: st.DataObject) -> None:
-    stream = join_frames(bodies)
+    stream = joined(bodies)
     reader = FrameReader()
     got: list[bytes] = []
     position = 0
@@ -26,11 +31,28 @@ def test_a_frame_over_the_limit_is_refused_at_its_header() -> None:
 
 def test_the_limit_may_be_raised_between_frames() -> None:
     reader = FrameReader(max_bytes=4)
-    assert reader.feed(join_frames([b"four"])) == [b"four"]
+    assert reader.feed(joined([b"four"])) == [b"four"]
     reader.max_bytes = 10
-    assert reader.feed(join_frames([b"eight888"])) == [b"eight888"]
+    assert reader.feed(joined([b"eight888"])) == [b"eight888"]
 
 
 def test_a_text_protocol_looks_like_a_frame_that_is_too_long() -> None:
     with pytest.raises(FrameTooLong):
         FrameReader().feed(b"GET / HTTP/1.1\r\n")
+
+
+@given(st.lists(st.one_of(st.binary(max_size=9), st.lists(st.binary(max_size=9), max_size=4))))
+def test_a_body_in_parts_is_framed_as_if_it_were_whole(bodies: list[Body]) -> None:
+    whole = [b"".join(body) if isinstance(body, list) else body for body in bodies]
+    assert b"".join(frame_parts(bodies)) == joined(whole)
+
+
+def test_long_parts_are_handed_on_as_they_are_and_short_ones_joined() -> None:
+    long = b"x" * LONG_BYTES
+    parts = frame_parts([b"a", b"b", [b"head", long, long, b"tail"], b"c"])
+    assert [part is long for part in parts] == [False, True, False, True, False]
+    assert FrameReader().feed(b"".join(parts)) == [b"a", b"b", b"head" + 2 * long + b"tail", b"c"]
+
+
+def test_nothing_is_framed_as_nothing() -> None:
+    assert frame_parts([]) == []

@@ -5,11 +5,15 @@ import msgspec
 import pytest
 from twisted.internet.protocol import ClientFactory, Protocol
 
-from quorate.hachannel.framing import FrameReader, join_frames
+from quorate.hachannel.framing import FrameReader, frame_parts
 from quorate.hachannel.link import Link
 from quorate.server.front import Front, RateLimit, StartError
 from quorate.server.hello import ADMIN, HELLO_TIMEOUT_S, Hello, ProtocolError, build_hello, parse_hello
 from quorate.testing.memory_net import MemoryNet
+
+
+def joined(bodies: list[bytes]) -> bytes:
+    return b"".join(frame_parts(bodies))
 
 
 class Raw(Protocol):
@@ -83,7 +87,7 @@ def place(net: MemoryNet) -> Place:
 
 def test_a_hello_is_answered_and_the_purpose_takes_over(place: Place) -> None:
     raw = place.connect()
-    raw.transport.write(join_frames([build_hello(ADMIN, {}), b"and", b"more"]))
+    raw.transport.write(joined([build_hello(ADMIN, {}), b"and", b"more"]))
     place.net.advance(0.1)
     assert parse_hello(raw.got[0]).fields == {"name": "echo"}
     assert raw.got[1:] == [b"and", b"more"]
@@ -94,11 +98,11 @@ def test_a_hello_is_answered_and_the_purpose_takes_over(place: Place) -> None:
     "garbage",
     [
         b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-        join_frames([b"not msgpack \xc1"]),
-        join_frames([msgspec.msgpack.encode(["quorate", 99, "admin", {}])]),
-        join_frames([msgspec.msgpack.encode(["quorate", 1, "network", {}])]),
-        join_frames([build_hello(ADMIN, {"unwanted": True})]),
-        join_frames([b"x" * 5000]),
+        joined([b"not msgpack \xc1"]),
+        joined([msgspec.msgpack.encode(["quorate", 99, "admin", {}])]),
+        joined([msgspec.msgpack.encode(["quorate", 1, "network", {}])]),
+        joined([build_hello(ADMIN, {"unwanted": True})]),
+        joined([b"x" * 5000]),
     ],
 )
 def test_garbage_gets_one_line_and_is_counted_and_closed(place: Place, garbage: bytes) -> None:

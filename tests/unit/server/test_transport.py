@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.framing import join_frames
-from quorate.hachannel.link import FEW, LONG_BYTES, LinkSettings
+from quorate.hachannel.framing import frame_parts
+from quorate.hachannel.gathering import LONG_BYTES
+from quorate.hachannel.link import LinkSettings
 from quorate.testing.memory_net import MemoryNet, MemoryReactor
 
 
@@ -32,9 +33,9 @@ def test_some_of_a_long_frame_says_that_its_sender_lives(net: MemoryNet, make_pe
     make_peer(1, 2)
     net.advance(1)
     link = net.wires[0].near.producer
-    link.dataReceived(join_frames([b""]))
+    link.dataReceived(b"".join(frame_parts([b""])))
     assert zero.alive == set()
-    frame = join_frames([b"x" * 1000])
+    frame = b"".join(frame_parts([b"x" * 1000]))
     link.dataReceived(frame[:400])
     assert (zero.alive, zero.got) == ({1}, [])
     link.dataReceived(frame[400:])
@@ -136,7 +137,7 @@ def test_long_frames_come_whole_and_in_order_with_short_ones(net: MemoryNet, mak
         [b"a" * LONG_BYTES],
         [b"b"],
         [b"c", b"d" * LONG_BYTES, b"e"],
-        [b"f"] * FEW + [b"g" * LONG_BYTES],
+        [b"f"] * 16 + [b"g" * LONG_BYTES],
     ]
     for bodies in writes:
         zero.transport.send(1, bodies)
