@@ -16,6 +16,8 @@ from .transport import ChannelTransport
 
 __all__ = ["Alarm", "Waits", "link_settings", "send_messages"]
 
+RAISED_PAUSE_S = 0.1
+"""A call that raised is made again after this: at once it would perhaps do nothing but raise."""
 WAITS_LONG_S = 2.0
 """Whoever waits for the same for so long says it."""
 
@@ -59,10 +61,17 @@ class Alarm:
     def _wake(self) -> None:
         self._call = None
         deadline = self._channel.deadline
-        if deadline is not None and deadline <= self._now():
-            self._ring()
-        else:
+        if deadline is None or deadline > self._now():
             self.arm()
+            return
+        try:
+            self._ring()
+        except BaseException:
+            # A defect, of which the reactor tells. What is due later must come all the same.
+            if self._call is None:
+                self._at = self._now() + RAISED_PAUSE_S
+                self._call = self._reactor.callLater(RAISED_PAUSE_S, self._wake)
+            raise
 
 
 class Waits:

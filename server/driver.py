@@ -12,6 +12,8 @@ __all__ = ["Driver", "DriverHost"]
 
 SLICE_S = 0.02
 """Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
+RAISED_PAUSE_S = 0.1
+"""A tick that raised is made again after this: at once it would perhaps do nothing but raise."""
 MAX_UNAPPLIED = 512
 """Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
 
@@ -113,7 +115,14 @@ class Driver:
         self._timer = None
         now, wall_ns = time.monotonic(), time.time_ns()
         deadline = self.node.deadline(now, wall_ns)
-        if deadline is not None and deadline <= now:
-            self.give(self.node.tick)
-        else:
+        if deadline is None or deadline > now:
             self._arm()
+            return
+        try:
+            self.give(self.node.tick)
+        except BaseException:
+            # A defect, of which the reactor tells. What is due later must come all the same.
+            if self._timer is None and not self._stopped:
+                self._timer_at = now + RAISED_PAUSE_S
+                self._timer = self._reactor.callLater(RAISED_PAUSE_S, self._tick)
+            raise

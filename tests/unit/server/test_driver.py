@@ -1,0 +1,62 @@
+"""A node and the reactor."""
+
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from quorate.server.driver import RAISED_PAUSE_S, Driver
+
+
+class Node:
+    """A node that is due until it has ticked, and never has anything to say."""
+
+    patient = False
+    unapplied = 0
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.fails = False
+        self.due = True
+
+    def tick(self, now: float, wall_ns: int) -> None:
+        self.ticks += 1
+        if self.fails:
+            raise RuntimeError("defect")
+        self.due = False
+
+    def flush(self, now: float, wall_ns: int) -> None:
+        """Nothing waits."""
+
+    def take(self) -> None:
+        """Nothing."""
+
+    def work(self, now: float, wall_ns: int) -> bool:
+        return False
+
+    def deadline(self, now: float, wall_ns: int) -> float | None:
+        return now if self.due else None
+
+
+class Host:
+    def act(self, out: Any) -> None:
+        """Nothing is wanted."""
+
+    def acted(self) -> None:
+        """Nothing."""
+
+
+def test_after_a_tick_that_raised_there_is_another_and_not_at_once() -> None:
+    clock, node = Clock(), Node()
+    made: Any = node
+    driver = Driver(made, clock, Host())
+    node.fails = True
+    driver.give(node.flush)
+    with pytest.raises(RuntimeError):
+        clock.advance(0.0)
+    assert node.ticks == 1
+    clock.advance(0.0)
+    assert node.ticks == 1
+    node.fails = False
+    clock.advance(RAISED_PAUSE_S)
+    assert node.ticks == 2
