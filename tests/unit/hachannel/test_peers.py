@@ -2,11 +2,13 @@
 
 import itertools
 
+import attrs
 import pytest
 
 from quorate.hachannel import Settings
-from quorate.hachannel.peers import Peers
-from quorate.hachannel.view import Voter
+from quorate.hachannel.messages import Exit, Join
+from quorate.hachannel.peers import Link, Peers
+from quorate.hachannel.view import NO_TAG, Voter
 from quorate.testing.channel_hand import Hand, returning
 
 
@@ -33,6 +35,23 @@ def test_silence_is_suspected_however_few_heartbeats_the_settings_allow(heartbea
             break
         assert now < suspect_s
     assert peers.links[1].suspected
+
+
+def test_nothing_that_was_known_of_an_earlier_life_holds_for_the_next():
+    hand = Hand()
+    number = hand.form().view.number
+    link = hand.channels[0].state.peers.links[2]
+    hand.give(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, hand.channels[0].state.birth))
+    hand.give(2, 0, Exit(number, True, "test"))
+    link.ended = link.foreign = True
+    assert link.heartbeat is not None
+    assert link.join is not None
+    link.forget()
+    kept = {"replica", "closed", "voter", "connected", "heard", "exit_since", "suspected"}
+    unknown = Link(2, link.closed)
+    for field in attrs.fields(Link):
+        if field.name not in kept:
+            assert getattr(link, field.name) == getattr(unknown, field.name), field.name
 
 
 @pytest.mark.parametrize("heartbeat_s", [0.05, 0.5])
