@@ -1,5 +1,6 @@
 """A schedule: a cluster, and what happens to it when. Written, or read from a file; `drawing` draws them."""
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -172,11 +173,21 @@ def _decoded(data: bytes) -> dict[str, Any]:
         plain = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise check.Wrong(broken_json(error, data)) from None
+    # What is there twice would be taken once, without a word.
+    json.loads(data, object_pairs_hook=_once)
     plain = check.part(plain, dict[str, Any])
     unknown = sorted(map(repr, set(plain) - set(_FIELDS)))
     if unknown:
         raise check.Wrong(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
     return plain
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object that has a field twice."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise check.Wrong(f"the field {name!r} is there twice in one object")
 
 
 class _Rest(msgspec.Struct):

@@ -103,6 +103,8 @@ def test_a_schedule_survives_a_file(tmp_path):
         ("[", "it is no whole JSON object: something is missing at its end"),
         ('{"seconds":\n 1,}', "it is no JSON at line 2, column 4: "),
         ('{"seconds": 1e999}', "it is no JSON: "),
+        ('{"seconds": 1, "seconds": 2}', "the field 'seconds' is there twice in one object"),
+        ('{"faults": [{"fault": "crash", "at": 1, "at": 1}]}', "the field 'at' is there twice in one object"),
         ("[]", r"it is \[\]: give an object"),
         ('{"seed": "x"}', "seed is 'x': give a whole number"),
         ('{"lease": "no"}', "lease is 'no': give true or false"),
