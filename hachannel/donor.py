@@ -33,14 +33,6 @@ PATIENCE = 4
 """While another learner waits, one that comes no further for so many `stall_s` gives its place up."""
 MAX_AGAIN = 2
 """What is not acknowledged is sent again after pauses that grow up to so many `stall_s`."""
-MIN_LAG = 64
-"""A learner that lacks no more entries than this, or than a window, may go with the next view..."""
-LEAST_LAG = 8
-"""...and with each view in which it did not take part a fourth of that, but no less than this: its way is
-slow, and the others stand still while it gets what it lacks. If it is more than this it is no more than
-`window_bytes`, either..."""
-LAG_S = 4.0
-"""...and as much again for every so many seconds: under a heavy load of large messages it comes no nearer."""
 
 
 class Donor:
@@ -57,8 +49,6 @@ class Donor:
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
         self._lending = Lending(state)
-        self._missed: dict[int, int] = {}
-        """In how many views a replica was to be taken in, and was not."""
 
     @property
     def phase(self) -> str:
@@ -458,8 +448,8 @@ class Donor:
             self._close("it went away")
         elif now - session.heard > settings.stall_s * (PATIENCE if session.whole else 1):
             self._close("it does not answer")
-        elif self._lending.overflows(now, session):
-            self._close("the log has become too long meanwhile (max_log, max_log_bytes)")
+        elif reason := self._lending.overflows(now, session):
+            self._close(reason)
         elif session.phase is Phase.ENTRIES:
             self._push_entries(session)
         else:
@@ -469,29 +459,13 @@ class Donor:
 
     # Membership
 
-    def _lag(self, session: Session) -> float:
-        """How much is missing, in units of what may go with the next view."""
-        state = self._state
-        if session.phase is not Phase.ENTRIES or state.peers.suspects(session.voter):
-            return math.inf
-        log, settings = state.log, state.settings
-        finer = 2 * self._missed.get(session.voter.replica, 0)
-        most = max(max(settings.window, MIN_LAG) >> finer, LEAST_LAG)
-        count = log.last.at - session.acked
-        if not LEAST_LAG < count <= most:
-            return count / most
-        least = settings.transfer_window * settings.part_bytes
-        most_bytes = max(settings.window_bytes >> finer, least) * (1 + (state.now - session.follows) / LAG_S)
-        size = sum([len(log.get(index).payload) for index in range(session.acked + 1, log.last.at + 1)])
-        return max(count / most, size / most_bytes)
-
     def ready(self) -> Voter | None:
         """A learner that the next view may take in."""
         session = self.session
         # Twice what `step` asks for, or the entry it appends could be one too many.
-        ready = session.voter if session is not None and session.proved and self._lag(session) <= 2 else None
-        self._wanted = ready
-        return ready
+        ready = session is not None and session.proved and self._lending.lag(session) <= 2
+        self._wanted = session.voter if session is not None and ready else None
+        return self._wanted
 
     def step(self, now: float) -> bool:
         """Do the next thing a join needs; true when that is a new view. Called on an idle master only."""
@@ -508,7 +482,7 @@ class Donor:
                 state.note(f"removes voter {old[0]}: {voter} takes its place")
                 self._replication.reconfigure(now, Reconfig(False, *old[0]))
             return False
-        if self._lag(session) > 1 or not self._proved(now, session):
+        if self._lending.lag(session) > 1 or not self._proved(now, session):
             return False
         if voter not in view.config:
             state.note(f"adds voter {voter}")
@@ -546,19 +520,19 @@ class Donor:
         state, session = self._state, self.session
         view = state.accepted
         if not state.leading:
-            self._missed.clear()
+            self._lending.missed.clear()
             self._lending.in_vain.clear()
         if session is None or view is None:
             return
         if session.voter in view.members:
-            self._missed.pop(session.voter.replica, None)
+            self._lending.missed.pop(session.voter.replica, None)
             self._lending.in_vain.discard(session.voter.replica)
             self._close("it is a member")
         elif not view.lists(session.voter.replica):
             self._close("it does not belong to the cluster")
         elif self._wanted == session.voter and session.voter in view.config:
             replica = session.voter.replica
-            self._missed[replica] = self._missed.get(replica, 0) + 1
+            self._lending.missed[replica] = self._lending.missed.get(replica, 0) + 1
             self._close("it did not take part in the view")
         else:
             session.heard = session.moved = now

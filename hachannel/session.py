@@ -83,7 +83,9 @@ class Session:
     doubted: float = math.inf
     """When it was first asked and has not answered in time since."""
     filled: float = math.inf
-    """Since when the log has been as long as it may be."""
+    """Since when the log has been as long as it may be, or the learner lacked more than it may."""
+    awaited: bool = False
+    """It was said that all wait for it."""
     came_back: int | None = None
     """The entry after which it wanted to begin again."""
     unread: ChunkAck | None = None

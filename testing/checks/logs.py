@@ -1,8 +1,7 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
-from ...hachannel.donor import MIN_LAG
-from ...hachannel.lending import ENTRY_BYTES
+from ...hachannel.lending import ENTRY_BYTES, MIN_LAG
 from ...hachannel.messages import Ack, Chunk, Heartbeat
 from ...hachannel.settings import TRIM_STEP
 from ...hachannel.view import Tag

@@ -286,5 +286,5 @@ def a_learner_on_a_narrow_connection():
     caught=("scenario",),
 )
 def learner_as_far_behind_again():
-    with rewritten(donor.Donor, "on_view", ("self._missed.get(replica, 0) + 1", "0")):
+    with rewritten(donor.Donor, "on_view", ("self._lending.missed.get(replica, 0) + 1", "0")):
         yield

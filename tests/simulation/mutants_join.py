@@ -4,7 +4,17 @@ from collections import deque
 
 import msgspec
 
-from quorate.hachannel import ProvideSnapshot, Settings, choice, donor, election, gate, learner, replication
+from quorate.hachannel import (
+    ProvideSnapshot,
+    Settings,
+    choice,
+    donor,
+    election,
+    gate,
+    learner,
+    lending,
+    replication,
+)
 from quorate.hachannel.messages import CatchUp, Join, Reconfig
 from quorate.hachannel.view import Tag
 from quorate.testing.channel_hand import Hand, returning
@@ -56,7 +66,7 @@ def reconfig_not_logged():
             original_install(self, now, attempt, chosen)
 
     def step(self, now):
-        return self.session is not None and self._lag(self.session) <= 1
+        return self.session is not None and self._lending.lag(self.session) <= 1
 
     original_install = election.Election._install
     assert original
@@ -107,7 +117,7 @@ def dead_life_not_removed_first():
 
     def step(self, now):
         session, view = self.session, self._state.accepted
-        if session is None or view is None or session.voter in view.config or self._lag(session) > 1:
+        if session is None or view is None or session.voter in view.config or self._lending.lag(session) > 1:
             return original(self, now)
         pending = self._state.log.reconfig(view.start)
         if pending is None or pending.view != view.number:
@@ -135,7 +145,7 @@ def replaced_in_one_change():
 
     def step(self, now):
         session, view = self.session, self._state.accepted
-        if session is None or view is None or session.voter in view.config or self._lag(session) > 1:
+        if session is None or view is None or session.voter in view.config or self._lending.lag(session) > 1:
             return original_step(self, now)
         pending = self._state.log.reconfig(view.start)
         if pending is None or pending.view != view.number:
@@ -345,7 +355,7 @@ def one_lacks_large_entries():
     quick=True,
 )
 def lag_of_any_bytes():
-    with rewritten(donor.Donor, "_lag", ("max(count / most, size / most_bytes)", "count / most")):
+    with rewritten(lending.Lending, "lag", ("max(count / most, size / most_bytes)", "count / most")):
         yield
 
 
@@ -356,5 +366,5 @@ def lag_of_any_bytes():
     quick=True,
 )
 def large_lag_never_let_in():
-    with rewritten(donor.Donor, "_lag", ("(1 + (state.now - session.follows) / LAG_S)", "1")):
+    with rewritten(lending.Lending, "_most", ("* self._followed(session)", "")):
         yield

@@ -10,6 +10,7 @@ from quorate.hachannel import (
     donor,
     election,
     installation,
+    lending,
     membership,
     porter,
     replication,
@@ -192,7 +193,7 @@ def half_a_removal():
     quick=True,
 )
 def counted_before_caught_up():
-    with patched(donor.Donor, "_lag", lambda *_: 0.0):
+    with patched(lending.Lending, "lag", lambda *_: 0.0):
         yield
 
 
