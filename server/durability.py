@@ -136,7 +136,7 @@ class Durability:
         self._flawed: set[str] = set()
         """What was said of agents whose state cannot be stored."""
         self._entries = self._bytes = 0
-        """Recorded since the last snapshot began."""
+        """Recorded since the last snapshot began, and not in a state that was saved."""
         self.saved = 0
         """The engine's state on the disk is the one after this entry."""
 
@@ -189,8 +189,11 @@ class Durability:
         self._guest = False
         self._engine = engine
         self._log = DurableLog(journal.remembered, journal.recovered)
+        # One that ends again before it has saved its state would have ever more to apply again.
+        unsaved = [entry for entry in journal.recovered if entry.index > self.saved]
+        self._entries = len(unsaved)
+        self._bytes = sum(len(entry.payload) for entry in unsaved)
         journal.recovered = ()
-        self._entries = self._bytes = 0
         self._capture = None
         self._disk = Disk(
             journal, store, self._reactor.callFromThread, self._host.persisted, self._host.disk_failed

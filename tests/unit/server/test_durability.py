@@ -180,6 +180,23 @@ def test_only_entries_after_the_saved_state_are_applied_again(tmp_path: Path) ->
     again.end()
 
 
+@pytest.mark.parametrize("bound", [{"snapshot_entries": 12}, {"snapshot_bytes": 700}])
+def test_what_is_applied_again_counts_for_the_next_save(tmp_path: Path, bound: dict[str, int]) -> None:
+    """A replica that is killed again and again soon after its start has no more to apply each time."""
+    again = []
+    for life in range(8):
+        replica = Life(tmp_path, 7, **bound)
+        again.append(len(replica.recovery.trace))
+        if life == 0:
+            replica.write(Accepted(VIEW))
+            replica.create()
+        for number in range(5):
+            replica.add(number)
+        replica.end()
+    assert total(replica.engine) == 80
+    assert max(again) < 20
+
+
 def test_a_reaction_that_failed_fails_again_and_nothing_else_happens(place: Path) -> None:
     again = Life(place, 8)
     again.last = again.recovery.log.last.at
