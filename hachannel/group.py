@@ -8,6 +8,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
@@ -53,6 +54,8 @@ MAX_UNDELIVERED = 512
 PROVIDE_AGAIN_S = 1.0
 """Pause after a failure of `provide_state`."""
 LEAVE_TIMEOUT_S = 10.0
+HAND_OVER_S = 5.0
+"""So long who leaves as the last one waits for a member that is getting the state."""
 """How long `leave` waits for the others before it goes without their knowledge."""
 
 _logger = Logger(namespace="quorate.group")
@@ -148,6 +151,8 @@ class Group:
         self._state = "new"
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
+        self._handing_over = False
+        """It leaves, and perhaps waits for a member that is getting the state."""
         self._driving = self._stirred = self._drive_due = False
         self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
         self._waits = Waits(self._channel, log)
@@ -241,10 +246,26 @@ class Group:
 
         self.stopped.addBoth(tell)
         if self._leaving is None:
-            self._leaving = self._reactor.callLater(LEAVE_TIMEOUT_S, self._finish, None)
-            self._channel.leave(self._now())
-            self._drive(arm=True)
+            self._leaving = self._reactor.callLater(HAND_OVER_S, partial(self._hand_over, late=True))
+            self._handing_over = True
+            self._hand_over()
         return done
+
+    def _hand_over(self, *, late: bool = False) -> None:
+        """Leave, unless this is the only member that has what the group holds, and one is getting it."""
+        if not self._handing_over or self._state != "running":
+            return
+        alone = self.role in ("master", "changing") and self.members == (self.me,)
+        if alone and self._channel.phases.giving != "nobody":
+            if not late:
+                return
+            self._log("leaves before another member has the state, and nobody else has it: it is lost")
+        self._handing_over = False
+        if self._leaving is not None and self._leaving.active():
+            self._leaving.cancel()
+        self._leaving = self._reactor.callLater(LEAVE_TIMEOUT_S, self._finish, None)
+        self._channel.leave(self._now())
+        self._drive(arm=True)
 
     # In
 
@@ -374,6 +395,7 @@ class Group:
         self._channel.tick(now)
         self._waits.look(now)
         self._drive(arm=True)
+        self._hand_over()
 
     # What the channel says
 
