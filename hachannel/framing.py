@@ -8,6 +8,8 @@ from .gathering import LONG_BYTES, Body, parts_of
 __all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "frame_parts"]
 
 HEADER_BYTES = 4
+SMALL_BYTES = 1024
+"""Pieces of a frame that are smaller are joined at once: each costs more than its bytes."""
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Default limit of a body, for sides that know each other."""
 
@@ -27,7 +29,7 @@ class FrameReader:
 
     def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
         self.max_bytes = max_bytes
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | bytearray] = []
         self._have = 0
         self._need = HEADER_BYTES
 
@@ -44,7 +46,13 @@ class FrameReader:
         have = self._have + len(data)
         if have < self._need:
             # A long frame arrives in many chunks: joining them once keeps the cost linear.
-            self._pieces.append(data)
+            last = self._pieces[-1] if self._pieces else None
+            if len(data) >= SMALL_BYTES:
+                self._pieces.append(data)
+            elif isinstance(last, bytearray):
+                last += data
+            else:
+                self._pieces.append(bytearray(data))
             self._have = have
             return []
         bodies: list[bytes] = []

@@ -101,8 +101,9 @@ class _Guest:
         self.listener.hello(link, bodies)
 
     def lost(self, link: Link, reason: str) -> None:
-        del link, reason
         self.listener.left(self)
+        if link.dropped:
+            self.listener.dropped(link, reason)
 
 
 class Listener(Factory):
@@ -192,6 +193,10 @@ class Listener(Factory):
         self._guests.discard(guest)
         if guest.timeout is not None and guest.timeout.active():
             guest.timeout.cancel()
+
+    def dropped(self, link: Link, reason: str) -> None:
+        """Of a guest: it was given up."""
+        self._tell(link, f"it does not speak as a member does: {reason[0].lower()}{reason[1:].rstrip('.')}")
 
     def hello(self, link: Link, bodies: list[bytes]) -> None:
         """Of a guest: its first frames."""

@@ -143,6 +143,11 @@ class Link(TwistedProtocol):
         """What waits here for the peer to read; the operating system holds more."""
         return self._held_bytes
 
+    @property
+    def dropped(self) -> bool:
+        """This side has broken the connection."""
+        return bool(self._reason)
+
     def limit_frames(self, max_bytes: int) -> None:
         """Accept frames up to `max_bytes` from now on."""
         self._reader.max_bytes = max_bytes

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from twisted.internet.protocol import ClientFactory, Protocol
 
 from quorate.hachannel.group import Group, Settings
 from quorate.testing.memory_net import MemoryNet
@@ -103,3 +104,42 @@ def test_the_same_is_told_again_after_a_minute(net: MemoryNet, make: Any) -> Non
     net.advance(60)
     assert once == 1
     assert len(told(early, "turned away: member 0 has the mode")) == 2
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"),
+    [
+        (b"GET / HTTP/1.1\r\n\r\n", "a frame of 1195725856 bytes was announced; at most 4096 are accepted"),
+        (b"\x00\x00", "no hello"),
+    ],
+)
+def test_who_does_not_speak_as_a_member_is_told_of(
+    net: MemoryNet, make: Any, said: bytes, reason: str
+) -> None:
+    member = make(0, 1).join()
+    net.until(lambda: member.joined == [None])
+
+    class Stranger(Protocol):
+        def connectionMade(self) -> None:
+            assert self.transport is not None
+            self.transport.write(said)
+
+    for _ in range(2):
+        net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Stranger))
+        net.advance(6)
+    [line] = told(member, "was turned away")
+    assert line.endswith(f"was turned away: it does not speak as a member does: {reason}")
+
+
+def test_of_who_only_looks_whether_somebody_listens_nothing_is_told(net: MemoryNet, make: Any) -> None:
+    member = make(0, 1).join()
+    net.until(lambda: member.joined == [None])
+
+    class Probe(Protocol):
+        def connectionMade(self) -> None:
+            assert self.transport is not None
+            self.transport.loseConnection()
+
+    net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Probe))
+    net.advance(6)
+    assert told(member, "turned away") == []

@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -52,6 +54,20 @@ def test_long_parts_are_handed_on_as_they_are_and_short_ones_joined() -> None:
     parts = frame_parts([b"a", b"b", [b"head", long, long, b"tail"], b"c"])
     assert [part is long for part in parts] == [False, True, False, True, False]
     assert FrameReader().feed(b"".join(parts)) == [b"a", b"b", b"head" + 2 * long + b"tail", b"c"]
+
+
+def test_a_frame_in_tiny_pieces_takes_little_more_memory_than_in_large_ones() -> None:
+    body = bytes(range(256)) * 800
+    stream = joined([body, b"next"])
+    reader = FrameReader()
+    tracemalloc.start()
+    got: list[bytes] = []
+    for start in range(0, len(stream), 3):
+        got += reader.feed(stream[start : start + 3])
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert got == [body, b"next"]
+    assert most < 4 * len(body)
 
 
 def test_nothing_is_framed_as_nothing() -> None:
