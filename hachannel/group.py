@@ -54,9 +54,9 @@ MAX_UNDELIVERED = 512
 PROVIDE_AGAIN_S = 1.0
 """Pause after a failure of `provide_state`."""
 LEAVE_TIMEOUT_S = 10.0
+"""How long `leave` waits for the others before it goes without their knowledge."""
 HAND_OVER_S = 5.0
 """So long who leaves as the last one waits for a member that is getting the state."""
-"""How long `leave` waits for the others before it goes without their knowledge."""
 
 _logger = Logger(namespace="quorate.group")
 
@@ -152,7 +152,7 @@ class Group:
         self._joining: Deferred[None] | None = None
         self._leaving: CallPort | None = None
         self._handing_over = False
-        """It leaves, and perhaps waits for a member that is getting the state."""
+        """It is to leave, and the channel does not know yet."""
         self._driving = self._stirred = self._drive_due = False
         self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
         self._waits = Waits(self._channel, log)
