@@ -153,6 +153,8 @@ class Group:
         self._leaving: CallPort | None = None
         self._handing_over = False
         """It is to leave, and the channel does not know yet."""
+        self._gives = False
+        """Another member was getting the state then."""
         self._driving = self._stirred = self._drive_due = False
         self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
         self._waits = Waits(self._channel, log)
@@ -255,11 +257,14 @@ class Group:
         """Leave, unless this is the only member that has what the group holds, and one is getting it."""
         if not self._handing_over or self._state != "running":
             return
-        alone = self.role in ("master", "changing") and self.members == (self.me,)
-        if alone and self._channel.phases.giving != "nobody":
-            if not late:
+        channel = self._channel
+        if channel.members == (self.me,) and channel.role in ("master", "blocked", "changing"):
+            # If the connection breaks the other one is back in a moment.
+            self._gives = self._gives or channel.phases.giving != "nobody"
+            if (self._gives or channel.role == "changing") and not late:
                 return
-            self._log("leaves before another member has the state, and nobody else has it: it is lost")
+            if self._gives:
+                self._log("leaves before another member has the state, and nobody else has it: it is lost")
         self._handing_over = False
         if self._leaving is not None and self._leaving.active():
             self._leaving.cancel()

@@ -3,6 +3,7 @@
 And what a member waits for.
 """
 
+import math
 from collections.abc import Callable
 
 from .channel import Channel
@@ -34,6 +35,9 @@ class Alarm:
         self._ring = ring
         self._call: CallPort | None = None
         self._at = 0.0
+        self._not_before = -math.inf
+        """A call raised: no other one until then."""
+        self._stopped = False
 
     @property
     def set_up(self) -> bool:
@@ -43,8 +47,9 @@ class Alarm:
     def arm(self) -> None:
         """Look at the deadline. A call that comes too early is left: it looks again."""
         deadline = self._channel.deadline
-        if deadline is None:
+        if deadline is None or self._stopped:
             return
+        deadline = max(deadline, self._not_before)
         call = self._call
         if call is not None and call.active():
             if self._at <= deadline:
@@ -55,6 +60,10 @@ class Alarm:
 
     def stop(self) -> None:
         """Never ring again."""
+        self._stopped = True
+        self._cancel()
+
+    def _cancel(self) -> None:
         if self._call is not None and self._call.active():
             self._call.cancel()
 
@@ -68,9 +77,9 @@ class Alarm:
             self._ring()
         except BaseException:
             # A defect, of which the reactor tells. What is due later must come all the same.
-            if self._call is None:
-                self._at = self._now() + RAISED_PAUSE_S
-                self._call = self._reactor.callLater(RAISED_PAUSE_S, self._wake)
+            self._not_before = self._now() + RAISED_PAUSE_S
+            self._cancel()
+            self.arm()
             raise
 
 

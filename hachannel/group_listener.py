@@ -23,6 +23,7 @@ __all__ = ["Dialer", "Listener", "ListeningPort", "ReactorWithListeners"]
 
 MAX_GUESTS = 64
 """Connections that have not said hello; above, new ones are closed."""
+TOO_MANY = "too many connections have not said hello"
 MAX_LINES = 20
 """Lines in the log about bad connections within AGAIN_S; the rest is silent."""
 LOOPBACK = "127.0.0.1"
@@ -183,7 +184,7 @@ class Listener(Factory):
         """Of a link: open."""
         guest = cast("_Guest", link.handler)
         if len(self._guests) >= MAX_GUESTS:
-            link.drop("too many connections without hello")
+            link.drop(TOO_MANY)
             return
         self._guests.add(guest)
         guest.timeout = self._reactor.callLater(self._settings.hello_timeout_s, link.drop, "no hello")
@@ -196,7 +197,11 @@ class Listener(Factory):
 
     def dropped(self, link: Link, reason: str) -> None:
         """Of a guest: it was given up."""
-        self._tell(link, f"it does not speak as a member does: {reason[0].lower()}{reason[1:].rstrip('.')}")
+        if self._port is None:
+            return
+        if reason != TOO_MANY:
+            reason = f"it does not speak as a member does: {reason[0].lower()}{reason[1:].rstrip('.')}"
+        self._tell(link, reason)
 
     def hello(self, link: Link, bodies: list[bytes]) -> None:
         """Of a guest: its first frames."""

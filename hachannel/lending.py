@@ -131,10 +131,16 @@ class Lending:
         return max(count / most, size / most_bytes)
 
     def far(self, session: Session) -> bool:
-        """Whether more is missing than may be after so long a time."""
-        if session.phase is not Phase.ENTRIES:
+        """Whether more is missing than may be after so long a time.
+
+        Not of one that came near enough and did not answer in time then, or not for a view: its disk or way
+        is slow, and to wait for it again brings nothing.
+        """
+        state = self._state
+        log, settings = state.log, state.settings
+        silent = state.now - session.doubted > settings.view_change_s
+        if session.phase is not Phase.ENTRIES or silent or self.missed.get(session.voter.replica):
             return False
-        log, settings = self._state.log, self._state.settings
         most, most_bytes = self._most(session)
         closer = self._followed(session) ** 2
         count = log.last.at - session.acked

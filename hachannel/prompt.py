@@ -163,8 +163,8 @@ class _PromptFactory:
         connect = protocol.makeConnection
 
         def make_connection(tcp: Any) -> None:
-            # Other transports (TLS, tests) have no socket to try.
-            connect(_PromptTcp(tcp) if hasattr(tcp, "socket") and hasattr(tcp, "reactor") else tcp)
+            # Other transports have no socket to try, or show that of the one which they wrap (TLS).
+            connect(_PromptTcp(tcp) if "socket" in getattr(tcp, "__dict__", ()) else tcp)
 
         protocol.makeConnection = make_connection
         return protocol

@@ -1,5 +1,6 @@
 """Drives a node with the reactor: calls it in time, and hands on what it says."""
 
+import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -42,6 +43,8 @@ class Driver:
         """This turn of the reactor may be used for what has time, once."""
         self._timer: CallPort | None = None
         self._timer_at = 0.0
+        self._not_before = -math.inf
+        """A tick raised: no other one until then."""
 
     def give(self, call: Callable[..., None], *args: Any) -> None:
         """Call an input of the node with the present time and these arguments, and act on what follows."""
@@ -104,6 +107,7 @@ class Driver:
         deadline = self.node.deadline(now, time.time_ns())
         if deadline is None or self._stopped:
             return
+        deadline = max(deadline, self._not_before)
         if self._timer is not None and self._timer.active():
             if self._timer_at <= deadline:
                 return
@@ -122,7 +126,9 @@ class Driver:
             self.give(self.node.tick)
         except BaseException:
             # A defect, of which the reactor tells. What is due later must come all the same.
-            if self._timer is None and not self._stopped:
-                self._timer_at = now + RAISED_PAUSE_S
-                self._timer = self._reactor.callLater(RAISED_PAUSE_S, self._tick)
+            self._not_before = now + RAISED_PAUSE_S
+            if self._timer is not None and self._timer.active():
+                self._timer.cancel()
+            self._timer = None
+            self._arm()
             raise

@@ -1,5 +1,7 @@
 """Mutants of how much a learner that follows may lack, and how long all wait for it."""
 
+from collections import deque
+
 from quorate.hachannel import Settings, lending
 from quorate.hachannel.messages import CatchUp, CaughtUp
 from quorate.testing.channel_hand import Hand
@@ -161,4 +163,62 @@ def a_learner_stays_far_behind_by_majority():
 )
 def behind_by_majority():
     with rewritten(lending.Lending, "overflows", ("(waits and self.far(session))", "self.far(session)")):
+        yield
+
+
+def a_learner_that_answers_late():
+    """Whoever asks it gets no answer within `view_change_s`, however near it is: it is not let in."""
+    following = Following(part_bytes=4000, **(LOG | {"max_log": 4000}))
+    following.begins()
+    hand = following.hand
+    late = deque()
+    waited = 0
+    for number in range(800):
+        if following.submits(4) < 4:
+            waited = number
+        hand.tick(TICK_S)
+        hand.settle(0, 1)
+        hand.deliver(0, 2)
+        for message in hand.lose(2, 0):
+            if isinstance(message, CaughtUp):
+                late.append((hand.now + 1.5, message))
+            else:
+                hand.give(2, 0, message)
+        while late and late[0][0] <= hand.now:
+            hand.give(2, 0, late.popleft()[1])
+        hand.settle(0, 1)
+    assert following.master.phases.giving == "entries"
+    assert waited < 600, "all wait for one that is not let in"
+
+
+@mutant(
+    "All wait for a learner that does not answer in time.",
+    scenario=a_learner_that_answers_late,
+    caught=("scenario",),
+    quick=True,
+)
+def late_learner_awaited():
+    with rewritten(lending.Lending, "far", (" or silent", "")):
+        yield
+
+
+def a_learner_that_missed_a_view():
+    """It was near enough once, and took so long that the view went on without it."""
+    following = Following(**LOG)
+    following.begins()
+    following.master._donor._lending.missed[2] = 1
+    for _ in range(40):
+        following.submits(4)
+        following.passes()
+    assert following.submits(120) == 120, "all wait for it, and it will miss the next one, too"
+
+
+@mutant(
+    "All wait for a learner that has missed a view.",
+    scenario=a_learner_that_missed_a_view,
+    caught=("scenario",),
+    quick=True,
+)
+def missing_learner_awaited():
+    with rewritten(lending.Lending, "far", (" or self.missed.get(session.voter.replica)", "")):
         yield
