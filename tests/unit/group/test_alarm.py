@@ -51,6 +51,7 @@ def test_after_a_call_that_raised_there_is_another_and_not_at_once() -> None:
     with pytest.raises(RuntimeError):
         due.clock.advance(1.0)
     due.fails = False
+    due.alarm.arm()
     due.clock.advance(0.0)
     assert due.rung == [1.0]
     due.clock.advance(RAISED_PAUSE_S)
@@ -63,3 +64,20 @@ def test_once_stopped_it_never_rings() -> None:
     due.alarm.stop()
     due.clock.advance(5.0)
     assert due.rung == []
+
+
+def test_stopped_by_a_call_that_raises_it_leaves_nothing_in_the_reactor() -> None:
+    due = Due()
+    ring = due.ring
+
+    def stops() -> None:
+        due.alarm.stop()
+        ring()
+
+    channel: Any = due
+    due.alarm = Alarm(channel, due.clock, due.clock.seconds, stops)
+    due.fails = True
+    due.alarm.arm()
+    with pytest.raises(RuntimeError):
+        due.clock.advance(1.0)
+    assert due.clock.getDelayedCalls() == []

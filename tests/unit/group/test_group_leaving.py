@@ -9,10 +9,13 @@ from quorate.hachannel.group import HAND_OVER_S, NotInGroup, Settings
 from quorate.testing.memory_net import MemoryNet
 
 
-@pytest.fixture
-def last(net: MemoryNet, make: Callable[..., Any]) -> list[Any]:
-    """Member 0 alone, after the others have left; 1 is back, and 0 gives it the state after a second."""
-    settings = Settings(keep=0, window=16)
+@pytest.fixture(params=[1, 2])
+def last(net: MemoryNet, make: Callable[..., Any], request: pytest.FixtureRequest) -> list[Any]:
+    """Member 0 alone, after the others have left; 1 is back, and 0 gives it the state after a second.
+
+    The parameter is `min_copies`: with 2 it is blocked meanwhile.
+    """
+    settings = Settings(keep=0, window=16, min_copies=request.param)
     members = [make(me, settings=settings).join() for me in range(3)]
     net.until(lambda: all(len(member.group.members) == 3 for member in members))
     alone = members[0]
@@ -48,6 +51,21 @@ def test_it_waits_until_that_one_is_a_member(net: MemoryNet, last: list[Any]) ->
     assert len(back.log) == 300
     net.advance(0.1)
     assert alone.group.role == "stopped"
+
+
+def test_it_waits_for_that_one_to_be_back_when_their_connection_breaks(
+    net: MemoryNet, last: list[Any]
+) -> None:
+    alone, back = last
+    left: list[Any] = []
+    alone.group.leave().addBoth(left.append)
+    for wire in list(net.wires):
+        wire.break_off()
+    net.cut("m0", "m1")
+    net.clock.callLater(0.5, net.heal)
+    net.until(lambda: bool(left))
+    net.until(lambda: back.group.members == (1,))
+    assert len(back.log) == 300
 
 
 def test_it_goes_all_the_same_when_that_takes_long_and_says_what_is_lost(

@@ -143,3 +143,13 @@ def test_of_who_only_looks_whether_somebody_listens_nothing_is_told(net: MemoryN
     net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Probe))
     net.advance(6)
     assert told(member, "turned away") == []
+
+
+def test_a_member_that_has_stopped_tells_of_nobody(net: MemoryNet, make: Any) -> None:
+    member = make(0, 1).join()
+    net.until(lambda: member.joined == [None])
+    net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Protocol))
+    net.advance(0.1)
+    member.group.leave()
+    net.advance(10)
+    assert told(member, "turned away") == []

@@ -55,8 +55,10 @@ def test_after_a_tick_that_raised_there_is_another_and_not_at_once() -> None:
     with pytest.raises(RuntimeError):
         clock.advance(0.0)
     assert node.ticks == 1
+    driver.give(node.flush)
     clock.advance(0.0)
     assert node.ticks == 1
+    assert len(clock.getDelayedCalls()) == 1
     node.fails = False
     clock.advance(RAISED_PAUSE_S)
     assert node.ticks == 2
