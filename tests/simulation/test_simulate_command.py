@@ -68,7 +68,13 @@ def test_an_interrupt_ends_all_processes_at_once(tmp_path):
     # Whoever waits for the runs that have begun waits for minutes.
     path.write_bytes(Schedule(seconds=3600.0, load=1000.0).to_json(1))
     words = ["-m", "quorate", "simulate", "--schedule", path, "--seeds", "0:1000", "--jobs", "2"]
-    with Popen([sys.executable, *words], stdout=PIPE, stderr=STDOUT, start_new_session=True) as process:
+    with Popen(
+        [sys.executable, *words],
+        stdout=PIPE,
+        stderr=STDOUT,
+        start_new_session=True,
+        preexec_fn=_heed_interrupts,
+    ) as process:
         try:
             jobs = _two_that_work(process.pid)
             process.send_signal(signal.SIGINT)
@@ -80,6 +86,11 @@ def test_an_interrupt_ends_all_processes_at_once(tmp_path):
     assert process.returncode == 130
     assert b"Traceback" not in output
     assert not any(Path(f"/proc/{job}").exists() for job in jobs)
+
+
+def _heed_interrupts():
+    """Whoever runs the tests in the background of a script has them ignored, and what they start, too."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _two_that_work(parent):
