@@ -77,16 +77,18 @@ class Lending:
 
     def full(self, session: Session) -> bool:
         """Whether all wait for the learner: nothing new is taken."""
-        held = session.hold is not None and self.fill(session) >= 1
-        return self._waits(session) and (held or self.far(session))
+        return self._waits(session) and (self._held(session) or self.far(session))
+
+    def _held(self, session: Session) -> bool:
+        """Whether the log that is held for the learner is as long as it may be."""
+        return session.hold is not None and self.fill(session) >= 1
 
     def _waits(self, session: Session) -> bool:
         return self._state.settings.mode == "ALL" and session.voter.replica not in self.in_vain
 
     def overflows(self, now: float, session: Session) -> str:
         """Why the transfer ends: the learner is not waited for, or not any more. Empty: it goes on."""
-        held = session.hold is not None and self.fill(session) >= 1
-        waits = self._waits(session)
+        held, waits = self._held(session), self._waits(session)
         if not held and not (waits and self.far(session)):
             session.filled = math.inf
             return ""
