@@ -9,6 +9,7 @@ import msgspec
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
 from ..agents.notification import UNREADABLE
 from .trace import outputs_hash
+from .words import described, words
 
 __all__ = [
     "AgentState",
@@ -197,9 +198,10 @@ class Cell:
             for ran in self._since:
                 self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
         except BaseException as error:
+            kind, message = described(error)
             raise Nondeterministic(
                 f"{self.identity} ({self.spec.name}) cannot be restored: a reaction that succeeded before "
-                f"failed when run again ({type(error).__name__}: {error}); reactions may depend only on "
+                f"failed when run again ({kind}: {message}); reactions may depend only on "
                 "state, notification and context"
             ) from error
 
@@ -208,7 +210,9 @@ class Cell:
             saved = self.spec.save(self.agent)
             self.spec.check(saved)
         except Exception as error:
-            raise Unstorable(f"the state of {self.spec.name} can no longer be stored: {error}") from error
+            raise Unstorable(
+                f"the state of {self.spec.name} can no longer be stored: {words(error)}"
+            ) from error
         self._saved = saved
         self._since = []
 

@@ -4,6 +4,7 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
+from collections.abc import Callable
 from typing import TypeVar
 
 from ..agents import FAILURES, AgentId, Context, Note, Notification
@@ -14,6 +15,7 @@ from .links import Link
 from .state import EngineState
 from .timers import Timer
 from .trace import Reaction
+from .words import MAX_WORDS, described
 
 __all__ = ["Engine", "EngineStopped"]
 
@@ -97,7 +99,7 @@ class Engine(EngineState):
         """React to one external notification, and to what follows from it on this server."""
         local = self._mail.local
         bound = self.position + self.settings.max_turn
-        self._mail.route(note, effects)
+        self._guarded(self._mail.route, note, effects)
         while local:
             if self.position >= bound:
                 self._report(
@@ -109,7 +111,26 @@ class Engine(EngineState):
                 while local:
                     self._dead_letter(local.popleft(), "runaway turn", effects)
                 return
-            self._deliver(local.popleft(), effects)
+            self._guarded(self._deliver, local.popleft(), effects)
+
+    def _guarded(self, step: Callable[[Note, Effects], None], note: Note, effects: Effects) -> None:
+        """Take a step with a notification. A defect of the engine costs that one, and not all of the entry:
+
+        other servers and clients count what they get, and would wait for what is lost for ever.
+        """
+        position, traced = self.position, len(effects.trace)
+        try:
+            step(note, effects)
+        except (EngineStopped, Nondeterministic):
+            raise
+        except Exception as error:
+            kind, message = described(error)
+            reason = f"defect of the engine: {kind}: {message}"
+            if len(effects.trace) == traced:
+                self.position = position
+                self._dead_letter(note, reason[:MAX_WORDS], effects)
+            else:
+                self._report(effects, f"{note.type} from {note.sender} to {note.to}: {reason}")
 
     def _deliver(self, note: Note, effects: Effects) -> None:
         if note.to == self._factory_id:
@@ -131,8 +152,9 @@ class Engine(EngineState):
         except BaseException as error:
             self._failed(cell, note, error, effects)
             if self.settings.stop_on_exception:
+                kind, message = described(error)
                 raise EngineStopped(
-                    f"{cell.identity} ({cell.spec.name}) raised {type(error).__name__}: {_words(error)}; "
+                    f"{cell.identity} ({cell.spec.name}) raised {kind}: {message}; "
                     "stop_on_exception says to stop then. Mend the agent's class, or set that property to "
                     "false, for all replicas alike, and start them: the reaction is undone then, and its "
                     "sender told"
@@ -196,9 +218,8 @@ class Engine(EngineState):
     # Failures
 
     def _failed(self, cell: Cell, note: Note, error: BaseException, effects: Effects) -> None:
-        kind = type(error).__name__
-        message = _words(error)
-        self._trace(effects, cell, note, error=f"{kind}: {message}"[:1000], stamp=self.next_stamp)
+        kind, message = described(error)
+        self._trace(effects, cell, note, error=f"{kind}: {message}"[:MAX_WORDS], stamp=self.next_stamp)
         if note.type in FAILURES and isinstance(error, Unhandled):
             return  # agents need not react to reports of failures
         self._report(effects, f"{cell.identity} ({cell.spec.name}) failed on {note.type}: {kind}: {message}")
@@ -254,11 +275,3 @@ class Engine(EngineState):
                 state,
             )
         )
-
-
-def _words(error: BaseException) -> str:
-    """What an exception says; its own code may fail at that."""
-    try:
-        return str(error)[:1000]
-    except Exception:
-        return "its message cannot be shown"

@@ -28,6 +28,7 @@ from ..agents.notification import UNREADABLE
 from .cell import Cell
 from .directory import Directory
 from .settings import EngineSettings
+from .words import described, words
 
 __all__ = ["Factory", "FactoryResult"]
 
@@ -78,8 +79,11 @@ class Factory:
             self._check_class(spec, note, ask)
             state = spec.save(spec.build(ask.state))
             cell = Cell.create(identity, ask.name, spec, state)
-        except (AgentError, ValueError, TypeError, OverflowError, RecursionError) as error:
-            return FactoryResult(stamp, answer=CreateFailed(ask.class_name, str(error)), error=str(error))
+        except (AgentError, ValueError) as error:
+            return self._refused(stamp, ask, words(error))
+        except BaseException as error:  # also SystemExit: the code of the class ends nothing but this
+            kind, message = described(error)
+            return self._refused(stamp, ask, f"{ask.class_name} cannot be created: {kind}: {message}")
         if ask.key:
             self.keys[ask.key] = identity
             if len(self.keys) > self._settings.max_created_keys:
@@ -87,6 +91,9 @@ class Factory:
         # An agent that gave the id itself knows it, and would have to react to the answer.
         answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)
         return FactoryResult(next_stamp, answer=answer, created=cell)
+
+    def _refused(self, stamp: int, ask: Create, reason: str) -> FactoryResult:
+        return FactoryResult(stamp, answer=CreateFailed(ask.class_name, reason), error=reason)
 
     def _check_class(self, spec: AgentSpec, note: Note, ask: Create) -> None:
         """The agents of the platform are made by the platform, each under an id of its own kind."""

@@ -8,11 +8,9 @@ import msgspec
 
 from ..agents import AgentError, AgentId
 from ..engine import Rerun
+from ..engine.words import MAX_WORDS, described
 
 __all__ = ["Life", "Record"]
-
-MAX_ERROR = 1000
-"""Where the engine cuts the text of an error."""
 
 
 class Record(msgspec.Struct, gc=False):
@@ -101,8 +99,12 @@ class Life:
                 record.request,
                 record.stamp,
             )
-        except (Exception, SystemExit) as raised:  # what the engine takes as a failed reaction
-            error = f"{type(raised).__name__}: {str(raised)[:MAX_ERROR]}"[:MAX_ERROR]
+        except BaseException as raised:  # the engine takes whatever is raised as a failed reaction
+            kind, message = described(raised)
+            error = f"{kind}: {message}"[:MAX_WORDS]
+            if error != record.error and not isinstance(raised, Exception | SystemExit):
+                # Somebody interrupts the replay.
+                raise
         # An agent that deletes itself has no row of its own that says so.
         self._deleted = self._deleted or self._rerun.deleted
         self._reactions += 1

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 
 import attrs
+import pytest
 
 from quorate import Agent, Context, Notification, reacts
-from quorate.engine import Effects
+from quorate.engine import Effects, Rerun
 from quorate.replay.lives import Life, Record
 from quorate.testing.harness import Harness
 
@@ -43,10 +44,10 @@ class Recording(Harness):
         return effects
 
 
-def lived(names: Mapping[str, int], *calls: str, careful: bool = False) -> Life:
+def lived(names: Mapping[str, int], *calls: str, careful: bool = False, cls: type[Agent] = Caller) -> Life:
     """What the agent did in an engine that knows `SERVERS`, run again with `names`."""
     harness = Recording(0, SERVERS)
-    harness.deploy(Caller, name="caller", careful=careful)
+    harness.deploy(cls, name="caller", **({"careful": True} if careful else {}))
     for call in calls:
         harness.send("caller", Go(call))
     life = Life("s0", "#0.0.1025", names)
@@ -70,3 +71,26 @@ def test_an_agent_that_took_notice_of_an_unknown_server_is_not_compared() -> Non
     assert result["diverged"] is None
     assert "it addresses the server 's9', of which the traces say nothing" in result["skipped"]
     assert result["state"] is None
+
+
+@attrs.define
+class Raiser(Agent):
+    """Raises what the agents of others would not."""
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        raise {"half": ValueError("\udce9"), "interrupt": KeyboardInterrupt(), "exit": SystemExit(3)}[note.to]
+
+
+def test_what_an_agent_raised_is_raised_again_whatever_it_is() -> None:
+    result = lived(SERVERS, "half", "interrupt", "exit", cls=Raiser).result()
+    assert (result["errors"], result["diverged"], result["skipped"]) == (3, None, "")
+
+
+def test_an_interrupt_that_the_trace_does_not_know_ends_the_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> bytes:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Rerun, "apply", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        lived(SERVERS, "a@s1")

@@ -1,0 +1,25 @@
+"""What an exception of an agent's code says, as text that can be stored and sent."""
+
+from typing import Final
+
+__all__ = ["MAX_WORDS", "described", "words"]
+
+MAX_WORDS: Final = 1000
+"""Characters of a text; the rest is left out."""
+
+
+def words(error: BaseException) -> str:
+    """The text of an exception.
+
+    It is the agent's: its own code may fail at it, it may be of any length, and half a surrogate pair in it,
+    of a file's name say, would make whatever holds the text impossible to encode.
+    """
+    try:
+        return str(error)[:MAX_WORDS].encode("utf-8", "backslashreplace").decode()[:MAX_WORDS]
+    except Exception:
+        return "its message cannot be shown"
+
+
+def described(error: BaseException) -> tuple[str, str]:
+    """The name of an exception's class, and its text."""
+    return type(error).__name__[:MAX_WORDS], words(error)
