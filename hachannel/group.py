@@ -462,6 +462,8 @@ class Group:
 
     def _on_view(self, event: ViewEvent) -> None:
         self.view = event
+        # Whoever is told of the view may ask.
+        self._waits.look(self._now())
         self._application.change_view(event)
         joining, self._joining = self._joining, None
         if joining is not None and not joining.called:

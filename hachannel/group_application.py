@@ -1,7 +1,8 @@
 """The application's side of a group's member: its handler, and whole states on their way in and out.
 
-What the handler raises is logged, and the group goes on. Only a state that cannot be received ends the
-member.
+What the handler raises is logged, and the group goes on, also after `SystemExit` and `KeyboardInterrupt`: in
+a callback of the reactor they would not end the process, but lose what comes behind them. Only a state that
+cannot be received ends the member.
 """
 
 from collections import deque
@@ -58,7 +59,7 @@ class Application:
             self.position = index
             try:
                 delivered(index, origin, payload)
-            except Exception as error:
+            except BaseException as error:
                 self._blame("delivered", error, f"for message {index}")
             index += 1
             if number < last and now() > until:
@@ -69,7 +70,7 @@ class Application:
         """Tell of a view."""
         try:
             self._handler.view_changed(event)
-        except Exception as error:
+        except BaseException as error:
             self._blame("view_changed", error)
 
     def provide(self) -> Iterator[bytes] | None:
@@ -82,7 +83,7 @@ class Application:
                 self._refuse(type(state))
                 return None
             chunks = deque(cast("Iterable[bytes]", state))
-        except Exception as error:
+        except BaseException as error:
             self._blame("provide_state", error)
             return None
         for kind in set(map(type, chunks)) - {bytes}:
@@ -113,9 +114,19 @@ class Application:
             self._order.restore(self._head)
             self.position = self._order.position
             self._handler.receive_state(chunks)
-        except Exception as error:
-            raise GroupFailed(f"the state of the other members cannot be used here: {error!r}") from None
+        except BaseException as error:
+            raise GroupFailed(
+                f"the state of the other members cannot be used here: {_shown(error)}"
+            ) from None
 
-    def _blame(self, method: str, error: Exception, when: str = "") -> None:
+    def _blame(self, method: str, error: BaseException, when: str = "") -> None:
         when = when or f"after message {self.position}"
-        self._log(f"defect: {method} of the handler raised {error!r} {when}")
+        self._log(f"defect: {method} of the handler raised {_shown(error)} {when}")
+
+
+def _shown(error: BaseException) -> str:
+    """What the handler raised; its own code may fail at that."""
+    try:
+        return repr(error)
+    except Exception:
+        return f"{type(error).__name__}, which cannot be shown,"

@@ -42,7 +42,8 @@ class GroupFailed(GroupError):
 class GroupHandler(Protocol):
     """The application on one member. All members get the same calls of `delivered` in the same order.
 
-    What a method raises is logged; the group goes on. Only `receive_state` must not fail: the member stops.
+    What a method raises is logged, whatever it is; the group goes on. Only `receive_state` must not fail: the
+    member stops.
     """
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:

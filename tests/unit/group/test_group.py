@@ -381,19 +381,6 @@ def test_a_stranger_that_says_nothing_or_nonsense_is_dropped(net: MemoryNet, thr
     assert three[0].group.role == "master"
 
 
-def test_what_a_handler_raises_is_logged_and_the_group_goes_on(net: MemoryNet, three: list[Any]) -> None:
-    def broken(index: int, origin: int, payload: bytes) -> None:
-        raise RuntimeError("not today")
-
-    three[1].delivered = broken
-    three[1].view_changed = broken
-    three[0].send(b"a", b"b")
-    net.advance(0.5)
-    assert three[0].results == [1, 2]
-    assert len([line for line in three[1].lines if "not today" in line]) == 2
-    assert three[1].group.position == 2
-
-
 @pytest.mark.parametrize("usable", [True, False])
 def test_messages_that_were_delivered_while_a_member_was_away_still_fire(
     net: MemoryNet, make: Any, usable: bool

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.group import GroupFailed
 from quorate.testing.memory_net import MemoryNet
 
 
@@ -29,22 +28,6 @@ def test_many_small_items_of_a_state_take_few_trips(net: MemoryNet, past: list[A
     net.until(lambda: past[2].joined == [None])
     assert got == state
     assert net.clock.seconds() - begin < 2
-
-
-def test_a_state_that_cannot_be_received_stops_the_member(net: MemoryNet, past: list[Any]) -> None:
-    def broken(chunks: list[bytes]) -> None:
-        raise ValueError("of another version")
-
-    past[2].receive_state = broken
-    stopped: list[Any] = []
-    past[2].group.stopped.addBoth(stopped.append)
-    past[2].join()
-    net.until(lambda: bool(stopped))
-    assert type(stopped[0].value) is GroupFailed
-    assert type(past[2].joined[0].value) is GroupFailed
-    assert "of another version" in str(stopped[0].value)
-    net.advance(1)
-    assert past[0].group.role == "master"
 
 
 class Bytes(bytes):
