@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import math
 import os
 import re
 import sys
@@ -26,6 +27,22 @@ MAX_JSON_CHARS = 4 * 1024 * 1024
 
 _BARE_ID = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
+
+class Seconds(click.FloatRange):
+    """Type of an option: a time from `least` to `most`. NaN, which passes any limits, is refused, too."""
+
+    def __init__(self, least: float, most: float = 86400) -> None:
+        """Limits in seconds."""
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Raises click.BadParameter."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
 config_argument = click.argument(
     "config", metavar="A3SERVERS.XML", type=click.Path(dir_okay=False, path_type=Path)
 )
@@ -35,7 +52,7 @@ patience_option = click.option(
     "--timeout",
     "patience_s",
     metavar="SECONDS",
-    type=click.FloatRange(0.1, 86400),
+    type=Seconds(0.1),
     default=FAILOVER_TIMEOUT_S,
     show_default=True,
     help="How long to wait, for a master and its answer together.",

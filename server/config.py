@@ -57,7 +57,7 @@ def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config
     """
     place = Path(path)
     # A name that is not text in this locale must not break the printing of a problem.
-    report = Report(os.fsencode(path).decode(errors="replace"))
+    report = Report(os.fsencode(place).decode(errors="replace"))
     tree = read_tree(place, report)
     draft = read(tree, report, check_services)
     servers = check(draft, report)

@@ -10,6 +10,8 @@ from typing import Self
 
 PID_FILE = "pid"
 INCARNATION_FILE = "incarnation"
+MAX_INCARNATION = 1 << 62
+"""What goes with it in messages has 63 bits."""
 
 
 class DataDirError(Exception):
@@ -96,6 +98,9 @@ def _next_incarnation(path: Path) -> int:
     try:
         last = int(path.read_text("ascii"))
     except (OSError, ValueError):
+        last = 0
+    if last >= MAX_INCARNATION:
+        # Nobody has lived so long: it is as broken as one that is no number.
         last = 0
     incarnation = max(last + 1, time.time_ns() // 1_000_000)
     fresh = path.with_suffix(".new")

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ...hachannel import Seat
-from ..admin_cli import Sentence, config_argument, read_config, replica_id, sentences, server_option
+from ..admin_cli import Seconds, Sentence, config_argument, read_config, replica_id, sentences, server_option
 from ..admin_client import ServerAdmin, gather
 from ..changing import WAIT_S, Change, Changer, addition, describe
 from ..config import Replica, Server
@@ -23,7 +23,7 @@ timeout_option = click.option(
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
-    type=click.FloatRange(0.1, 86400),
+    type=Seconds(0.1),
     default=TIMEOUT_S,
     show_default=True,
     help="Give up waiting after so long. What the cluster has agreed to stays.",
@@ -32,7 +32,7 @@ wait_option = click.option(
     "--wait",
     "wait_s",
     metavar="SECONDS",
-    type=click.FloatRange(0, 86400),
+    type=Seconds(0),
     default=WAIT_S,
     show_default=True,
     help="Wait so long for a master: after a start, while it changes.",

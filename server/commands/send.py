@@ -10,6 +10,7 @@ from ...agents import FAILURES, ExceptionNotification, UnknownAgent, decode, enc
 from .. import admin_wire as wire
 from ..admin import MAX_TIMEOUT_S
 from ..admin_cli import (
+    Seconds,
     Sentence,
     address_of,
     admins,
@@ -43,7 +44,7 @@ DEFAULT_TIMEOUT_S = 10.0
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
-    type=click.FloatRange(0.1, MAX_TIMEOUT_S),
+    type=Seconds(0.1, MAX_TIMEOUT_S),
     help=f"How long to wait, for a master and the reply together.  [default: {FAILOVER_TIMEOUT_S:g} for a "
     f"master, then {DEFAULT_TIMEOUT_S:g} for the reply]",
 )

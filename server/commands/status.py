@@ -10,7 +10,16 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..admin_cli import admins, config_argument, console, json_option, json_text, read_config, sentences
+from ..admin_cli import (
+    Seconds,
+    admins,
+    config_argument,
+    console,
+    json_option,
+    json_text,
+    read_config,
+    sentences,
+)
 from ..admin_client import STATUS_TIMEOUT_S, ReplicaStatus, ServerAdmin, as_agreed, gather
 from ..config import Server
 from ..places import described, differing, place_of, read_place
@@ -41,7 +50,7 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
 @click.option(
     "--watch",
     metavar="SECONDS",
-    type=click.FloatRange(SMALLEST_PERIOD_S),
+    type=Seconds(SMALLEST_PERIOD_S),
     is_flag=False,
     flag_value=1.0,
     help="Refresh the table until Ctrl-C.",
@@ -50,7 +59,7 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     "--timeout",
     "timeout_s",
     metavar="SECONDS",
-    type=click.FloatRange(0.1, 60),
+    type=Seconds(0.1, 60),
     default=STATUS_TIMEOUT_S,
     show_default=True,
     help="A replica that does not answer for so long is down.",
@@ -59,7 +68,7 @@ Statuses = list[tuple[Server, list[ReplicaStatus]]]
     "--wait",
     "wait_s",
     metavar="SECONDS",
-    type=click.FloatRange(0, 86400),
+    type=Seconds(0),
     help=f"Wait so long for servers without a master: after a start, while it changes.  [default: {WAIT_S}, "
     "0 for one of which nobody answers]",
 )

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
@@ -14,7 +15,7 @@ from click.testing import CliRunner, Result
 from quorate.agents import AgentId, Create, Created, CreateFailed, Note, UnknownAgent, decode, factory
 from quorate.server import admin_wire as wire
 from quorate.server.admin_client import SocketConnection
-from quorate.server.commands import agents, deploy, inspect, send, start, status, stop, up
+from quorate.server.commands import agents, deploy, inspect, replica, send, start, status, stop, up
 
 ALICE = AgentId(0, 0, 1025)
 ALONE = "too few replicas of view 2 can be reached, this one hears none; start replica 1"
@@ -521,3 +522,22 @@ def test_up_with_no_replica_of_this_host_says_so(tmp_path: Path) -> None:
     assert shown.exit_code == 1
     assert "192.0.2.1 is not this machine" in shown.stdout
     assert "No replica" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [agents, deploy, inspect, send, status, replica], ids=lambda each: each.__name__
+)
+def test_a_time_that_is_no_number_of_seconds_is_refused(command: Any) -> None:
+    found = _times(command.command)
+    assert found
+    for option in found:
+        for value in ("nan", "-1", "inf", "soon"):
+            with pytest.raises(click.BadParameter):
+                option.type.convert(value, option, None)
+
+
+def _times(command: click.Command) -> list[click.Parameter]:
+    """The options of a command, and of those below it, that take seconds."""
+    below = command.commands.values() if isinstance(command, click.Group) else ()
+    own = [each for each in command.params if each.metavar == "SECONDS"]
+    return own + [each for one in below for each in _times(one)]

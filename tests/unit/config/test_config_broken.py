@@ -489,7 +489,7 @@ def test_lines_are_right_in_other_encodings(encoding: str, bad: Bad) -> None:
     assert bad(text.encode(encoding))[0].startswith("3: <zoo>")
 
 
-def _refused(path: Path) -> str:
+def _refused(path: Path | str) -> str:
     with pytest.raises(ConfigError) as caught:
         load(path)
     assert len(caught.value.problems) == 1
@@ -502,6 +502,7 @@ def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
 
 def test_a_directory_is_refused(tmp_path: Path) -> None:
     assert "this is a directory" in _refused(tmp_path)
+    assert _refused("").startswith(".: this is a directory")
 
 
 def test_a_pipe_is_refused_without_waiting_for_a_writer(tmp_path: Path) -> None:
