@@ -9,6 +9,7 @@ from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 
 from ..agents import AgentId, Note
 from ..engine import Effects
+from ..engine.words import described, words
 from ..hachannel.link import CallPort
 from ..services.base import EmissionCallback, ReactorPort, Service
 from .config import Config, Replica, Server, ServiceSpec
@@ -274,9 +275,9 @@ class Services:
         """One service's mistake must not keep the others from their events."""
         try:
             callback(*args)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             self._host.metrics.count("service_errors")
-            self._host.log(f"{what} failed: {type(error).__name__}: {error}")
+            self._host.log(f"{what} failed: {': '.join(described(error))}")
 
     def _in_turn(self, first_time: bool, wish: int, pause_s: float) -> "Deferred[None]":
         return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, wish, pause_s)))
@@ -333,12 +334,12 @@ class Services:
         try:
             done = maybeDeferred(cast("Any", service.stop))
             await done.addTimeout(STOP_TIMEOUT_S, self._host.reactor)
-        except Exception as error:
-            self._host.log(f"{spec.short_name} did not stop in order: {type(error).__name__}: {error}")
+        except (Exception, SystemExit) as error:
+            self._host.log(f"{spec.short_name} did not stop in order: {': '.join(described(error))}")
 
     def _has_failed(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
         """`lacked`: the service without which it cannot start; what it says itself of that is left out."""
-        reason = f"it needs {lacked}" if lacked else str(error) or type(error).__name__
+        reason = f"it needs {lacked}" if lacked else words(error) or type(error).__name__
         before = self.failed.get(spec.class_name)
         if before is None:
             self._host.metrics.count("services_failed")

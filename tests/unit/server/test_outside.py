@@ -265,3 +265,43 @@ def test_a_start_that_is_given_up_is_no_failure() -> None:
     assert running.failed == {}
     assert host.metrics.counters == {}
     assert happened == ["init a True", "stop a"], "what comes after it is not tried"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise LookupError("no words")
+
+
+class Faulty(Recording):
+    """Whatever calls it, it raises `fault`."""
+
+    fault: BaseException
+
+    def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:
+        super().init(ctx, args, first_time)
+        ctx.subscribe("topic", self.heard)
+        ctx.when_accepting(lambda: self.heard(None, None))
+
+    def heard(self, _agent: object, _message: object) -> None:
+        raise self.fault
+
+    def stop(self) -> None:
+        super().stop()
+        raise self.fault
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("not today"), SystemExit("not today"), Mute()])
+def test_what_a_service_raises_hurts_no_other(monkeypatch: pytest.MonkeyPatch, fault: BaseException) -> None:
+    monkeypatch.setattr(Faulty, "fault", fault, raising=False)
+    host = Host()
+    host.accepting = False
+    running = services(host, ("Recording", "a"), ("Faulty", "b"), ("Taken", "c"))
+    running.start(True)
+    effects = Effects(1)
+    effects.emissions.append(("topic", outside(0), Nothing()))
+    running.emit(effects)
+    running.accept_again()
+    running.stop()
+    assert happened[3:] == ["heard c", "stop c", "stop b", "stop a"]
+    assert host.metrics.counters == {"service_errors": 2}
+    assert len([line for line in host.lines if "not today" in line or "Mute: its message" in line]) == 3
