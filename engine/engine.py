@@ -114,9 +114,9 @@ class Engine(EngineState):
             self._guarded(self._deliver, local.popleft(), effects)
 
     def _guarded(self, step: Callable[[Note, Effects], None], note: Note, effects: Effects) -> None:
-        """Take a step with a notification. A defect of the engine costs that one, and not all of the entry:
+        """Take a step with a notification. A defect of the engine costs that one, not the rest of the entry.
 
-        other servers and clients count what they get, and would wait for what is lost for ever.
+        Other servers and clients number what they send and get: what is lost they would wait for in vain.
         """
         position, traced = self.position, len(effects.trace)
         try:

@@ -16,7 +16,7 @@ def words(error: BaseException) -> str:
     """
     try:
         return str(error)[:MAX_WORDS].encode("utf-8", "backslashreplace").decode()[:MAX_WORDS]
-    except Exception:
+    except BaseException:  # it ends nothing either, by SystemExit say
         return "its message cannot be shown"
 
 

@@ -128,5 +128,5 @@ def _shown(error: BaseException) -> str:
     """What the handler raised; its own code may fail at that."""
     try:
         return repr(error)
-    except Exception:
+    except BaseException:
         return f"{type(error).__name__}, which cannot be shown,"

@@ -31,7 +31,7 @@ class Plan(Notification):
 
 class Wordless(Exception):
     def __str__(self) -> str:
-        raise LookupError("no words")
+        raise SystemExit("no words")
 
     __repr__ = __str__
 

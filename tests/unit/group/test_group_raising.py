@@ -10,7 +10,7 @@ from quorate.testing.memory_net import MemoryNet
 
 class Wordless(Exception):
     def __repr__(self) -> str:
-        raise LookupError("no words")
+        raise SystemExit("no words")
 
 
 def not_today(*_: object) -> NoReturn:
