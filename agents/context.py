@@ -9,17 +9,15 @@ import msgspec
 
 from .agent import Agent, AgentError, agent_spec
 from .builtin import Create
-from .envelope import Note, ReplyTo
+from .envelope import Note, ReplyTo, check_address
 from .ids import Address, AgentId, factory
 from .notification import Notification, encode
 
-__all__ = ["MAX_NOTIFICATION_BYTES", "MAX_REQUEST", "Context", "Outcome"]
+__all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
 
 MAX_NOTIFICATION_BYTES: Final = 8 * 1024 * 1024
 """A larger notification is refused when it is sent."""
 
-MAX_REQUEST: Final = (1 << 63) - 1
-"""Numbers of requests go up to it."""
 _MAX_DELAY_S: Final = 1e9
 
 _NO_STATE: Final[Mapping[str, Any]] = {}
@@ -134,7 +132,12 @@ class Context:
         self._post(to, notification.type_name, payload)
 
     def forward(self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0) -> None:
-        """Send a notification that is encoded already, under the identity of this agent."""
+        """Send a notification that is encoded already, under the identity of this agent.
+
+        Raises TypeError or ValueError as `send` does.
+        """
+        if not isinstance(type, str) or not isinstance(payload, bytes):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError("a notification that is encoded has a type, text, and a payload, bytes")
         self._post(to, type, payload, request)
 
     def _post(self, to: Address | ReplyTo, type: str, payload: bytes, request: int = 0) -> None:
@@ -143,12 +146,8 @@ class Context:
                 f"{type} has {len(payload)} bytes, more than {MAX_NOTIFICATION_BYTES}: send it in parts"
             )
         if isinstance(to, ReplyTo):
-            if not 0 <= to.request <= MAX_REQUEST:
-                raise ValueError(f"{to.request} is not the number of a request")
             request = to.request
             to = to.agent
-        elif not isinstance(to, (AgentId, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{to!r} is not an address; give an AgentId, a name or ctx.reply_to")
         elif to == self.sender and not request:
             request = self.request
         elif isinstance(to, str) and "@" in to:
@@ -156,6 +155,7 @@ class Context:
             if "@" in name:
                 raise ValueError(f"{to!r} has more than one @; write name@server")
             self._resolve(server)
+        check_address(to, request)
         self.outcome.sends.append(Note(to, self.agent, type, payload, request))
 
     def create(
@@ -171,10 +171,12 @@ class Context:
         `state` holds arguments of the constructor. What is sent to the id from now on arrives after the
         agent exists. If the other side cannot create it, this agent gets `CreateFailed`.
         Raises AgentError if the class cannot be an agent or not have that state, ValueError if the server is
-        unknown.
+        unknown, TypeError for a name that is no text.
         """
         host = self.agent.host if server is None else self._resolve(server)
         spec = agent_spec(cls)
+        if not isinstance(name, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"{name!r} is not a name; give text, or none")
         try:
             values = msgspec.msgpack.encode(dict(state))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -205,7 +207,12 @@ class Context:
         return timer
 
     def cancel(self, timer: int) -> None:
-        """Cancel a timer of this agent. One that has fired or is unknown is let pass."""
+        """Cancel a timer of this agent. One that has fired or is unknown is let pass.
+
+        Raises TypeError for what is no number.
+        """
+        if type(timer) is not int:
+            raise TypeError(f"{timer!r} is not the number of a timer; give what `timer` returned")
         self.outcome.cancelled.append(timer)
 
     def emit(self, topic: str, message: msgspec.Struct) -> None:

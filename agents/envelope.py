@@ -1,12 +1,15 @@
 """The envelope in which a notification travels between socket, log and engine."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
 from .ids import AgentId
 
-__all__ = ["Note", "Opaque", "ReplyTo"]
+__all__ = ["MAX_REQUEST", "Note", "Opaque", "ReplyTo", "check_address"]
+
+MAX_REQUEST: Final = (1 << 63) - 1
+"""Numbers of requests, and those in ids, go up to it."""
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -37,3 +40,28 @@ class ReplyTo(NamedTuple):
 
     agent: AgentId
     request: int
+
+
+def check_address(to: object, request: object = 0) -> None:
+    """Raise TypeError or ValueError unless a note with this address and number of a request can be read.
+
+    What is of another type could be encoded all the same, and would be refused by whoever reads it: another
+    server, again and again, or this one when it is started.
+    """
+    if isinstance(to, AgentId):
+        for number in to:
+            if type(number) is not int:
+                raise TypeError(f"{tuple(to)!r} is not the id of an agent: its three parts are integers")
+            if not 0 <= number <= MAX_REQUEST:
+                raise ValueError(f"{tuple(to)!r} is not the id of an agent: {number} cannot be part of one")
+    elif not isinstance(to, str):
+        raise TypeError(f"{to!r} is not an address; give an AgentId, a name or ctx.reply_to")
+    elif not to.isascii():
+        try:
+            to.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{to!r} is not an address: it has half a character") from None
+    if type(request) is not int:
+        raise TypeError(f"{request!r} is not the number of a request; give an integer")
+    if not 0 <= request <= MAX_REQUEST:
+        raise ValueError(f"{request} is not the number of a request")

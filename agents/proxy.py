@@ -12,8 +12,8 @@ import msgspec
 
 from .agent import Agent, reacts
 from .builtin import ExceptionNotification, UnknownAgent
-from .context import MAX_REQUEST, Context
-from .envelope import Opaque
+from .context import Context
+from .envelope import MAX_REQUEST, Opaque
 from .ids import FIRST_CONNECTION_STAMP, FIRST_FREE_STAMP, AgentId, connection_manager, outside
 from .notification import Notification, encode
 

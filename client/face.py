@@ -3,7 +3,7 @@
 import random
 from typing import Final
 
-from ..agents.envelope import ReplyTo
+from ..agents.envelope import ReplyTo, check_address
 from ..agents.ids import AgentId
 from ..agents.notification import Notification, encode
 from .desk import Desk, ReplyTypes
@@ -38,13 +38,13 @@ def encoded(
 ) -> tuple[AgentId | str, str, bytes, int]:
     """The arguments of `Session.send`; address and request are those of the request if `to` is a `ReplyTo`.
 
-    Raises TypeError if `to` is no address or the notification cannot be encoded.
+    Raises TypeError or ValueError if `to` is no address or the notification cannot be encoded.
     """
     payload = encode(notification)
     if isinstance(to, ReplyTo):
+        check_address(to.agent, to.request)
         return to.agent, notification.type_name, payload, to.request
-    if not isinstance(to, (AgentId, str)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"{to!r} is not an address; give an AgentId or a name")
+    check_address(to, request)
     return to, notification.type_name, payload, request
 
 

@@ -223,7 +223,7 @@ class TwistedConnection(Face):
         waiter = self._wait(timeout, NOT_ACKNOWLEDGED)
         try:
             self._desk.expect_ack(self._post(to, notification, 0), waiter)
-        except (QuorateClientError, TypeError) as error:
+        except (QuorateClientError, TypeError, ValueError) as error:
             waiter.set_exception(error)
         return waiter.deferred
 
@@ -234,7 +234,7 @@ class TwistedConnection(Face):
         """
         try:
             self._post(to, notification, 0)
-        except (QuorateClientError, TypeError) as error:
+        except (QuorateClientError, TypeError, ValueError) as error:
             return fail(error)
         if not self._session.full:
             return succeed(None)
@@ -267,7 +267,7 @@ class TwistedConnection(Face):
         if not waiter.done():
             try:
                 self._post(to, notification, number)
-            except (QuorateClientError, TypeError) as error:
+            except (QuorateClientError, TypeError, ValueError) as error:
                 waiter.set_exception(error)
 
         def over(result: Any) -> Any:
