@@ -164,9 +164,28 @@ class AgentSpec:
         """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
         values = decoder(self.struct).decode(state)
         agent = self.cls.__new__(self.cls)
+        lacking: list[str] = []
         for index, name in enumerate(self.attributes):
-            object.__setattr__(agent, name, getattr(values, f"f{index}"))
+            value = getattr(values, f"f{index}")
+            if value is msgspec.UNSET:
+                lacking.append(name)
+            else:
+                object.__setattr__(agent, name, value)
+        for name in lacking:
+            object.__setattr__(agent, name, self._default(agent, name))
         return agent
+
+    def _default(self, agent: Agent, name: str) -> Any:
+        """For an attribute that the class did not have when the state was saved."""
+        (default,) = [each.default for each in _attributes(self.cls) if each.name == name]
+        if default is attrs.NOTHING:
+            raise ValueError(
+                f"{self.name} did not have the attribute {name} when the state was saved; give it a default"
+            )
+        if isinstance(default, attrs.Factory):  # type: ignore[arg-type]
+            factory = cast("Any", default)
+            return factory.factory(agent) if factory.takes_self else factory.factory()
+        return default
 
 
 def agent_spec(cls: type[Agent]) -> AgentSpec:
@@ -232,7 +251,8 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
         if kind is None:
             raise AgentError(f"{name}: {attribute} has no type; annotate it")
         check_encodable(kind, f"{name}: {attribute}")
-        members.append((f"f{index}", kind, msgspec.field(name=attribute)))
+        # What a state of before lacks is known when it is loaded.
+        members.append((f"f{index}", kind, msgspec.field(name=attribute, default=msgspec.UNSET)))
     has_sets = any(may_hold_sets(kind) for _, kind, _ in members)
     return names, msgspec.defstruct("State", members, kw_only=True), has_sets
 

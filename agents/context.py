@@ -12,6 +12,7 @@ from .builtin import Create
 from .envelope import Note, ReplyTo, check_address
 from .ids import Address, AgentId, factory
 from .notification import Notification, encode
+from .state import with_sorted_sets
 
 __all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
 
@@ -178,7 +179,7 @@ class Context:
         if not isinstance(name, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise TypeError(f"{name!r} is not a name; give text, or none")
         try:
-            values = msgspec.msgpack.encode(dict(state))
+            values = msgspec.msgpack.encode(with_sorted_sets(dict(state)) if spec.has_sets else dict(state))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise AgentError(f"{spec.name} cannot be created from this state: {error}") from error
         spec.build(values)

@@ -1,5 +1,6 @@
 """What the state of an agent may hold, and its form in digests."""
 
+import copy
 import typing
 from collections.abc import Set
 from typing import Any, Final, cast
@@ -16,6 +17,7 @@ __all__ = [
     "field_names",
     "hints_of",
     "may_hold_sets",
+    "with_sorted_sets",
     "without_sets",
 ]
 
@@ -71,6 +73,27 @@ def without_sets(value: Any) -> Any:
         return [without_sets(item) for item in cast("list[Any]", value)]
     names = field_names(type(value))
     return value if names is None else {name: without_sets(getattr(value, name)) for name in names}
+
+
+def with_sorted_sets(value: Any) -> Any:
+    """The value as it is encoded, with sorted lists in place of sets. Nothing of it is changed."""
+    if isinstance(value, (set, frozenset)):
+        items = [with_sorted_sets(item) for item in cast("set[Any]", value)]
+        return sorted(items, key=encoder.encode)
+    if isinstance(value, dict):
+        return {key: with_sorted_sets(item) for key, item in value.items()}  # pyright: ignore
+    if isinstance(value, (list, tuple)):
+        return [with_sorted_sets(item) for item in cast("list[Any]", value)]
+    names = field_names(type(value))
+    if names is None:
+        return value
+    fields = {name: with_sorted_sets(getattr(value, name)) for name in names}
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.replace(value, **fields)
+    copied = copy.copy(value)
+    for name, each in fields.items():
+        object.__setattr__(copied, name, each)
+    return copied
 
 
 def _parts(kind: Any) -> list[Any]:

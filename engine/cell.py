@@ -1,6 +1,6 @@
 """One agent in the engine: running a reaction, and undoing one that failed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine, Generator
 from typing import Final, NamedTuple
 
 import attrs
@@ -182,9 +182,9 @@ class Cell:
                 notification = decode(note.payload)
             except UNREADABLE as error:
                 raise Unfit(f"the payload does not fit {note.type}: {error}") from error
-            method(self.agent, context, notification)
+            _finished(method(self.agent, context, notification))
         elif self.spec.opaque is not None:
-            self.spec.opaque(self.agent, context, Opaque(note.type, note.payload, note.request))
+            _finished(self.spec.opaque(self.agent, context, Opaque(note.type, note.payload, note.request)))
         else:
             raise Unhandled(f"{self.spec.name} does not react to {note.type}")
         return context
@@ -256,3 +256,10 @@ class Cell:
             tuple(self._since),
         )
         return stored, flaw
+
+
+def _finished(returned: object) -> None:
+    """Raise TypeError if a reaction has not run, for it is a coroutine or a generator in disguise."""
+    if isinstance(returned, Coroutine | Generator):
+        returned.close()
+        raise TypeError("the reaction is a coroutine or a generator, and has not run: make it a plain method")
