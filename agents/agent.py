@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar, cast
 
 import attrs
 import msgspec
+from msgspec import UNSET
 
 from .envelope import Opaque
 from .notification import Notification, decoder, module_name
@@ -140,14 +141,10 @@ class AgentSpec:
         values = {name: getattr(agent, name) for name in self.attributes}
         return encoder.encode(without_sets(values) if self.has_sets else values)
 
-    def check(self, state: bytes) -> None:
-        """Raise ValueError if `load` would refuse it: a value is not of its attribute's type."""
-        decoder(self.struct).decode(state)
-
     def flaw(self, agent: Agent) -> str:
         """Why the state cannot be stored, as far as its plain attributes tell; "" if they tell nothing.
 
-        Costs the same however large the state is. `save` and `check` look at all of it.
+        Costs the same however large the state is. `save` and `load` look at all of it.
         """
         for name, allowed in self.plain:
             value = getattr(agent, name)
@@ -162,17 +159,19 @@ class AgentSpec:
 
     def load(self, state: bytes) -> Agent:
         """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
-        values = decoder(self.struct).decode(state)
+        values = msgspec.structs.astuple(decoder(self.struct).decode(state))
         agent = self.cls.__new__(self.cls)
-        lacking: list[str] = []
-        for index, name in enumerate(self.attributes):
-            value = getattr(values, f"f{index}")
-            if value is msgspec.UNSET:
-                lacking.append(name)
+        put = object.__setattr__
+        lacking = False
+        for name, value in zip(self.attributes, values, strict=True):
+            if value is UNSET:
+                lacking = True
             else:
-                object.__setattr__(agent, name, value)
-        for name in lacking:
-            object.__setattr__(agent, name, self._default(agent, name))
+                put(agent, name, value)
+        if lacking:
+            for name, value in zip(self.attributes, values, strict=True):
+                if value is UNSET:
+                    put(agent, name, self._default(agent, name))
         return agent
 
     def _default(self, agent: Agent, name: str) -> Any:
@@ -252,7 +251,7 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
             raise AgentError(f"{name}: {attribute} has no type; annotate it")
         check_encodable(kind, f"{name}: {attribute}")
         # What a state of before lacks is known when it is loaded.
-        members.append((f"f{index}", kind, msgspec.field(name=attribute, default=msgspec.UNSET)))
+        members.append((f"f{index}", kind, msgspec.field(name=attribute, default=UNSET)))
     has_sets = any(may_hold_sets(kind) for _, kind, _ in members)
     return names, msgspec.defstruct("State", members, kw_only=True), has_sets
 

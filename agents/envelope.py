@@ -49,11 +49,11 @@ def check_address(to: object, request: object = 0) -> None:
     server, again and again, or this one when it is started.
     """
     if isinstance(to, AgentId):
-        for number in to:
-            if type(number) is not int:
-                raise TypeError(f"{tuple(to)!r} is not the id of an agent: its three parts are integers")
-            if not 0 <= number <= MAX_REQUEST:
-                raise ValueError(f"{tuple(to)!r} is not the id of an agent: {number} cannot be part of one")
+        creator, host, stamp = to
+        if not (type(creator) is type(host) is type(stamp) is int):
+            raise TypeError(f"{tuple(to)!r} is not the id of an agent: its three parts are integers")
+        if not (0 <= creator <= MAX_REQUEST and 0 <= host <= MAX_REQUEST and 0 <= stamp <= MAX_REQUEST):
+            raise ValueError(f"{tuple(to)!r} is not the id of an agent: a part of it is out of range")
     elif not isinstance(to, str):
         raise TypeError(f"{to!r} is not an address; give an AgentId, a name or ctx.reply_to")
     elif not to.isascii():

@@ -182,11 +182,13 @@ class Cell:
                 notification = decode(note.payload)
             except UNREADABLE as error:
                 raise Unfit(f"the payload does not fit {note.type}: {error}") from error
-            _finished(method(self.agent, context, notification))
+            returned: object = method(self.agent, context, notification)
         elif self.spec.opaque is not None:
-            _finished(self.spec.opaque(self.agent, context, Opaque(note.type, note.payload, note.request)))
+            returned = self.spec.opaque(self.agent, context, Opaque(note.type, note.payload, note.request))
         else:
             raise Unhandled(f"{self.spec.name} does not react to {note.type}")
+        if returned is not None:
+            _check_finished(returned)
         return context
 
     def _undo(self, resolve: Resolve) -> None:
@@ -206,15 +208,23 @@ class Cell:
             ) from error
 
     def _save(self) -> None:
+        """Save the state, and go on with what others would load of it.
+
+        That may be another one: an int where the class says float is a float then, what was one list in two
+        attributes is two, a defaultdict a dict. A replica that gets the state is to react like this one.
+        """
+        self._saved, self.agent = self._encoded()
+        self._since = []
+
+    def _encoded(self) -> tuple[bytes, Agent]:
+        """The whole state, and the agent as it is loaded from that."""
         try:
             saved = self.spec.save(self.agent)
-            self.spec.check(saved)
+            return saved, self.spec.load(saved)
         except Exception as error:
             raise Unstorable(
                 f"the state of {self.spec.name} can no longer be stored: {words(error)}"
             ) from error
-        self._saved = saved
-        self._since = []
 
     # Outside of reactions
 
@@ -229,36 +239,39 @@ class Cell:
         return len(self._saved)
 
     def state(self) -> bytes:
-        """The whole state, saved; also where an undo now starts from. Raises `Unstorable`."""
-        if self._since:
-            self._save()
-        return self._saved
+        """The whole state, as it is saved. Raises `Unstorable`.
+
+        Where an undo starts from does not change: that is the same on every replica, and this is not called
+        at the same time on each.
+        """
+        return self._encoded()[0] if self._since else self._saved
 
     def stored(self) -> tuple[AgentState, str]:
         """The agent, to be stored or sent, and what is wrong with it, "" normally.
 
         One whose state cannot be stored is described by its last saved state and the reactions since.
         """
-        flaw = ""
-        try:
-            self.state()
-        except Unstorable as error:
-            flaw = f"agent {self.identity}: {error}"
+        flaw, state, since = "", self._saved, tuple(self._since)
+        if since:
+            try:
+                state, since = self.state(), ()
+            except Unstorable as error:
+                flaw = f"agent {self.identity}: {error}"
         stored = AgentState(
             self.identity,
             self.name,
             self.spec.name,
             self.reactions,
-            self._saved,
+            state,
             self.changed,
             self._checked_bytes,
             self._since_bytes,
-            tuple(self._since),
+            since,
         )
         return stored, flaw
 
 
-def _finished(returned: object) -> None:
+def _check_finished(returned: object) -> None:
     """Raise TypeError if a reaction has not run, for it is a coroutine or a generator in disguise."""
     if isinstance(returned, Coroutine | Generator):
         returned.close()

@@ -4,7 +4,6 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
-from collections.abc import Callable
 from typing import TypeVar
 
 from ..agents import FAILURES, AgentId, Context, Note, Notification
@@ -99,38 +98,42 @@ class Engine(EngineState):
         """React to one external notification, and to what follows from it on this server."""
         local = self._mail.local
         bound = self.position + self.settings.max_turn
-        self._guarded(self._mail.route, note, effects)
-        while local:
-            if self.position >= bound:
-                self._report(
-                    effects,
-                    f"the turn of {note.type} to {note.to} was stopped after {self.settings.max_turn} "
-                    f"reactions; {len(local)} notifications went to the dead letters: "
-                    "local agents must not answer each other for ever",
-                )
-                while local:
-                    self._dead_letter(local.popleft(), "runaway turn", effects)
+        first, step = note, self._mail.route
+        while True:
+            position, traced = self.position, len(effects.trace)
+            try:
+                step(note, effects)
+            except (EngineStopped, Nondeterministic):
+                raise
+            except Exception as error:
+                self._contain(error, note, position, traced, effects)
+            if not local:
                 return
-            self._guarded(self._deliver, local.popleft(), effects)
+            if self.position >= bound:
+                break
+            note, step = local.popleft(), self._deliver
+        self._report(
+            effects,
+            f"the turn of {first.type} to {first.to} was stopped after {self.settings.max_turn} "
+            f"reactions; {len(local)} notifications went to the dead letters: "
+            "local agents must not answer each other for ever",
+        )
+        while local:
+            self._dead_letter(local.popleft(), "runaway turn", effects)
 
-    def _guarded(self, step: Callable[[Note, Effects], None], note: Note, effects: Effects) -> None:
-        """Take a step with a notification. A defect of the engine costs that one, not the rest of the entry.
+    def _contain(self, error: Exception, note: Note, position: int, traced: int, effects: Effects) -> None:
+        """A defect of the engine costs the notification in which it shows, not the rest of the entry.
 
         Other servers and clients number what they send and get: what is lost they would wait for in vain.
+        `position` and `traced`: the count of reactions, and of rows of the trace, before that notification.
         """
-        position, traced = self.position, len(effects.trace)
-        try:
-            step(note, effects)
-        except (EngineStopped, Nondeterministic):
-            raise
-        except Exception as error:
-            kind, message = described(error)
-            reason = f"defect of the engine: {kind}: {message}"
-            if len(effects.trace) == traced:
-                self.position = position
-                self._dead_letter(note, reason[:MAX_WORDS], effects)
-            else:
-                self._report(effects, f"{note.type} from {note.sender} to {note.to}: {reason}")
+        kind, message = described(error)
+        reason = f"defect of the engine: {kind}: {message}"
+        if len(effects.trace) == traced:
+            self.position = position
+            self._dead_letter(note, reason[:MAX_WORDS], effects)
+        else:
+            self._report(effects, f"{note.type} from {note.sender} to {note.to}: {reason}")
 
     def _deliver(self, note: Note, effects: Effects) -> None:
         if note.to == self._factory_id:

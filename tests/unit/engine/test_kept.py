@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections import defaultdict
 from functools import wraps
 from typing import Any
 
@@ -138,3 +139,101 @@ def test_a_reaction_that_has_not_run_has_failed() -> None:
     (answer,) = harness.send("absent", Go())
     assert isinstance(answer, ExceptionNotification)
     assert "has not run" in answer.message
+
+
+# The live agent is what its saved state loads
+
+
+@attrs.frozen
+class Set(Notification):
+    to: int
+
+
+@attrs.define
+class Loose(Agent):
+    """Keeps every rule, and what it keeps is not quite what is loaded of it."""
+
+    total: float = 0.0
+    one: list[int] = attrs.field(factory=list)
+    same: list[int] = attrs.field(factory=list)
+    counts: dict[str, int] = attrs.field(factory=dict)
+    ballast: str = ""
+
+    @reacts
+    def set(self, ctx: Context, note: Set) -> None:
+        self.total = note.to
+        if note.to == 5:
+            self.same = self.one
+        self.one.append(note.to)
+
+    @reacts
+    def count(self, ctx: Context, note: Go) -> None:
+        if note.word == "begin":
+            self.counts = defaultdict(int)
+        elif note.word == "fail":
+            raise ValueError("an ordinary mistake")
+        else:
+            self.counts[note.word] = self.counts[note.word] + 1
+
+
+def twin(harness: Harness) -> Harness:
+    """Another replica, which gets the state."""
+    other = Harness()
+    other.know(Loose)
+    other.engine.restore(harness.engine.snapshot())
+    return other
+
+
+def test_a_replica_that_gets_the_state_stays_in_the_same_state() -> None:
+    harness = Harness()
+    harness.deploy(Loose, name="loose")
+    harness.send("loose", Set(5))
+    other = twin(harness)
+    assert other.engine.digest() == harness.engine.digest()
+    for each in (harness, other):
+        each.send("loose", Set(6))
+    assert other.engine.digest() == harness.engine.digest()
+    assert vars_of(other) == vars_of(harness) == (6.0, [5, 6], [5])
+
+
+def vars_of(harness: Harness) -> tuple[float, list[int], list[int]]:
+    loose = harness.agent("loose")
+    assert isinstance(loose, Loose)
+    assert isinstance(loose.total, float)
+    return loose.total, loose.one, loose.same
+
+
+@pytest.mark.parametrize("ballast", [0, 3000, 20_000])
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_mistake_of_an_agent_whose_state_is_not_what_is_loaded_costs_itself_only(
+    ballast: int, captured: bool
+) -> None:
+    harness = Harness()
+    harness.deploy(Loose, name="loose", ballast="x" * ballast)
+    harness.send("loose", Go("begin"))
+    failed = 0
+    for number in range(200):
+        failed += len(harness.send("loose", Go(f"k{number}")))
+        if captured and not number % 7:
+            harness.engine.snapshot()
+        if not number % 20:
+            (answer,) = harness.send("loose", Go("fail"))
+            assert isinstance(answer, ExceptionNotification)
+            assert answer.message == "an ordinary mistake"
+    # What a dict does not do is told from the next save on, on every replica from the same reaction.
+    assert failed
+
+
+def test_when_others_are_given_the_state_does_not_change_what_an_agent_does() -> None:
+    results = []
+    for captured in (False, True):
+        harness = Harness()
+        harness.deploy(Loose, name="loose", ballast="x" * 3000)
+        harness.send("loose", Go("begin"))
+        answers = []
+        for number in range(100):
+            answers.append(len(harness.send("loose", Go(f"k{number}"))))
+            if captured and number % 3 == 1:
+                harness.engine.snapshot()
+        results.append(answers)
+    assert results[0] == results[1]
