@@ -162,16 +162,14 @@ class AgentSpec:
         values = msgspec.structs.astuple(decoder(self.struct).decode(state))
         agent = self.cls.__new__(self.cls)
         put = object.__setattr__
-        lacking = False
+        lacking: list[str] = []
         for name, value in zip(self.attributes, values, strict=True):
             if value is UNSET:
-                lacking = True
+                lacking.append(name)
             else:
                 put(agent, name, value)
-        if lacking:
-            for name, value in zip(self.attributes, values, strict=True):
-                if value is UNSET:
-                    put(agent, name, self._default(agent, name))
+        for name in lacking:
+            put(agent, name, self._default(agent, name))
         return agent
 
     def _default(self, agent: Agent, name: str) -> Any:

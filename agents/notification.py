@@ -83,27 +83,22 @@ def encode(notification: Notification) -> bytes:
             f"{type(notification).__name__} is not a notification; derive it from quorate.Notification"
         )
     try:
-        has_sets = _has_sets(cast("Any", type(notification)))
-        return _encoder.encode(_with_sorted_sets(notification) if has_sets else notification)
+        sort = _sorting(cast("Any", type(notification)))
+        return _encoder.encode(notification if sort is None else sort(notification))
     except (TypeError, ValueError, OverflowError) as error:
         raise TypeError(f"{notification.type_name} cannot be encoded: {error}") from error
 
 
 @functools.lru_cache(maxsize=4096)
-def _has_sets(cls: Any) -> bool:
-    """Whether one of this class may hold sets, whose order differs between processes."""
-    from .state import AgentError, hints_of, may_hold_sets
+def _sorting(cls: Any) -> Any:
+    """What sorts the sets in one of this class, for their order differs between processes; None if none."""
+    from .state import AgentError, hints_of, may_hold_sets, with_sorted_sets  # which imports this module
 
     try:
-        return any(may_hold_sets(kind) for kind in hints_of(cls).values())
+        has_sets = any(may_hold_sets(kind) for kind in hints_of(cls).values())
     except AgentError:  # a type cannot be resolved: it may be anything
-        return True
-
-
-def _with_sorted_sets(notification: Notification) -> Any:
-    from .state import with_sorted_sets
-
-    return with_sorted_sets(notification)
+        has_sets = True
+    return with_sorted_sets if has_sets else None
 
 
 def decode(cls: type[T], payload: bytes) -> T:

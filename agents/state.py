@@ -2,7 +2,7 @@
 
 import copy
 import typing
-from collections.abc import Set
+from collections.abc import Callable, Set
 from typing import Any, Final, cast
 
 import attrs
@@ -64,30 +64,30 @@ def may_hold_sets(kind: Any) -> bool:
 
 def without_sets(value: Any) -> Any:
     """The value with sorted lists in place of sets; the order of a set differs between processes."""
-    if isinstance(value, (set, frozenset)):
-        items = [without_sets(item) for item in cast("set[Any]", value)]
-        return sorted(items, key=encoder.encode)
-    if isinstance(value, dict):
-        return {key: without_sets(item) for key, item in value.items()}  # pyright: ignore
-    if isinstance(value, (list, tuple)):
-        return [without_sets(item) for item in cast("list[Any]", value)]
-    names = field_names(type(value))
-    return value if names is None else {name: without_sets(getattr(value, name)) for name in names}
+    return _sorted(value, lambda _, fields: fields)
 
 
 def with_sorted_sets(value: Any) -> Any:
-    """The value as it is encoded, with sorted lists in place of sets. Nothing of it is changed."""
+    """The same, to be decoded as what it was: of an object, a copy with such fields."""
+    return _sorted(value, _copied)
+
+
+def _sorted(value: Any, form: Callable[[Any, dict[str, Any]], Any]) -> Any:
+    """`form` makes of an object of a class with fields, and these, what stands in its place."""
     if isinstance(value, (set, frozenset)):
-        items = [with_sorted_sets(item) for item in cast("set[Any]", value)]
+        items = [_sorted(item, form) for item in cast("set[Any]", value)]
         return sorted(items, key=encoder.encode)
     if isinstance(value, dict):
-        return {key: with_sorted_sets(item) for key, item in value.items()}  # pyright: ignore
+        return {key: _sorted(item, form) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, (list, tuple)):
-        return [with_sorted_sets(item) for item in cast("list[Any]", value)]
+        return [_sorted(item, form) for item in cast("list[Any]", value)]
     names = field_names(type(value))
-    if names is None:
-        return value
-    fields = {name: with_sorted_sets(getattr(value, name)) for name in names}
+    return (
+        value if names is None else form(value, {name: _sorted(getattr(value, name), form) for name in names})
+    )
+
+
+def _copied(value: Any, fields: dict[str, Any]) -> Any:
     if isinstance(value, msgspec.Struct):
         return msgspec.structs.replace(value, **fields)
     copied = copy.copy(value)
