@@ -47,7 +47,7 @@ MAX_INPUT_NOTES: Final = 4096
 MAX_OUTPUT_NOTES: Final = 65536
 """Notifications that wait for a client; one more and the connection ends."""
 MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of the payloads that wait for a client; more and the connection ends."""
+"""Bytes of the payloads that wait for a client; more and the connection ends. `Reopened` has to hold them."""
 LATE_NS: Final = 1_000_000_000
 """An idle check this much behind its time shows that there was no master: the client gets another chance."""
 
@@ -264,14 +264,27 @@ class ProxyAgent(Agent):
         self._give(ctx, ctx.agent, failure.type_name, encode(failure), note.request)
 
     def _give(self, ctx: Context, sender: AgentId, type: str, payload: bytes, request: int) -> None:
+        if len(payload) > MAX_OUTPUT_BYTES:
+            self._too_large(ctx, sender, type, len(payload), request)
+            return
         if len(self.output) >= MAX_OUTPUT_NOTES or self.output_bytes + len(payload) > MAX_OUTPUT_BYTES:
-            self._end(ctx, "expired", "the client acknowledges too slowly what it receives")
+            waiting = f"{len(self.output)} notifications of {self.output_bytes} bytes"
+            self._end(ctx, "expired", f"the client has not acknowledged {waiting}, and one more came")
             return
         self.last_out += 1
         note = ServerNote(sender, type, payload, request)
         self.output.append(note)
         self.output_bytes += len(payload)
         ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
+
+    def _too_large(self, ctx: Context, sender: AgentId, type: str, size: int, request: int) -> None:
+        """No client could be given that: tell who sent it, and the client if it waits for an answer."""
+        reason = f"it has {size} bytes, and a client can be sent {MAX_OUTPUT_BYTES} at most: send it in parts"
+        failure = ExceptionNotification(ctx.agent, type, "ValueError", reason)
+        if sender != ctx.agent:
+            ctx.send(sender, failure)
+        if request:
+            self._give(ctx, ctx.agent, failure.type_name, encode(failure), request)
 
     def _acknowledge(self, out_ack: int) -> None:
         known = min(out_ack, self.last_out) - self.last_out_ack

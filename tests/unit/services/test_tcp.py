@@ -1,9 +1,19 @@
+import attrs
 import msgspec
 import pytest
 
-from quorate.agents import FIRST_CONNECTION_STAMP, AgentId, decode, encode
+from quorate.agents import (
+    FIRST_CONNECTION_STAMP,
+    Agent,
+    AgentId,
+    Context,
+    Notification,
+    decode,
+    encode,
+    reacts,
+)
 from quorate.agents.builtin import ExceptionNotification, UnknownAgent
-from quorate.agents.proxy import MAX_INPUT_NOTES, IdleCheck, ProxyAgent, Reopen
+from quorate.agents.proxy import MAX_INPUT_NOTES, MAX_OUTPUT_BYTES, IdleCheck, ProxyAgent, Reopen
 from quorate.client.frames import (
     Bye,
     ClientInput,
@@ -292,7 +302,51 @@ def test_a_client_that_never_acknowledges_is_closed_at_the_bound(bench, deposit,
     tcp, welcome = bench.opened()
     frames = bench.say(tcp, ClientInput(0, 1, [note(deposit, 1) for _ in range(20)]))
     assert frames[-1].code == "expired"
+    assert "has not acknowledged 10 notifications" in frames[-1].text
     assert bench.harness.engine.find(AgentId.parse(welcome.connection)) is None
+
+
+@attrs.frozen
+class Wanted(Notification):
+    size: int
+
+
+@attrs.frozen
+class Blob(Notification):
+    data: bytes
+
+
+@attrs.define
+class Giver(Agent):
+    failures: list[ExceptionNotification] = attrs.field(factory=list)
+
+    @reacts
+    def give(self, ctx: Context, note: Wanted) -> None:
+        ctx.send(ctx.sender, Blob(bytes(note.size)))
+
+    @reacts
+    def failed(self, ctx: Context, note: ExceptionNotification) -> None:
+        self.failures.append(note)
+
+
+@pytest.mark.parametrize("request_number", [0, 7])
+def test_an_answer_that_no_client_can_be_given_fails_and_the_connection_goes_on(bench, request_number):
+    bench.harness.deploy(Giver, name="giver")
+    tcp, welcome = bench.opened()
+
+    def received(first, size):
+        wanted = ClientNote("giver", Wanted.type_name, encode(Wanted(size)), request_number)
+        return [n for f in bench.say(tcp, ClientInput(0, first, [wanted])) for n in f.notes]
+
+    notes = received(1, MAX_OUTPUT_BYTES + 1)
+    (told,) = bench.harness.agent("giver").failures
+    assert (str(told.agent), told.type) == (welcome.connection, Blob.type_name)
+    assert f"a client can be sent {MAX_OUTPUT_BYTES} at most" in told.message
+    assert [(n.request, decode(ExceptionNotification, n.payload)) for n in notes] == [(7, told)] * bool(
+        request_number
+    )
+    (blob,) = received(2, 1000)
+    assert (blob.request, blob.type) == (request_number, Blob.type_name)
 
 
 @pytest.mark.parametrize(
