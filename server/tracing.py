@@ -83,6 +83,8 @@ class TraceWriter:
         self._held_bytes = 0
         self._first_at: float | None = None
         self._refused = ""
+        self._unfit = ""
+        """What is wrong with a row that cannot be stored, the first that was found."""
         self._retry_at = clock()
         self._flushes_asked = 0
         self._flushes_done = 0
@@ -100,6 +102,8 @@ class TraceWriter:
         """What keeps rows from the disk, or that some are missing, in one sentence; None if all is well."""
         if self._refused:
             return f"the trace is not being written ({self.dropped} rows lost): {self._refused}"
+        if self._unfit:
+            return f"the trace lacks {self.dropped} rows: {self._unfit}"
         if self.dropped:
             return f"the trace lacks {self.dropped} rows, for which there was no room while the disk was busy"
         return None
@@ -213,18 +217,26 @@ class TraceWriter:
     def _extend(self, columns: Columns, piece: list[Reaction]) -> None:
         try:
             columns.extend(piece)
-        except Exception as error:  # one bad row must not end the trace
-            with self._changed:
-                self.dropped += len(piece)
-                self._held_rows -= len(piece)
-                self._held_bytes -= sum(len(row.payload) + len(row.state) for row in piece)
-                if not self._held_rows:
-                    self._first_at = None
-            self._refused = f"rows {piece[0].position} to {piece[-1].position} cannot be stored: {error}"
+        except Exception as error:  # one bad row must not end the trace, nor take others with it
+            if len(piece) > 1:
+                half = len(piece) // 2
+                self._extend(columns, piece[:half])
+                self._extend(columns, piece[half:])
+            else:
+                self._drop(piece[0], error)
             return
         if len(columns) >= self._roll_rows and self._is_due(columns):
             self._roll(columns)
         time.sleep(0)  # lets the reactor have the interpreter
+
+    def _drop(self, row: Reaction, error: Exception) -> None:
+        with self._changed:
+            self.dropped += 1
+            self._held_rows -= 1
+            self._held_bytes -= len(row.payload) + len(row.state)
+            if not self._held_rows:
+                self._first_at = None
+        self._unfit = self._unfit or f"row {row.position} cannot be stored: {reason(error)}"
 
     def _roll(self, columns: Columns) -> None:
         """Write the columns as one file; on failure they are kept, to be tried again."""

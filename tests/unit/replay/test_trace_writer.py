@@ -194,17 +194,18 @@ def test_room_is_bounded_in_bytes_too(tmp_path: Path) -> None:
     assert trace.dropped == 2
 
 
-def test_a_row_that_cannot_be_stored_does_not_end_the_trace(tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_stored_does_not_end_the_trace_nor_take_others_with_it(tmp_path: Path) -> None:
     trace = writer(tmp_path)
-    trace.write([row(1, request=1 << 70)])
-    assert not trace.flush()
+    trace.write([row(1), row(2, request=1 << 70), row(3, payload="text"), *rows(4, 9)])
+    trace.flush()
+    assert trace.dropped == 2
     assert trace.problem is not None
-    assert "rows 1 to 1 cannot be stored" in trace.problem
-    trace.write(rows(2, 3))
-    assert trace.flush()
-    assert trace.dropped == 1
+    assert trace.problem.startswith("the trace lacks 2 rows: row 2 cannot be stored: OverflowError: ")
+    trace.write(rows(10, 11))
     trace.close()
-    assert positions(tmp_path) == [[2, 3]]
+    assert trace.dropped == 2
+    assert positions(tmp_path) == [[1, 4, 5, 6, 7, 8, 9], [10, 11]]
+    assert look_into(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 2}
 
 
 def test_without_pyarrow_the_problem_says_what_to_install(
