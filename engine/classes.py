@@ -31,7 +31,12 @@ def load_class(class_name: str) -> AgentSpec:
     except (Exception, SystemExit) as error:
         raise AgentError(f"importing {module_name} failed: {type(error).__name__}: {error}") from error
     for part in path.split("."):
-        found = getattr(found, part, None)
+        holder, found = found, getattr(found, part, None)
+        if found is None:
+            raise AgentError(
+                f"{getattr(holder, '__name__', holder)} has no {part}, so there is no {class_name}; if it "
+                "was added while this server ran, start the server again, for a module is read only once"
+            )
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise AgentError(f"{class_name} is not an agent class; derive it from quorate.Agent")
     return agent_spec(found)

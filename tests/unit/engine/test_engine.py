@@ -579,4 +579,7 @@ def test_a_class_that_cannot_be_loaded_is_explained() -> None:
 
     assert "put its directory on the PYTHONPATH" in reason("no_such_module:Account")
     assert "is not an agent class" in reason("json:loads")
+    absent = reason("json:Account")
+    assert "json has no Account" in absent
+    assert "start the server again" in absent
     assert "write it as module:Class" in reason("../../etc/passwd")
