@@ -14,7 +14,7 @@ from .links import Link
 from .state import EngineState
 from .timers import Timer
 from .trace import Reaction
-from .words import MAX_WORDS, described
+from .words import MAX_WORDS, described, summary
 
 __all__ = ["Engine", "EngineStopped"]
 
@@ -222,7 +222,7 @@ class Engine(EngineState):
 
     def _failed(self, cell: Cell, note: Note, error: BaseException, effects: Effects) -> None:
         kind, message = described(error)
-        self._trace(effects, cell, note, error=f"{kind}: {message}"[:MAX_WORDS], stamp=self.next_stamp)
+        self._trace(effects, cell, note, error=summary(kind, message), stamp=self.next_stamp)
         if note.type in FAILURES and isinstance(error, Unhandled):
             return  # agents need not react to reports of failures
         self._report(effects, f"{cell.identity} ({cell.spec.name}) failed on {note.type}: {kind}: {message}")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["MAX_WORDS", "described", "words"]
+__all__ = ["MAX_WORDS", "described", "summary", "words"]
 
 MAX_WORDS: Final = 1000
 """Characters of a text; the rest is left out."""
@@ -23,3 +23,8 @@ def words(error: BaseException) -> str:
 def described(error: BaseException) -> tuple[str, str]:
     """The name of an exception's class, and its text."""
     return type(error).__name__[:MAX_WORDS], words(error)
+
+
+def summary(kind: str, message: str) -> str:
+    """Both in one text, as the trace has it: a replay compares it."""
+    return f"{kind}: {message}"[:MAX_WORDS]

@@ -8,7 +8,7 @@ import msgspec
 
 from ..agents import AgentError, AgentId
 from ..engine import Rerun
-from ..engine.words import MAX_WORDS, described
+from ..engine.words import described, summary
 
 __all__ = ["Life", "Record"]
 
@@ -100,8 +100,7 @@ class Life:
                 record.stamp,
             )
         except BaseException as raised:  # the engine takes whatever is raised as a failed reaction
-            kind, message = described(raised)
-            error = f"{kind}: {message}"[:MAX_WORDS]
+            error = summary(*described(raised))
             if error != record.error and not isinstance(raised, Exception | SystemExit):
                 # Somebody interrupts the replay.
                 raise
