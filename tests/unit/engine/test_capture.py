@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from quorate import Agent, AgentId, Context, Delete, Notification, reacts
-from quorate.agents import AgentError, factory
+from quorate.agents import AgentError, agent_spec, factory
 from quorate.engine import AgentState, Capture, Engine, SnapshotError
 from quorate.testing.harness import Harness
 
@@ -244,3 +244,37 @@ def test_replicas_that_saved_at_different_times_refuse_the_same_reactions() -> N
     assert True in refused
     assert run(1) == refused
     assert run(7) == refused
+
+
+@attrs.define
+class Mended(Heavy):
+    """What its author makes of the class when he sees why its reactions fail."""
+
+    values: list[int] = attrs.field(factory=list)
+
+    @reacts
+    def spoil(self, ctx: Context, note: Spoil) -> None:
+        self.values.append(0)
+
+
+def test_a_mended_class_goes_on_with_all_that_was_not_refused() -> None:
+    harness, store = Harness(), Store()
+    harness.deploy(Collector, name="collector")
+    harness.send("collector", Add(1))
+    harness.send("collector", Spoil())
+    total = 1
+    for _ in range(120):
+        total += not harness.send("collector", Add(1))
+    assert 1 < total < 121
+    capture = harness.engine.capture()
+    capture.step()
+    store.save(capture)
+    engine = Engine(0, {"s0": 0}, load=lambda name: agent_spec(Mended))
+    engine.load(store.header, iter(store.agents.values()))
+    cell = engine.find("collector")
+    assert cell is not None
+    assert isinstance(cell.agent, Mended)
+    assert (cell.agent.total, cell.agent.values) == (total, [0])
+    later = engine.capture()
+    later.step()
+    assert not later.flaws
