@@ -1,13 +1,14 @@
 """What a state transfer costs a group that is under load.
 
 Members of a group, two unless told otherwise, run as real processes; the load is in the process of 0, the
-master. Then one more comes. Printed are the messages confirmed in a second before that, while the state
-travels to it, while it takes what was ordered meanwhile, and once it is a member, with the longest wait of
-each phase; all in one run, so that the shares mean something.
+master. Then one more comes; with --returns it was a member before, and was killed. Printed are the messages
+confirmed in a second before that, while the state travels to it, while it takes what was ordered meanwhile,
+and once it is a member, with the longest wait of each phase; all in one run, so that the shares mean
+something.
 
     .venv/bin/python benchmarks/group_transfer.py [--megabytes 500] [--size 1024] [--window 1000]
                                                   [--batch 1] [--members 2] [--share 0.2]
-                                                  [--mode MAJORITY] [--log]
+                                                  [--mode MAJORITY] [--returns] [--log]
 """
 
 import argparse
@@ -106,7 +107,7 @@ def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], 
         options.member,
         {member: ("127.0.0.1", port) for member, port in enumerate(options.ports)},
         handler=Application(chunks, tell),
-        expected=options.members,
+        expected=options.members + options.returns,
         settings=Settings(mode=options.mode, transfer_share=options.share),
         limits=GroupLimits(queue_messages=options.window, queue_bytes=options.window * options.size),
         reactor=reactor,
@@ -127,14 +128,13 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
     def until(what: str) -> Deferred[None]:
         return awaited.setdefault(what, Deferred())
 
-    def start(member: int) -> None:
+    def start(member: int) -> Any:
         command = [sys.executable, *sys.argv, "--member", str(member), "--ports", *map(str, options.ports)]
         other = Other(told if member == options.members else lambda _: None)
-        reactor.spawnProcess(other, sys.executable, command, env=None, childFDs={0: "w", 1: "r", 2: 2})
+        return reactor.spawnProcess(other, sys.executable, command, env=None, childFDs={0: "w", 1: "r", 2: 2})
 
     group = make_group(options, reactor, told)
-    for member in range(1, options.members):
-        start(member)
+    others = [start(member) for member in range(1, options.members + options.returns)]
     yield group.join().addTimeout(START_S, reactor)
     if group.role != "master":
         sys.exit("another member is the master: run it again")
@@ -143,6 +143,13 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
     load.phase()
     yield deferLater(reactor, options.seconds)
     phases = {"before": load.phase()}
+    if options.returns:
+        without = until(f"{options.members} members")
+        others[-1].signalProcess("KILL")
+        yield without
+        load.phase()
+        yield deferLater(reactor, options.seconds)
+        phases["without it"] = load.phase()
     start(options.members)
     yield until("provides")
     load.phase()
@@ -174,6 +181,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="before the transfer and after it")
     parser.add_argument("--share", type=float, default=Settings().transfer_share, help="transfer_share")
     parser.add_argument("--mode", choices=("ALL", "MAJORITY"), default="ALL")
+    parser.add_argument("--returns", action="store_true", help="the one that comes was killed before")
     parser.add_argument("--log", action="store_true", help="print what the members log")
     parser.add_argument("--member", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--ports", type=int, nargs="+", default=[], help=argparse.SUPPRESS)
