@@ -1,23 +1,44 @@
-"""Frames on a byte stream: a 4-byte big-endian length, then the body. Pure."""
+"""Frames on a byte stream: the length of the body and its CRC-32, 4 bytes big-endian each; the body. Pure.
+
+TCP's checksum has 16 bits, and none goes with the bytes through the memory of routers and hosts. What came
+damaged would be delivered as it came, by one member and not by the others.
+"""
 
 import struct
+import zlib
 from collections.abc import Sequence
 
-from .gathering import LONG_BYTES, Body, parts_of
+from .gathering import LONG_BYTES, Body, crc_of, parts_of
 
-__all__ = ["HEADER_BYTES", "MAX_FRAME_BYTES", "FrameReader", "FrameTooLong", "frame_parts"]
+__all__ = [
+    "HEADER_BYTES",
+    "MAX_FRAME_BYTES",
+    "FrameDamaged",
+    "FrameError",
+    "FrameReader",
+    "FrameTooLong",
+    "frame_parts",
+]
 
-HEADER_BYTES = 4
+HEADER_BYTES = 8
 SMALL_BYTES = 1024
 """Pieces of a frame that are smaller are joined at once: each costs more than its bytes."""
 MAX_FRAME_BYTES = 16 * 1024 * 1024
 """Default limit of a body, for sides that know each other."""
 
-_LENGTH = struct.Struct(">I")
+_HEADER = struct.Struct(">II")
 
 
-class FrameTooLong(Exception):
-    """A frame is longer than this side accepts. The text is one sentence for the log."""
+class FrameError(Exception):
+    """The stream cannot be read further. The text is one sentence for the log."""
+
+
+class FrameTooLong(FrameError):
+    """A frame is longer than this side accepts."""
+
+
+class FrameDamaged(FrameError):
+    """The checksum of a frame is wrong."""
 
 
 class FrameReader:
@@ -41,7 +62,7 @@ class FrameReader:
     def feed(self, data: bytes) -> list[bytes]:
         """Take received bytes and return the bodies that are complete now.
 
-        Raises FrameTooLong; the stream cannot be read further then.
+        Raises FrameError.
         """
         have = self._have + len(data)
         if have < self._need:
@@ -64,7 +85,7 @@ class FrameReader:
             if have - start < HEADER_BYTES:
                 self._need = HEADER_BYTES
                 break
-            (length,) = _LENGTH.unpack_from(data, start)
+            length, crc = _HEADER.unpack_from(data, start)
             if length > self.max_bytes:
                 raise FrameTooLong(
                     f"A frame of {length} bytes was announced; at most {self.max_bytes} are accepted."
@@ -73,7 +94,7 @@ class FrameReader:
             if end > have:
                 self._need = HEADER_BYTES + length
                 break
-            bodies.append(data[start + HEADER_BYTES : end])
+            bodies.append(_sound(data[start + HEADER_BYTES : end], crc))
             start = end
         rest = data[start:]
         if rest:
@@ -92,9 +113,20 @@ class FrameReader:
             return joined, 0
         # The first piece has the whole header. A long body is copied once.
         end = len(data) - spare
-        bodies.append(b"".join([memoryview(pieces[0])[HEADER_BYTES:], *pieces[1:-1], memoryview(data)[:end]]))
+        body = b"".join([memoryview(pieces[0])[HEADER_BYTES:], *pieces[1:-1], memoryview(data)[:end]])
+        bodies.append(_sound(body, _HEADER.unpack_from(pieces[0])[1]))
         pieces.clear()
         return data, end
+
+
+def _sound(body: bytes, crc: int) -> bytes:
+    """The body, if that is its checksum. Raises FrameDamaged."""
+    if zlib.crc32(body) != crc:
+        raise FrameDamaged(
+            f"A frame of {len(body)} bytes came damaged; if that happens again, test the memory of both "
+            "machines and the network between them."
+        )
+    return body
 
 
 def frame_parts(bodies: Sequence[Body]) -> list[bytes]:
@@ -103,7 +135,7 @@ def frame_parts(bodies: Sequence[Body]) -> list[bytes]:
     short: list[bytes] = []
     for body in bodies:
         pieces = parts_of(body)
-        short.append(_LENGTH.pack(sum(map(len, pieces))))
+        short.append(_HEADER.pack(sum(map(len, pieces)), crc_of(body)))
         for piece in pieces:
             if len(piece) < LONG_BYTES:
                 short.append(piece)

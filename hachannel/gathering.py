@@ -1,11 +1,12 @@
 """Structs in msgpack, in parts for a write that gathers them: long payloads are not copied. A leaf, pure."""
 
+import zlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
 
-__all__ = ["LONG_BYTES", "Body", "gather", "parts_of"]
+__all__ = ["LONG_BYTES", "Body", "crc_of", "gather", "parts_of"]
 
 LONG_BYTES: Final = 32 * 1024
 """What is as long as this is not copied: to join what is shorter costs less than one more part of a write."""
@@ -21,6 +22,27 @@ _encoder = msgspec.msgpack.Encoder()
 def parts_of(body: Body) -> list[bytes]:
     """The parts; what is whole is one."""
     return body if isinstance(body, list) else [body]
+
+
+class Parts(list[bytes]):
+    """Parts that are not changed any more."""
+
+    crc: int | None = None
+    """Their checksum, once it was asked for: what goes to several peers is summed once."""
+
+
+def crc_of(body: Body) -> int:
+    """The CRC-32 of it all."""
+    if not isinstance(body, list):
+        return zlib.crc32(body)
+    crc = body.crc if isinstance(body, Parts) else None
+    if crc is None:
+        crc = 0
+        for part in body:
+            crc = zlib.crc32(part, crc)
+        if isinstance(body, Parts):
+            body.crc = crc
+    return crc
 
 
 def gather(value: msgspec.Struct, carrying: str) -> Body:
@@ -42,7 +64,7 @@ class _Gathered:
     """One struct, cut before and behind every long payload."""
 
     def __init__(self, value: msgspec.Struct, carrying: str) -> None:
-        self.parts: list[bytes] = []
+        self.parts = Parts()
         self._short = bytearray()
         self._struct(value, carrying)
         self._cut()

@@ -11,7 +11,7 @@ from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.python.failure import Failure
 
-from .framing import MAX_FRAME_BYTES, FrameReader, FrameTooLong, frame_parts
+from .framing import MAX_FRAME_BYTES, FrameError, FrameReader, frame_parts
 from .gathering import Body
 
 __all__ = [
@@ -168,7 +168,7 @@ class Link(TwistedProtocol):
         self.heard_anything = True
         try:
             bodies = self._reader.feed(data)
-        except FrameTooLong as error:
+        except FrameError as error:
             self.drop(str(error))
             return
         if b"" in bodies:

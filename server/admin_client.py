@@ -7,9 +7,9 @@ import contextlib
 import math
 import os
 import socket
-import struct
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from random import uniform
@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 import attrs
 import msgspec
 
+from ..hachannel.framing import FrameError, FrameReader, frame_parts
 from . import admin_wire as wire
 from .config import Config, Server
 from .hello import ADMIN, MAX_HELLO_BYTES, NONCE_BYTES, Connector, ProtocolError, Refused
@@ -44,8 +45,6 @@ PARALLEL_STATUS = 32
 NOT_IN_THE_FILE = -1
 """Instead of the id of a replica of which only the address is known."""
 RECEIVE_BYTES = 65536
-
-_LENGTH = struct.Struct(">I")
 
 T = TypeVar("T")
 
@@ -111,7 +110,8 @@ class SocketConnection:
     def __init__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
         self._endpoint = endpoint
-        self._buffer = bytearray()
+        self._reader = FrameReader()
+        self._frames: deque[bytes] = deque()
         self._last_id = 0
         self.behind = ""
         try:
@@ -162,25 +162,20 @@ class SocketConnection:
 
     def _send(self, frame: bytes, deadline: float) -> None:
         self._socket.settimeout(_left(deadline))
-        self._socket.sendall(_LENGTH.pack(len(frame)) + frame)
+        self._socket.sendall(b"".join(frame_parts([frame])))
 
     def _receive(self, deadline: float, limit: int) -> bytes:
-        self._fill(_LENGTH.size, deadline)
-        (size,) = _LENGTH.unpack_from(self._buffer)
-        if size > limit:
-            raise ProtocolError(f"A frame of {size} bytes is announced; at most {limit} are accepted here.")
-        self._fill(_LENGTH.size + size, deadline)
-        frame = bytes(self._buffer[_LENGTH.size : _LENGTH.size + size])
-        del self._buffer[: _LENGTH.size + size]
-        return frame
-
-    def _fill(self, size: int, deadline: float) -> None:
-        while len(self._buffer) < size:
+        self._reader.max_bytes = limit
+        while not self._frames:
             self._socket.settimeout(_left(deadline))
             data = self._socket.recv(RECEIVE_BYTES)
             if not data:
                 raise ConnectionResetError(None, "the connection was closed")
-            self._buffer += data
+            try:
+                self._frames.extend(self._reader.feed(data))
+            except FrameError as error:
+                raise ProtocolError(str(error)) from None
+        return self._frames.popleft()
 
 
 def _left(deadline: float) -> float:

@@ -15,6 +15,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 
 from quorate.agents import AgentId, Note, encode, outside
+from quorate.hachannel.framing import HEADER_BYTES, frame_parts
 from quorate.server.admin import AdminProtocol, NotMaster
 from quorate.server.hello import NONCE_BYTES, Acceptor, ProtocolError
 
@@ -129,15 +130,15 @@ class Served:
 
     def _serve(self, peer: socket.socket) -> None:
         def send(frame: bytes) -> None:
-            peer.sendall(struct.pack(">I", len(frame)) + frame)
+            peer.sendall(b"".join(frame_parts([frame])))
 
         acceptor = Acceptor(
             lambda _hello: {}, secret=self.secret, nonce=os.urandom(NONCE_BYTES), loopback=self.loopback
         )
         with peer, peer.makefile("rb") as reader, contextlib.suppress(OSError):
             protocol = AdminProtocol(self.target, send)
-            while len(head := reader.read(4)) == 4:
-                frame = reader.read(struct.unpack(">I", head)[0])
+            while len(head := reader.read(HEADER_BYTES)) == HEADER_BYTES:
+                frame = reader.read(struct.unpack_from(">I", head)[0])
                 if acceptor.done:
                     self.calls += 1
                     if self.drop_calls:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.hachannel.framing import FrameReader, FrameTooLong, frame_parts
+from quorate.hachannel.framing import FrameDamaged, FrameError, FrameReader, FrameTooLong, frame_parts
 from quorate.hachannel.gathering import LONG_BYTES, Body
 
 
@@ -28,7 +28,35 @@ def test_frames_survive_any_way_of_cutting_the_stream(bodies: list[bytes], data:
 def test_a_frame_over_the_limit_is_refused_at_its_header() -> None:
     reader = FrameReader(max_bytes=10)
     with pytest.raises(FrameTooLong, match="11 bytes"):
-        reader.feed((11).to_bytes(4, "big"))
+        reader.feed((11).to_bytes(4, "big") + bytes(4))
+
+
+@given(st.lists(st.binary(max_size=2000), min_size=1, max_size=4), st.data())
+def test_whichever_bit_is_flipped_no_damaged_body_is_handed_on(
+    bodies: list[bytes], data: st.DataObject
+) -> None:
+    stream = bytearray(joined(bodies))
+    bit = data.draw(st.integers(0, 8 * len(stream) - 1))
+    stream[bit // 8] ^= 1 << bit % 8
+    reader, got, position = FrameReader(), list[bytes](), 0
+    try:
+        while position < len(stream):
+            size = data.draw(st.integers(1, len(stream) - position))
+            got += reader.feed(bytes(stream[position : position + size]))
+            position += size
+    except FrameError:
+        pass
+    else:
+        # A length became larger: the rest is waited for.
+        assert reader.pending
+    assert got == bodies[: len(got)] != bodies
+
+
+def test_a_damaged_frame_is_told_from_a_long_one() -> None:
+    stream = bytearray(joined([b"sound", b"spoiled"]))
+    stream[-1] ^= 1
+    with pytest.raises(FrameDamaged, match="7 bytes came damaged; .* test the memory"):
+        FrameReader().feed(bytes(stream))
 
 
 def test_the_limit_may_be_raised_between_frames() -> None:

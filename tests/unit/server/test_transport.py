@@ -42,6 +42,20 @@ def test_some_of_a_long_frame_says_that_its_sender_lives(net: MemoryNet, make_pe
     assert zero.got == [(1, b"x" * 1000)]
 
 
+def test_what_came_damaged_is_not_handed_on_and_the_connection_is_made_again(
+    net: MemoryNet, make_peer: Any
+) -> None:
+    zero, one = make_peer(0, 2), make_peer(1, 2)
+    net.advance(1)
+    frame = bytearray(b"".join(frame_parts([b"sound", b"spoiled"])))
+    frame[-3] ^= 4
+    net.wires[0].near.producer.dataReceived(bytes(frame))
+    assert ("down", 1) in zero.happened
+    assert zero.got == []
+    net.advance(1)
+    assert (zero.up, one.up) == ({1: 1}, {0: 1})
+
+
 def test_the_higher_id_calls_so_that_the_lower_dials_at_once(net: MemoryNet, make_peer: Any) -> None:
     zero = make_peer(0, 2, settings=LinkSettings(max_delay_s=1000.0, first_delay_s=1000.0))
     net.advance(5)
