@@ -79,6 +79,8 @@ class Peers:
         """The link of a replica that connects, whether it belongs to the cluster or not yet."""
         link = self.links.get(replica)
         if link is None and len(self.links) < MAX_STRANGERS:
+            if not self.links:
+                self._last = now
             link = self.links[replica] = Link(replica, now)
         return link
 
@@ -111,7 +113,8 @@ class Peers:
     def paused(self, now: float) -> float:
         """Seconds this replica itself did not run, 0 when it did; its peers are not to blame for those."""
         gap, self._last = now - self._last, now
-        if gap < self._pause_s:
+        # Without peers there are no heartbeats: nothing has to run.
+        if gap < self._pause_s or not self.links:
             return 0.0
         for link in self:
             # Not beyond now: it may have been heard, or have gone, since this replica runs again.

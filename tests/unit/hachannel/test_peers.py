@@ -104,6 +104,13 @@ def test_a_silent_peer_whose_connection_is_closed_for_that_does_not_live():
     assert peers.review(61.0) == [(link, "alive")]
 
 
+def test_a_replica_without_peers_that_was_idle_did_not_stand_still():
+    peers = Peers([], 0.0, Settings())
+    assert not peers.paused(60.0)
+    peers.guest(1, 120.0)
+    assert not peers.paused(120.1)
+
+
 @pytest.mark.parametrize("seconds", [0.3, 4.0, 60.0])
 def test_a_slave_is_not_blamed_for_a_pause_of_its_master(seconds):
     """What it has acknowledged meanwhile waits here."""
