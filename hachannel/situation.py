@@ -7,7 +7,7 @@ import attrs
 from .channel import Channel
 from .choice import overlap
 from .peers import Link, founds
-from .view import NO_VIEW, View, Voter, present
+from .view import NO_TAG, NO_VIEW, View, Voter, present
 
 __all__ = ["TOO_FEW", "situation", "strangers"]
 
@@ -102,9 +102,16 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
         advice = advice or _advice(otherwise or _who_knows(channel))
         return f"waits for a master; this replica hears {_names(heard)}{advice}"
     if state.guest:
+        joins = [link.join for link in _links(channel)]
+        if not missing and joins and all(join is not None and join.commit == NO_TAG for join in joins):
+            advice = (
+                ". None of them has anything of the cluster: if it runs, start them with a file that has its "
+                "replicas, too; if it is lost, put the directory of one back from a copy, or, to begin anew "
+                "with nothing, stop all, remove their directories and start them"
+            )
         return (
-            "waits for the others, which have what its own journal has lost; "
-            f"this replica hears {_names(heard)}{advice}"
+            "waits for the others to let it in: it founds no cluster, for it was started to join one, was "
+            f"turned away by one, or has lost its journal; this replica hears {_names(heard)}{advice}"
         )
     here = 1 + len(heard)
     empty = [link for link in _links(channel) if link.join is not None and link.join.empty]

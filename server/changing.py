@@ -291,7 +291,7 @@ class Changer:
         try:
             status = self.admin.ask(replica, wire.Status(), dict[str, Any], ASK_TIMEOUT_S)
         except AdminError:
-            command = f"quorate start {self.admin.config.path} --server {name} --replica {replica}"
+            command = f"quorate start {self.admin.config.path} --server {name} --replica {replica} --join"
             return "it does not take part yet", f"start it with `{command}`"
         reason = bare(str(status.get("situation") or status.get("role") or "it has just started"))
         return f"it runs, and does not take part yet: {reason}", ""

@@ -119,8 +119,13 @@ class Durability:
         reactor: Any,
         host: DurabilityHost,
         settings: DurabilitySettings | None = None,
+        *,
+        guest: bool = False,
     ) -> None:
-        """Nothing is touched yet. `directory` exists and belongs to this process."""
+        """Nothing is touched yet. `directory` exists and belongs to this process.
+
+        guest: a journal that has to be made is that of a replica that may join a cluster and founds none.
+        """
         self.path = directory / JOURNAL_FILE
         self._directory = directory
         self._identity = identity
@@ -131,7 +136,9 @@ class Durability:
         self._disk: Disk | None = None
         self._engine: Engine | None = None
         self._log: DurableLog | None = None
+        self._new_guest = guest
         self._guest = False
+        """There was a journal, and it is of no use."""
         self._capture: Capture | None = None
         self._flawed: set[str] = set()
         """What was said of agents whose state cannot be stored."""
@@ -175,7 +182,12 @@ class Durability:
         made = self._directory / MADE_FILE
         existing = not self._guest and (made.exists() or self._has_frames())
         journal = Journal.open(
-            self.path, self._identity, life, existing=existing, guest=self._guest, schema=SCHEMA
+            self.path,
+            self._identity,
+            life,
+            existing=existing,
+            guest=self._guest or self._new_guest,
+            schema=SCHEMA,
         )
         store = StateStore(self.path)
         try:

@@ -57,7 +57,8 @@ class Forcing:
         except NothingThere:
             directory.close()
             raise ForcingError(
-                f"{server.name}.{replica} holds nothing of {server.name}: it never took part in it."
+                f"{server.name}.{replica} holds nothing of {server.name}: it never took part in it, or its "
+                "journal was damaged and put aside."
             ) from None
         except BaseException:
             directory.close()

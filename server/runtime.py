@@ -55,7 +55,7 @@ class Replica:
     """One replica of a server: make it, `start` it, and wait for `stopped`.
 
     `incarnation` is a number that grows with every life of this replica. `expected` takes the place of the
-    configuration's nbClusterExpected.
+    configuration's nbClusterExpected. `join`: it waits to be let in by a cluster, and never founds one.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class Replica:
         expected: int | None,
         incarnation: int,
         reactor: Any,
+        join: bool = False,
     ) -> None:
         self.config = config
         self.server = server
@@ -85,6 +86,7 @@ class Replica:
         """Of this process, and of each node in it: never the same twice."""
         self.started_at = time.monotonic()
         self.settings = ReplicaSettings.read(config, server, replica)
+        self._join = join
         self._expected = server.expected if expected is None else expected
         self._log: ReplicaLog | None = None
         self._fronts: list[Front] = []
@@ -169,6 +171,7 @@ class Replica:
             self.reactor,
             self,
             self.settings.durability,
+            guest=self._join,
         )
 
     def _new_driver(self, *, fresh: bool = False) -> Driver:
@@ -202,6 +205,8 @@ class Replica:
             )
         except ValueError as error:
             raise StartError(str(error)) from None
+        if self._join:
+            node.channel.bar_founding()
         return Driver(node, self.reactor, self)
 
     def _leave(self) -> None:

@@ -1,15 +1,21 @@
 """`quorate apply`: a running cluster gets the replicas that the edited file declares."""
 
+import time
 from pathlib import Path
 
 import click
 
 from ..admin_cli import Sentence, config_argument, read_config, sentences
-from ..admin_client import AdminError, ServerAdmin
+from ..admin_client import STATUS_TIMEOUT_S, AdminError, ServerAdmin, gather
 from ..changing import ChangeFailed, Changer
 from ..changing import declared as all_of
 from ..config import Server
 from .replica import timeout_option, wait_option
+from .status import apart, masters, rivals, several
+
+PATIENCE = 4
+PAUSE_S = 1.0
+"""Replicas that seem to be in different clusters are asked so often, with such pauses."""
 
 
 @click.command(epilog="Exit status: 0 if every cluster has the replicas of the file, 1 otherwise.")
@@ -21,7 +27,8 @@ from .replica import timeout_option, wait_option
 def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, wait_s: float) -> None:
     """Compare the running clusters with the edited file; add, move and remove replicas one at a time.
 
-    What is added is to be started on its machine with `quorate start`, before this command or while it waits.
+    What is added is to be started on its machine with `quorate start --join`, before this command or while it
+    waits.
     """
     with sentences():
         loaded = read_config(config)
@@ -35,7 +42,8 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
         for declared in chosen:
             if not declared.clustered:
                 continue
-            changer = Changer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
+            admin = ServerAdmin(loaded, declared)
+            changer = Changer(admin, timeout_s, click.echo, wait_s=wait_s)
             try:
                 steps = changer.steps(all_of(declared))
                 for step in steps:
@@ -46,6 +54,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
                         changer.make(step)
                 if steps and not dry_run:
                     _check_again(changer, declared)
+                _check_one_cluster(admin)
             except AdminError as error:
                 failed.append(str(error))
                 continue
@@ -55,6 +64,19 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
             raise Sentence("; ".join(failed))
     if differs:
         raise SystemExit(1)
+
+
+def _check_one_cluster(admin: ServerAdmin) -> None:
+    """The replicas of the file are in one cluster. Raises AdminError."""
+    for attempt in range(PATIENCE):
+        ((server, replicas),) = gather([admin], STATUS_TIMEOUT_S)
+        if len(masters(replicas)) < 2 and not rivals(replicas):
+            return
+        if attempt < PATIENCE - 1:
+            # While the master changes an old one may not know yet.
+            time.sleep(PAUSE_S)
+    led = masters(replicas)
+    raise ChangeFailed(f"{server.name}: {several(led) if len(led) > 1 else apart(rivals(replicas), led)}")
 
 
 def _check_again(changer: Changer, declared: Server) -> None:

@@ -42,7 +42,14 @@ PATIENCE_S = 1.0
     type=click.IntRange(1),
     help="Replicas that must see each other before the very first start, in place of nbClusterExpected.",
 )
-def command(config: Path, server: str, replica: int | None, data: Path | None, expected: int | None) -> None:
+@click.option(
+    "--join",
+    is_flag=True,
+    help="A new replica of a cluster that runs: it waits to be let in, and never founds one.",
+)
+def command(
+    config: Path, server: str, replica: int | None, data: Path | None, expected: int | None, join: bool
+) -> None:
     """Run one replica until it is stopped.
 
     Prints one line when it is ready, one whenever its role changes, and one when something keeps it waiting.
@@ -54,11 +61,13 @@ def command(config: Path, server: str, replica: int | None, data: Path | None, e
         loaded = load(config)
         declared = loaded.server(server)
         replica_id = _which_replica(loaded, declared, replica)
+        if join and not declared.clustered:
+            raise Sentence(f"{declared.name} is no <cluster>: there is nothing to join; leave --join out.")
         if expected is not None:
             _check_expected(declared, expected)
         directory = DataDir.open(data or loaded.path.parent / "data", declared.name, replica_id)
     try:
-        _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", expected)
+        _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", expected, join)
     finally:
         directory.close()
 
@@ -221,7 +230,13 @@ class Foreground:
 
 
 def _run(
-    config: Config, server: Server, replica: int, directory: DataDir, data: Path, expected: int | None
+    config: Config,
+    server: Server,
+    replica: int,
+    directory: DataDir,
+    data: Path,
+    expected: int | None,
+    join: bool,
 ) -> None:
     reactor = _install_reactor()
     # Defects go to the log of the replica with their traceback, not to the terminal.
@@ -236,6 +251,7 @@ def _run(
             declared,
             data=data,
             expected=expected,
+            join=join,
             incarnation=directory.incarnation,
             reactor=reactor,
         )

@@ -108,6 +108,9 @@ def command(
                 )
             if len(masters(replicas)) > 1:
                 click.echo(f"quorate: {server_asked.name}: {several(masters(replicas))}", err=True)
+            elif rivals(replicas):
+                sentence = apart(rivals(replicas), masters(replicas))
+                click.echo(f"quorate: {server_asked.name}: {sentence}", err=True)
     ctx.exit(0 if all(_is_led(replicas) for _, replicas in statuses) else 1)
 
 
@@ -145,7 +148,8 @@ def _may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
 
 def _is_led(replicas: list[ReplicaStatus]) -> bool:
     """Whether one of them is the master, and can go on as such."""
-    return len(masters(replicas)) == 1 and any(each.in_charge for each in replicas)
+    led = len(masters(replicas)) == 1 and any(each.in_charge for each in replicas)
+    return led and not rivals(replicas)
 
 
 def _is_down(replicas: list[ReplicaStatus]) -> bool:
@@ -196,6 +200,25 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
 def masters(replicas: list[ReplicaStatus]) -> list[int]:
     """Which replicas say that they are the master: one, if all is well."""
     return [replica.endpoint.replica for replica in replicas if replica.role == "master"]
+
+
+def rivals(replicas: list[ReplicaStatus]) -> list[int]:
+    """Which replicas are slaves where the master that is shown is no member: in another cluster."""
+    led = set(masters(replicas))
+    return [
+        each.endpoint.replica
+        for each in replicas
+        if led and each.role == "slave" and led.isdisjoint((each.status or {}).get("members") or led)
+    ]
+
+
+def apart(ids: list[int], led: list[int]) -> str:
+    """What it means that there are such."""
+    return (
+        f"master {', '.join(map(str, led))} and replica {', '.join(map(str, ids))} are in different "
+        "clusters. If new replicas have founded one of their own, stop them, remove their directories and "
+        "start them with `quorate start --join`"
+    )
 
 
 def several(ids: list[int]) -> str:

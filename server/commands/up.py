@@ -104,7 +104,7 @@ class Edited:
         for server in loaded.servers:
             lines += [
                 f"{server.name}.{replica.id} is new: start it with "
-                f"`quorate start {name} --server {server.name} --replica {replica.id}`"
+                f"`quorate start {name} --server {server.name} --replica {replica.id} --join`"
                 for replica in server.replicas
                 if (server.name, replica.id) not in running and is_local(replica.host)
             ]

@@ -57,11 +57,11 @@ class Growing:
         """Delete a replica from the file."""
         self.write([each for each in self.edited() if f'id="{replica}"' not in each])
 
-    def launch(self, replica: int, xml: Path | None = None) -> Running:
+    def launch(self, replica: int, *options: str, xml: Path | None = None) -> Running:
         """`quorate start`, beside the supervisor."""
         site = self.site
         arguments = ["-m", "quorate", "start", xml or site.xml, "--server", site.name, "--replica", replica]
-        return self.start(*arguments, "--data", site.place / "data", cwd=site.place)
+        return self.start(*arguments, "--data", site.place / "data", *options, cwd=site.place)
 
     def replica(self, *words: object) -> str:
         """`quorate replica`; returns what it printed."""
@@ -171,7 +171,7 @@ def test_everything_is_killed_and_comes_back_with_the_replicas_it_had(growing: G
         client.flush()
     fourth.end()
     site.kill(0, 1, 2)
-    growing.launch(0, old)
+    growing.launch(0, xml=old)
     growing.launch(1)
     growing.launch(2)
     growing.launch(3)
@@ -213,3 +213,32 @@ def test_two_replicas_get_a_witness_survive_a_loss_and_give_it_back(
         assert (never.returncode, "s0 has no replica 9" in never.stderr) == (1, True)
         assert ask_ledger(client) == [1, 2]
     site.whole()
+
+
+def test_replicas_that_are_to_join_found_no_cluster_of_their_own(growing: Growing) -> None:
+    site = growing.site
+    site.deploy("ledger:Ledger")
+    old = growing.edited()
+    for id in (3, 4, 5):
+        growing.declare(id)
+    new = growing.edited()[3:]
+    growing.write(new)
+    early = [growing.launch(id, "--join") for id in (3, 4, 5)]
+    for each in early:
+        each.until("None of them has anything of the cluster: if it runs, start them with a file that has")
+    for each in early:
+        each.end()
+    # With a file that has the others they are let in. That they found nothing is in their journals now.
+    growing.write(old + new)
+    late = [growing.launch(id) for id in (3, 4, 5)]
+    late[0].until("does not belong to")
+    done = site.run("apply", str(site.xml))
+    assert done.returncode == 0, done.stderr
+    growing.write(new)
+    done = site.run("apply", str(site.xml))
+    assert done.returncode == 0, done.stderr
+    assert {int(each) for each in re.findall(r"remove replica (\d): done", done.stdout)} == {0, 1, 2}
+    with connect(site.url(), user="root", password="root") as client:
+        client.send_nowait("ledger", Entry(1))
+        client.flush()
+        assert ask_ledger(client) == [1]

@@ -24,7 +24,7 @@ def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_pa
     write(path, (1, "localhost"), (3, "localhost"), (4, "far.example"))
     first, *rest = edited.look(BEFORE)
     assert "was edited; what runs goes on as before" in first
-    assert rest == [f"s0.3 is new: start it with `quorate start {path} --server s0 --replica 3`"]
+    assert rest == [f"s0.3 is new: start it with `quorate start {path} --server s0 --replica 3 --join`"]
     assert edited.look(BEFORE) == []
 
 

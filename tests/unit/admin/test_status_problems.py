@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from quorate.server.admin_client import Endpoint, ReplicaStatus
-from quorate.server.commands.status import compare, masters, problems, several
+from quorate.server.commands.status import apart, compare, masters, problems, rivals, several
 from quorate.server.config import load
 
 HERE = Endpoint(replica=0, host="localhost", port=1)
@@ -73,3 +73,15 @@ def test_several_masters_are_several_clusters() -> None:
     statuses = [ReplicaStatus(HERE, {"role": "master"}), ReplicaStatus(other, {"role": "master"})]
     assert masters(statuses) == [0, 1]
     assert several([0, 1]).startswith("replicas 0, 1 are all master: there are several clusters")
+
+
+def test_a_slave_of_another_master_is_in_another_cluster() -> None:
+    def at(replica: int, role: str, members: list[int]) -> ReplicaStatus:
+        return ReplicaStatus(Endpoint(replica, "localhost", 1), {"role": role, "members": members})
+
+    master = at(3, "master", [3, 4])
+    statuses = [at(2, "slave", [0, 1, 2]), master, at(4, "slave", [3, 4]), at(5, "joining", [])]
+    assert rivals(statuses) == [2]
+    assert rivals(statuses[1:]) == []
+    assert rivals([each for each in statuses if each is not master]) == []
+    assert apart([2], [3]).startswith("master 3 and replica 2 are in different clusters. ")

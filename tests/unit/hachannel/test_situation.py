@@ -413,3 +413,22 @@ def test_a_replica_without_a_vote_that_was_never_there_is_heard() -> None:
         "too few replicas of view 1 can be reached to go on, this one hears only replica 3 without a vote; "
         "start replica 1 or 2, or mend the network"
     )
+
+
+def test_guests_that_are_all_there_learn_that_nobody_has_anything() -> None:
+    script = Script(3, settings=QUICK)
+    for host in script.hosts:
+        host.start()
+        host.channel.bar_founding()
+    script.run(2.0)
+    for replica, others in enumerate(("1, 2", "0, 2", "0, 1")):
+        assert said(script, replica) == (
+            "waits for the others to let it in: it founds no cluster, for it was started to join one, was "
+            f"turned away by one, or has lost its journal; this replica hears {others}. None of them has "
+            "anything of the cluster: if it runs, start them with a file that has its replicas, too; if it "
+            "is lost, put the directory of one back from a copy, or, to begin anew with nothing, stop all, "
+            "remove their directories and start them"
+        )
+    script.hosts[2].crash()
+    script.run(2.0)
+    assert said(script, 0).endswith("this replica hears 1; start replica 2")

@@ -55,7 +55,7 @@ def test_whichever_bit_is_flipped_no_damaged_body_is_handed_on(
 def test_a_damaged_frame_is_told_from_a_long_one() -> None:
     stream = bytearray(joined([b"sound", b"spoiled"]))
     stream[-1] ^= 1
-    with pytest.raises(FrameDamaged, match="7 bytes came damaged; .* test the memory"):
+    with pytest.raises(FrameDamaged, match="7 bytes came damaged"):
         FrameReader().feed(bytes(stream))
 
 
