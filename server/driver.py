@@ -15,6 +15,8 @@ SLICE_S = 0.02
 """Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
 RAISED_PAUSE_S = 0.1
 """A tick that raised is made again after this: at once it would perhaps do nothing but raise."""
+SLOW_S = 1.0
+"""An entry that takes so long to apply is named in the log: heartbeats are late then, and others suspect."""
 MAX_UNAPPLIED = 512
 """Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
 
@@ -90,7 +92,11 @@ class Driver:
                     self.flush_soon()
                     break
                 self._spare = False
-                if not node.work(now, time.time_ns()) and not self._again:
+                worked = node.work(now, time.time_ns())
+                took_s = time.monotonic() - now
+                if took_s >= SLOW_S:
+                    node.slow(took_s)
+                if not worked and not self._again:
                     break
             if not self._stopped:
                 self._host.acted()

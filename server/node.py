@@ -16,6 +16,7 @@ from ..engine import (
     EngineStopped,
     NetPeer,
     Nondeterministic,
+    Reaction,
     Taken,
     Tick,
     encode_batch,
@@ -95,6 +96,8 @@ class Node:
         """True while this replica is master and holds the lease: its networks and services are to run."""
         self.reactions = 0
         """Reactions run by this incarnation."""
+        self._latest: Sequence[Reaction] = ()
+        """The reactions to the entry that was applied last."""
         self._out = Output()
         self._events: deque[Event] = deque()
         self._views_waiting = 0
@@ -274,12 +277,25 @@ class Node:
         self._watch_lease(now)
         if self._ended or not (self._events or self._unborn or self._comparison.busy):
             return False
+        self._latest = ()
         if self._events:
             self._on_event(now, self._events.popleft())
         elif self._comparison.busy:
             self._comparison.go_on()
         self._run(now, wall_ns)
         return True
+
+    def slow(self, seconds: float) -> None:
+        """The last call of `work` took so long: say what it was, if it was an entry."""
+        reactions = self._latest
+        if reactions:
+            last = reactions[-1]
+            self._out.lines.append(
+                f"entry {last.index} took {seconds:.1f} s, in which this replica answered nobody (or this "
+                "process stood still): "
+                f"{len(reactions)} reaction{'s' if len(reactions) > 1 else ''}, the last one of {last.agent} "
+                f"({last.cls or 'the platform'}) to {last.type}; long work belongs outside of agents"
+            )
 
     # Batches
 
@@ -398,6 +414,7 @@ class Node:
             effects = Effects(event.index)
             effects.reports.append(f"defect: entry {event.index} was not applied as a whole: {error!r}")
         out = self._out
+        self._latest = effects.trace
         self.reactions += len(effects.trace)
         out.trace += effects.trace
         out.lines += effects.reports

@@ -34,6 +34,9 @@ class Node:
     def work(self, now: float, wall_ns: int) -> bool:
         return False
 
+    def slow(self, seconds: float) -> None:
+        """Nothing to name."""
+
     def deadline(self, now: float, wall_ns: int) -> float | None:
         return now if self.due else None
 
@@ -62,3 +65,19 @@ def test_after_a_tick_that_raised_there_is_another_and_not_at_once() -> None:
     node.fails = False
     clock.advance(RAISED_PAUSE_S)
     assert node.ticks == 2
+
+
+def test_work_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, node = Clock(), Node()
+    now, took, said = [0.0], [0.2, 7.5, 0.1], list[float]()
+
+    def work(*_: Any) -> bool:
+        now[0] += took.pop(0)
+        return bool(took)
+
+    made: Any = node
+    made.work, made.slow = work, said.append
+    monkeypatch.setattr("quorate.server.driver.time.monotonic", lambda: now[0])
+    Driver(made, clock, Host()).give(node.flush)
+    assert took == []
+    assert said == [pytest.approx(7.5)]

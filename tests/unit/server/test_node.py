@@ -254,3 +254,13 @@ def test_acknowledgements_of_a_server_become_one_item(count: int) -> None:
     for upto in range(1, count + 1):
         queue.add_ack(4, 9, upto)
     assert queue.take() == ([NetAck(4, 9, count)], [])
+
+
+def test_an_entry_that_took_long_is_named_with_its_last_reaction() -> None:
+    alone = Alone()
+    alone.post(poke(), poke())
+    alone.node.slow(8.04)
+    alone.work()
+    (line,) = [line for line in alone.out.lines if "8.0 s" in line]
+    assert line.startswith(f"entry {alone.node.channel.last} took 8.0 s, ")
+    assert f": 2 reactions, the last one of #0.0.1025 ({__name__}:Watch) to {__name__}:Poke; long" in line
