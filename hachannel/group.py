@@ -28,7 +28,7 @@ from .group_order import Order
 from .group_stable import StableWaits
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
 from .group_wire import Hello
-from .link import NOBODY_LISTENS, SILENCE, Address, CallPort
+from .link import Address, CallPort
 from .messages import Ack, Data, decode_message
 from .process import this_process
 from .prompt import PromptReactor
@@ -560,15 +560,17 @@ class Group:
 
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
-        if SILENCE in reason:
-            self._waits.unreachable(peer, nobody_there=False)
-        self._channel.disconnected(self._now(), peer, ended=self._transport.ended(peer))
-        self._drive(arm=True)
+        self._waits.down(peer, reason)
+        self._disconnected(peer)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
         """A peer without connection cannot be reached."""
-        self._waits.unreachable(peer, nobody_there=NOBODY_LISTENS in reason)
-        self.peer_down(peer, reason)
+        self._waits.unreachable(peer, reason)
+        self._disconnected(peer)
+
+    def _disconnected(self, peer: int) -> None:
+        self._channel.disconnected(self._now(), peer, ended=self._transport.ended(peer))
+        self._drive(arm=True)
 
     def _handshake(self, peer: int, calls: bool) -> Dialer:
         knows = self._transport.life(peer)

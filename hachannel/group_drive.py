@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from .channel import Channel
 from .gathering import Body
-from .link import CallPort, LinkSettings, ReactorPort
+from .group_wire import REFUSAL
+from .link import NOBODY_LISTENS, SILENCE, CallPort, LinkSettings, ReactorPort
 from .messages import Message, encode_body
 from .outbox import SLACK
 from .settings import Settings
@@ -92,20 +93,32 @@ class Waits:
         self._channel = channel
         self._log = log
         self._mute: set[int] = set()
+        self._refused: dict[int, str] = {}
+        """Why, of those that turn this member away."""
         self._since = 0.0
         self._told = ""
 
     def up(self, peer: int) -> None:
         """There is a connection with a peer."""
         self._mute.discard(peer)
+        self._refused.pop(peer, None)
 
-    def unreachable(self, peer: int, *, nobody_there: bool) -> None:
-        """There is none, and none can be made. nobody_there: its machine says that nobody listens."""
-        (self._mute.discard if nobody_there else self._mute.add)(peer)
+    def down(self, peer: int, reason: str) -> None:
+        """There is none any more, for a reason that the link gave."""
+        if SILENCE in reason:
+            self._mute.add(peer)
+
+    def unreachable(self, peer: int, reason: str) -> None:
+        """There is none, and none can be made, for a reason that the transport gave."""
+        self.up(peer)
+        if reason.startswith(REFUSAL):
+            self._refused[peer] = reason.removeprefix(REFUSAL)
+        elif NOBODY_LISTENS not in reason:
+            self._mute.add(peer)
 
     def look(self, now: float) -> None:
         """To be called again and again."""
-        sentence = situation(self._channel, self._mute)
+        sentence = situation(self._channel, self._mute, refused=self._refused)
         if sentence != self.sentence:
             self.sentence, self._since = sentence, now
         if not sentence:

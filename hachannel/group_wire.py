@@ -10,6 +10,7 @@ from .errors import ProtocolError
 
 __all__ = [
     "MAX_HELLO_BYTES",
+    "REFUSAL",
     "EndsRow",
     "Head",
     "Hello",
@@ -28,6 +29,8 @@ MAGIC: Final = "quorate"
 VERSION: Final = 3
 PURPOSE: Final = "group"
 REFUSED: Final = "refused"
+REFUSAL: Final = "refused: "
+"""With this begins what is said of a refusal; the reason that the other side gave follows."""
 MAX_HELLO_BYTES = 4096
 CHUNK_BYTES = 1024 * 1024
 """A part of a snapshot holds chunks of at most so many bytes in all, and up to CHUNK_HEAD_BYTES for each."""
@@ -152,7 +155,7 @@ def parse_hello(frame: bytes) -> Hello:
     if magic != MAGIC or version != VERSION or purpose not in (PURPOSE, REFUSED):
         raise ProtocolError("the other side is no member of a group of this version")
     if purpose == REFUSED:
-        raise ProtocolError(f"refused: {str(fields.get('reason'))[:500]}")
+        raise ProtocolError(f"{REFUSAL}{str(fields.get('reason'))[:500]}")
     try:
         return msgspec.convert(fields, Hello)
     except msgspec.ValidationError as error:

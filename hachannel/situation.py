@@ -1,6 +1,6 @@
 """What keeps a replica from being a master, slave or witness of use, in a sentence for who started it."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import attrs
 
@@ -18,24 +18,42 @@ LOST = "what the cluster held is lost"
 ANEW = "stop all replicas and start them again, they begin with nothing"
 
 
-def situation(channel: Channel, mute: Collection[int] = (), *, otherwise: str = "") -> str:
+@attrs.frozen
+class _Apart:
+    """Those that cannot be connected with, although their hosts do not say that nobody listens there."""
+
+    mute: Collection[int]
+    """They say nothing."""
+    refused: Mapping[int, str]
+    """They turn this one away; with the reason, which says what to do."""
+
+
+def situation(
+    channel: Channel,
+    mute: Collection[int] = (),
+    *,
+    refused: Mapping[int, str] | None = None,
+    otherwise: str = "",
+) -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
     mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
+    refused: replicas that answer, and turn this one away, with the reason, which says what to do.
     otherwise: what can be done when all are there and have no master.
-    The sentence stays the same as long as the same replicas are heard.
+    The sentence stays the same as long as the same replicas are heard, and refuse for the same reason.
     """
+    apart = _Apart(mute, refused or {})
     match channel.role:
         case "joining":
-            return _joining(channel, mute, otherwise)
+            return _joining(channel, apart, otherwise)
         case "blocked":
-            return _blocked(channel, mute)
+            return _blocked(channel, apart)
         case "changing":
             return f"the replicas agree on the next view; this one hears {_names(_heard(channel))}"
         case "witness" if _is_alone(channel):
-            return _blocked(channel, mute)
+            return _blocked(channel, apart)
         case "master" if _is_alone(channel) and not channel.lease.held:
-            return _without_lease(channel, mute)
+            return _without_lease(channel, apart)
         case _:
             return ""
 
@@ -75,13 +93,13 @@ def _heard(channel: Channel) -> list[int]:
     return sorted(link.replica for link in _links(channel))
 
 
-def _silent(channel: Channel, mute: Collection[int]) -> set[int]:
+def _silent(channel: Channel, apart: _Apart) -> set[int]:
     """Who is there, or might be, and says nothing."""
     connected = {link.replica for link in channel.state.peers if link.connected and link.suspected}
-    return connected.union(mute).difference(channel.foreigners)
+    return connected.union(apart.mute).difference(channel.foreigners)
 
 
-def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
+def _joining(channel: Channel, apart: _Apart, otherwise: str) -> str:
     state = channel.state
     heard = _heard(channel)
     if channel.unlisted:
@@ -89,16 +107,16 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
     if channel.master is not None:
         return _outside(channel, channel.master, otherwise)
     missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}
-    silent = missing & _silent(channel, mute)
+    silent = missing & _silent(channel, apart)
     strange = missing & {*channel.foreigners}
-    advice = _advice(
-        _start(missing - silent - strange), _does_not_answer(silent), strangers(channel) if strange else ""
-    )
+    foreign = strangers(channel) if strange else ""
+    others = _does_not_answer(silent), foreign, _turn_away(apart.refused)
+    advice = _advice(_start(missing - silent - strange - apart.refused.keys()), *others)
     if _begun(channel):
         if not state.log.durable:
             # Who is started now comes with nothing, and makes no majority.
-            others = _does_not_answer(silent), strangers(channel) if strange else ""
-            advice = _advice(*others) if _members(channel) else _nobody_knows(channel, missing - strange)
+            known = bool(_members(channel))
+            advice = _advice(*others) if known else _nobody_knows(channel, missing - strange, apart)
         advice = advice or _advice(otherwise or _who_knows(channel))
         return f"waits for a master; this replica hears {_names(heard)}{advice}"
     if state.guest:
@@ -115,12 +133,12 @@ def _joining(channel: Channel, mute: Collection[int], otherwise: str) -> str:
         )
     here = 1 + len(heard)
     empty = [link for link in _links(channel) if link.join is not None and link.join.empty]
-    apart = {link.replica for link in empty if not founds(link, state.birth)}
-    if len(empty) - len(apart) >= state.expected - 1:
+    elsewhere = {link.replica for link in empty if not founds(link, state.birth)}
+    if len(empty) - len(elsewhere) >= state.expected - 1:
         # Nothing is missing: it is for others that may come, and for what somebody may have granted before.
         return f"is about to begin, for the first time, with those that are here; it hears {_names(heard)}"
     if here >= state.expected:
-        advice = _advice(_configured_apart(apart))
+        advice = _advice(_configured_apart(elsewhere))
     return (
         f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
         f"this replica hears {_names(heard)}{advice}"
@@ -148,12 +166,14 @@ def _members(channel: Channel) -> list[int]:
     return [replica for replica, said in heard if said is not None and said.member]
 
 
-def _nobody_knows(channel: Channel, missing: set[int]) -> str:
+def _nobody_knows(channel: Channel, missing: set[int], apart: _Apart) -> str:
     """Of a cluster without disks of which only those are heard that were to join, or have begun anew."""
     links = channel.state.peers.links
-    running = {replica for replica in missing if replica not in links or not links[replica].ended}
-    if running:
-        return _without_disks(_Lacking(set(), set(), set(), running, False, False), LOST)
+    refused = {replica: reason for replica, reason in apart.refused.items() if replica in missing}
+    there = missing - refused.keys()
+    running = {replica for replica in there if replica not in links or not links[replica].ended}
+    if running or refused:
+        return _without_disks(_Lacking(set(), set(), set(), refused, running, False, False), LOST)
     return f"; nobody who is left was a member, and {LOST}: {ANEW}"
 
 
@@ -210,6 +230,8 @@ class _Lacking:
     """Their processes have ended; they run again without what they knew."""
     strange: set[int]
     """They run, and belong to another cluster now."""
+    refused: dict[int, str]
+    """They run, and turn this one away for a reason."""
     absent: set[int]
     either: bool
     """Any one of them suffices."""
@@ -217,15 +239,18 @@ class _Lacking:
     """There is only one, and what is lacking is its log."""
 
 
-def _lacking(channel: Channel, view: View, mute: Collection[int]) -> _Lacking:
+def _lacking(channel: Channel, view: View, apart: _Apart) -> _Lacking:
     state = channel.state
     alive = state.alive(view)
     missing = sorted({*view.config, *view.members}.difference(alive))
     enough = [voter for voter in missing if not overlap([*alive, voter], view, state.known_active)]
     needed = enough or missing
     silent, reborn, absent, strange = set[int](), set[int](), set[int](), set[int]()
-    quiet, foreign = _silent(channel, mute), channel.foreigners
+    quiet, foreign = _silent(channel, apart), channel.foreigners
+    refused = {each.replica: apart.refused[each.replica] for each in needed if each.replica in apart.refused}
     for voter in needed:
+        if voter.replica in refused:
+            continue
         link = state.peers.links.get(voter.replica)
         another = link is not None and link.connected and link.voter != voter
         ended = link is not None and link.voter == voter and link.ended and not state.log.durable
@@ -233,33 +258,33 @@ def _lacking(channel: Channel, view: View, mute: Collection[int]) -> _Lacking:
         into = strange if voter.replica in foreign else left
         into.add(voter.replica)
     holder = len(enough) == 1 and _lacks_log(alive, view)
-    return _Lacking(silent, reborn, strange, absent, len(enough) > 1, holder)
+    return _Lacking(silent, reborn, strange, refused, absent, len(enough) > 1, holder)
 
 
 def _lacks_log(alive: Sequence[Voter], view: View) -> bool:
     return present(alive, view.members) < len(view.members) - view.k + 1
 
 
-def _blocked(channel: Channel, mute: Collection[int]) -> str:
+def _blocked(channel: Channel, apart: _Apart) -> str:
     state = channel.state
     view = channel.lacking or state.accepted
     assert view is not None
     if state.leading and state.too_few_copies:
-        return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, mute)}"
-    return _minority(channel, view, mute, "to go on", LOST)
+        return f"takes nothing new; it waits for {state.too_few_copies}{_more_copies(channel, view, apart)}"
+    return _minority(channel, view, apart, "to go on", LOST)
 
 
-def _without_lease(channel: Channel, mute: Collection[int]) -> str:
+def _without_lease(channel: Channel, apart: _Apart) -> str:
     """Of a master that may order what comes, and cannot have another view, nor be sure to be the only one."""
     view = channel.view
     assert view is not None
     lacks, lost = "to hold the lease or let anybody in", "nobody can join what is left of the cluster"
-    return _minority(channel, view, mute, lacks, lost)
+    return _minority(channel, view, apart, lacks, lost)
 
 
-def _minority(channel: Channel, view: View, mute: Collection[int], lacks: str, lost: str) -> str:
+def _minority(channel: Channel, view: View, apart: _Apart, lacks: str, lost: str) -> str:
     """Whom those lack that are here. lacks: for what they are too few; lost: if nobody can come back."""
-    lacking = _lacking(channel, view, mute)
+    lacking = _lacking(channel, view, apart)
     said = f"{TOO_FEW} of view {view.number.counter} can be reached {lacks}, {_hears(channel, view, lacking)}"
     if channel.state.log.durable:
         return said + _with_disks(lacking) + _advice(strangers(channel) if lacking.strange else "")
@@ -294,36 +319,43 @@ def _with_disks(lacking: _Lacking) -> str:
             f"for what {'they were' if verb == 'have' else 'it was'}: put back the directory of {them}, or "
             "give up what only they have with `quorate replica force-new-cluster`"
         )
-    return _advice(start, _does_not_answer(lacking.silent), reborn)
+    return _advice(start, _does_not_answer(lacking.silent), _turn_away(lacking.refused), reborn)
 
 
 def _without_disks(lacking: _Lacking, lost: str) -> str:
     """Nobody who has ended comes back: what is to be done depends on whether somebody has not."""
     gone = f"{lost}: {ANEW}"
     running = lacking.absent | lacking.silent
+    refusal = _turn_away(lacking.refused)
+    if refusal and not running:
+        return _advice(refusal)
     if not running:
         verb = "have" if len(lacking.reborn) > 1 else "has"
         return f"; {_replicas(lacking.reborn)} {verb} ended, and kept nothing without a disk; {gone}"
     plural = len(running) > 1
     they, them = ("they are", "them") if plural else ("it is", "it")
     frozen = f"let {them} go on if {they} frozen, or " if lacking.silent else ""
+    ended = f"if {'they have' if plural else 'it has'} ended, {gone}"
     return (
         f"; if {_replicas(running, either=lacking.either)} still {'run' if plural else 'runs'}, {frozen}mend "
-        f"the network; if {'they have' if plural else 'it has'} ended, {gone}"
+        # Those that turn this one away may well have what the group holds: nobody is to stop them.
+        f"the network; {refusal or ended}"
     )
 
 
-def _more_copies(channel: Channel, view: View, mute: Collection[int]) -> str:
+def _more_copies(channel: Channel, view: View, apart: _Apart) -> str:
     state = channel.state
     members = {voter.replica for voter in view.members}
     missing = {seat.replica for seat in state.seats} - members - state.witnesses
     absent = missing.difference(_heard(channel))
-    silent = absent & _silent(channel, mute)
+    silent = absent & _silent(channel, apart)
     strange = absent & {*channel.foreigners}
+    refused = {replica: reason for replica, reason in apart.refused.items() if replica in absent}
     joining = missing - absent
     comes = f"{_replicas(joining)} about to join" if joining else ""
-    start = _start(absent - silent - strange, either=len(absent) > 1)
-    return _advice(comes, start, _does_not_answer(silent), strangers(channel) if strange else "")
+    start = _start(absent - silent - strange - refused.keys(), either=len(absent) > 1)
+    foreign = strangers(channel) if strange else ""
+    return _advice(comes, start, _does_not_answer(silent), foreign, _turn_away(refused))
 
 
 def _advice(*parts: str) -> str:
@@ -340,6 +372,17 @@ def _does_not_answer(silent: Collection[int]) -> str:
         return ""
     verb = "do" if len(silent) > 1 else "does"
     return f"{_replicas(silent)} {verb} not answer: frozen, overloaded or cut off"
+
+
+def _turn_away(refused: Mapping[int, str]) -> str:
+    """Who turns this one away, and why; those together that do so for the same reason."""
+    by_reason: dict[str, list[int]] = {}
+    for replica in sorted(refused):
+        by_reason.setdefault(refused[replica], []).append(replica)
+    return "; ".join(
+        f"{_replicas(ids)} turn{'' if len(ids) > 1 else 's'} this one away: {reason}"
+        for reason, ids in by_reason.items()
+    )
 
 
 def _replicas(ids: Collection[int], *, either: bool = False) -> str:

@@ -22,10 +22,10 @@ class Member:
         self.received = 0
         addresses = {id: (f"m{id}", 100) for id in range(size)}
         options.setdefault("incarnation", 1)
+        options.setdefault("name", "test")
         self.group = Group(
-            "test",
-            me,
-            addresses,
+            me=me,
+            addresses=addresses,
             handler=self,
             reactor=net.machine(f"m{me}"),
             log=self.lines.append,

@@ -153,3 +153,34 @@ def test_a_member_that_has_stopped_tells_of_nobody(net: MemoryNet, make: Any) ->
     member.group.leave()
     net.advance(10)
     assert told(member, "turned away") == []
+
+
+def test_a_member_that_is_turned_away_says_so_in_what_it_waits_for(net: MemoryNet, make: Any) -> None:
+    members = [make(0).join(), make(1).join(), make(2, name="other").join()]
+    net.advance(5)
+    another = "it is a member of another group: give every member the same name, or another port"
+    begins = "waits for the others before the very first start"
+    assert [member.group.waits_for for member in members] == [
+        f"{begins}: 2 of 3 expected are here, this replica hears {other}; "
+        f"replica 2 turns this one away: {another}"
+        for other in (1, 0)
+    ] + [
+        f"{begins}: 1 of 3 expected are here, this replica hears none; "
+        f"replicas 0, 1 turn this one away: {another}"
+    ]
+    for member in members:
+        assert told(member, "does not answer") == told(member, "do not answer") == []
+        assert member.group.waits_for in member.lines
+
+
+def test_what_was_refused_is_forgotten_when_nobody_listens_there_or_it_is_let_in(
+    net: MemoryNet, make: Any
+) -> None:
+    early = make(0, 2).join()
+    stranger = make(1, 2, name="other").join()
+    net.until(lambda: "replica 1 turns this one away" in early.group.waits_for)
+    stranger.group.leave()
+    net.until(lambda: early.group.waits_for.endswith("this replica hears none; start replica 1"))
+    right = make(1, 2).join()
+    net.until(lambda: early.joined == right.joined == [None])
+    assert early.group.waits_for == ""

@@ -17,6 +17,12 @@ def said(script: Script, replica: int, *mute: int) -> str:
     return situation(script.hosts[replica].channel, mute, otherwise="ask those")
 
 
+def refused(script: Script, replica: int, **reasons: str) -> str:
+    """What it says when those in `reasons`, given as r1, r2, turn it away."""
+    channel = script.hosts[replica].channel
+    return situation(channel, refused={int(who[1:]): reason for who, reason in reasons.items()})
+
+
 def formed(replicas: int = 3, *, settings: Settings = QUICK, disk: bool = True, witnesses: int = 0) -> Script:
     script = Script(replicas, disk=disk, settings=settings, witnesses=witnesses)
     script.form()
@@ -432,3 +438,55 @@ def test_guests_that_are_all_there_learn_that_nobody_has_anything() -> None:
     script.hosts[2].crash()
     script.run(2.0)
     assert said(script, 0).endswith("this replica hears 1; start replica 2")
+
+
+def test_before_the_very_first_start_who_turns_this_one_away_is_not_to_be_started() -> None:
+    script = Script(4, settings=QUICK)
+    script.hosts[0].start()
+    script.run(1.0)
+    begins = (
+        "waits for the others before the very first start: 1 of 4 expected are here, this replica hears none"
+    )
+    assert refused(script, 0, r2="no", r3="no") == (
+        f"{begins}; start replica 1; replicas 2, 3 turn this one away: no"
+    )
+    assert refused(script, 0, r1="other mode", r2="no", r3="no") == (
+        f"{begins}; replica 1 turns this one away: other mode; replicas 2, 3 turn this one away: no"
+    )
+
+
+def test_who_is_turned_away_by_all_the_others_is_not_told_that_they_are_lost() -> None:
+    script = formed(disk=False)
+    script.hosts[1].crash()
+    script.hosts[2].pause()
+    script.run(3.0)
+    begins = "too few replicas of view 1 can be reached to go on, this one hears none"
+    assert refused(script, 0, r1="no", r2="no") == f"{begins}; replicas 1, 2 turn this one away: no"
+    assert refused(script, 0, r1="no") == (
+        f"{begins}; if replica 2 still runs, let it go on if it is frozen, or mend the network; "
+        "replica 1 turns this one away: no"
+    )
+
+
+def test_with_disks_who_turns_this_one_away_is_not_to_be_started_either() -> None:
+    script = formed()
+    script.hosts[1].crash()
+    script.hosts[2].crash()
+    script.run(3.0)
+    assert refused(script, 0, r1="no") == (
+        "too few replicas of view 1 can be reached to go on, this one hears none; "
+        "start replica 2, or mend the network; replica 1 turns this one away: no"
+    )
+
+
+def test_a_newcomer_that_is_turned_away_by_the_members_is_not_told_that_they_are_lost() -> None:
+    script = formed(disk=False)
+    for lost in (1, 2):
+        script.hosts[lost].crash()
+    script.hosts[1].start()
+    script.run(1.0)
+    script.hosts[0].crash()
+    script.run(3.0)
+    assert refused(script, 1, r0="no", r2="no") == (
+        "waits for a master; this replica hears none; replicas 0, 2 turn this one away: no"
+    )
