@@ -261,8 +261,9 @@ def _check_group(mine: Hello, other: Hello) -> None:
 def _check_life(member: int, incarnation: int, known: int) -> None:
     if incarnation < known:
         raise ProtocolError(
-            f"member {member} comes as an earlier life of itself than was here before: its clock was "
-            f"set back; set it right and start the member again, or give it an incarnation above {known}"
+            f"member {member} comes as an earlier life of itself than was here before: if another process "
+            f"runs as member {member}, stop one of the two; if none does, its clock was set back: set it "
+            f"right and start the member again, or give it an incarnation above {known}"
         )
 
 

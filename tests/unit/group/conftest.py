@@ -11,7 +11,7 @@ from quorate.testing.memory_net import MemoryNet
 class Member:
     """A member whose state is the list of everything delivered."""
 
-    def __init__(self, net: MemoryNet, me: int, size: int, **options: Any) -> None:
+    def __init__(self, net: MemoryNet, me: int, size: int, *, host: str = "", **options: Any) -> None:
         self.net = net
         self.me = me
         self.size = size
@@ -20,17 +20,14 @@ class Member:
         self.lines: list[str] = []
         self.results: list[Any] = []
         self.received = 0
-        addresses = {id: (f"m{id}", 100) for id in range(size)}
-        options.setdefault("incarnation", 1)
-        options.setdefault("name", "test")
-        self.group = Group(
-            me=me,
-            addresses=addresses,
-            handler=self,
-            reactor=net.machine(f"m{me}"),
-            log=self.lines.append,
-            **options,
-        )
+        usual: dict[str, Any] = {
+            "name": "test",
+            "addresses": {id: (f"m{id}", 100) for id in range(size)},
+            "incarnation": 1,
+        }
+        given = {**usual, **options}
+        reactor = net.machine(host or f"m{me}")
+        self.group = Group(me=me, handler=self, reactor=reactor, log=self.lines.append, **given)
         self.joined: list[Any] = []
 
     def kill(self) -> None:

@@ -13,6 +13,15 @@ def told(member: Any, sentence: str) -> list[str]:
     return [line for line in member.lines if sentence in line]
 
 
+def earlier_life(member: int, later: int) -> str:
+    """Why a member is turned away of which a process with the incarnation `later` was connected."""
+    return (
+        f"member {member} comes as an earlier life of itself than was here before: if another process runs "
+        f"as member {member}, stop one of the two; if none does, its clock was set back: set it right and "
+        f"start the member again, or give it an incarnation above {later}"
+    )
+
+
 @pytest.mark.parametrize("back", [0, 1, 2])
 def test_a_member_whose_clock_was_set_back_is_told_on_both_sides(
     net: MemoryNet, make: Any, back: int
@@ -25,14 +34,28 @@ def test_a_member_whose_clock_was_set_back_is_told_on_both_sides(
     late = make(back, incarnation=50).join()
     net.advance(30)
     assert late.joined == []
-    sentence = (
-        f"member {back} comes as an earlier life of itself than was here before: its clock was set back"
-    )
+    sentence = earlier_life(back, 100)
     for member in members:
         if member.me != back:
             assert 1 <= len(told(member, sentence)) <= 3
-            assert "give it an incarnation above 100" in told(member, sentence)[0]
     assert 1 <= len(told(late, sentence)) <= 6
+
+
+def test_of_two_processes_with_one_id_the_older_one_says_that_one_is_to_be_stopped(
+    net: MemoryNet, make: Any, three: list[Any]
+) -> None:
+    old = three[0]
+    addresses = {0: ("twin", 100), 1: ("m1", 100), 2: ("m2", 100)}
+    twin = make(0, incarnation=2, host="twin", addresses=addresses).join()
+    net.until(lambda: twin.joined == [None])
+    net.advance(10)
+    assert old.group.waits_for == (
+        "too few replicas of view 1 can be reached to go on, this one hears none; "
+        f"replicas 1, 2 turn this one away: {earlier_life(0, 2)}"
+    )
+    assert old.group.waits_for in old.lines
+    assert told(old, "stop all") == []
+    assert [member.group.waits_for for member in three[1:]] == ["", ""]
 
 
 def pair(net: MemoryNet, *options: dict[str, Any]) -> list[Any]:
