@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -27,7 +26,7 @@ from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
 from .group_stable import StableWaits
 from .group_types import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
-from .group_wire import Hello
+from .group_wire import Hello, name_digest, shared_of
 from .link import Address, CallPort
 from .messages import Ack, Data, decode_message
 from .process import this_process
@@ -119,12 +118,12 @@ class Group:
         self._incarnation = time.time_ns() // 1000 if incarnation is None else incarnation
         ids = sorted(addresses)
         self._limits = limits = limits or GroupLimits()
-        cluster = blake2b(f"{name}\n{ids}\n{self._settings.mode}".encode(), digest_size=8).hexdigest()
+        digest = name_digest(name)
         self._channel = Channel(
             me,
             ids,
             incarnation=self._incarnation,
-            cluster=cluster,
+            cluster=digest,
             expected=len(ids) if expected is None else expected,
             settings=self._settings,
         )
@@ -133,8 +132,8 @@ class Group:
         self._order: Order[Deferred[int]] = Order(me, self._incarnation, limits, longest)
         self._application = Application(handler, self._order, log, self._now)
         self._address = addresses[me]
-        mode = self._settings.mode
-        self._mine = Hello(me, self._incarnation, cluster, False, this_process(), tuple(ids), mode)
+        shared = shared_of(self._settings)
+        self._mine = Hello(me, self._incarnation, digest, tuple(ids), shared, process=this_process())
         link = link_settings(self._settings)
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)

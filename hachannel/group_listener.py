@@ -15,7 +15,7 @@ from twisted.python.failure import Failure
 
 from .errors import ProtocolError
 from .group_types import GroupError
-from .group_wire import MAX_HELLO_BYTES, Hello, encode_hello, encode_refusal, parse_hello
+from .group_wire import MAX_HELLO_BYTES, Hello, Shared, encode_hello, encode_refusal, parse_hello
 from .link import CallPort, Link, LinkSettings, ReactorPort, is_own_address
 from .transport import ChannelTransport
 
@@ -240,22 +240,26 @@ class Listener(Factory):
 
 
 def _check_group(mine: Hello, other: Hello) -> None:
-    """Both belong to one group. Raises ProtocolError, with words that are right on either side."""
-    if other.cluster == mine.cluster:
-        return
+    """Both belong to one group, in the same way. Raises ProtocolError, with words right on either side."""
+    if other.group != mine.group:
+        raise ProtocolError(
+            "it is a member of another group: give every member the same name, or another port"
+        )
+    both = sorted((mine, other), key=lambda hello: hello.replica)
     if other.ids != mine.ids:
         said = " and ".join(
-            f"member {hello.replica} knows the members {', '.join(map(str, hello.ids))}"
-            for hello in sorted((mine, other), key=lambda hello: hello.replica)
+            f"member {hello.replica} knows the members {', '.join(map(str, hello.ids))}" for hello in both
         )
         raise ProtocolError(f"{said}: give every member the same addresses")
-    if other.mode != mine.mode:
+    if other.shared != mine.shared:
+        names = Shared.__struct_fields__
+        differ = [name for name in names if getattr(other.shared, name) != getattr(mine.shared, name)]
         said = " and ".join(
-            f"member {hello.replica} has the mode {hello.mode}"
-            for hello in sorted((mine, other), key=lambda hello: hello.replica)
+            f"member {hello.replica} has "
+            + ", ".join(f"{name} {getattr(hello.shared, name)}" for name in differ)
+            for hello in both
         )
         raise ProtocolError(f"{said}: give every member the same settings")
-    raise ProtocolError("it is a member of another group: give every member the same name, or another port")
 
 
 def _check_life(member: int, incarnation: int, known: int) -> None:

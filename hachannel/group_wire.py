@@ -2,11 +2,13 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
 from typing import Any, Final, TypeAlias, TypeVar
 
 import msgspec
 
 from .errors import ProtocolError
+from .settings import Settings
 
 __all__ = [
     "MAX_HELLO_BYTES",
@@ -14,6 +16,7 @@ __all__ = [
     "EndsRow",
     "Head",
     "Hello",
+    "Shared",
     "decode_head",
     "decode_pack",
     "decode_part",
@@ -22,11 +25,13 @@ __all__ = [
     "encode_pack",
     "encode_parts",
     "encode_refusal",
+    "name_digest",
     "parse_hello",
+    "shared_of",
 ]
 
 MAGIC: Final = "quorate"
-VERSION: Final = 3
+VERSION: Final = 4
 PURPOSE: Final = "group"
 REFUSED: Final = "refused"
 REFUSAL: Final = "refused: "
@@ -50,19 +55,31 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
     ends: list[EndsRow]
 
 
+class Shared(msgspec.Struct, frozen=True):
+    """The settings that every member must have alike, by their names in `Settings`."""
+
+    mode: str
+    min_copies: int
+    """As `mode`, it says when a message is safe: that must not depend on who is the master."""
+    max_payload_bytes: int
+    """With `part_bytes` it says how long a frame may be: a longer one breaks the connection each time."""
+    part_bytes: int
+
+
 class Hello(msgspec.Struct, frozen=True):
     """The first frame of either side of a connection."""
 
     replica: int
     incarnation: int
-    cluster: str
-    calls: bool
+    group: str
+    """The digest of its name."""
+    ids: tuple[int, ...]
+    """The members that may ever join."""
+    shared: Shared
+    calls: bool = False
     """The connection only asks the other side to dial."""
     process: str = ""
     """See `process.this_process`."""
-    ids: tuple[int, ...] = ()
-    """The members that may ever join; part of `cluster`, as is the mode, and here to be told."""
-    mode: str = ""
     knows: int = 0
     """The incarnation in which the other side was connected last, 0 if it was not."""
 
@@ -70,6 +87,16 @@ class Hello(msgspec.Struct, frozen=True):
     def fields(self) -> Mapping[str, Any]:
         """As the transport wants them."""
         return msgspec.structs.asdict(self)
+
+
+def shared_of(settings: Settings) -> Shared:
+    """What of the settings every member must have alike."""
+    return msgspec.convert(settings, Shared, from_attributes=True)
+
+
+def name_digest(name: str) -> str:
+    """What is said of the name of a group to whoever may be a stranger."""
+    return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
 _encoder = msgspec.msgpack.Encoder()

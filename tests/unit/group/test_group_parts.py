@@ -20,6 +20,7 @@ from quorate.hachannel.group_wire import (
     encode_parts,
     encode_refusal,
     parse_hello,
+    shared_of,
 )
 from quorate.hachannel.link import LinkSettings
 from quorate.hachannel.origins import Source
@@ -210,7 +211,7 @@ def test_what_is_not_ours_is_refused_in_words() -> None:
         (b"", "not the hello"),
         (b"x" * 5000, "5000 bytes"),
         (b"\x94\xa7quorate\x01\xa5group\x80", "no member of a group"),
-        (b"\x94\xa7quorate\x03\xa5group\x80", "not the hello"),
+        (b"\x94\xa7quorate\x04\xa5group\x80", "not the hello"),
         (encode_refusal("go away"), "refused: go away"),
     ],
 )
@@ -220,7 +221,7 @@ def test_a_hello_that_is_none_is_refused_in_words(frame: bytes, says: str) -> No
 
 
 def test_a_hello_comes_through() -> None:
-    hello = Hello(1, 2, "abc", True)
+    hello = Hello(1, 2, "abc", (1, 3), shared_of(Settings(mode="MAJORITY")), calls=True)
     assert parse_hello(encode_hello(hello)) == hello
 
 

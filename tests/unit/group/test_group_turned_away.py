@@ -97,7 +97,24 @@ def pair(net: MemoryNet, *options: dict[str, Any]) -> list[Any]:
         ),
         (
             {"settings": Settings(mode="MAJORITY")},
-            "member 0 has the mode ALL and member 1 has the mode MAJORITY: give every member the same",
+            "member 0 has mode ALL and member 1 has mode MAJORITY: give every member the same settings",
+        ),
+        (
+            {"settings": Settings(max_payload_bytes=1 << 20)},
+            "member 0 has max_payload_bytes 8388608 and member 1 has max_payload_bytes 1048576: give every",
+        ),
+        (
+            {"settings": Settings(part_bytes=32 << 20, min_copies=2)},
+            "member 0 has min_copies 1, part_bytes 1048576 and member 1 has min_copies 2, part_bytes "
+            "33554432: give every member the same settings",
+        ),
+        (
+            {"name": "h", "addresses": {1: ("m1", 100), 0: ("m0", 100), 7: ("m7", 100)}},
+            "it is a member of another group: give every member the same name, or another port",
+        ),
+        (
+            {"name": "h", "settings": Settings(mode="MAJORITY")},
+            "it is a member of another group: give every member the same name, or another port",
         ),
         ({"name": "h"}, "it is a member of another group: give every member the same name, or another port"),
     ],
@@ -115,18 +132,18 @@ def test_the_reason_is_told_when_it_is_another_one_than_before(net: MemoryNet, m
     assert any("cannot be reached" in line for line in early.lines)
     late = make(1, 2, settings=Settings(mode="MAJORITY")).join()
     net.advance(3)
-    assert told(early, "has the mode MAJORITY")
-    assert told(late, "has the mode MAJORITY")
+    assert told(early, "has mode MAJORITY")
+    assert told(late, "has mode MAJORITY")
 
 
 def test_the_same_is_told_again_after_a_minute(net: MemoryNet, make: Any) -> None:
     early = make(0, 2).join()
     make(1, 2, settings=Settings(mode="MAJORITY")).join()
     net.advance(20)
-    once = len(told(early, "turned away: member 0 has the mode"))
+    once = len(told(early, "turned away: member 0 has mode"))
     net.advance(60)
     assert once == 1
-    assert len(told(early, "turned away: member 0 has the mode")) == 2
+    assert len(told(early, "turned away: member 0 has mode")) == 2
 
 
 @pytest.mark.parametrize(
@@ -207,3 +224,22 @@ def test_what_was_refused_is_forgotten_when_nobody_listens_there_or_it_is_let_in
     right = make(1, 2).join()
     net.until(lambda: early.joined == right.joined == [None])
     assert early.group.waits_for == ""
+
+
+def test_settings_that_must_be_the_same_are_named_in_what_a_member_waits_for(
+    net: MemoryNet, make: Any
+) -> None:
+    large, small = Settings(max_payload_bytes=32 << 20), Settings(max_payload_bytes=1 << 20)
+    members = [make(me, settings=small if me == 1 else large).join() for me in range(3)]
+    net.advance(5)
+    assert members[1].group.waits_for.endswith(
+        "this replica hears none; replica 0 turns this one away: member 0 has max_payload_bytes 33554432 and "
+        "member 1 has max_payload_bytes 1048576: give every member the same settings; replica 2 turns this "
+        "one away: member 1 has max_payload_bytes 1048576 and member 2 has max_payload_bytes 33554432: give "
+        "every member the same settings"
+    )
+
+
+def test_members_may_differ_in_what_is_their_own(net: MemoryNet, make: Any) -> None:
+    members = [make(me, settings=Settings(keep=100 + me, stall_s=5.0 + me)).join() for me in range(3)]
+    net.until(lambda: all(member.joined == [None] for member in members))
