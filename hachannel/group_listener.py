@@ -3,6 +3,7 @@
 A member trusts whoever reaches its port and knows the name of the group: use it in a private network.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, cast
 
@@ -25,7 +26,7 @@ MAX_GUESTS = 64
 """Connections that have not said hello; above, new ones are closed."""
 TOO_MANY = "too many connections have not said hello"
 MAX_LINES = 20
-"""Lines in the log about bad connections within AGAIN_S; the rest is silent."""
+"""Lines in the log within AGAIN_S about members that are turned away, and as many about what is no member."""
 LOOPBACK = "127.0.0.1"
 AGAIN_S = 60.0
 """The same is told again after this time."""
@@ -82,6 +83,22 @@ class Dialer:
         return []
 
 
+class _Lines:
+    """Which lines of one kind are due: the same one not again within AGAIN_S, and MAX_LINES then at most."""
+
+    def __init__(self) -> None:
+        self._told: dict[tuple[str, str], float] = {}
+        """When (host, reason) was told last."""
+
+    def due(self, now: float, host: str, reason: str) -> bool:
+        """Whether to tell this; it counts as told then."""
+        self._told = {each: at for each, at in self._told.items() if now - at < AGAIN_S}
+        if (host, reason) in self._told or len(self._told) >= MAX_LINES:
+            return False
+        self._told[host, reason] = now
+        return True
+
+
 class _GuestLink(Link):
     listener: "Listener"
 
@@ -128,8 +145,8 @@ class Listener(Factory):
         self._log = log
         self._settings = attrs.evolve(settings, max_frame_bytes=MAX_HELLO_BYTES)
         self._guests: set[_Guest] = set()
-        self._told: dict[tuple[str, str], float] = {}
-        """When (host, reason) was told last."""
+        self._of_members, self._of_others = _Lines(), _Lines()
+        """What is no member must not hide why a member is turned away."""
         self._port: ListeningPort | None = None
 
     def listen(self, host: str, port: int) -> None:
@@ -201,17 +218,21 @@ class Listener(Factory):
             return
         if reason != TOO_MANY:
             reason = f"it does not speak as a member does: {reason[0].lower()}{reason[1:].rstrip('.')}"
-        self._tell(link, reason)
+        self._tell_of_other(link, reason)
 
     def hello(self, link: Link, bodies: list[bytes]) -> None:
         """Of a guest: its first frames."""
         try:
             hello = parse_hello(bodies[0])
+        except ProtocolError as error:
+            self._refuse(link, str(error))
+            self._tell_of_other(link, str(error))
+            return
+        try:
             self._check(hello)
         except ProtocolError as error:
-            link.send([encode_refusal(str(error))])
-            link.close()
-            self._tell(link, str(error))
+            self._refuse(link, str(error))
+            self._tell(link, str(error), self._of_members, str(error))
             return
         link.send([encode_hello(self._mine)])
         if hello.calls:
@@ -220,11 +241,16 @@ class Listener(Factory):
         else:
             self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:], hello.process)
 
-    def _tell(self, link: Link, reason: str) -> None:
-        now, key = self._reactor.seconds(), (link.peer_host, reason)
-        self._told = {each: at for each, at in self._told.items() if now - at < AGAIN_S}
-        if key not in self._told and len(self._told) < MAX_LINES:
-            self._told[key] = now
+    def _refuse(self, link: Link, reason: str) -> None:
+        link.send([encode_refusal(reason)])
+        link.close()
+
+    def _tell_of_other(self, link: Link, reason: str) -> None:
+        # The numbers are those of what was sent: with other garbage they are others.
+        self._tell(link, reason, self._of_others, re.sub(r"\d+", "", reason))
+
+    def _tell(self, link: Link, reason: str, lines: _Lines, same: str) -> None:
+        if lines.due(self._reactor.seconds(), link.peer_host, same):
             self._log(f"{link.peer} was turned away: {reason}")
 
     def _check(self, hello: Hello) -> None:

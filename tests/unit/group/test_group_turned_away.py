@@ -1,10 +1,12 @@
 """Who is turned away, and why: it stands in the log of both sides, in one sentence, and not for ever."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from twisted.internet.protocol import ClientFactory, Protocol
 
+from quorate.hachannel.framing import frame_parts
 from quorate.hachannel.group import Group, Settings
 from quorate.testing.memory_net import MemoryNet
 
@@ -169,6 +171,41 @@ def test_who_does_not_speak_as_a_member_is_told_of(
         net.advance(6)
     [line] = told(member, "was turned away")
     assert line.endswith(f"was turned away: it does not speak as a member does: {reason}")
+
+
+def speak(net: MemoryNet, machine: str, *said: bytes) -> None:
+    """Connect with member 0 from a machine, once for each of these, and say it."""
+    for data in said:
+
+        class Stranger(Protocol):
+            def connectionMade(self, data: bytes = data) -> None:
+                assert self.transport is not None
+                self.transport.write(data)
+
+        net.machine(machine).connectTCP("m0", 100, ClientFactory.forProtocol(Stranger))
+        net.advance(0.1)
+
+
+def test_garbage_of_any_length_is_told_once_and_hides_no_member(net: MemoryNet, make: Any) -> None:
+    member = make(0).join()
+    speak(net, "m9", *((10**6 + number).to_bytes(4, "big") + bytes(4) for number in range(30)))
+    speak(net, "m9", *(b"".join(frame_parts([bytes([0x90 + length])])) for length in (0, 1, 2, 3, 5)))
+    assert len(told(member, "a frame of 1000000 bytes was announced")) == 1
+    assert len(told(member, "not the hello of a group")) == len(told(member, "turned away")) - 1 == 1
+    make(2, name="other").join()
+    net.advance(3)
+    assert len(told(member, "turned away: it is a member of another group")) == 1
+
+
+def test_garbage_from_many_places_hides_no_member_either(net: MemoryNet, make: Any) -> None:
+    member = make(0).join()
+    for number in range(30):
+        place = SimpleNamespace(peer_host=f"10.0.0.{number}", peer=f"10.0.0.{number}:5000")
+        member.group._listener.dropped(place, "no hello")
+    assert len(told(member, "was turned away: it does not speak as a member does: no hello")) == 20
+    make(2, name="other").join()
+    net.advance(3)
+    assert len(told(member, "turned away: it is a member of another group")) == 1
 
 
 def test_of_who_only_looks_whether_somebody_listens_nothing_is_told(net: MemoryNet, make: Any) -> None:
