@@ -15,9 +15,14 @@ TELL_AFTER_S = 0.001
 
 LEAST_S = 0.001
 """Periods and patiences below this would do nothing but repeat."""
+MOST_S = 1e9
+"""Thirty years, for never: with far longer ones a clock stands still, and sums are infinite."""
+MOST_BYTES = 1 << 30
+"""Of what goes as one message: the length of a frame has four bytes, and a frame may hold two of these."""
 LEAST_SHARE = 0.01
 _PERIODS = ("heartbeat_s", "suspect_s", "retry_s", "view_change_s", "stall_s")
 _FROM_0 = ("keep", "keep_bytes")
+_IN_ONE_FRAME = ("max_payload_bytes", "part_bytes")
 
 
 @attrs.frozen(kw_only=True)
@@ -113,6 +118,8 @@ class Settings:
                 least = 0 if name in _FROM_0 else 1
                 if not isinstance(value, int) or isinstance(value, bool) or value < least:
                     raise ValueError(f"{name} is {value!r}: a whole number, at least {least}")
+                if name in _IN_ONE_FRAME and value > MOST_BYTES:
+                    raise ValueError(f"{name} is {value}: at most {MOST_BYTES}, since it goes in one frame")
             elif isinstance(field.default, float):
                 number = isinstance(value, int | float) and not isinstance(value, bool)
                 if name == "drift":
@@ -124,3 +131,7 @@ class Settings:
                 elif not number or not (LEAST_S if name in _PERIODS else 0) <= value < math.inf:
                     least_s = LEAST_S if name in _PERIODS else 0
                     raise ValueError(f"{name} is {value!r}: seconds, at least {least_s}")
+                elif value > MOST_S:
+                    raise ValueError(
+                        f"{name} is {value!r}: seconds, at most {MOST_S:.0f}, which is as good as never"
+                    )

@@ -35,6 +35,22 @@ def test_waits_may_be_0_and_not_less(name):
             Settings(**{name: value})
 
 
+@pytest.mark.parametrize("name", [*PERIODS, "lease_s", "leave_s"])
+def test_times_are_at_most_what_stands_for_never(name):
+    Settings(**{"suspect_s": 1e9, name: 1e8})
+    for value in (1.1e9, 1e300, 10**400):
+        with pytest.raises(ValueError, match=rf"{name} is .*: seconds, at most 1000000000, .* never"):
+            Settings(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["max_payload_bytes", "part_bytes"])
+def test_what_goes_as_one_message_fits_in_a_frame(name):
+    Settings(**{name: 2**30})
+    for value in (2**30 + 1, 2**40):
+        with pytest.raises(ValueError, match=rf"{name} is {value}: at most 1073741824, .* one frame"):
+            Settings(**{name: value})
+
+
 def test_nothing_need_be_kept():
     Settings(keep=0, keep_bytes=0)
     with pytest.raises(ValueError, match="keep is -1: a whole number, at least 0"):
