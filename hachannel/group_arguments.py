@@ -1,7 +1,7 @@
 """What a caller without types may get wrong when it makes or uses a group, each in one sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
-from inspect import isasyncgenfunction, iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, signature
 from typing import Any, cast
 
 from .group_types import GroupLimits
@@ -14,7 +14,13 @@ ROOM_BYTES = 64
 """Of an entry: for what surrounds a pack with one message."""
 MAX_NUMBER = 2**63 - 1
 """Of an id or an incarnation: what a message carries."""
-HANDLER = ("delivered", "view_changed", "provide_state", "receive_state")
+HANDLER = {
+    "delivered": ("index", "origin", "payload"),
+    "view_changed": ("view",),
+    "provide_state": (),
+    "receive_state": ("chunks",),
+}
+"""The methods of a handler, and what each is called with, by position."""
 REACTOR = ("seconds", "callLater", "connectTCP", "listenTCP")
 
 
@@ -73,6 +79,10 @@ def check_arguments(
         raise ValueError(f"reactor is {reactor!r}: give a reactor of Twisted, or leave it out")
     if not callable(log):
         raise ValueError(f"log is {log!r}: give a function that takes a line")
+    _check_handler(handler)
+
+
+def _check_handler(handler: object) -> None:
     missing = [method for method in HANDLER if not callable(getattr(handler, method, None))]
     if missing or isinstance(handler, type):
         raise ValueError(
@@ -85,11 +95,34 @@ def check_arguments(
             f"handler is {handler!r}: its methods are called and not awaited, "
             f"so {', '.join(coroutines)} must be `def`, not `async def`"
         )
+    unfit = [
+        f"{method}({', '.join(given)})"
+        for method, given in HANDLER.items()
+        if not _takes(getattr(handler, method), given)
+    ]
+    if unfit:
+        raise ValueError(
+            f"handler is {handler!r}: give its methods the parameters that they are called with: "
+            + ", ".join(unfit)
+        )
 
 
 def _is_async(method: object) -> bool:
     """A coroutine that nobody awaits never runs, and is no state either."""
     return iscoroutinefunction(method) or isasyncgenfunction(method)
+
+
+def _takes(method: Any, given: Sequence[str]) -> bool:
+    """Whether a method may be called with so many arguments by position; True if that cannot be known."""
+    try:
+        parameters = signature(method)
+    except (TypeError, ValueError):
+        return True
+    try:
+        parameters.bind(*given)
+    except TypeError:
+        return False
+    return True
 
 
 def _check_addresses(addresses: Mapping[Any, Any]) -> None:

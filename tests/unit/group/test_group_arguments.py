@@ -1,6 +1,10 @@
 """What is of another type is refused in one sentence when the group is made."""
 
+from functools import partial
+from inspect import signature
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from twisted.internet.defer import fail, succeed
@@ -24,6 +28,14 @@ class Asynchronous(Handler):
     async def delivered(self, index: int, origin: int, payload: bytes) -> None: ...
     async def provide_state(self) -> Any:
         yield b""
+
+
+class Misfit(Handler):
+    def delivered(self, payload: bytes) -> None: ...  # type: ignore[override]  # pyright: ignore
+    def provide_state(self, reason: str) -> bytes:  # type: ignore[override]  # pyright: ignore
+        return b""
+
+    def receive_state(self, *, chunks: list[bytes]) -> None: ...  # type: ignore[override]  # pyright: ignore
 
 
 class Half:
@@ -50,6 +62,11 @@ class Half:
         ({"handler": Handler}, "give an object with the methods"),
         ({"handler": Half()}, "receive_state is missing"),
         ({"handler": Asynchronous()}, "not awaited, so delivered, provide_state must be `def`, not `async"),
+        (
+            {"handler": Misfit()},
+            "give its methods the parameters that they are called with: "
+            r"delivered\(index, origin, payload\), provide_state\(\), receive_state\(chunks\)$",
+        ),
         ({"name": "\ud800"}, "name is '.ud800': give a text without lone surrogates"),
         ({"addresses": {0: ("", 100)}}, "the host of member 0 is '': give the name or address"),
         ({"addresses": {0: (" ", 100)}}, "the host of member 0 is ' ': give the name or address"),
@@ -72,6 +89,35 @@ def test_an_argument_of_another_type_is_refused(wrong: dict[str, Any], says: str
     arguments: dict[str, Any] = {"name": "g", "me": 0, "addresses": ADDRESSES, "handler": Handler(), **wrong}
     with pytest.raises(ValueError, match=says):
         Group(**arguments)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        SimpleNamespace(
+            delivered=print,
+            view_changed=partial(print, "view"),
+            provide_state=lambda *, more=None: b"",
+            receive_state=[].extend,
+        ),
+        MagicMock(),
+    ],
+)
+def test_a_handler_whose_methods_can_be_called_is_taken(handler: Any) -> None:
+    Group("g", 0, ADDRESSES, handler=handler)
+
+
+def test_a_method_whose_parameters_cannot_be_known_is_taken() -> None:
+    class Opaque:
+        __signature__ = "as of a function written in C, none that Python knows"
+
+        def __call__(self) -> None: ...
+
+    handler: Any = Handler()
+    handler.delivered = Opaque()
+    with pytest.raises(TypeError):
+        signature(handler.delivered)
+    Group("g", 0, ADDRESSES, handler=handler)
 
 
 @pytest.mark.parametrize("value", ["5", None, 1.5, True, 0])
