@@ -230,6 +230,12 @@ class Listener(Factory):
             return
         try:
             self._check(hello)
+            if hello.calls and not self._transport.called(hello.replica, hello.incarnation):
+                raise ProtocolError(
+                    f"a process that was started earlier runs as member {hello.replica} at the address that "
+                    f"member {self._mine.replica} has for it: stop one of the two, or give every member the "
+                    "same addresses"
+                )
         except ProtocolError as error:
             self._refuse(link, str(error))
             self._tell(link, str(error), self._of_members, str(error))
@@ -237,7 +243,6 @@ class Listener(Factory):
         link.send([encode_hello(self._mine)])
         if hello.calls:
             link.close()
-            self._transport.called(hello.replica, hello.incarnation)
         else:
             self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:], hello.process)
 

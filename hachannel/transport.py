@@ -59,6 +59,8 @@ class _Peer:
     """This side dials; otherwise it calls."""
     link: Link | None = None
     incarnation: int = 0
+    asked: int = 0
+    """The incarnation that asked last to be dialed."""
     process: str = ""
     """Of the last connection, if it runs where this one runs."""
     give_up: Callable[[], None] | None = None
@@ -186,19 +188,27 @@ class ChannelTransport:
             return
         self._adopt(peer, link, incarnation, frames, running)
 
-    def called(self, replica: int, incarnation: int) -> None:
-        """A peer with a higher id asks to be dialed."""
+    def called(self, replica: int, incarnation: int) -> bool:
+        """A peer with a higher id asks to be dialed.
+
+        False if it was, when it asked before, and an earlier life of it answered: both run, and that one
+        keeps the connection. To break it each time would only disturb the one, and not reach the other.
+        """
         peer = self._peers.get(replica)
         if peer is None or not self._running or not peer.dials:
-            return
+            return True
+        asked, peer.asked = peer.asked, incarnation
         if peer.link is not None:
             if peer.incarnation == incarnation:
-                return
+                return True
+            if peer.incarnation < incarnation == asked:
+                return False
             peer.link.drop("the replica was started again")
         if peer.retry is not None:
             peer.failures = 0
             self._quiet(peer)
             self._reach(peer)
+        return True
 
     def _reach(self, peer: _Peer) -> None:
         peer.retry = None

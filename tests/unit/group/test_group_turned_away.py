@@ -60,6 +60,34 @@ def test_of_two_processes_with_one_id_the_older_one_says_that_one_is_to_be_stopp
     assert [member.group.waits_for for member in three[1:]] == ["", ""]
 
 
+def test_a_second_process_that_the_others_do_not_find_is_told_of_the_first(
+    net: MemoryNet, make: Any, three: list[Any]
+) -> None:
+    addresses = {0: ("m0", 100), 1: ("m1", 100), 2: ("twin", 100)}
+    for member in three:
+        member.lines.clear()
+    twin = make(2, incarnation=2, host="twin", addresses=addresses).join()
+    net.advance(10)
+    reason = "; ".join(
+        f"replica {id} turns this one away: a process that was started earlier runs as member 2 at the "
+        f"address that member {id} has for it: stop one of the two, or give every member the same addresses"
+        for id in (0, 1)
+    )
+    assert twin.group.waits_for.endswith(f"this replica hears none; {reason}")
+    for member in three[:2]:
+        assert len(told(member, "was turned away: a process that was started earlier runs as member 2")) == 1
+        assert len(told(member, "connection to replica 2 lost")) == 1
+    assert [member.group.members for member in three] == [(0, 1, 2)] * 3
+    three[2].send(b"goes on")
+    net.until(lambda: len(three[2].results) == 1)
+    # What was found then does not keep out who comes to that address later.
+    three[2].kill()
+    net.cuts.clear()
+    twin.group.leave()
+    right = make(2, incarnation=3).join()
+    net.until(lambda: right.joined == [None])
+
+
 def pair(net: MemoryNet, *options: dict[str, Any]) -> list[Any]:
     """Two members that differ."""
 
