@@ -364,7 +364,7 @@ def test_a_stranger_that_says_nothing_or_nonsense_is_dropped(net: MemoryNet, thr
         def connectionMade(self) -> None:
             protocols.append(self)
             if len(protocols) > 1:
-                self.transport.write(b"\x00\x00\x00\x03abc")
+                self.transport.write(b"\x00\x00\x00\x03nonsense")
 
         def connectionLost(self, reason: Any = None) -> None:
             protocols.remove(self)
