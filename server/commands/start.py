@@ -18,6 +18,7 @@ from ...hachannel.link import host_port
 from ..admin_cli import Sentence, config_argument, import_from_here, replica_id, sentences
 from ..config import Config, Server, load
 from ..datadir import DataDir
+from ..printing import Printer
 from ..supervisor import LIFELINE, STOP_TIMEOUT_S
 
 ROLE_PERIOD_S = 0.1
@@ -262,8 +263,10 @@ def _run(
         or "no network"
     )
 
+    printer = Printer(f"{server.name}.{replica} goes on")
+
     def tell(line: str) -> None:
-        click.echo(f"{server.name}.{replica} {line}")
+        printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
     running.on_tell = tell
     foreground = Foreground(

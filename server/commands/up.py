@@ -13,6 +13,7 @@ from rich.text import Text
 from ..admin_cli import config_argument, console, import_from_here, read_config, sentences
 from ..config import ConfigError
 from ..local import is_local
+from ..printing import Printer
 from ..supervisor import Event, Supervisor
 
 _COLOURS = {
@@ -44,20 +45,18 @@ def command(
     bring it back by hand.
     """
     import_from_here()
-    screen = console()
+    screen, printer = console(), Printer("the replicas go on")
     dead: set[str] = set()
+
+    def say(line: Text) -> None:
+        printer(lambda: screen.print(line, soft_wrap=True))
 
     def show(event: Event) -> None:
         if event.kind == "died":
             dead.add(event.name)
         elif event.kind == "started":
             dead.discard(event.name)
-        line = Text.assemble(f"{event.name} ", (event.text, _COLOURS.get(event.kind, "")))
-        try:
-            screen.print(line, soft_wrap=True)
-        except (OSError, SystemExit):
-            # Nobody reads our lines any more: end as by Ctrl-C. (rich makes SystemExit of a broken pipe.)
-            asked.set()
+        say(Text.assemble(f"{event.name} ", (event.text, _COLOURS.get(event.kind, ""))))
 
     with sentences(), _asked_to_stop() as asked:
         loaded = read_config(config)
@@ -68,7 +67,7 @@ def command(
             supervisor.start()
             while supervisor.running and not asked.wait(POLL_S):
                 for line in edited.look(supervisor.replicas):
-                    screen.print(Text(line), soft_wrap=True)
+                    say(Text(line))
         finally:
             supervisor.stop()
     ctx.exit(0 if asked.is_set() or not dead else 1)

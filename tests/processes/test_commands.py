@@ -201,3 +201,24 @@ def test_replicas_end_with_an_up_that_is_killed(run: Run, begin: Begin) -> None:
     poll.register(descriptor, select.POLLIN)
     assert poll.poll(BOUND_S * 1000)
     os.close(descriptor)
+
+
+def test_replicas_stay_when_the_lines_of_up_cannot_be_printed(run: Run, place: Path) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        up = subprocess.Popen(
+            [sys.executable, "-m", "quorate", "up", "a3servers.xml", "--server", "s1"],
+            cwd=place,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    try:
+        assert up.stderr is not None
+        assert "no more is printed; the replicas go on" in up.stderr.readline()
+        assert run("status", "--server", "s1", "--wait", "30").returncode == 0
+        assert up.poll() is None
+    finally:
+        up.send_signal(signal.SIGINT)
+        assert up.stderr is not None
+        left = up.stderr.read()
+    assert (up.wait(BOUND_S), left) == (0, "")
