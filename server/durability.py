@@ -24,12 +24,13 @@ from ..hachannel.durable import DurableLog
 from ..hachannel.journal import Damaged, Identity, Journal, JournalError, translated
 from ..hachannel.journal_errors import FRAMES_SUFFIX, frames_path
 from ..hachannel.log import Appended
-from ..hachannel.messages import PAYLOAD
+from ..hachannel.messages import PAYLOAD, Entry
 from ..hachannel.pace import rest_after
 from .config import Server
 from .datadir import unusable
 from .disk import Disk
 from .front import StartError
+from .progress import Progress
 from .storage import SCHEMA, StateStore
 from .tracing import sync_directory
 
@@ -51,8 +52,6 @@ CAPTURE_SHARE: Final = 0.25
 """Of the time, at most, agents are encoded for a snapshot while others are served."""
 MAX_REST_S: Final = 1.0
 """What held up a slice for longer was not the slice."""
-TOLD_BYTES: Final = 512 * 1024
-"""To apply so much again takes a second, or several: whoever started the replica is told."""
 
 
 def identity_of(server: Server, replica: int) -> Identity:
@@ -73,6 +72,11 @@ class DurabilitySettings:
 
 class DurabilityHost(Protocol):
     """The replica."""
+
+    @property
+    def interrupted(self) -> bool:
+        """The start is to be given up."""
+        ...
 
     def persisted(self, token: int) -> None:
         """The records up to this token are durable."""
@@ -153,7 +157,7 @@ class Durability:
         """Bring `engine` to where it was; `life` is the incarnation of a replica that has no journal yet.
 
         In a cluster, a journal that is damaged is put aside: the state comes from the others then. Raises
-        StartError when the replica cannot start.
+        StartError when the replica cannot start, StartInterrupted when it is not to any more.
         """
         lines: list[str] = []
         try:
@@ -248,34 +252,33 @@ class Durability:
         commit = journal.remembered.commit
         entries = [each for each in journal.recovered if self.saved < each.index <= commit]
         entries = [each for each in entries if each.kind == PAYLOAD]
-        count, size = len(entries), sum(len(each.payload) for each in entries)
-        if size >= TOLD_BYTES:
-            self._host.tell(
-                f"applies again what was committed after it saved its state, {size / 1e6:.1f} MB; it takes "
-                "part after that"
-            )
-        for entry in entries:
-            try:
-                trace += engine.apply(entry.index, entry.stamp_ns, entry.payload).trace
-            except EngineStopped as error:
-                raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
-            except Nondeterministic as error:
-                others = (
-                    f"; or, if the other replicas go on, move {self.path.stem}.* out of {self._directory} "
-                    "and start this one: it gets the state from them"
-                )
-                raise StartError(
-                    f"Entry {entry.index} cannot be applied again: {error}. Mend the agent's class, for all "
-                    f"replicas alike, and start them{others if self._clustered else ''}."
-                ) from None
-            except Exception as error:  # the node, too, goes on after a defect
-                lines.append(f"defect: entry {entry.index} was not applied as a whole: {error!r}")
+        with Progress(entries, self._host) as progress:
+            for entry in progress:
+                trace += self._apply_again(entry, engine, lines)
         if journal.remembered.accepted is not None:
             lines.append(
-                f"recovered: the state after entry {self.saved}, {count} entries applied again, "
+                f"recovered: the state after entry {self.saved}, {len(entries)} entries applied again, "
                 f"{journal.remembered.last - journal.remembered.commit} not known to be committed"
             )
         return trace
+
+    def _apply_again(self, entry: Entry, engine: Engine, lines: list[str]) -> list[Reaction]:
+        try:
+            return engine.apply(entry.index, entry.stamp_ns, entry.payload).trace
+        except EngineStopped as error:
+            raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
+        except Nondeterministic as error:
+            others = (
+                f"; or, if the other replicas go on, move {self.path.stem}.* out of {self._directory} "
+                "and start this one: it gets the state from them"
+            )
+            raise StartError(
+                f"Entry {entry.index} cannot be applied again: {error}. Mend the agent's class, for all "
+                f"replicas alike, and start them{others if self._clustered else ''}."
+            ) from None
+        except Exception as error:  # the node, too, goes on after a defect
+            lines.append(f"defect: entry {entry.index} was not applied as a whole: {error!r}")
+            return []
 
     def _set_aside(self, life: int) -> str:
         """Rename what there is of the journal; returns its new name. Only the last few are kept."""

@@ -36,6 +36,10 @@ class StartError(Exception):
     exit_code = 1
 
 
+class StartInterrupted(StartError):
+    """The replica was asked to stop before it had started: no fault of anybody."""
+
+
 def _reason(error: CannotListenError) -> str:
     """Why a port cannot be listened on, without the number of the error."""
     return str(getattr(error.socketError, "strerror", None) or error.socketError)

@@ -1,6 +1,7 @@
 """The log of a replica: one line for each event, in a file that is rotated."""
 
 import contextlib
+import threading
 import time
 from pathlib import Path
 from typing import Any, cast
@@ -20,7 +21,8 @@ class ReplicaLog:
     """Writes ``DIRECTORY/log``; older lines are in ``log.1`` to ``log.4``.
 
     Also takes what Twisted reports as errors (an exception nobody handled, say), with the traceback. When the
-    disk refuses, lines are lost and counted in `lost`: a log must not stop the server.
+    disk refuses, lines are lost and counted in `lost`: a log must not stop the server. Lines come from any
+    thread.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -31,6 +33,7 @@ class ReplicaLog:
         """Errors that Twisted reported: each is a defect."""
         self._directory = directory
         self._closed = False
+        self._lock = threading.RLock()
         self._file: Any = self._open()
         """None: it is to be opened again."""
         globalLogPublisher.addObserver(cast("ILogObserver", self._observe))
@@ -45,8 +48,9 @@ class ReplicaLog:
     def close(self) -> None:
         """Close the file; lines that come later are dropped."""
         globalLogPublisher.removeObserver(cast("ILogObserver", self._observe))
-        self._closed = True
-        self._let_go()
+        with self._lock:
+            self._closed = True
+            self._let_go()
 
     def _open(self) -> Any:
         return cast("Any", LogFile)(
@@ -64,16 +68,17 @@ class ReplicaLog:
                 file.close()
 
     def _write(self, text: str) -> None:
-        if self._closed:
-            return
-        try:
-            if self._file is None:
-                self._file = self._open()
-            self._file.write(text)
-        except OSError:
-            self.lost += 1
-            # Where it could not be rotated it is closed already, and takes nothing any more.
-            self._let_go()
+        with self._lock:
+            if self._closed:
+                return
+            try:
+                if self._file is None:
+                    self._file = self._open()
+                self._file.write(text)
+            except OSError:
+                self.lost += 1
+                # Where it could not be rotated it is closed already, and takes nothing any more.
+                self._let_go()
 
     def _observe(self, event: LogEvent) -> None:
         if event.get("log_level") not in (LogLevel.error, LogLevel.critical):

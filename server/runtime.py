@@ -93,6 +93,8 @@ class Replica:
         self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
         self.peers = PeerSide(self)
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
+        self.interrupted = False
+        """A start that is under way is to be given up."""
         self._stopping = False
         self._refused = ""
         """What the disk said, if it refused."""
@@ -106,7 +108,7 @@ class Replica:
     # Life
 
     def start(self) -> "Deferred[None]":
-        """Listen and join the others. Raises StartError."""
+        """Listen and join the others. Raises StartError; StartInterrupted after `interrupt`."""
         try:
             self._log = ReplicaLog(self.directory)
         except OSError as error:
@@ -141,6 +143,10 @@ class Replica:
             )
             front.listen(network.port, _interface(network.host))
             self._fronts.append(front)
+
+    def interrupt(self) -> None:
+        """Give up a start that is under way, which would hold up `stop`. A signal handler may call it."""
+        self.interrupted = True
 
     def stop(self) -> "Deferred[None]":
         """Stop in order: services, networks, then leave the cluster. Fires when done; never fails."""

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, Protocol, cast
 
 import click
@@ -18,6 +19,7 @@ from ...hachannel.link import host_port
 from ..admin_cli import Sentence, config_argument, import_from_here, replica_id, sentences
 from ..config import Config, Server, load
 from ..datadir import DataDir
+from ..front import StartInterrupted
 from ..printing import Printer
 from ..supervisor import LIFELINE, STOP_TIMEOUT_S
 
@@ -31,7 +33,7 @@ PATIENCE_S = 1.0
 
 
 @click.command(
-    epilog="Exit status: 0 after Ctrl-C, SIGTERM or quorate stop, 1 if it cannot start or cannot go on."
+    epilog="Exit status: 0 after Ctrl-C, SIGTERM, SIGHUP or quorate stop, 1 if it cannot start or go on."
 )
 @config_argument
 @click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
@@ -126,6 +128,22 @@ def _install_reactor() -> Any:
     return reactor
 
 
+def _heed_signals(interrupt: Callable[[], None]) -> None:
+    """Let signals stop the reactor, once it runs. `interrupt` is told at once: the reactor may be held up."""
+    # That of Twisted, which knows no SIGHUP. What it does is done when the reactor turns again.
+    stop_reactor = signal.getsignal(signal.SIGTERM)
+
+    def heed(number: int, frame: FrameType | None) -> None:
+        interrupt()
+        if callable(stop_reactor):
+            stop_reactor(number, frame)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # What was ignored stays so: nohup asks for that, and a shell for what it runs in the background.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, heed)
+
+
 class Running(Protocol):
     """The part of a runtime replica that is used here."""
 
@@ -215,7 +233,8 @@ class Foreground:
 
     def _failed(self, failure: Failure) -> None:
         error = cast("Any", failure).value
-        self.problem = str(error) or type(error).__name__
+        # That it was interrupted was asked for.
+        self.problem = "" if isinstance(error, StartInterrupted) else str(error) or type(error).__name__
         self._stop_reactor()
 
     def _left_badly(self, failure: Failure) -> None:
@@ -269,6 +288,7 @@ def _run(
         printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
     running.on_tell = tell
+    reactor.callWhenRunning(_heed_signals, running.interrupt)
     foreground = Foreground(
         reactor,
         running,

@@ -102,8 +102,8 @@ def command(
                     click.echo(f"quorate: {name}: {problem}", err=True)
             if wait_s is None and _may_get_a_master(replicas) and _is_down(replicas):
                 click.echo(
-                    f"quorate: {server_asked.name} is down: none of its replicas can be connected to; "
-                    "start it, or wait for it with --wait SECONDS",
+                    f"quorate: {server_asked.name} is down, or still starting (its log says so): none of its "
+                    "replicas can be connected to; start it, or wait for it with --wait SECONDS",
                     err=True,
                 )
             if len(masters(replicas)) > 1:

@@ -24,7 +24,6 @@ _COLOURS = {
     "gave up": "bold red",
     "said": "dim",
 }
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 POLL_S = 0.5
 
 
@@ -131,7 +130,11 @@ def _asked_to_stop() -> Generator[threading.Event]:
     def note(_number: int, _frame: FrameType | None) -> None:
         asked.set()
 
-    before = {number: signal.signal(number, note) for number in _SIGNALS}
+    heeded = [signal.SIGINT, signal.SIGTERM]
+    # nohup has it ignored.
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        heeded.append(signal.SIGHUP)
+    before = {number: signal.signal(number, note) for number in heeded}
     try:
         yield asked
     finally:

@@ -222,3 +222,60 @@ def test_replicas_stay_when_the_lines_of_up_cannot_be_printed(run: Run, place: P
         assert up.stderr is not None
         left = up.stderr.read()
     assert (up.wait(BOUND_S), left) == (0, "")
+
+
+def test_a_hang_up_ends_a_replica_in_order(begin: Begin, place: Path) -> None:
+    start = begin("start", "--server", "s1")
+    start.until("s1.0 master")
+    start.process.send_signal(signal.SIGHUP)
+    assert start.ended() == 0
+    assert "stopping" in (place / "data/s1/0/log").read_text()
+
+
+HELD = """
+import pathlib
+import time
+
+import attrs
+
+from quorate import Agent, Context, Notification, reacts
+
+
+@attrs.frozen
+class Work(Notification):
+    pass
+
+
+@attrs.define
+class Worker(Agent):
+    @reacts
+    def work(self, ctx: Context, note: Work) -> None:
+        while pathlib.Path("held").exists():
+            time.sleep(0.01)
+        ctx.send(ctx.sender, note)
+"""
+
+
+def test_a_replica_that_applies_again_for_long_says_so_and_stops_in_between(
+    run: Run, begin: Begin, place: Path
+) -> None:
+    (place / "held.py").write_text(HELD, encoding="utf-8")
+    #
+    held = place / "held"
+    first = begin("start", "--server", "s1")
+    first.until("s1.0 master")
+    assert run("deploy", "--server", "s1", "held:Worker", "--name", "worker").returncode == 0
+    # That the last one was committed is not on the disk yet.
+    for _ in range(3):
+        assert run("send", "--server", "s1", "worker", "held:Work", "{}", "--request").returncode == 0
+    first.process.kill()
+    first.process.wait()
+    held.touch()
+    second = begin("start", "--server", "s1")
+    line = second.until("s1.0 applies again what was committed after it saved its state: ")
+    assert "entries are done" in line
+    second.process.terminate()
+    assert "or still starting" in run("status", "--server", "s1").stderr
+    held.unlink()
+    assert second.ended() == 0
+    assert "entries were applied again, the next start begins anew" in (place / "data/s1/0/log").read_text()

@@ -188,7 +188,8 @@ def test_status_does_not_wait_for_a_server_that_is_down_unless_it_is_told_to(
     shown = run(status.command, xml(free_port))
     assert (shown.exit_code, waited) == (1, [])
     assert shown.stderr == (
-        "quorate: s0 is down: none of its replicas can be connected to; start it, or wait for it with --wait "
+        "quorate: s0 is down, or still starting (its log says so): none of its replicas can be connected to; "
+        "start it, or wait for it with --wait "
         "SECONDS\n"
     )
     monkeypatch.setattr(status.time, "sleep", lambda _: serve(target(), port=free_port))

@@ -8,6 +8,7 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
 from quorate.server.commands.start import LEAVE_TIMEOUT_S, PATIENCE_S, ROLE_PERIOD_S, Foreground
+from quorate.server.front import StartInterrupted
 
 
 class FakeReactor(Clock):
@@ -145,6 +146,13 @@ def test_a_replica_that_cannot_start_ends_the_process_with_its_sentence(scene: S
     if late:
         replica.starting.errback(error)
     assert (reactor.ended, foreground.problem, lines) == (True, "Port 1 is taken.", [])
+
+
+def test_a_start_that_was_interrupted_is_an_orderly_end(scene: Scene) -> None:
+    reactor, replica, _, foreground = scene
+    replica.starting = StartInterrupted("It was stopped before it had started.")
+    foreground.run()
+    assert (reactor.ended, foreground.problem) == (True, "")
 
 
 def test_a_replica_that_cannot_go_on_ends_the_process_with_its_sentence(scene: Scene) -> None:

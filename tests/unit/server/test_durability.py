@@ -18,7 +18,6 @@ from quorate.hachannel.journal import Identity
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed, LogRecord, Reset
 from quorate.hachannel.messages import Entry
 from quorate.hachannel.view import Tag, View, ViewNumber, Voter
-from quorate.server import durability
 from quorate.server.durability import Durability, DurabilitySettings, Recovery
 from quorate.server.front import StartError
 
@@ -51,6 +50,7 @@ class Host:
         self.clock.callFromThread = lambda call, *args: call(*args)  # type: ignore[attr-defined]
         self.durable: list[int] = []
         self.failed: list[str] = []
+        self.interrupted = False
         self.lines: list[str] = []
         self.flushed: Deferred[Any] = succeed(None)
 
@@ -135,12 +135,6 @@ def place(tmp_path: Path) -> Path:
     first.add(100, commit=False)
     first.end()
     return tmp_path
-
-
-def test_a_start_that_takes_long_says_so_first(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(durability, "TOLD_BYTES", 100)
-    [line] = Life(place, 9).host.lines
-    assert line.startswith("told: applies again what was committed after it saved its state, 0.0 MB; ")
 
 
 def total(engine: Engine) -> int:
