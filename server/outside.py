@@ -171,7 +171,7 @@ class _Context:
 
     def setting(self, name: str, default: str = "") -> str:
         value = self._config.setting(name, default, server=self.server_id, replica=self.replica)
-        return default if value is None else value
+        return self._services.bounded(name, default if value is None else value)
 
     def sibling(self, service: type[S]) -> S | None:
         found = self._services.sibling(service)
@@ -210,6 +210,8 @@ class Services:
         self.place = (config, server, replica)
         self.failed: dict[str, str] = {}
         """Why services could not start so far, by their class."""
+        self.most: dict[str, int] = {}
+        """Settings that this process cannot bear larger, by their name."""
         self._host = host
         self._specs = replica.services
         self._running: dict[int, tuple[_Context, Service]] = {}
@@ -245,6 +247,11 @@ class Services:
     def sibling(self, service: type[S]) -> S | None:
         """Of a context."""
         return next((each for _, each in self._running.values() if isinstance(each, service)), None)
+
+    def bounded(self, name: str, value: str) -> str:
+        """Of a context: the value of a setting, or what this process can bear of it."""
+        most = self.most.get(name)
+        return value if most is None or not value.isdigit() else str(min(int(value), most))
 
     def failed_one(self, service: type[Service]) -> str:
         """Of a context: the name of that service if it could not start, "" otherwise."""

@@ -24,6 +24,7 @@ from .administration import Administration
 from .config import Config, Server
 from .config import Replica as ReplicaConfig
 from .datadir import unusable
+from .descriptors import make_room
 from .driver import Driver
 from .durability import Durability, identity_of
 from .front import Front, Purpose, StartError
@@ -123,8 +124,16 @@ class Replica:
             raise
         _use_monotonic(self.reactor)
         self.log(f"replica {self.replica.id} of {self.server.name} starts, incarnation {self.incarnation}")
+        self._make_room()
         self._begin()
         return succeed(None)
+
+    def _make_room(self) -> None:
+        """Have clients refused before this process has no descriptor left for anything else."""
+        room = make_room(self.config, self.server, self.replica)
+        if room.sentence:
+            self.master.services.most["max_connections"] = room.connections
+            self.log(room.sentence)
 
     def _listen(self) -> None:
         purposes: dict[str, Purpose] = {
