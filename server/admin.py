@@ -206,6 +206,11 @@ class AdminProtocol:
 
     def _inspect(self, address: AgentId | str) -> wire.AgentState:
         state = self._target.state_of(address)
+        if state is not None and len(state) > wire.MAX_STATE_BYTES:
+            raise _Refusal(
+                f"The state of agent {address} is too large to be shown: {len(state)} bytes, where "
+                f"{wire.MAX_STATE_BYTES} are the most."
+            )
         if state is not None:
             for row in self._target.agents():
                 if address in (row[0], row[1]):

@@ -12,6 +12,8 @@ from ..agents.ids import AgentId
 from .hello import ProtocolError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+MAX_STATE_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
+"""Of an agent that is shown; the rest of the frame names it."""
 MAX_PAGE: Final = 1000
 """Agents in one answer to `Agents`."""
 

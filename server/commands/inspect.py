@@ -21,7 +21,9 @@ from ..admin_cli import (
 from ..admin_client import CALL_TIMEOUT_S
 
 
-@click.command(epilog="Exit status: 0, or 1 if there is no such agent or the server does not answer.")
+@click.command(
+    epilog="Exit status: 0, or 1 if there is no such agent, its state is too large or nobody answers."
+)
 @config_argument
 @server_option
 @click.argument("agent", metavar="NAME-OR-ID")

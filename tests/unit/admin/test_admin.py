@@ -144,11 +144,20 @@ def test_calls_under_way_are_bounded_and_dropped_with_the_connection(target: Tar
     assert len(frames) == 1
 
 
-def test_an_answer_that_is_too_large_is_refused_in_a_sentence(target: Target) -> None:
+def test_the_largest_state_that_is_shown_fits_into_an_answer(target: Target) -> None:
+    largest = {"alice": bytes(admin_wire.MAX_STATE_BYTES)}
+    behind = "x" * admin.MAX_SENTENCE_CHARS
+    _, state = ask(target(states=largest, waits=behind), admin_wire.Inspect("alice"))
+    assert state == largest["alice"]
+
+
+def test_a_state_that_is_too_large_is_refused_in_a_sentence(target: Target) -> None:
     huge = {"alice": bytes(admin_wire.MAX_FRAME_BYTES)}
     failure = ask(target(states=huge), admin_wire.Inspect("alice"))
     assert failure.kind == "refused"
-    assert "at most" in failure.sentence
+    assert failure.sentence == (
+        "The state of agent alice is too large to be shown: 16777216 bytes, where 16711680 are the most."
+    )
 
 
 @given(st.binary(max_size=100))
