@@ -6,18 +6,21 @@ Exit statuses: 0 fine, 1 what the text explains, 2 wrong usage, 70 a fault of th
 An exception class with an integer ``exit_code`` was foreseen: its text is the explanation.
 """
 
+import errno
 import importlib
 import os
 import sys
 import traceback
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
-from typing import NamedTuple, cast
+from typing import NamedTuple, TextIO, cast
 
 import click
 
 __all__ = ["main"]
 
+EXIT_UNWRITTEN = 1
+DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 EXIT_FAULT = 70
 EXIT_INTERRUPTED = 130
 
@@ -126,20 +129,48 @@ def guarded(run: Callable[[], object]) -> int:
     """Run, turn what is raised into one line on the standard error, and return the exit status."""
     try:
         result = run()
-        sys.stdout.flush()
+        _flush()
     except click.ClickException as error:
         error.show()
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. What is still buffered must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever read our output has gone.
+        _drop_output()
         return 0
     except Exception as error:
+        if isinstance(error, OSError) and _output_fails(error):
+            _drop_output()
+            click.echo(f"quorate: the standard output cannot be written ({error.strerror}).", err=True)
+            return EXIT_UNWRITTEN
         return _explain(error)
     # Outside its standalone mode click returns the status of ctx.exit().
     return result if isinstance(result, int) else 0
+
+
+def _flush(more: str = "") -> None:
+    # None: it was closed by whoever has started us, who wants to read nothing.
+    output = cast("TextIO | None", sys.stdout)
+    if output is not None:
+        output.write(more)
+        output.flush()
+
+
+def _output_fails(error: OSError) -> bool:
+    """Whether it was the standard output that raised the error: it does so again then."""
+    disk = error.filename is None and error.errno in DISK_ERRORS
+    try:
+        # Where nothing is buffered, only what is written can fail.
+        _flush("\n" if disk else "")
+    except OSError:
+        return True
+    return False
+
+
+def _drop_output() -> None:
+    """Write nothing more to the standard output: what is still buffered must not raise again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: Exception) -> int:

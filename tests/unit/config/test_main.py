@@ -1,8 +1,10 @@
 """The command line itself: what it lists, what it imports, how it ends."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import click
 import pytest
@@ -106,3 +108,41 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     script = f"{sys.executable} -m quorate --help | head -c 10"
     result = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=60, check=False)
     assert result.stderr == ""
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("arguments", [("--help",), ("check", "--help"), ("check", "{file}")])
+def test_an_output_that_cannot_be_written_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], unbuffered: str
+) -> None:
+    file = tmp_path / "a3servers.xml"
+    file.write_text(
+        '<config><domain name="D1"/><server id="0" name="s0" hostname="localhost">'
+        '<network domain="D1" port="100"/></server></config>'
+    )
+    command = [sys.executable, "-m", "quorate", *(each.format(file=file) for each in arguments)]
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        result = subprocess.run(
+            command,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+        )
+    assert (result.returncode, result.stderr) == (
+        1,
+        "quorate: the standard output cannot be written (No space left on device).\n",
+    )
+
+
+def test_an_output_that_is_closed_is_no_error() -> None:
+    script = f"{sys.executable} -m quorate --help >&-"
+    result = subprocess.run(script, shell=True, capture_output=True, text=True, timeout=60, check=False)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_a_fault_is_told_as_such_when_the_output_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command_line.guarded(raising(OSError(28, "No space left on device"))) == 70
+    assert "Unexpected error: OSError" in capsys.readouterr().err
