@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import attrs
@@ -20,6 +21,7 @@ from ..admin_client import (
     nobody_there,
 )
 from ..local import is_local
+from ..printing import Printer
 
 STOP_TIMEOUT_S = 15.0
 """How long all replicas of one wave may take to be down."""
@@ -88,6 +90,11 @@ def _is_zombie(pid: int) -> bool:
 @click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
 def command(config: Path, server: str | None, replica: int | None) -> None:
     """Stop servers in order, slaves before masters, and wait until they are down."""
+    printer = Printer("what was asked to stop is stopped")
+
+    def say(line: str) -> None:
+        printer(lambda: click.echo(line))
+
     with sentences():
         loaded = read_config(config)
         if replica is not None:
@@ -103,10 +110,10 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
         ]
         for stopping in found:
             if stopping.replica.nobody_there:
-                click.echo(f"{stopping.name} was down: {stopping.replica.reason}")
+                say(f"{stopping.name} was down: {stopping.replica.reason}")
         running = [each for each in found if not each.replica.nobody_there]
-        left = _stop([each for each in running if each.replica.role != "master"])
-        left += _stop([each for each in running if each.replica.role == "master"])
+        left = _stop([each for each in running if each.replica.role != "master"], say)
+        left += _stop([each for each in running if each.replica.role == "master"], say)
         late = [each.name for each in left if not each.refusal]
         said = [f"{each.name}: {each.refusal}" for each in left if each.refusal]
         if late:
@@ -116,7 +123,7 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
             raise Sentence("\nquorate: ".join(said))
 
 
-def _stop(wave: list[_Stopping]) -> list[_Stopping]:
+def _stop(wave: list[_Stopping], say: Callable[[str], None]) -> list[_Stopping]:
     """Ask replicas to stop and wait until they have; return those that refuse, and that have not in time."""
     for each in wave:
         each.ask()
@@ -127,7 +134,7 @@ def _stop(wave: list[_Stopping]) -> list[_Stopping]:
         still: list[_Stopping] = []
         for each in left:
             if each.is_down():
-                click.echo(f"{each.name} stopped")
+                say(f"{each.name} stopped")
             else:
                 still.append(each)
         left = still

@@ -476,6 +476,27 @@ def test_stop_stops_slaves_before_the_master_and_waits(serve: Any, target: Any, 
     assert "s0.1 stopped" in shown.stdout
 
 
+def test_stop_stops_the_master_also_when_nobody_reads_of_the_slaves(
+    serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slave, master = target(replica=0, role="slave"), target(replica=1)
+    served = [serve(slave), serve(master)]
+    slave.on_stop, master.on_stop = served[0].close, served[1].close
+    said: list[str] = []
+
+    def echo(text: str, err: bool = False) -> None:
+        if not err:
+            raise BrokenPipeError
+        said.append(text)
+
+    monkeypatch.setattr(click, "echo", echo)
+    monkeypatch.setattr("quorate.server.printing._drop_output", lambda: None)
+    shown = run(stop.command, xml(*(each.port for each in served)))
+    assert (shown.exit_code, slave.stops, master.stops) == (0, 1, 1)
+    assert len(said) == 1
+    assert "no more is printed; what was asked to stop is stopped" in said[0]
+
+
 def test_stop_of_one_replica_leaves_the_others(serve: Any, target: Any, xml: Any, free_port: int) -> None:
     made = target(replica=0)
     served = serve(made)
