@@ -148,19 +148,24 @@ class Injector:
         return host.channel.members[1:2] == (host.replica,)
 
     def crash(self, host: Host, back_s: float | None, *, force: bool = False) -> bool:
-        """Kill a process, if the others survive it; it starts again later."""
-        if not self.may_lose(host, force=force or host.disk is not None):
+        """Kill a process, if the others survive it; it starts again later.
+
+        What a disk has is there when its replica is back: whoever has one may always be killed.
+        """
+        if host.disk is None and not self.may_lose(host, force=force):
             return False
         host.crash()
         self.start_later(host, back_s)
         return True
 
     def may_lose(self, host: Host, *, force: bool = False) -> bool:
-        """Whether what a replica knows may be lost for good."""
+        """Whether what a replica knows may be lost for good: a memory without a disk, or a disk.
+
+        force: also if the cluster cannot go on then, which need not recover in that case.
+        """
         if self.survivable([host]):
             return True
-        if force and not self.world.shape.disk:
-            self.beyond = True
+        self.beyond = self.beyond or force
         return force
 
     def leave(self, host: Host, back_s: float | None) -> bool:

@@ -15,7 +15,9 @@ from quorate.testing import (
     CorruptDisk,
     Crash,
     CrashAll,
+    CrashProposer,
     CrashStep,
+    CrashTransfer,
     Cut,
     Delay,
     Duplicate,
@@ -427,6 +429,31 @@ def test_what_nobody_would_survive_is_skipped_unless_forced():
     result = simulate(Schedule(faults=forced), seed=1)
     assert result.faults["crash"] == 2
     assert result.healed_s == 0.0
+
+
+@pytest.mark.parametrize("kind", [LoseDisk, CorruptDisk])
+@pytest.mark.parametrize("force", [(True, True), (False, True), (True, True, True)])
+def test_more_disks_than_a_cluster_can_lose_are_lost_by_force_and_no_recovery_is_demanded(kind, force):
+    lost = [kind(who=who, at=2.0 + who / 100, force=by_force) for who, by_force in enumerate(force)]
+    result = simulate(Schedule(shape=Shape(disk=True), faults=lost), seed=1)
+    assert result.faults == {kind.name: len(force)}
+    assert result.skipped == 0
+    assert result.healed_s == 0.0
+
+
+@pytest.mark.parametrize("kind", [Crash, CrashProposer, CrashTransfer])
+def test_recovery_is_demanded_after_crashes_by_force_that_leave_the_disks(kind):
+    killed = [kind(who=who, at=2.0 + who / 100, back_s=None, force=True) for who in range(3)]
+    result = simulate(Schedule(shape=Shape(disk=True), faults=killed), seed=1)
+    assert result.faults == {kind.name: 3}
+    assert result.healed_s > 0.0
+
+
+def test_recovery_is_demanded_after_a_loss_by_force_that_a_cluster_survives():
+    lost = [LoseDisk(who=0, at=2.0, force=True), Crash(who=1, at=2.01, force=True)]
+    result = simulate(Schedule(shape=Shape(disk=True), faults=lost), seed=1)
+    assert result.faults == {"lose-disk": 1, "crash": 1}
+    assert result.healed_s > 0.0
 
 
 def test_replicas_with_disks_survive_the_loss_of_all_processes():
