@@ -24,17 +24,19 @@ def converge(
     the cluster was whole. Raises Violation.
     """
     # Transfers follow one another.
-    bound = HEAL_S + _log_s(world.shape) + _transfer_s(world.shape) * len(world.hosts)
+    transfers_s = _log_s(world.shape) + _transfer_s(world.shape) * len(world.hosts)
+    bound = HEAL_S + transfers_s
     limit = world.now + bound
+    late = f"{bound:.0f} s after healing ({HEAL_S:.0f} s, and {transfers_s:.0f} s for transfers)"
     if not _reach(world, limit, lambda: _whole(world, start=True)):
         hosts = [host for host in world.hosts if host.running]
         roles = {str(host): (host.channel.role, host.channel.members) for host in hosts}
-        _fail(world, f"not whole {bound:.0f} s after healing: {roles}")
+        _fail(world, f"not whole {late}: {roles}")
     if lease and not _reach(world, limit, lambda: _whole(world, leased=True)):
-        _fail(world, f"no replica holds the lease {bound:.0f} s after healing")
+        _fail(world, f"no replica holds the lease {late}")
     whole = world.now
     if quiet and not _reach(world, limit, lambda: _whole(world, start=True) and _settled(world)):
-        _fail(world, f"what was under way has not ended {bound:.0f} s after healing: {_indices(world)}")
+        _fail(world, f"what was under way has not ended {late}: {_indices(world)}")
     payloads: list[bytes] = []
 
     def fresh() -> bool:

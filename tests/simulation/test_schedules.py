@@ -497,6 +497,18 @@ def test_what_a_replica_raises_is_a_violation_with_seed_time_and_trace():
     assert any("fault: crash" in line for line in violation.trace)
 
 
+class Silent(Channel):
+    """Takes no part in anything."""
+
+    def receive(self, now, peer, message):
+        pass
+
+
+def test_a_violation_of_recovery_says_what_its_bound_is_made_of():
+    with pytest.raises(Violation, match=r"not whole 30 s after healing \(20 s, and 10 s for transfers\): "):
+        simulate(Schedule(seconds=1.0), seed=1, channel=Silent)
+
+
 def test_a_failing_schedule_is_shortened_to_what_makes_it_fail():
     noise = [Pause(at=1.0 + n / 10, for_s=0.05) for n in range(12)]
     crash = Crash(who=1, at=1.55)
