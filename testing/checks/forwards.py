@@ -18,18 +18,19 @@ class NumbersInOrder(Checker):
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._last: dict[Process, int] = {}
+        self._seen: set[int] = set()
 
     def delivered(self, host: Host, event: Event) -> None:
         """The next number of its process, and of no process before a later one."""
         if not isinstance(event, Deliver):
             return
         source = event.source
-        known = self.past.sources_by_index
-        if event.index in known:
-            if known[event.index] != source:
-                self.fail(host, f"{event.index} is of {source}, and of {known[event.index]}")
+        known = self.past.sources_by_index[event.index]
+        if known != source:
+            self.fail(host, f"{event.index} is of {source}, and of {known}")
+        if event.index in self._seen:
             return
-        known[event.index] = source
+        self._seen.add(event.index)
         if source is None:
             return
         process = (source.replica, source.incarnation, source.boot)

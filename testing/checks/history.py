@@ -154,7 +154,7 @@ class History:
         self.numbered: dict[Source, bytes] = {}
         """What was forwarded under each number."""
         self.sources_by_index: dict[int, Source | None] = {}
-        """Who forwarded what was delivered at an index."""
+        """Who forwarded what was delivered at an index, as the first who delivered it said."""
         self.moves: dict[tuple[str, str, str], int] = {}
         """(table, source, target) of the moves between phases."""
         self._lives = 0
@@ -294,6 +294,7 @@ class History:
         """The application has handled an event."""
         if isinstance(event, Deliver):
             self.counts["delivered"] += 1
+            self.sources_by_index.setdefault(event.index, event.source)
             if event.index > self.last_delivered:
                 before = self.chains[self.last_delivered]
                 self.chains[event.index] = link(before, event.index, event.stamp_ns, event.payload)

@@ -11,6 +11,7 @@ import pytest
 
 from quorate.hachannel import Message
 from quorate.hachannel.phases import TABLES
+from quorate.testing import CHECKERS
 from quorate.testing.channel_sim import simulate
 
 SEEDS = int(os.environ.get("QUORATE_SEEDS", "300"))
@@ -45,6 +46,12 @@ def test_seeds_that_failed_once_hold(seed):
     masters want, what is trimmed when it is committed, a first view that was accepted and whose proposer lost
     its memory."""
     assert simulate(seed=seed).views
+
+
+@pytest.mark.parametrize("name", CHECKERS)
+def test_an_invariant_holds_as_well_when_it_is_the_only_one_that_is_checked(name):
+    """In the run of this seed a replica that has forwarded installs a state."""
+    assert simulate(seed=8, only=[name]).reached["Forward"]
 
 
 def test_random_runs_reach_every_message_and_nearly_every_move_between_phases():
