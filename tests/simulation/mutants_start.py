@@ -5,8 +5,9 @@ from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Accepted
 from quorate.hachannel.messages import Founded, Heartbeat, Prepare, Promise, Record
 from quorate.hachannel.view import View, ViewNumber, Voter
+from quorate.testing.channel_script import Script
 from quorate.testing.drawing import draw
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 VOTERS = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
 VIEW = View(ViewNumber(3, 0, 7), VOTERS, VOTERS, 3, 0)
@@ -28,6 +29,38 @@ def founders_not_met():
         return view.quorum
 
     with patched(choice, "quorum_of", quorum), patched(gate, "quorum_of", quorum):
+        yield
+
+
+def a_founder_loses_a_witness_before_that_has_recorded_the_first_view():
+    """Three found it: 0, 1 and the witness 3, which has promised it and then sees 2 and 4 only.
+
+    Two of its voters know of it, a majority, and the three others have lost nothing and know of no cluster.
+    """
+    script = Script(5, expected=3, witnesses=2, disk=True)
+    hosts = script.hosts
+    script.split((0, 1, 3), (2, 4))
+    for host in hosts:
+        host.start()
+    script.until(lambda: hosts[0].channel.installing is not None)
+    first = hosts[0].channel.installing.view
+    assert {voter.replica for voter in first.config} == {0, 1, 3}
+    script.mend()
+    script.split((0, 1), (2, 3, 4))
+    script.until(lambda: hosts[2].state.serving, 15.0)
+    script.mend()
+    script.whole()
+    assert script.first_times == 1
+
+
+@mutant(
+    "A first view is active once a majority of its voters know it: others can found a cluster meanwhile.",
+    scenario=a_founder_loses_a_witness_before_that_has_recorded_the_first_view,
+    caught=("I12",),
+    quick=True,
+)
+def first_view_quorum():
+    with rewritten(installation, "activated", ("quorum_of(view, False)", "view.quorum")):
         yield
 
 
