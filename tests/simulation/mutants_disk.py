@@ -4,6 +4,7 @@ import attrs
 
 from quorate.hachannel import Settings, durable, election, state
 from quorate.testing import Pause, Schedule, Shape, Weather, channel_world
+from quorate.testing.channel_script import Script
 from quorate.testing.channel_sim import simulate
 from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -192,4 +193,42 @@ def a_slave_that_stops_while_it_syncs():
 )
 def acknowledged_after_a_promise():
     with rewritten(state.State, "_take_back", ("not isinstance(held[2], Ack) and", "")):
+        yield
+
+
+def a_view_is_recorded_while_an_acknowledgement_waits_for_the_disk():
+    """The connection of a slave breaks, and is back when the view without it has been promised by all others.
+
+    It is not asked to promise that view. The record is the first that it hears of it.
+    """
+    script = Script(3, disk=True)
+    master, slave = script.form(), script.hosts[2]
+    script.until(lambda: not slave.disk.waiting)
+    slave._sync_later = lambda: None
+    payloads = script.submit(master)
+    script.until(lambda: slave.channel.last == 1)
+    script.split((0,), (2,))
+    script.net.shut((0, 2))
+    script.until(lambda: master.channel.installing is not None)
+    script.mend()
+    # What the other slave accepts comes late: the view is not active before the connection is back.
+    script.cut((1, 0))
+    script.until(lambda: (link := master.state.peers.link(slave.state.me)) is not None and link.connected)
+    script.mend()
+    script.until(lambda: slave.channel.view == master.channel.view)
+    assert slave.state.me not in slave.channel.view.members
+    del slave._sync_later
+    slave._sync_later()
+    script.everywhere(payloads)
+    script.whole()
+
+
+@mutant(
+    "What waited for the disk to be acknowledged is, although another view has been recorded meanwhile.",
+    scenario=a_view_is_recorded_while_an_acknowledgement_waits_for_the_disk,
+    caught=("I3",),
+    quick=True,
+)
+def record_takes_nothing_back():
+    with rewritten(state.State, "accept", ("if view.number > self.promised:", "if False:")):
         yield
