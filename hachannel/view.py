@@ -111,6 +111,19 @@ def majority(config: Collection[Voter]) -> int:
     return len(config) // 2 + 1
 
 
+def founders_needed(copies: int, witnesses: int = 0) -> int:
+    """How many of so many replicas have to found a cluster at least; witnesses found it besides.
+
+    More than half, and so many that any majority of them meets any others who are enough: two thirds, rounded
+    up, where there are no witnesses. With fewer, a founder that comes back from its disk, and knows that its
+    view was to be the first, could go on with a majority of its view while the others have founded another.
+    """
+    expected = copies // 2 + 1
+    while (expected + witnesses) // 2 + 1 <= copies - expected:
+        expected += 1
+    return expected
+
+
 def required(mode: str, members: Collection[Voter], min_copies: int = 1) -> int:
     """k: how many members must hold an entry before it is committed."""
     count = len(members)
