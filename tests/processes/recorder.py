@@ -102,7 +102,7 @@ class RecordedGroup(Group):
             me,
             sorted(addresses),
             incarnation=life,
-            cluster=self._mine.cluster,
+            cluster=self._mine.group,
             expected=len(addresses),
             settings=settings,
             log=durable,

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,15 @@ def test_replicas_stay_when_the_lines_of_up_cannot_be_printed(run: Run, place: P
     assert (up.wait(BOUND_S), left) == (0, "")
 
 
+@pytest.fixture
+def hang_ups() -> Iterator[None]:
+    """Processes heed a hang-up, also where these tests run under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_ups")
 def test_a_hang_up_ends_a_replica_in_order(begin: Begin, place: Path) -> None:
     start = begin("start", "--server", "s1")
     start.until("s1.0 master")

@@ -14,6 +14,8 @@ ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def handlers() -> Iterator[None]:
     """The handlers are put back."""
     before = {number: signal.getsignal(number) for number in ALL}
+    # These tests may run under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
