@@ -4,9 +4,8 @@ from quorate.hachannel import Channel, Deliver, forward, learner, state
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import Accept, CatchUp, CaughtUp, Chunk, Entry, Forward, Heartbeat, NewView
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.channel_hand import Hand
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
@@ -150,26 +149,4 @@ def forwarded_before_the_boot_is_durable():
 )
 def boot_not_awaited():
     with patched(forward.Forwarding, "_ready", True):
-        yield
-
-
-def one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile():
-    """It was found to differ, say: by its log it lacks nothing, and what it holds is of no use."""
-    schedule = Schedule(
-        shape=Shape(disk=True, fresh=True),
-        faults=[Submit(at=1.5, count=30), Crash(who=2, at=3.0, back_s=0.5)],
-        seconds=6.0,
-        load=0.0,
-    )
-    assert simulate(schedule, seed=1).snapshots
-
-
-@mutant(
-    "Who wants the state keeps the one it has, if nothing was committed after that.",
-    scenario=one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile,
-    caught=("I15",),
-    quick=True,
-)
-def fresh_keeps_state():
-    with rewritten(learner.Learner, "_has", ("self.fresh or ", "")):
         yield
