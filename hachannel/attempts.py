@@ -17,6 +17,8 @@ class Preparing:
     reason: str
     since: float
     sent: float
+    ran: float
+    """When this replica last looked at it."""
     exclude: Collection[Voter]
     """Members that shall not be in the view even if they answer."""
     boot: bool

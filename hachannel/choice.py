@@ -6,6 +6,7 @@ the log that is adopted: |R and C| >= maj(C) finds the last view that can have b
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
 
 import attrs
 
@@ -19,8 +20,8 @@ class Choice:
 
     source: View
     """The highest view accepted by anybody who answered."""
-    active: bool
-    """Somebody knows that it was active, or was going to be."""
+    standing: "Standing"
+    """Whether it was active, if it is a first one."""
     holder: Voter
     """Who has the longest log among its members that accepted it."""
     last: Tag
@@ -33,9 +34,59 @@ def quorum_of(view: View, active: bool) -> int:
     """How many voters of a view's configuration a view that replaces it must meet.
 
     A majority. Competing first views share no configuration; while the first view is not known to be active
-    it takes so many that any set of replicas that is large enough to found a cluster includes one of them.
+    it takes more than half of all replicas, as it does to found a cluster: any two such sets meet.
     """
     return view.quorum if active else max(view.quorum, view.boot)
+
+
+class Standing(Enum):
+    """What promises say of a first view: whether it was active."""
+
+    ACTIVE = "active"
+    """It was, or as many know of it as commit an entry, so that nobody can find that it never was."""
+    OPEN = "open"
+    """It may have been, and others may find that it never was."""
+    NEVER = "never"
+    """It never was and never will be, nor any view that takes it for active."""
+
+
+def standing(view: View, promises: Mapping[Voter, Promise]) -> Standing:
+    """Whether a first view was active, as far as those know who have promised more.
+
+    It becomes active once k members have noted that it may be, its proposer before all others. Who
+    does not know it, and has promised more, will never note it. See docs/decisions/0019.
+    """
+    same = {
+        voter: promise
+        for voter, promise in promises.items()
+        if promise.accepted is not None and promise.accepted.number == view.number
+    }
+    if any(promise.active for promise in same.values()):
+        return Standing.ACTIVE
+    if any(_replaces(promise.accepted, view) for promise in promises.values()):
+        return Standing.NEVER
+    proposer = view.members[0]
+    aware = {voter for voter in view.members if voter in same and same[voter].foreseen}
+    unaware = [voter for voter in view.members if voter in same and voter not in aware]
+    if aware and len(aware | {proposer}) >= view.k:
+        return Standing.ACTIVE
+    behind = {voter for voter, promise in promises.items() if _before(promise.accepted, view)}
+    if behind.intersection(view.members) or len(view.members) - len(unaware) < view.k:
+        return Standing.NEVER
+    # Its proposer has not made it active, and is past it. Nor can a majority take it for active: one of these
+    # would have to accept what follows from that.
+    if proposer in same and len(view.config) - present({*same, *behind}, view.config) < view.quorum:
+        return Standing.NEVER
+    return Standing.OPEN
+
+
+def _replaces(accepted: View | None, view: View) -> bool:
+    """Whether a later first view was accepted: who proposed it found that none before was active."""
+    return accepted is not None and accepted.number > view.number and accepted.boot > 0 and not accepted.again
+
+
+def _before(accepted: View | None, view: View) -> bool:
+    return accepted is None or accepted.number < view.number
 
 
 def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
@@ -48,15 +99,15 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
         for voter, promise in promises.items()
         if promise.accepted is not None and promise.accepted.number == source.number
     }
-    active = any(promise.active for promise in same.values())
-    reason = overlap(promises, source, active)
+    stands = standing(source, promises)
+    reason = overlap(promises, source, stands is Standing.ACTIVE)
     if reason:
         return reason
     holder = longest({voter: same[voter] for voter in source.members if voter in same}, me)
     if holder is None:
         return f"no member of view {source.number} that accepted it has answered"
     members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
-    return Choice(source, active, holder, same[holder].last, members)
+    return Choice(source, stands, holder, same[holder].last, members)
 
 
 def latest(promises: Mapping[Voter, Promise]) -> View | None:
@@ -87,22 +138,6 @@ def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
         ):
             best = voter
     return best
-
-
-def never_active(view: View, promises: Mapping[Voter, Promise]) -> bool:
-    """Whether a first view was never active nor ever will be, as its members say that have promised more.
-
-    One of them did not accept it, or too few are left who can have said that they know of it.
-    """
-    unknowing = 0
-    for member in view.members:
-        promise = promises.get(member)
-        if promise is None:
-            continue
-        if promise.accepted is None or promise.accepted.number < view.number:
-            return True
-        unknowing += promise.accepted.number == view.number and not promise.active
-    return len(view.members) - unknowing < view.k
 
 
 def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter, ...]:

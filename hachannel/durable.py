@@ -10,6 +10,7 @@ from .log import (
     Appended,
     Booted,
     Committed,
+    Foreseen,
     Leased,
     LogRecord,
     MemoryLog,
@@ -45,6 +46,8 @@ class Remembered(msgspec.Struct, array_like=True):
     """See `Recovered.boots`."""
     lease_s: float = 0.0
     """See `Recovered.lease_s`."""
+    foreseen: bool = False
+    """See `Recovered.foreseen`."""
 
     def apply(self, record: LogRecord) -> None:
         """Change the remembered by one record."""
@@ -62,7 +65,9 @@ class Remembered(msgspec.Struct, array_like=True):
             case Accepted():
                 self.accepted = record.view
                 self.promised = record.view.number
-                self.active = False
+                self.active = self.foreseen = False
+            case Foreseen():
+                self.foreseen = self.accepted is not None and self.accepted.number == record.number
             case Activated():
                 self.active = self.accepted is not None and self.accepted.number == record.number
             case Reset():
@@ -100,6 +105,7 @@ class DurableLog(MemoryLog):
             boots=remembered.boots,
             lease_s=remembered.lease_s,
             guest=remembered.guest,
+            foreseen=remembered.foreseen,
         )
 
     def recovered(self) -> Recovered:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 import attrs
 
 from .attempts import Fetched, Fetching, Preparing
-from .choice import Choice, choose, feasible, latest, never_active, overlap, reconfigured, seated
+from .choice import Choice, Standing, choose, feasible, latest, overlap, reconfigured, seated, standing
 from .donor import Donor
 from .installation import Installation, Installing
 from .lease import Lease
@@ -28,7 +28,7 @@ from .messages import (
 from .peers import founds
 from .replication import Replication
 from .state import State
-from .view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, required, watching
+from .view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, majority, required, watching
 
 MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
@@ -120,7 +120,7 @@ class Election:
         state.note(f"proposes view {number}: {reason}")
         self._proposals += 1
         self.installation.current = None
-        self._attempt = Preparing(number, reason, now, now, exclude, boot, self._donor.ready())
+        self._attempt = Preparing(number, reason, now, now, now, exclude, boot, self._donor.ready())
         self.since = now
         state.promise(number)
         self._send_prepare(self._attempt)
@@ -142,7 +142,13 @@ class Election:
         """What this replica has."""
         state = self._state
         return Promise(
-            number, state.accepted, state.known_active, state.log.last, state.commit, state.leaving
+            number,
+            state.accepted,
+            state.known_active,
+            state.log.last,
+            state.commit,
+            state.leaving,
+            state.foreseen,
         )
 
     def on_prepare(self, now: float, voter: Voter, message: Prepare) -> None:
@@ -239,6 +245,12 @@ class Election:
 
     def _evaluate(self, now: float, attempt: Preparing) -> None:
         """Go on as soon as the promises suffice and everybody alive has answered."""
+        if now - attempt.ran > self._state.settings.suspect_s:
+            # Who has promised may be gone, and was not missed: this replica would accept a view whose other
+            # members never will, and which nobody can replace without them.
+            self.fail(now, "this replica did not run meanwhile")
+            return
+        attempt.ran = now
         if attempt.boot:
             self._evaluate_boot(now, attempt)
             return
@@ -276,8 +288,9 @@ class Election:
             self._adopt(now, attempt, attrs.evolve(choice, members=members))
 
     def _staying(self, source: View, members: Collection[Voter], attempt: Preparing) -> tuple[Voter, ...]:
-        """Those who may be members of the view: not who is excluded, nor who is about to leave for good."""
-        members = tuple(voter for voter in members if voter not in attempt.exclude)
+        """Those who may be members of the view: not who is excluded, has ended, or leaves for good."""
+        peers = self._state.peers
+        members = tuple(voter for voter in members if voter not in attempt.exclude and not peers.ended(voter))
         members = tuple(voter for voter in members if self._answers(voter)) or members
         config = reconfigured(source.config, self.change(source, attempt.promises))
         # When nobody else holds the log, the change is given up.
@@ -389,7 +402,7 @@ class Election:
             state.note(f"the change of the configuration is given up: {reason}")
             change, config = None, source.config
         bases: dict[Voter, int] = {}
-        for voter in choice.members:
+        for voter in remaining:
             promise = attempt.promises[voter]
             accepted = promise.accepted
             same = accepted is not None and accepted.number == source.number
@@ -397,7 +410,7 @@ class Election:
             if log.base.at <= base <= log.last.at and voter in config:
                 bases[voter] = base
         joiner = attempt.joiner
-        if joiner is not None and not self._answers(joiner):
+        if joiner is not None and (state.peers.ended(joiner) or not self._answers(joiner)):
             joiner = None
         if joiner is not None and joiner in config and joiner in attempt.promises and joiner not in bases:
             base = attempt.promises[joiner].commit
@@ -406,20 +419,22 @@ class Election:
         bases.pop(state.me, None)
         members = (state.me, *bases)
         seats = seated(source.seats, change)
+        # What replaces a first view that is not known to be active takes its place.
+        first = source.boot > 0 and choice.standing is not Standing.ACTIVE
         view = View(
             attempt.number,
             config,
             members,
             required(state.settings.mode, members, state.settings.min_copies),
             log.last.at,
-            # A view that replaces a first one is the first if nobody can have been told of that one.
-            0 if choice.active else source.boot,
+            source.boot if first else 0,
             attempt.reason,
             seats,
             self._witnesses(config, seats),
             source.lineage,
+            first and (source.again or choice.standing is Standing.OPEN),
         )
-        self._start(now, view, source, choice.active, bases)
+        self._start(now, view, source, choice.standing is Standing.ACTIVE, bases)
 
     def _unfeasible(
         self, change: Change | None, config: Collection[Voter], promises: Mapping[Voter, Promise]
@@ -477,14 +492,24 @@ class Election:
             for voter, promise in attempt.promises.items()
             if voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)
         }
+        stands = {
+            voter: standing(promise.accepted, promises)
+            for voter, promise in promises.items()
+            if promise.accepted is not None and promise.accepted.boot
+        }
+        if Standing.ACTIVE in stands.values():
+            # The cluster is founded, and those who are left of its first view know it only now.
+            attempt.boot = False
+            self._evaluate(now, attempt)
+            return
         for voter, promise in promises.items():
             view = promise.accepted
-            unfounded = view is None or (
-                view.boot > 0 and not promise.active and never_active(view, promises)
-            )
-            if not unfounded or promise.last != NO_TAG:
+            if promise.last != NO_TAG or (view is not None and (view.again or not view.boot)):
                 self.fail(now, f"replica {voter.replica} belongs to a cluster already")
                 return
+        if Standing.OPEN in stands.values():
+            attempt.waiting = "replicas that do not answer may have founded a cluster"
+            return
         seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
         late = now - attempt.since >= state.settings.view_change_s / 2
         if len(promises) < state.expected or (
@@ -501,7 +526,7 @@ class Election:
             members,
             required(state.settings.mode, members, state.settings.min_copies),
             0,
-            len(state.order) - state.expected + 1,
+            majority(state.order),
             attempt.reason,
             state.configured,
             self._witnesses(promises, state.configured),

@@ -33,7 +33,6 @@ from .process import this_process
 from .prompt import PromptReactor
 from .settings import TELL_AFTER_S, Settings
 from .transport import ChannelTransport
-from .view import founders_needed
 
 __all__ = [
     "Group",
@@ -98,17 +97,11 @@ class Group:
 
         name: of the group; strangers are turned away by it. me: this member's id. addresses: (host, port) of
         every member that may ever join, by id; the same on every member. expected: how many found the group
-        when nobody is in it yet (default all; at least two thirds). reactor: Twisted's unless given. log:
-        gets lines. incarnation: a number that rises with every life of this member (default: from the clock).
+        when nobody is in it yet (default all; more than half). reactor: Twisted's unless given. log: gets
+        lines. incarnation: a number that rises with every life of this member (default: from the clock).
         Raises ValueError for what is of another type, and when these contradict each other.
         """
         check_arguments(name, me, addresses, handler, expected, settings, limits, reactor, log, incarnation)
-        count, needed = len(addresses), founders_needed(len(addresses))
-        if expected is not None and not needed <= expected <= count:
-            raise ValueError(
-                f"expected is {expected} of {count} members: give from {needed} to {count}, so many that two "
-                "parts of them cannot both found the group"
-            )
         if reactor is None:
             from twisted.internet import reactor
         self.me = me

@@ -31,7 +31,7 @@ class Installing:
     source: View | None
     """The view it replaces, None for the first one."""
     active: bool
-    """Somebody knows that `source` was active."""
+    """`source` was active, or nobody can find that it was not."""
     bases: Mapping[Voter, int]
     """For each other member: up to where it has the log already."""
     since: float
@@ -153,17 +153,22 @@ class Installation:
             self._found(now, installing)
 
     def _found(self, now: float, installing: Installing) -> None:
-        """Tell the members that the first view will be active."""
-        number = installing.view.number
+        """Note that the first view may be active at any moment, then tell the members."""
+        state = self._state
         if installing.founding is None:
-            self._state.know_active()
-            self._state.vow(self._state.me.replica, Founded(number))
+            state.foresee()
+            state.vow(state.me.replica, Founded(installing.view.number))
+        elif state.me in installing.founded:
+            self._tell(installing)
         installing.founding = now
+
+    def _tell(self, installing: Installing) -> None:
+        """Tell the members. Who proposes the view has noted it before: one that knows proves that two do."""
         for voter in installing.lacking:
-            self._state.send(voter.replica, Found(number))
+            self._state.send(voter.replica, Found(installing.view.number))
 
     def on_founded(self, now: float, voter: Voter, message: Founded) -> None:
-        """A member will not forget that the first view is active, or will be."""
+        """A member will not forget that the first view may be active."""
         installing = self.current
         if (
             installing is not None
@@ -172,6 +177,8 @@ class Installation:
             and voter in installing.view.members
         ):
             installing.founded.add(voter)
+            if voter == self._state.me:
+                self._tell(installing)
             if len(installing.founded) >= installing.view.k:
                 installing.known = True
                 self.activate(now)
@@ -230,7 +237,7 @@ class Installation:
             return
         if installing.founding is None:
             self._send(now, installing, voter)
-        else:
+        elif self._state.me in installing.founded:
             self._state.send(voter.replica, Found(installing.view.number))
 
     # Members and voters
@@ -321,7 +328,7 @@ class Installation:
         state.vow(voter.replica, Recorded(view.number))
 
     def on_found(self, voter: Voter, message: Found) -> None:
-        """The first view will be active: a view that replaces it is not the first one."""
+        """The first view may be active at any moment: who replaces it must find out."""
         state = self._state
         view = state.accepted
         if (
@@ -330,7 +337,7 @@ class Installation:
             and voter == proposer(view.number)
             and state.me in view.members
         ):
-            state.know_active()
+            state.foresee()
             state.vow(voter.replica, Founded(view.number))
 
     def on_activate(self, now: float, voter: Voter, message: Activate) -> None:
@@ -374,7 +381,7 @@ class Installation:
             and state.member
             and not state.serving
         ):
-            self._begin(now, view, first_time=view.number != state.told)
+            self._begin(now, view, first_time=not view.again and view.number != state.told)
 
     def _begin(self, now: float, view: View, *, first_time: bool) -> None:
         state = self._state

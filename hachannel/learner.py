@@ -214,6 +214,10 @@ class Learner:
             state.note(f"the state after entry {at.at} is not needed any more")
             learning.installed = learning.inbox.confirm()
             return
+        if at is not None and at.at < state.commit:
+            # Of a transfer that this replica has had before, in an earlier process, with entries after it.
+            self._give_up(learning, f"what follows entry {at.at} is committed here")
+            return
         if at is not None:
             state.note(f"installs the state after entry {at.at}")
             learning.at, learning.origins = at, piece.origins

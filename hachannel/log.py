@@ -36,6 +36,13 @@ class Activated:
 
 
 @attrs.frozen
+class Foreseen:
+    """Record: the first view, accepted last, may become active at any moment."""
+
+    number: ViewNumber
+
+
+@attrs.frozen
 class Appended:
     """Record: entries at the end of the log."""
 
@@ -82,7 +89,7 @@ class Leased:
 
 
 LogRecord: TypeAlias = (
-    Promised | Accepted | Activated | Appended | Truncated | Committed | Reset | Booted | Leased
+    Promised | Accepted | Foreseen | Activated | Appended | Truncated | Committed | Reset | Booted | Leased
 )
 
 
@@ -105,6 +112,8 @@ class Recovered:
     """What this replica had is lost or unusable: it may join a cluster, but never found one."""
     lease_s: float = 0.0
     """How long the grants of earlier processes may last after their end."""
+    foreseen: bool = False
+    """`accepted`, a first view, is known to become active at any moment, if it was not already."""
 
 
 class Log(Protocol):

@@ -101,6 +101,8 @@ class Promise(msgspec.Struct, array_like=True, frozen=True, tag=6):
     last: Tag
     commit: int
     leaving: bool
+    foreseen: bool = False
+    """The sender has answered Found for `accepted`, or sent it."""
 
 
 class Refuse(msgspec.Struct, array_like=True, frozen=True, tag=7):
@@ -156,7 +158,7 @@ class Recorded(msgspec.Struct, array_like=True, frozen=True, tag=13):
 
 
 class Found(msgspec.Struct, array_like=True, frozen=True, tag=42):
-    """Proposer to members, before it makes a first view active: it will be, nobody may found another."""
+    """Proposer to members, before it makes a first view active: it may be at any moment from now on."""
 
     number: ViewNumber
 

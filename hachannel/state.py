@@ -7,7 +7,19 @@ from hashlib import blake2b
 import msgspec
 
 from .events import Deliver, Event, Output, Stable, Stopped
-from .log import Accepted, Activated, Appended, Committed, Leased, Log, LogRecord, Promised, Reset, Truncated
+from .log import (
+    Accepted,
+    Activated,
+    Appended,
+    Committed,
+    Foreseen,
+    Leased,
+    Log,
+    LogRecord,
+    Promised,
+    Reset,
+    Truncated,
+)
 from .messages import PAYLOAD, Ack, Entry, Grant, Message
 from .origins import Origins, Rows
 from .peers import Link, Peers
@@ -64,6 +76,8 @@ class State:
         """That view, if its application may have been told of it."""
         self.known_active = recovered.active
         """`accepted` is known to be, or to have been, active."""
+        self.foreseen = recovered.foreseen
+        """`accepted` is a first view, and may become active at any moment, or have been."""
         self.serving = False
         """This replica is a member of `accepted`, which is active, and has promised nothing above it."""
         self.active_since = 0.0
@@ -255,6 +269,7 @@ class State:
         self.promised = view.number
         self.accepted = view
         self.serving = False
+        self.foreseen = False
         self.known_active = self.newer == view.number
         self.attention = True
         self.record(Accepted(view))
@@ -275,6 +290,12 @@ class State:
             for held in self._held
             if not isinstance(held[2], Ack) and (not isinstance(held[2], Grant) or held[1] == number.replica)
         )
+
+    def foresee(self) -> None:
+        """The first view, accepted last, may become active at any moment."""
+        if not self.foreseen and self.accepted is not None:
+            self.foreseen = True
+            self.record(Foreseen(self.accepted.number))
 
     def know_active(self) -> None:
         """The view accepted last is, or was, active."""

@@ -4,7 +4,7 @@ Source: the channel protocol, sections 1 and 3 (primary-partition virtual synchr
 with ordered views and dynamic quorums).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sized
 from typing import NamedTuple
 
 import msgspec
@@ -76,7 +76,8 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     """Length of the log the view starts from; the view event is delivered at this index."""
     boot: int = 0
     """While the first view of the cluster is not known to be active: how many voters must take part in
-    replacing it, so that they meet everybody who could found another cluster. 0 for every later view."""
+    replacing it, more than half of all replicas, so that they meet everybody who could found another cluster,
+    or replace the first view of another attempt. 0 for every later view."""
     reason: str = ""
     """Why the view was proposed, for people."""
     seats: tuple[Seat, ...] = ()
@@ -86,6 +87,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
     lineage: Voter | None = None
     """The life of the replica that an operator made the beginning of this cluster; None if its replicas have
     founded it. What is of another lineage is another cluster."""
+    again: bool = False
+    """The first view that it replaces may have been active: this one does not say `first_time`, and those who
+    accepted it found no other cluster."""
 
     @property
     def master(self) -> Voter:
@@ -106,22 +110,9 @@ class View(msgspec.Struct, array_like=True, frozen=True):
         return any(seat.replica == replica for seat in self.seats)
 
 
-def majority(config: Collection[Voter]) -> int:
-    """The size of a majority: floor(|C| / 2) + 1."""
-    return len(config) // 2 + 1
-
-
-def founders_needed(copies: int, witnesses: int = 0) -> int:
-    """How many of so many replicas have to found a cluster at least; witnesses found it besides.
-
-    More than half, and so many that any majority of them meets any others who are enough: two thirds, rounded
-    up, where there are no witnesses. With fewer, a founder that comes back from its disk, and knows that its
-    view was to be the first, could go on with a majority of its view while the others have founded another.
-    """
-    expected = copies // 2 + 1
-    while (expected + witnesses) // 2 + 1 <= copies - expected:
-        expected += 1
-    return expected
+def majority(voters: Sized) -> int:
+    """The size of a majority: floor(n / 2) + 1."""
+    return len(voters) // 2 + 1
 
 
 def required(mode: str, members: Collection[Voter], min_copies: int = 1) -> int:

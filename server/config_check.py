@@ -4,7 +4,6 @@ import ipaddress
 
 import attrs
 
-from ..hachannel.view import founders_needed
 from .config_model import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
 from .config_read import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .config_report import Report, shown
@@ -52,13 +51,13 @@ def _settled(each: ServerDraft, draft: Draft, report: Report) -> Server:
 
 def _check_expected(server: Server, expected: int, line: int, report: Report) -> None:
     count = server.copies
-    least = founders_needed(count, len(server.witness_ids))
+    least = count // 2 + 1
     if count and not least <= expected <= count:
         allowed = str(count) if least == count else f"from {least} to {count}"
         report.problem(
             line,
             f"{EXPECTED_PROPERTY} is {expected}, but {server.name} has {_count(count, 'replica')}; "
-            f"give {allowed} (so many that two parts of them cannot both start).",
+            f"give {allowed} (more than half, so that two halves cannot both start).",
         )
 
 

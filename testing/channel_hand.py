@@ -1,7 +1,8 @@
 """Channels whose messages are handed over one by one, for tests that write a sequence down."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import combinations
 from typing import Any
 
 from ..hachannel import (
@@ -17,10 +18,10 @@ from ..hachannel import (
     Settings,
     ViewEvent,
 )
-from ..hachannel.messages import Found
+from ..hachannel.messages import Found, NewView
 from ..hachannel.settings import Mode
 
-__all__ = ["Hand", "SlowLog", "founding", "returning", "with_disks"]
+__all__ = ["Hand", "SlowLog", "founding", "half_founded", "returning", "with_disks"]
 
 MAX_ROUNDS = 1000
 """So often everything on the wires is delivered before `settle` gives up."""
@@ -40,6 +41,7 @@ class Hand:
         replicas: int = 3,
         settings: Settings | None = None,
         logs: Sequence[Log | None] | None = None,
+        expected: int = 0,
     ) -> None:
         self.now = 100.0
         self.settings = Settings() if settings is None else settings
@@ -49,6 +51,7 @@ class Hand:
         self.records: dict[int, list[LogRecord]] = {}
         self.tokens: dict[int, int] = {}
         self.channels: dict[int, Channel] = {}
+        self.expected = expected or replicas
         self.stops = True
         """Applications end at once what needs the lease; False: the test says when."""
         for replica in range(replicas):
@@ -68,7 +71,7 @@ class Hand:
             range(replicas),
             incarnation=incarnation,
             cluster="c",
-            expected=replicas,
+            expected=self.expected,
             settings=self.settings,
             log=log,
             fresh=fresh,
@@ -151,18 +154,28 @@ class Hand:
                 self.wires[other, replica].clear()
         del self.channels[replica]
 
+    def part(self, *groups: Collection[int]) -> None:
+        """Connections are left within these groups only, and made anew there; what was on its way is lost."""
+        for one in self.channels:
+            for other in self.channels:
+                if one != other:
+                    self._disconnect(one, other)
+        for group in groups:
+            for one, other in combinations(sorted(group), 2):
+                self.connect(one, other)
+
+    def _disconnect(self, here: int, there: int) -> None:
+        self.act(here, lambda channel: channel.disconnected(self.now, there))
+        self.lose(here, there)
+
     def isolate(self, *replicas: int) -> None:
         """These lose their connections with all others, and the others, replica 0 among them, go on."""
         rest = [replica for replica in self.channels if replica not in replicas]
 
-        def part(here: int, there: int) -> None:
-            self.act(here, lambda channel: channel.disconnected(self.now, there))
-            self.lose(here, there)
-
         for one in replicas:
             for other in rest:
-                part(one, other)
-                part(other, one)
+                self._disconnect(one, other)
+                self._disconnect(other, one)
         for _ in range(MAX_ROUNDS):
             self.settle(*rest)
             if self.channels[0].members == tuple(rest):
@@ -213,17 +226,37 @@ def with_disks() -> Hand:
     return hand
 
 
-def founding(mode: Mode = "ALL", view_change_s: float = 1.0) -> Hand:
-    """Three replicas have accepted the first view, and replica 0, which proposes it, has told the others."""
-    hand = Hand(settings=Settings(mode=mode, view_change_s=view_change_s))
+def founding(mode: Mode = "ALL", view_change_s: float = 1.0, replicas: int = 3, expected: int = 0) -> Hand:
+    """A view of the first replicas is to be the first one: replica 0, which proposes it, tells the others.
+
+    expected: how many found a cluster, 0 for all; the rest is not connected yet.
+    """
+    hand = Hand(replicas, Settings(mode=mode, view_change_s=view_change_s), expected=expected)
+    founders = range(hand.expected)
+    if hand.expected < replicas:
+        hand.part(founders)
+    _until(hand, founders, Found)
+    return hand
+
+
+def half_founded(hand: Hand, founders: Sequence[int], one: int) -> None:
+    """The first of these proposes a first view, and `one` is the only other one that accepts it."""
+    hand.part(founders)
+    _until(hand, founders, NewView)
+    hand.deliver(founders[0], one)
+
+
+def _until(hand: Hand, founders: Sequence[int], kind: type[Message]) -> None:
+    """Let them go on until the first one has such a message on its way to all others, and no further."""
+    ways = [(one, other) for one in founders for other in founders]
     for _ in range(MAX_ROUNDS):
-        if hand.waiting(0, 1, Found) and hand.waiting(0, 2, Found):
-            return hand
-        busy = [way for way in hand.wires if hand.wires[way] and not hand.waiting(*way, Found)]
+        if all(hand.waiting(founders[0], other, kind) for other in founders[1:]):
+            return
+        busy = [way for way in ways if hand.waiting(*way) and not hand.waiting(*way, kind)]
         if busy:
             hand.deliver(*busy[0], 1)
         else:
-            hand.tick(0.1)
+            hand.tick(0.1, *founders)
     raise AssertionError("no view")
 
 

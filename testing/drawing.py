@@ -385,7 +385,7 @@ def _founded_slowly(shape: Shape, random: Random) -> Shape:
 
 def _founded_by_few(shape: Shape, random: Random) -> Shape:
     """A bare majority of the replicas may found the cluster while the others do not know of it."""
-    replicas = random.choice([3, 5, 5])
+    replicas = random.choice([3, 4, 5])
     return attrs.evolve(shape, replicas=replicas, expected=replicas // 2 + 1)
 
 

@@ -16,7 +16,6 @@ from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure
 
 from ...hachannel.link import host_port
-from ...hachannel.view import founders_needed
 from ..admin_cli import Sentence, config_argument, import_from_here, replica_id, sentences
 from ..config import Config, Server, load
 from ..datadir import DataDir
@@ -79,12 +78,12 @@ def command(
 def _check_expected(server: Server, expected: int) -> None:
     """As `nbClusterExpected` is checked in the file. Raises Sentence."""
     count = server.copies
-    least = founders_needed(count, len(server.witness_ids))
+    least = count // 2 + 1
     if not least <= expected <= count:
         allowed = str(count) if least == count else f"from {least} to {count}"
         raise Sentence(
             f"--expected is {expected}, but {server.name} has {count} replica{'s' if count > 1 else ''} with "
-            f"agents; give {allowed} (so many that two parts of them cannot both start)."
+            f"agents; give {allowed} (more than half, so that two halves cannot both start)."
         )
 
 

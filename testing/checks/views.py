@@ -192,7 +192,7 @@ class Barrier(Checker):
                 self.fail(host, f"first view {view} of {founders}, not {host.state.expected} replicas")
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:
-        """A first view is known to so many that no other set of founders misses them all."""
+        """A first view is known to so many that nobody can found or replace another one without them."""
         past, host = self.past, step.host
         if event.first_time:
             if self._begun not in (None, view.number):
@@ -204,7 +204,10 @@ class Barrier(Checker):
         if past.latest is None or view.boot or event.first_time:
             first = self._beginning(view)
             have = past.accepted[first.number]
-            if len(have) < max(shape.replicas - shape.expected + 1, majority(first.config)):
+            # An operator may edit the files while a cluster is founded.
+            replicas = min(shape.replicas, len(past.world.configured))
+            needed = max(shape.replicas - shape.expected + 1, replicas // 2 + 1, majority(first.config))
+            if len(have) < needed:
                 self.fail(host, f"first view {first} known to {sorted(have)} only")
             if past.top or view.start:
                 self.fail(host, f"first view {view} after {past.top} commits")

@@ -4,7 +4,7 @@ import attrs
 import msgspec
 
 from quorate.hachannel import Settings, choice, election, gate, view
-from quorate.hachannel.messages import Join, NewView, Promise
+from quorate.hachannel.messages import Join, NewView, Prepare, Promise
 from quorate.hachannel.view import Tag, View, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
@@ -318,5 +318,65 @@ def member_base_is_last():
         election.Election,
         "_install",
         ("base = promise.last.at if same else promise.commit", "base = promise.last.at"),
+    ):
+        yield
+
+
+def _asked(*answered):
+    """Replica 3 of four is gone; replica 0 has the answers of some others for the view after it."""
+    hand = Hand(4)
+    hand.form()
+    hand.silence(3)
+    while not hand.waiting(0, 2, Prepare):
+        hand.tick(0.05, 0)
+    for other in answered:
+        hand.deliver(0, other)
+        hand.deliver(other, 0)
+    assert hand.channels[0].installing is None
+    return hand
+
+
+def who_has_promised_ends_before_the_view_is_installed():
+    """One that does not accept it any more would be needed to replace it."""
+    hand = _asked(1)
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 1, ended=True))
+    hand.deliver(0, 2)
+    hand.deliver(2, 0)
+    assert hand.channels[0].installing is not None
+    assert hand.channels[0].installing.view.replicas() == (0, 2), "it waits for one that is gone"
+
+
+@mutant(
+    "Who has promised a view and is known to have ended becomes a member of it.",
+    scenario=who_has_promised_ends_before_the_view_is_installed,
+    caught=("scenario",),
+    quick=True,
+)
+def ended_members():
+    with rewritten(election.Election, "_staying", (" and not peers.ended(voter)", "")):
+        yield
+
+
+def a_proposer_does_not_run_for_long():
+    """Those who have promised it a view may be gone, and it will hear that after their promises."""
+    hand = _asked(1)
+    hand.deliver(0, 2)
+    hand.now += 60.0
+    hand.deliver(2, 0)
+    assert hand.channels[0].installing is None, (
+        "it accepts a view with members that it cannot know to be there"
+    )
+    assert hand.channels[0].view.replicas() == (0, 1, 2, 3)
+
+
+@mutant(
+    "Promises are good for a proposer that did not run meanwhile.",
+    scenario=a_proposer_does_not_run_for_long,
+    caught=("scenario",),
+    quick=True,
+)
+def promises_outlive_a_pause():
+    with rewritten(
+        election.Election, "_evaluate", ("now - attempt.ran > self._state.settings.suspect_s", "False")
     ):
         yield

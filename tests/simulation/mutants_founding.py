@@ -1,6 +1,7 @@
 """Mutants of the founding of a cluster: who may found one, and what is known of a first view."""
 
 from quorate.hachannel import Channel, Settings, ViewEvent, choice, election, installation, learner, peers
+from quorate.hachannel.choice import Standing
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -14,9 +15,7 @@ from quorate.hachannel.messages import (
     Promise,
 )
 from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
-from quorate.testing import simulate
 from quorate.testing.channel_hand import Hand, founding
-from quorate.testing.channel_script import Script
 from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, rewritten
 
@@ -170,7 +169,7 @@ def a_first_view_that_others_may_have_made_active():
     quick=True,
 )
 def never_active_not_asked():
-    with rewritten(election.Election, "_evaluate_boot", (" and never_active(view, promises)", "")):
+    with rewritten(election.Election, "_evaluate_boot", ("Standing.OPEN in stands.values()", "False")):
         yield
 
 
@@ -181,22 +180,30 @@ def never_active_not_asked():
     quick=True,
 )
 def never_active_one_early():
-    with rewritten(election, "never_active", ("unknowing < view.k", "unknowing <= view.k")):
+    with rewritten(election, "standing", ("len(unaware) < view.k", "len(unaware) <= view.k")):
         yield
 
 
-def who_proposed_the_first_view_lost_its_memory():
-    """Of two, the other one has accepted it, and cannot know of it: they found another one."""
-    simulate(seed=69427)
+def who_proposed_the_first_view_is_gone_for_good():
+    """The two others have accepted it, and cannot know of it: they found another one, with two that come."""
+    hand = founding("MAJORITY", replicas=5, expected=3)
+    hand.silence(0)
+    hand.part((1, 2, 3, 4))
+    for _ in range(100):
+        hand.settle()
+        hand.tick(0.1)
+    assert hand.views(3), "they wait for ever"
+    assert hand.views(3)[0].first_time
 
 
 @mutant(
     "A first view of which too few know is taken for one that may be active.",
-    scenario=who_proposed_the_first_view_lost_its_memory,
-    caught=("L1",),
+    scenario=who_proposed_the_first_view_is_gone_for_good,
+    caught=("scenario",),
+    quick=True,
 )
 def unknowing_not_counted():
-    with rewritten(election, "never_active", ("len(view.members) - unknowing < view.k", "False")):
+    with rewritten(election, "standing", ("len(view.members) - len(unaware) < view.k", "False")):
         yield
 
 
@@ -276,30 +283,6 @@ def founded_before_durable():
         yield
 
 
-def a_first_view_that_one_of_those_who_answer_knew_of():
-    """Who founded it may have been told, and is gone."""
-    hand = founding()
-    hand.deliver(0, 1)
-    hand.silence(0)
-    for _ in range(200):
-        hand.settle()
-        if hand.views(1) and hand.views(2):
-            break
-        hand.tick(0.05)
-    assert [[view.first_time for view in hand.views(replica)] for replica in (1, 2)] == [[False]] * 2
-
-
-@mutant(
-    "A first view counts as known only if everybody who accepted it says that it will be active.",
-    scenario=a_first_view_that_one_of_those_who_answer_knew_of,
-    caught=("scenario",),
-    quick=True,
-)
-def known_if_all_say_so():
-    with rewritten(election, "choose", ("any(promise.active", "all(promise.active")):
-        yield
-
-
 def a_first_view_that_nobody_knew_of():
     """The one that replaces it is the first one; else the cluster would begin and nobody were told."""
     hand = founding()
@@ -319,23 +302,24 @@ def a_first_view_that_nobody_knew_of():
     quick=True,
 )
 def second_view_is_not_the_first():
-    with rewritten(election.Election, "_install", ("0 if choice.active else source.boot", "0")):
+    with rewritten(election.Election, "_install", ("source.boot if first else 0", "0")):
         yield
 
 
 def a_founder_comes_back_within_the_first_view():
-    """It may have been told: what is on its disk is that there will be a first view."""
-    script = Script(3, disk=True)
-    for host in script.hosts:
-        host.start()
-    slave = script.hosts[2]
-    script.until(lambda: any(events for replica, events in script.view_events.items() if replica != 2))
-    assert not script.view_events[2]
-    slave.crash(0)
-    slave.start()
-    script.whole()
-    assert not any(event.first_time for event in script.view_events[2]), "it may be told twice"
-    assert script.first_times == 1
+    """It may have been told: what is on its disk is that the first view is active."""
+    voters = tuple(Voter(replica, replica + 10) for replica in range(3))
+    number = ViewNumber(1, 1, 11)
+    first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 2, "start-up")
+    log = DurableLog(Remembered(number, first, active=True))
+    channel = Channel(0, range(3), incarnation=10, cluster="c", expected=3, log=log)
+    channel.start(100.0)
+    channel.connected(100.0, 1, 11)
+    channel.receive(100.0, 1, _says(number, active=True))
+    output = channel.take()
+    channel.persisted(100.1, output.token)
+    events = [*output.events, *channel.take().events]
+    assert [event.first_time for event in events if isinstance(event, ViewEvent)] == [False], "told twice"
 
 
 @mutant(
@@ -345,9 +329,7 @@ def a_founder_comes_back_within_the_first_view():
     quick=True,
 )
 def first_time_after_a_restart():
-    with rewritten(
-        installation.Installation, "on_noted", ("first_time=view.number != state.told", "first_time=True")
-    ):
+    with rewritten(installation.Installation, "on_noted", ("view.number != state.told", "True")):
         yield
 
 
@@ -394,7 +376,7 @@ def founded_by_few(seed):
 
 
 @mutant(
-    "One voter fewer than it takes to meet all other founders may replace a first view.",
+    "One voter fewer than more than half of all replicas may replace a first view.",
     caught=("I2", "I12"),
     schedule=founded_by_few,
     quick=True,
@@ -403,7 +385,7 @@ def founders_one_less():
     with rewritten(
         election.Election,
         "_evaluate_boot",
-        ("len(state.order) - state.expected + 1", "len(state.order) - state.expected"),
+        ("majority(state.order),", "majority(state.order) - 1,"),
     ):
         yield
 
@@ -418,7 +400,7 @@ def a_first_view_that_a_member_of_an_earlier_one_did_not_accept():
         voters[1]: Promise(asked, second, False, NO_TAG, 0, False),
         voters[2]: Promise(asked, first, False, NO_TAG, 0, False),
     }
-    assert choice.never_active(second, promises), "it never was, and they wait for ever"
+    assert choice.standing(second, promises) is Standing.NEVER, "it never was, and they wait for ever"
 
 
 @mutant(
@@ -428,7 +410,7 @@ def a_first_view_that_a_member_of_an_earlier_one_did_not_accept():
     quick=True,
 )
 def earlier_view_is_none():
-    with rewritten(choice, "never_active", (" or promise.accepted.number < view.number", "")):
+    with rewritten(choice, "_before", (" or accepted.number < view.number", "")):
         yield
 
 

@@ -1,11 +1,21 @@
 """Mutants of replicas that learn while they have, or get, something of their own."""
 
-from quorate.hachannel import Channel, Deliver, forward, learner, state
+from quorate.hachannel import Channel, Deliver, InstallPart, forward, learner, state
 from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Accept, CatchUp, CaughtUp, Chunk, Entry, Forward, Heartbeat, NewView
+from quorate.hachannel.messages import (
+    Accept,
+    CatchUp,
+    CaughtUp,
+    Chunk,
+    Entry,
+    Forward,
+    Heartbeat,
+    Join,
+    NewView,
+)
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
 from quorate.testing.channel_hand import Hand
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
@@ -149,4 +159,28 @@ def forwarded_before_the_boot_is_durable():
 )
 def boot_not_awaited():
     with patched(forward.Forwarding, "_ready", True):
+        yield
+
+
+def back_within_a_transfer_that_had_come_further():
+    """Its application has nothing, and its log what was committed after the state that comes once more."""
+    hand = Hand()
+    hand.form()
+    known = View(OLD, VOTERS, VOTERS[:2], 2, 0)
+    hand.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
+    hand.connect(0, 2)
+    hand.give(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
+    assert not any(isinstance(event, InstallPart) for event in hand.events[2]), "it goes back behind entry 8"
+    hand.tick(1.0)
+    assert hand.waiting(2, 0, Join)[-1].refused == 1 << 40, "the master never begins another transfer"
+
+
+@mutant(
+    "A learner takes a state that is older than what it knows to be committed.",
+    scenario=back_within_a_transfer_that_had_come_further,
+    caught=("scenario",),
+    quick=True,
+)
+def older_state_taken():
+    with rewritten(learner.Learner, "_give", ("at.at < state.commit", "False")):
         yield

@@ -117,7 +117,7 @@ def test_start_expects_more_than_half_of_the_replicas(
     shown = run(start.command, config, "--server", "s0", "--replica", 0, "--expected", expected)
     assert shown.exit_code == 1
     assert f"--expected is {expected}, but s0 has {replicas} replica" in shown.stderr
-    assert f"; give {allowed} (so many that two parts" in shown.stderr
+    assert f"; give {allowed} (more than half" in shown.stderr
     assert not (config.parent / "data").exists()
 
 

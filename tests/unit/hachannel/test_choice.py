@@ -1,7 +1,9 @@
 """What promises allow to conclude."""
 
+import msgspec
+
 from quorate.hachannel import View, ViewNumber, Voter
-from quorate.hachannel.choice import activated, choose, never_active, quorum_of, reconfigured
+from quorate.hachannel.choice import Standing, activated, choose, quorum_of, reconfigured, standing
 from quorate.hachannel.messages import Promise, Reconfig
 from quorate.hachannel.view import NO_TAG, Tag, majority, present, required
 
@@ -15,8 +17,14 @@ def view(counter, config, members, k=None, boot=0):
     )
 
 
-def promise(accepted, last, *, active=True, leaving=False):
-    return Promise(NUMBER, accepted, active, Tag(ViewNumber(1, 0, 1), last) if last else NO_TAG, 0, leaving)
+def promise(accepted, last, *, active=True, leaving=False, foreseen=False):
+    end = Tag(ViewNumber(1, 0, 1), last) if last else NO_TAG
+    return Promise(NUMBER, accepted, active, end, 0, leaving, foreseen)
+
+
+def said(accepted, *, foreseen=False):
+    """What somebody says who holds nothing and knows of no active view."""
+    return promise(accepted, 0, active=False, foreseen=foreseen)
 
 
 def test_a_majority_and_k():
@@ -78,27 +86,60 @@ def test_a_first_view_not_known_to_be_active_needs_who_could_found_another():
     first = view(1, [A, B, C], [A, B, C], boot=3)
     assert quorum_of(first, False) == 3
     assert quorum_of(first, True) == 2
-    two = {A: promise(first, 0, active=False), B: promise(first, 0, active=False)}
+    two = {A: said(first), B: said(first)}
     assert "2 of 3" in choose(two, A)
-    two[B] = promise(first, 0, active=True)
-    assert choose(two, A).active
+    two[B] = said(first, foreseen=True)
+    assert "2 of 3" in choose(two, A), "that it may be active is not enough"
+    two[B] = promise(first, 0)
+    assert choose(two, A).standing is Standing.ACTIVE
 
 
 def test_a_first_view_that_a_member_passed_over_was_never_active():
     first = view(1, [A, B, C], [A, B, C], boot=1)
-    assert not never_active(first, {A: promise(first, 0), B: promise(first, 0), D: promise(None, 0)})
-    assert never_active(first, {A: promise(first, 0), B: promise(None, 0)})
+    assert standing(first, {B: said(first, foreseen=True), D: said(None)}) is Standing.OPEN
+    assert standing(first, {B: said(first, foreseen=True), C: said(None)}) is Standing.NEVER
 
 
 def test_a_first_view_of_which_too_few_can_know_was_never_active():
     """Who has promised more, and does not know of it, will never say that it does."""
-    first, later = view(1, [A, B, C], [A, B, C], k=2, boot=1), view(2, [A, B, C], [A, B, C], boot=1)
-    knows, other = promise(first, 0), promise(later, 0, active=False)
-    not_yet, empty = promise(first, 0, active=False), promise(None, 0)
-    assert not never_active(first, {A: not_yet, D: empty})
-    assert not never_active(first, {A: not_yet, B: knows})
-    assert not never_active(first, {A: not_yet, B: other}), "that one may have known of it before"
-    assert never_active(first, {A: not_yet, B: not_yet})
+    first, later = view(1, [A, B, C], [A, B, C], k=2, boot=2), view(2, [A, B, C], [A, B, C])
+    assert standing(first, {B: said(first), D: said(None)}) is Standing.OPEN
+    assert standing(first, {B: said(first), C: said(later)}) is Standing.OPEN, (
+        "it may have known of it before"
+    )
+    assert standing(first, {B: said(first), C: said(first)}) is Standing.NEVER
+
+
+def test_a_first_view_is_as_good_as_active_once_as_many_know_of_it_as_commit_an_entry():
+    """Its proposer notes it before it tells anybody, whether it answers or not."""
+    first = view(1, [A, B, C], [A, B, C], k=2, boot=3)
+    assert standing(first, {B: said(first), C: said(first, foreseen=True)}) is Standing.ACTIVE
+    all_of_it = view(1, [A, B, C], [A, B, C], k=3, boot=3)
+    assert standing(all_of_it, {B: said(all_of_it, foreseen=True)}) is Standing.OPEN
+    one, two = said(all_of_it), said(all_of_it, foreseen=True)
+    assert standing(all_of_it, {B: one, C: two}) is Standing.NEVER
+    assert standing(all_of_it, {B: two, C: two}) is Standing.ACTIVE
+    assert choose({B: two, C: two}, B).standing is Standing.ACTIVE
+
+
+def test_a_first_view_whose_proposer_is_past_it_was_never_active_unless_others_can_think_so():
+    """Two who know of it can, while only its proposer answers here."""
+    first, later = view(1, [A, B, C], [A, B, C], k=3, boot=3), view(2, [A, B, C], [B, A, C], k=3)
+    told = said(first, foreseen=True)
+    assert standing(first, {A: told, D: said(None), E: said(None)}) is Standing.OPEN
+    assert standing(first, {A: told, B: told}) is Standing.NEVER
+    assert standing(first, {A: told, B: said(later)}) is Standing.OPEN
+    assert standing(first, {A: promise(first, 0), B: told}) is Standing.ACTIVE
+
+
+def test_a_first_view_that_another_one_replaces_was_never_active_unless_that_one_says_so():
+    """Who proposed that one has found out."""
+    first, other = view(1, [A, B, C], [A, B, C], boot=3), view(2, [B, C, D], [B, C, D], boot=3)
+    told = said(first, foreseen=True)
+    assert standing(first, {B: told, D: said(other)}) is Standing.NEVER
+    unsure = msgspec.structs.replace(other, again=True)
+    assert standing(first, {B: told, D: said(unsure)}) is Standing.OPEN
+    assert standing(other, {B: told, D: said(other)}) is Standing.NEVER
 
 
 def test_a_view_is_active_when_all_members_and_both_majorities_know_it():

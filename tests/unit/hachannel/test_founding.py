@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import Settings, View, ViewNumber
 from quorate.hachannel.messages import Found, Founded, NewView, Prepare, Promise, Suffix
 from quorate.hachannel.view import NO_TAG
-from quorate.testing.channel_hand import Hand, founding
+from quorate.testing.channel_hand import Hand, SlowLog, founding, half_founded
 
 
 def first_times(hand, replica):
@@ -89,23 +89,92 @@ def test_a_view_after_one_that_nobody_knew_of_is_the_first():
     assert [first_times(hand, replica) for replica in (1, 2)] == [[True]] * 2
 
 
-def test_a_view_after_one_that_somebody_knew_of_is_not_the_first():
-    """Who founded it may have been told, and is gone."""
-    hand = founding()
+def test_a_view_after_one_that_may_have_been_announced_is_not_the_first():
+    """As many knew of it as it takes. Who founded it may have been told, and is gone."""
+    hand = founding("MAJORITY")
     hand.deliver(0, 1)
     hand.silence(0)
     change(hand, 1, 2)
     assert [first_times(hand, replica) for replica in (1, 2)] == [[False]] * 2
+    assert not hand.channels[1].state.accepted.boot
 
 
-def test_a_cluster_whose_founding_is_broken_off_goes_on_with_those_who_are_left():
-    """It takes a majority, as after any active view, and no more as many as found a cluster."""
+def test_a_view_after_one_of_which_too_few_knew_is_the_first():
+    """One of the two others will never say that it knows."""
+    hand = founding()
+    hand.deliver(0, 1)
+    hand.silence(0)
+    change(hand, 1, 2)
+    assert [first_times(hand, replica) for replica in (1, 2)] == [[True]] * 2
+
+
+def test_a_cluster_whose_founding_is_broken_off_begins_with_those_who_are_left():
+    """Who proposed it has told nobody."""
     hand = founding()
     hand.deliver(0, 1)
     hand.silence(2)
     change(hand, 0, 1)
-    assert [first_times(hand, replica) for replica in (0, 1)] == [[False]] * 2
-    assert not hand.channels[0].state.accepted.boot
+    assert [first_times(hand, replica) for replica in (0, 1)] == [[True]] * 2
+
+
+def test_what_replaces_one_first_view_meets_what_replaces_another():
+    """Three of four found a cluster. Two of them are not enough while nothing is known of their view."""
+    hand = Hand(4, expected=3)
+    half_founded(hand, (1, 2, 3), 2)
+    half_founded(hand, (0, 2, 3), 3)
+    hand.part((1, 2), (0, 3))
+    for _ in range(200):
+        hand.settle()
+        hand.tick(0.1)
+    served = [replica for replica, channel in hand.channels.items() if channel.state.serving]
+    assert not served, "there are two clusters"
+    hand.part(range(4))
+    change(hand, *range(4))
+    assert [channel.members for channel in hand.channels.values()] == [hand.channels[0].members] * 4
+
+
+@pytest.mark.parametrize(("mode", "aware"), [("ALL", (1, 2)), ("MAJORITY", (1,)), ("MAJORITY", ())])
+def test_who_is_left_of_a_first_view_goes_on_if_it_may_have_been_active_and_else_founds_another(mode, aware):
+    """Three of five founded it. The first of them is gone for good; the two others that come held nothing."""
+    hand = founding(mode, replicas=5, expected=3)
+    for member in aware:
+        hand.deliver(0, member)
+    hand.silence(0)
+    hand.part((1, 2))
+    for _ in range(100):
+        hand.settle()
+        hand.tick(0.1)
+    assert not hand.views(1), "two of five are too few as long as neither knows what the other one knows"
+    hand.part((1, 2, 3, 4))
+    change(hand, 1, 2, 3, 4)
+    assert first_times(hand, 1)[0] != bool(aware)
+    assert set(hand.views(1)[0].members) == ({1, 2} if aware else {1, 2, 3, 4})
+
+
+def test_a_view_after_one_that_nobody_can_judge_is_not_the_first_either():
+    """Two of five are gone: one that may have announced it, and one that may know of it."""
+    hand = founding(replicas=5)
+    for member in (2, 3, 4):
+        hand.deliver(0, member)
+    hand.silence(0)
+    hand.silence(1)
+    change(hand, 2, 3, 4)
+    assert first_times(hand, 2) == [False]
+    assert hand.channels[2].state.accepted.again
+
+
+def test_nobody_is_told_before_the_disk_of_the_proposer_has_it():
+    """One member that knows proves that two do."""
+    hand = Hand(logs=[SlowLog(), None, None])
+    for _ in range(100):
+        hand.settle()
+        if hand.channels[0].state.foreseen:
+            break
+        hand.sync(0)
+        hand.tick(0.05)
+    assert not hand.waiting(0, 1, Found)
+    hand.sync(0)
+    assert hand.waiting(0, 1, Found)
 
 
 def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one():
