@@ -484,6 +484,10 @@ class Election:
             now, Installing(view, source, active, bases, now, dict.fromkeys(bases, now), set(), set())
         )
 
+    def _goes_on(self, attempt: Preparing) -> bool:
+        """Whether those who have answered can replace the last view that one of them accepted."""
+        return isinstance(choose(attempt.promises, self._state.me), Choice)
+
     def _evaluate_boot(self, now: float, attempt: Preparing) -> None:
         """The first view: enough empty replicas, and everybody who is seen empty, have promised."""
         state = self._state
@@ -497,8 +501,12 @@ class Election:
             for voter, promise in promises.items()
             if promise.accepted is not None and promise.accepted.boot
         }
-        if Standing.ACTIVE in stands.values():
-            # The cluster is founded, and those who are left of its first view know it only now.
+        seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
+        late = now - attempt.since >= state.settings.view_change_s / 2
+        awaited = not late and any(voter is not None and voter not in promises for voter in seen)
+        unsure = Standing.OPEN in stands.values()
+        if Standing.ACTIVE in stands.values() or (unsure and not awaited and self._goes_on(attempt)):
+            # The cluster is founded, perhaps: those who are left of its first view know it only now.
             attempt.boot = False
             self._evaluate(now, attempt)
             return
@@ -507,14 +515,10 @@ class Election:
             if promise.last != NO_TAG or (view is not None and (view.again or not view.boot)):
                 self.fail(now, f"replica {voter.replica} belongs to a cluster already")
                 return
-        if Standing.OPEN in stands.values():
+        if unsure:
             attempt.waiting = "replicas that do not answer may have founded a cluster"
             return
-        seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
-        late = now - attempt.since >= state.settings.view_change_s / 2
-        if len(promises) < state.expected or (
-            not late and any(voter is not None and voter not in promises for voter in seen)
-        ):
+        if awaited or len(promises) < state.expected:
             return
         order = {replica: position for position, replica in enumerate(state.order)}
         data = [voter for voter in promises if voter != state.me and voter.replica not in state.witnesses]

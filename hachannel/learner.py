@@ -97,9 +97,7 @@ class Learner:
         It may have accepted a first view that is not known to be active.
         """
         state = self._state
-        view = state.accepted
-        unfounded = view is None or (view.boot > 0 and not state.known_active)
-        return not state.guest and unfounded and state.log.last == NO_TAG and state.newer == NO_VIEW
+        return not state.guest and not state.founded and state.log.last == NO_TAG and state.newer == NO_VIEW
 
     def may_boot(self, now: float, since: float, failures: int) -> bool:
         """Whether enough empty replicas see each other and it is this one's turn to propose.

@@ -141,8 +141,9 @@ class State:
 
     @property
     def founded(self) -> bool:
-        """It knows that its cluster exists: some view was active."""
-        return self.known_active or (self.accepted is not None and not self.accepted.boot)
+        """It knows that its cluster exists: some view was active, or may have been and is replaced."""
+        view = self.accepted
+        return self.known_active or (view is not None and (view.again or not view.boot))
 
     @property
     def seated(self) -> bool:

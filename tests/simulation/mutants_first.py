@@ -7,7 +7,7 @@ from quorate.hachannel import choice, election, installation
 from quorate.hachannel.choice import Standing
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Accepted, Foreseen
-from quorate.hachannel.messages import Found, Promise
+from quorate.hachannel.messages import Found, Prepare, Promise
 from quorate.hachannel.state import State
 from quorate.hachannel.view import NO_TAG, View, ViewNumber, Voter
 from quorate.testing import simulate
@@ -361,11 +361,14 @@ def again_forgotten():
 
 
 def one_accepted_what_replaces_a_first_view_that_may_have_been_active():
-    """One of three of five that hold nothing. That view never was active; the one before it may be."""
+    """One of three of five that hold nothing, since it said so. What it accepted never was active."""
     hand = Hand(5, expected=3)
     hand.part((2, 3, 4))
-    unsure = _first(0, 1, 2, counter=7, again=True)
-    hand.channels[2].state.accept(unsure)
+    while not hand.waiting(2, 4, Prepare):
+        hand.settle(2, 3)
+        hand.deliver(4, 2)
+        hand.tick(0.05, 2, 3, 4)
+    hand.channels[4].state.accept(_first(0, 1, 4, counter=0, again=True))
     _go_on(hand)
     assert not any(channel.state.serving for channel in hand.channels.values()), "there are two clusters"
 

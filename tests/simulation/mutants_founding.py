@@ -158,7 +158,7 @@ def a_first_view_that_others_may_have_made_active():
         number = channel.state.promised
         for replica in (3, 4):
             promise = Promise(number, None, False, NO_TAG, 0, False)
-            channel.receive(105.0, replica, promise)
+            channel.receive(channel.state.now, replica, promise)
     assert channel.installing is None, "it founds a second cluster"
 
 

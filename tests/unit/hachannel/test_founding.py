@@ -163,6 +163,20 @@ def test_a_view_after_one_that_nobody_can_judge_is_not_the_first_either():
     assert hand.channels[2].state.accepted.again
 
 
+def test_those_who_cannot_judge_a_view_go_on_also_with_others_who_would_found_another():
+    """The two that are gone are back without their memory, and one of them comes before all others."""
+    hand = founding(replicas=5)
+    for member in (2, 3, 4):
+        hand.deliver(0, member)
+    hand.silence(0)
+    hand.silence(1)
+    for replica in (0, 1):
+        hand.start(replica, 5, 20 + replica)
+    hand.part(range(5))
+    change(hand, *range(5))
+    assert not any(first_times(hand, 2))
+
+
 def test_nobody_is_told_before_the_disk_of_the_proposer_has_it():
     """One member that knows proves that two do."""
     hand = Hand(logs=[SlowLog(), None, None])
