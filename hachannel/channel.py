@@ -24,7 +24,7 @@ from .replication import Replication
 from .settings import Settings
 from .state import State
 from .steps import Steps
-from .view import NO_VIEW, Seat, View, Voter
+from .view import NO_VIEW, Seat, View, Voter, majority
 
 
 class Channel:
@@ -63,8 +63,10 @@ class Channel:
         if me not in members or len(set(members)) != len(members):
             raise ValueError(f"replica {me} must be one of the distinct replicas {list(members)}")
         if not len(members) // 2 < expected <= len(members):
+            least, most = majority(members), len(members)
             raise ValueError(
-                f"expected replicas must be more than half of {len(members)} and not more, not {expected}"
+                f"expected is {expected} of {most} replicas: give from {least} to {most} (more than half, so "
+                "that two halves cannot both found a cluster)"
             )
         copies = set(members).difference(witnesses)
         if not copies or not set(witnesses) <= set(members):

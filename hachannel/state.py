@@ -317,7 +317,10 @@ class State:
         accepted = self.accepted
         if accepted is not None and accepted.number == number:
             self.know_active()
-        elif self.serving:
+            return
+        # What waits for the disk may be cut from the log before it is said to be there, and helps nobody now.
+        self._held = deque(held for held in self._held if not isinstance(held[2], Ack))
+        if self.serving:
             self.serving = False
             self.note(f"view {number} is active without this replica")
 

@@ -61,7 +61,7 @@ class Shape:
             raise ValueError(f"replicas is {self.replicas}: from 1 to {MAX_REPLICAS}")
         if not self.replicas // 2 < self.expected <= self.replicas:
             raise ValueError(
-                f"expected is {self.expected}: more than half of the {self.replicas} replicas, or all"
+                f"expected is {self.expected}: more than half of the {self.replicas} replicas, or 0 for all"
             )
         if not 0 <= self.witnesses < self.replicas:
             raise ValueError(f"witnesses is {self.witnesses}: some of the {self.replicas} replicas, not all")

@@ -31,7 +31,7 @@ from quorate.hachannel.messages import (
     Record,
 )
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, with_disks
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
@@ -448,4 +448,25 @@ def acknowledged_to_who_was_master():
     with rewritten(
         replication.Replication, "on_ack", ("not state.leading or state.accepted", "state.accepted")
     ):
+        yield
+
+
+def a_view_is_active_without_a_slave_whose_disk_is_slow():
+    """What it was about to acknowledge is cut from its log by what it learns next."""
+    hand = with_disks()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.deliver(0, 2)
+    hand.channels[2].state.supersede(ViewNumber(9, 1, 2))
+    hand.sync(2)
+    assert not hand.waiting(2, 0, Ack), "it says that it has what it may not have any more"
+
+
+@mutant(
+    "A slave acknowledges entries of a view after it has heard that a later one is active without it.",
+    scenario=a_view_is_active_without_a_slave_whose_disk_is_slow,
+    caught=("scenario",),
+    quick=True,
+)
+def acknowledged_when_superseded():
+    with rewritten(state.State, "supersede", ("not isinstance(held[2], Ack)", "True")):
         yield
