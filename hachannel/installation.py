@@ -155,12 +155,12 @@ class Installation:
     def _found(self, now: float, installing: Installing) -> None:
         """Note that the first view may be active at any moment, then tell the members."""
         state = self._state
-        if installing.founding is None:
+        first, installing.founding = installing.founding is None, now
+        if first:
             state.foresee()
             state.vow(state.me.replica, Founded(installing.view.number))
         elif state.me in installing.founded:
             self._tell(installing)
-        installing.founding = now
 
     def _tell(self, installing: Installing) -> None:
         """Tell the members. Who proposes the view has noted it before: one that knows proves that two do."""
@@ -337,7 +337,10 @@ class Installation:
             and voter == proposer(view.number)
             and state.me in view.members
         ):
-            state.foresee()
+            if not state.foreseen:
+                # It comes along: no time yet for a proposal of this replica, which may be next in turn.
+                self._abandon(state.now)
+                state.foresee()
             state.vow(voter.replica, Founded(view.number))
 
     def on_activate(self, now: float, voter: Voter, message: Activate) -> None:

@@ -177,6 +177,16 @@ def test_those_who_cannot_judge_a_view_go_on_also_with_others_who_would_found_an
     assert not any(first_times(hand, 2))
 
 
+def test_without_a_disk_the_members_are_told_at_once():
+    hand = Hand()
+    half_founded(hand, (0, 1, 2), 1)
+    hand.deliver(0, 2)
+    hand.deliver(1, 0)
+    hand.deliver(2, 0)
+    assert hand.waiting(0, 1, Found)
+    assert hand.waiting(0, 2, Found)
+
+
 def test_nobody_is_told_before_the_disk_of_the_proposer_has_it():
     """One member that knows proves that two do."""
     hand = Hand(logs=[SlowLog(), None, None])
