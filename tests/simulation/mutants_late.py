@@ -32,6 +32,9 @@ def a_state_older_than_what_a_learner_has():
     channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(OLD, 3)))
     assert not any(isinstance(event, InstallPart) for event in channel.take().events), "it would go back"
     assert channel.applied == 5
+    channel.tick(1.0)
+    joins = [message for _, message in channel.take().messages if isinstance(message, Join)]
+    assert joins[-1].refused == 0, "it has what was to be sent, and asks for another state"
 
 
 @mutant(
