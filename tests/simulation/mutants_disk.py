@@ -2,11 +2,12 @@
 
 import attrs
 
-from quorate.hachannel import durable, election, state
+from quorate.hachannel import Settings, durable, election, state
 from quorate.hachannel.messages import Ack, Record
 from quorate.hachannel.view import View, ViewNumber, Voter
-from quorate.testing import channel_world
+from quorate.testing import Pause, Schedule, Shape, Weather, channel_world
 from quorate.testing.channel_hand import with_disks as with_slow_disks
+from quorate.testing.channel_sim import simulate
 from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -157,6 +158,43 @@ def voter_without_its_disk():
         return self.disk
 
     with patched(channel_world.Host, "lose_disk", lose_disk):
+        yield
+
+
+def a_slave_that_stops_while_it_syncs():
+    """When it goes on, it promises another view and gets the state before that sync has ended."""
+    settings = Settings(
+        heartbeat_s=0.05,
+        suspect_s=0.6,
+        verify_s=0.03,
+        view_change_s=0.6,
+        stall_s=1.5,
+        boot_wait_s=0.2,
+        retry_s=0.05,
+        lease_s=0.183,
+        drift=0.0,
+        forward_window=3,
+        part_bytes=40,
+        window=16,
+        keep=64,
+        max_log=400,
+    )
+    weather = Weather(delay_s=0.001, slow_s=0.02, duplicate_chance=0.05, notice_s=0.1, reconnect_s=0.1)
+    shape = Shape(
+        settings=settings, weather=weather, chunk=1, snapshot_s=0.0, witnesses=1, disk=True, sync_s=0.02
+    )
+    for seed in range(5, 31):
+        stop = Pause(at=0.6 + 0.005 * seed, who="slave", for_s=2.45)
+        simulate(Schedule(shape=shape, faults=[stop], seconds=4.0, load=30.0), seed=seed)
+
+
+@mutant(
+    "What waited for the disk to be acknowledged is, although another view has been promised meanwhile.",
+    scenario=a_slave_that_stops_while_it_syncs,
+    caught=("I3",),
+)
+def acknowledged_after_a_promise():
+    with rewritten(state.State, "_take_back", ("not isinstance(held[2], Ack) and", "")):
         yield
 
 
