@@ -130,7 +130,7 @@ class Donor:
         if message.refused == session.token or message.token > session.token:
             return True
         if session.phase is not Phase.STATE:
-            return False
+            return message.fresh
         same = message.token == session.token
         chunks = message.chunks if same else 0
         return (

@@ -163,7 +163,7 @@ class Learner:
         if self._state.member or self._state.witness or token <= self._refused:
             return None
         if learning is None or token > learning.token:
-            if self.installing:
+            if self.installing or (entries and self.fresh):
                 return None
             window = self._state.settings.transfer_window
             learning = Learning(token, voter.replica, Inbox(window), Held(window), installed=entries)

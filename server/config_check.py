@@ -50,15 +50,9 @@ def _settled(each: ServerDraft, draft: Draft, report: Report) -> Server:
 
 
 def _check_expected(server: Server, expected: int, line: int, report: Report) -> None:
-    count = server.copies
-    least = count // 2 + 1
-    if count and not least <= expected <= count:
-        allowed = str(count) if least == count else f"from {least} to {count}"
-        report.problem(
-            line,
-            f"{EXPECTED_PROPERTY} is {expected}, but {server.name} has {_count(count, 'replica')}; "
-            f"give {allowed} (more than half, so that two halves cannot both start).",
-        )
+    objection = server.objection(expected) if server.copies else ""
+    if objection:
+        report.problem(line, f"{EXPECTED_PROPERTY} is {expected}, but {server.name} {objection}.")
 
 
 def _check_unique(draft: Draft, report: Report) -> None:

@@ -183,6 +183,19 @@ class Server:
         """How many of its replicas are no witnesses."""
         return len(self.replicas) - len(self.witness_ids)
 
+    def objection(self, expected: int) -> str:
+        """Why so many cannot found the cluster, as "has 3 replicas; give from 2 to 3 ...", "" if they can."""
+        count = self.copies
+        least = count // 2 + 1
+        if least <= expected <= count:
+            return ""
+        allowed = str(count) if least == count else f"from {least} to {count}"
+        beside = " with agents" if self.witness_ids else ""
+        return (
+            f"has {count} replica{'s' if count > 1 else ''}{beside}; give {allowed} "
+            "(more than half, so that two halves cannot both start)"
+        )
+
     @property
     def replica_ids(self) -> tuple[int, ...]:
         """The ids of its replicas in the order of the file."""

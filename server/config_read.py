@@ -346,7 +346,10 @@ def _expected_property(element: Element, report: Report) -> tuple[int, int] | No
 def _expected_number(text: str, element: Element, report: Report) -> int | None:
     number = number_of(text, 1, MAX_ID)
     if number is None:
-        report.problem(element.line, f"{EXPECTED_PROPERTY} must be a number of replicas, not {shown(text)}.")
+        report.problem(
+            element.line,
+            f"{EXPECTED_PROPERTY} must be a number of replicas, more than half of them, not {shown(text)}.",
+        )
     return number
 
 

@@ -77,14 +77,8 @@ def command(
 
 def _check_expected(server: Server, expected: int) -> None:
     """As `nbClusterExpected` is checked in the file. Raises Sentence."""
-    count = server.copies
-    least = count // 2 + 1
-    if not least <= expected <= count:
-        allowed = str(count) if least == count else f"from {least} to {count}"
-        raise Sentence(
-            f"--expected is {expected}, but {server.name} has {count} replica{'s' if count > 1 else ''} with "
-            f"agents; give {allowed} (more than half, so that two halves cannot both start)."
-        )
+    if objection := server.objection(expected):
+        raise Sentence(f"--expected is {expected}, but {server.name} {objection}.")
 
 
 def _which_replica(config: Config, server: Server, replica: int | None) -> int:

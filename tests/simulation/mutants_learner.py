@@ -1,6 +1,6 @@
 """Mutants of replicas that learn while they have, or get, something of their own."""
 
-from quorate.hachannel import Channel, Deliver, InstallPart, forward, learner, state
+from quorate.hachannel import Channel, Deliver, InstallPart, ProvideSnapshot, donor, forward, learner, state
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -14,6 +14,7 @@ from quorate.hachannel.messages import (
     NewView,
 )
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.channel_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -183,4 +184,70 @@ def back_within_a_transfer_that_had_come_further():
 )
 def older_state_taken():
     with rewritten(learner.Learner, "_give", ("at.at < state.commit", "False")):
+        yield
+
+
+def one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile():
+    """It was found to differ, say: by its log it lacks nothing, and what it holds is of no use."""
+    schedule = Schedule(
+        shape=Shape(disk=True, fresh=True),
+        faults=[Submit(at=1.5, count=30), Crash(who=2, at=3.0, back_s=0.5)],
+        seconds=6.0,
+        load=0.0,
+    )
+    assert simulate(schedule, seed=1).snapshots
+
+
+@mutant(
+    "Who wants the state keeps the one it has, if nothing was committed after that, and wants none any more.",
+    scenario=one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile,
+    caught=("I15",),
+    quick=True,
+)
+def fresh_keeps_state():
+    with rewritten(learner.Learner, "_has", ("if self.fresh or ", "self.fresh = False\n    if ")):
+        yield
+
+
+def one_that_wants_the_state_is_back_while_it_gets_entries():
+    """Its last process lacked entries only; this one was found to differ. Nobody noticed that it was away."""
+    hand = Hand()
+    hand.form()
+    hand.silence(2)
+    hand.settle()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.settle()
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.tick(0.0, 2)
+    hand.deliver(2, 0)
+    [entries] = hand.waiting(0, 2, CatchUp)
+    hand.start(2, 3, 9, fresh=True)
+    hand.connect(0, 2)
+    hand.give(0, 2, entries)
+    assert not hand.waiting(2, 0, CaughtUp), "entries do not mend its state"
+    hand.tick(0.0, 2)
+    hand.deliver(2, 0)
+    assert any(isinstance(event, ProvideSnapshot) for event in hand.events[0]), "it never gets a state"
+
+
+@mutant(
+    "A learner that wants the whole state takes entries of a transfer to its last process.",
+    scenario=one_that_wants_the_state_is_back_while_it_gets_entries,
+    caught=("scenario",),
+    quick=True,
+)
+def fresh_takes_entries():
+    with rewritten(learner.Learner, "_follows", (" or (entries and self.fresh)", "")):
+        yield
+
+
+@mutant(
+    "A donor goes on sending entries to a learner that wants the whole state.",
+    scenario=one_that_wants_the_state_is_back_while_it_gets_entries,
+    caught=("scenario",),
+    quick=True,
+)
+def fresh_not_noticed():
+    with rewritten(donor.Donor, "_lost", ("return message.fresh\n", "return False\n")):
         yield

@@ -48,7 +48,12 @@ def test_the_digest_tells_copies_and_leaves_out_witnesses_which_come_and_go(tmp_
         ("", dict.fromkeys(range(3), 'witness="true"'), {}, "2: s0 has witnesses only"),
         ('min_copies="3"', WITNESS, {}, "2: min_copies is 3, but s0 has 2 replicas with agents; lower it"),
         ('min_copies="0"', {}, {}, "2: min_copies must be a number of replicas, at least 1, not '0'"),
-        ('nbClusterExpected="3"', WITNESS, {}, "2: nbClusterExpected is 3, but s0 has 2 replicas; give 2"),
+        (
+            'nbClusterExpected="3"',
+            WITNESS,
+            {},
+            "2: nbClusterExpected is 3, but s0 has 2 replicas with agents; give 2",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(
