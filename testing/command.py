@@ -21,7 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from .channel_sim import Result, simulate
 from .channel_world import Violation
 from .checks import CHECKERS
-from .drawing import draw, operated
+from .drawing import PROFILES, draw, operated
 from .faults import FAULTS
 from .schedule import Schedule, ScheduleError, read
 from .shrink import shrink
@@ -104,6 +104,11 @@ def place_of(_: click.Context, __: click.Parameter, value: Path | None) -> Path 
     metavar="NAME,...",
     help="Only these kinds of faults (see docs/simulation.md).",
 )
+@click.option(
+    "--profile",
+    type=click.Choice(list(PROFILES)),
+    help="All clusters and faults of one kind (see docs/simulation.md); by default by seed.",
+)
 @click.option("--disk", "with_disk", is_flag=True, help="All replicas have disks; by default by seed.")
 @click.option("--memory", is_flag=True, help="No replica has a disk.")
 @click.option(
@@ -139,6 +144,7 @@ def command(
     ctx: click.Context,
     seeds: range,
     faults: tuple[str, ...] | None,
+    profile: str | None,
     with_disk: bool,
     memory: bool,
     with_operator: bool,
@@ -158,12 +164,12 @@ def command(
     """
     if with_disk and memory:
         raise click.UsageError("--disk and --memory exclude each other.")
-    if path is not None and (faults is not None or with_disk or memory):
+    if path is not None and (faults is not None or profile is not None or with_disk or memory):
         raise click.UsageError(
-            "A schedule has its own faults and disks: leave out --faults, --disk and --memory."
+            "A schedule has its own faults and disks: leave out --faults, --profile, --disk and --memory."
         )
     disk = with_disk if with_disk or memory else None
-    plan = Plan(faults, disk, None, path, _positions(drop), with_operator)
+    plan = Plan(faults, profile, disk, None, path, _positions(drop), with_operator)
     if path is not None:
         try:
             schedule, seed = read(path)
@@ -269,6 +275,7 @@ class Plan:
     """What every seed plays."""
 
     faults: tuple[str, ...] | None
+    profile: str | None
     disk: bool | None
     schedule: Schedule | None
     path: Path | None
@@ -278,7 +285,7 @@ class Plan:
 
     def whole(self, seed: int) -> Schedule:
         """The schedule of a seed, before faults are left out."""
-        schedule = self.schedule or draw(seed, self.faults, disk=self.disk)
+        schedule = self.schedule or draw(seed, self.faults, disk=self.disk, profile=self.profile)
         return operated(schedule) if self.with_operator else schedule
 
     def of(self, seed: int) -> Schedule:
@@ -292,6 +299,8 @@ class Plan:
             words.append(f"--schedule {self.path}")
         if self.faults is not None:
             words.append(f"--faults {','.join(self.faults)}")
+        if self.profile is not None:
+            words.append(f"--profile {self.profile}")
         if self.disk is not None:
             words.append("--disk" if self.disk else "--memory")
         if self.with_operator:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from quorate.hachannel import replication
+from quorate.testing import draw, simulate
 from quorate.testing.command import command
 from quorate.testing.schedule import Schedule
 
@@ -154,6 +155,7 @@ def test_the_trace_is_printed_when_asked_for():
             "lose-disk can happen only with disks",
         ),
         (["--faults", "crash,flood"], "there is no fault flood. There are: crash,"),
+        (["--profile", "flood"], "'founding'"),
         (["--drop", "a"], "numbers separated by commas"),
         (["--schedule", "nowhere.json"], "does not exist"),
         (["--trace", "--jobs", "2"], "--jobs 1 only"),
@@ -169,6 +171,22 @@ def test_wrong_usage_ends_with_status_2_and_a_sentence(arguments, sentence):
     assert sentence in output
 
 
+def test_all_seeds_are_of_the_profile_that_is_asked_for():
+    _, _, by_seed = run("--seeds", "1:3", "--json")
+    _, _, founding = run("--seeds", "1:3", "--profile", "founding", "--json")
+    assert founding["steps"] != by_seed["steps"]
+    expected = [simulate(draw(seed, profile="founding"), seed=seed).steps for seed in (1, 2)]
+    assert founding["steps"] == sum(expected)
+
+
+def test_a_failure_of_a_profile_is_run_again_with_it(one_ack_short):
+    _, _, summary = run("--seeds", "0:20", "--profile", "crash", "--no-minimise", "--json")
+    [failure] = summary["failures"]
+    assert failure["rerun"] == f"quorate simulate --seeds {failure['seed']} --profile crash"
+    status, _, again = run(*failure["rerun"].split()[2:], "--no-minimise", "--json")
+    assert (status, again["failures"][0]["reason"]) == (1, failure["reason"])
+
+
 def test_faults_of_disks_without_disks_are_told():
     arguments = ["--faults", "torn-write", "--seeds", "0", "--json"]
     result = CliRunner().invoke(command, arguments)
@@ -178,7 +196,7 @@ def test_faults_of_disks_without_disks_are_told():
     assert "No fault happens" not in CliRunner().invoke(command, [*arguments, "--disk"]).stderr
 
 
-@pytest.mark.parametrize("option", ["--disk", "--memory", "--faults=crash"])
+@pytest.mark.parametrize("option", ["--disk", "--memory", "--faults=crash", "--profile=lag"])
 def test_a_schedule_does_not_take_what_it_says_itself(option, tmp_path):
     path = tmp_path / "schedule.json"
     path.write_bytes(Schedule(seconds=1.0).to_json(1))
