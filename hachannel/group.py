@@ -16,12 +16,13 @@ from twisted.internet.base import ReactorBase
 from twisted.internet.defer import Deferred, fail, succeed
 from twisted.logger import Logger
 
+from .alarm import Alarm
 from .channel import Channel
 from .errors import ChannelError, ProtocolError
 from .events import Deliver, Event, InstallPart, LeaseChanged, ProvideSnapshot, Stable, Stopped, ViewEvent
 from .group_application import Application, Messages
 from .group_arguments import ROOM_BYTES, as_messages, check_all_members, check_arguments
-from .group_drive import Alarm, Waits, link_settings, send_messages
+from .group_drive import Waits, link_settings, send_messages
 from .group_listener import Dialer, Listener, ReactorWithListeners
 from .group_order import Order
 from .group_stable import StableWaits
@@ -155,7 +156,7 @@ class Group:
         self._gives = False
         """Another member was getting the state then."""
         self._driving = self._stirred = self._drive_due = False
-        self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
+        self._alarm = Alarm(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
         self._waits = Waits(self._channel, log)
 
     # What can be asked

@@ -17,6 +17,8 @@ from typing import NamedTuple, TextIO, cast
 
 import click
 
+from .output import drop_output
+
 __all__ = ["main"]
 
 EXIT_UNWRITTEN = 1
@@ -137,11 +139,11 @@ def guarded(run: Callable[[], object]) -> int:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
         # Whoever read our output has gone.
-        _drop_output()
+        drop_output()
         return 0
     except Exception as error:
         if isinstance(error, OSError) and _output_fails(error):
-            _drop_output()
+            drop_output()
             click.echo(f"quorate: the standard output cannot be written ({error.strerror}).", err=True)
             return EXIT_UNWRITTEN
         return _explain(error)
@@ -166,11 +168,6 @@ def _output_fails(error: OSError) -> bool:
     except OSError:
         return True
     return False
-
-
-def _drop_output() -> None:
-    """Write nothing more to the standard output: what is still buffered must not raise again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _explain(error: Exception) -> int:

@@ -1,11 +1,11 @@
 """Drives a node with the reactor: calls it in time, and hands on what it says."""
 
-import math
 import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ..hachannel.link import CallPort, ReactorPort
+from ..hachannel.alarm import Alarm
+from ..hachannel.link import ReactorPort
 from .node import Node
 from .node_types import Output
 
@@ -13,8 +13,6 @@ __all__ = ["Driver", "DriverHost"]
 
 SLICE_S = 0.02
 """Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
-RAISED_PAUSE_S = 0.1
-"""A tick that raised is made again after this: at once it would perhaps do nothing but raise."""
 SLOW_S = 1.0
 """An entry that takes so long to apply is named in the log: heartbeats are late then, and others suspect."""
 MAX_UNAPPLIED = 512
@@ -43,10 +41,7 @@ class Driver:
         self._driving = self._again = self._flush_due = self._stopped = False
         self._spare = False
         """This turn of the reactor may be used for what has time, once."""
-        self._timer: CallPort | None = None
-        self._timer_at = 0.0
-        self._not_before = -math.inf
-        """A tick raised: no other one until then."""
+        self._alarm = Alarm(self._deadline, reactor, time.monotonic, lambda: self.give(node.tick))
 
     def give(self, call: Callable[..., None], *args: Any) -> None:
         """Call an input of the node with the present time and these arguments, and act on what follows."""
@@ -63,8 +58,7 @@ class Driver:
     def stop(self) -> None:
         """End."""
         self._stopped = True
-        if self._timer is not None and self._timer.active():
-            self._timer.cancel()
+        self._alarm.stop()
 
     def _flush(self) -> None:
         self._flush_due = False
@@ -105,36 +99,7 @@ class Driver:
         finally:
             # Whatever was raised, the node must be called again in time.
             self._driving = False
-            self._arm()
+            self._alarm.arm()
 
-    def _arm(self) -> None:
-        """Have the node's deadline kept. A call that comes too early is left: it looks again."""
-        now = time.monotonic()
-        deadline = self.node.deadline(now, time.time_ns())
-        if deadline is None or self._stopped:
-            return
-        deadline = max(deadline, self._not_before)
-        if self._timer is not None and self._timer.active():
-            if self._timer_at <= deadline:
-                return
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._reactor.callLater(max(0.0, deadline - now), self._tick)
-
-    def _tick(self) -> None:
-        self._timer = None
-        now, wall_ns = time.monotonic(), time.time_ns()
-        deadline = self.node.deadline(now, wall_ns)
-        if deadline is None or deadline > now:
-            self._arm()
-            return
-        try:
-            self.give(self.node.tick)
-        except BaseException:
-            # A defect, of which the reactor tells. What is due later must come all the same.
-            self._not_before = now + RAISED_PAUSE_S
-            if self._timer is not None and self._timer.active():
-                self._timer.cancel()
-            self._timer = None
-            self._arm()
-            raise
+    def _deadline(self) -> float | None:
+        return self.node.deadline(time.monotonic(), time.time_ns())

@@ -2,12 +2,13 @@
 
 import contextlib
 import io
-import os
 import sys
 import threading
 from collections.abc import Callable
 
 import click
+
+from ..output import drop_output
 
 __all__ = ["Printer"]
 
@@ -34,7 +35,7 @@ class Printer:
             except (OSError, ValueError, SystemExit) as error:
                 # rich makes SystemExit of a broken pipe; a stream that was closed raises ValueError.
                 self._failed = True
-                _drop_output()
+                drop_output()
                 with contextlib.suppress(OSError, ValueError):
                     click.echo(f"quorate: {_unwritable(error)}: no more is printed; {self._what}", err=True)
 
@@ -45,12 +46,3 @@ def _unwritable(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         reason = error.strerror or str(error)
     return f"the standard output cannot be written ({reason})"
-
-
-def _drop_output() -> None:
-    """Write nothing more to the standard output: what is still buffered must not raise again at exit."""
-    # AttributeError: there is none.
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)

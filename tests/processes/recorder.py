@@ -18,9 +18,9 @@ from twisted.internet.task import LoopingCall
 from twisted.protocols.basic import LineOnlyReceiver
 
 from quorate.hachannel import Channel, LeaseChanged, Settings
+from quorate.hachannel.alarm import Alarm
 from quorate.hachannel.durable import DurableLog
 from quorate.hachannel.group import Group
-from quorate.hachannel.group_drive import Alarm
 from quorate.hachannel.group_order import Order
 from quorate.hachannel.group_types import GroupLimits
 from quorate.hachannel.group_wire import decode_head, decode_part
@@ -108,7 +108,7 @@ class RecordedGroup(Group):
             log=durable,
         )
         self._channel.journal = journal
-        self._alarm = Alarm(self._channel, self._reactor, self._now, self._tick)
+        self._alarm = Alarm(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
         limits = GroupLimits()
         self._order = OrderOfOneProcess(me, life, limits, settings.max_payload_bytes - 64)
         self._order.boot = journal.remembered.boots + 1

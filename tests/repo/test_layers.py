@@ -29,11 +29,11 @@ ARROWS: dict[str, set[str]] = {
     "services": {"agents", "client"},
     "replay": {"agents", "engine"},
     # The trace a replica writes and the one Spark reads have one list of columns.
-    "server": {"agents", "engine", "hachannel", "services.base", "replay.schema"},
+    "server": {"agents", "engine", "hachannel", "services.base", "replay.schema", "output"},
     "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
-    # quorate/__init__.py and __main__.py: the public names; subcommands are imported when they are called.
-    "": {"agents", "client"},
+    # The files of quorate/ itself: the public names; subcommands are imported when they are called.
+    "": {"agents", "client", "output"},
 }
 
 # Where a library may be imported: directories and files.

@@ -490,7 +490,7 @@ def test_stop_stops_the_master_also_when_nobody_reads_of_the_slaves(
         said.append(text)
 
     monkeypatch.setattr(click, "echo", echo)
-    monkeypatch.setattr("quorate.server.printing._drop_output", lambda: None)
+    monkeypatch.setattr("quorate.server.printing.drop_output", lambda: None)
     shown = run(stop.command, xml(*(each.port for each in served)))
     assert (shown.exit_code, slave.stops, master.stops) == (0, 1, 1)
     assert len(said) == 1

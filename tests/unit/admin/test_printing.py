@@ -14,7 +14,7 @@ def test_after_a_line_that_cannot_be_printed_no_more_is_and_that_is_said_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is written to the standard output of the tests is not to be dropped.
-    monkeypatch.setattr("quorate.server.printing._drop_output", lambda: None)
+    monkeypatch.setattr("quorate.server.printing.drop_output", lambda: None)
     printer = Printer("the replicas go on")
     printer(lambda: click.echo("one"))
 
@@ -36,7 +36,7 @@ def test_after_a_line_that_cannot_be_printed_no_more_is_and_that_is_said_once(
 def test_that_nobody_reads_the_lines_is_no_end(
     error: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quorate.server.printing._drop_output", lambda: None)
+    monkeypatch.setattr("quorate.server.printing.drop_output", lambda: None)
 
     def gone() -> None:
         raise error

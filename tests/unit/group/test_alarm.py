@@ -1,23 +1,20 @@
-"""The deadline of a channel, kept with the reactor."""
-
-from typing import Any
+"""A deadline, kept with the reactor."""
 
 import pytest
 from twisted.internet.task import Clock
 
-from quorate.hachannel.group_drive import RAISED_PAUSE_S, Alarm
+from quorate.hachannel.alarm import RAISED_PAUSE_S, Alarm
 
 
 class Due:
-    """A channel with a deadline, and what is called then."""
+    """A deadline, and what is called then."""
 
     def __init__(self) -> None:
         self.clock = Clock()
         self.deadline: float | None = 1.0
         self.rung: list[float] = []
         self.fails = False
-        channel: Any = self
-        self.alarm = Alarm(channel, self.clock, self.clock.seconds, self.ring)
+        self.alarm = Alarm(lambda: self.deadline, self.clock, self.clock.seconds, self.ring)
 
     def ring(self) -> None:
         self.rung.append(self.clock.seconds())
@@ -74,8 +71,7 @@ def test_stopped_by_a_call_that_raises_it_leaves_nothing_in_the_reactor() -> Non
         due.alarm.stop()
         ring()
 
-    channel: Any = due
-    due.alarm = Alarm(channel, due.clock, due.clock.seconds, stops)
+    due.alarm = Alarm(lambda: due.deadline, due.clock, due.clock.seconds, stops)
     due.fails = True
     due.alarm.arm()
     with pytest.raises(RuntimeError):

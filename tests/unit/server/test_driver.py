@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from twisted.internet.task import Clock
 
-from quorate.server.driver import RAISED_PAUSE_S, Driver
+from quorate.hachannel.alarm import RAISED_PAUSE_S
+from quorate.server.driver import Driver
 
 
 class Node:
