@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 from ..engine import EngineSettings
 from ..hachannel import Settings
 from ..hachannel.settings import LEAST_S
+from ..services.base import DEFAULT_MAX_CONNECTIONS
 from .config_model import AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
 from .config_read import EXPECTED_PROPERTY
 from .config_report import Report, guess, shown
 from .config_vocabulary import Element
 
-DEFAULT_MAX_CONNECTIONS = 10_000
 HEARTBEATS_TO_SUSPECT = 4
 """A replica is suspected after the silence of at least so many heartbeats: see `hachannel.Settings`."""
 

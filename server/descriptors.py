@@ -11,8 +11,8 @@ from typing import Final
 
 import attrs
 
+from ..services.base import DEFAULT_MAX_CONNECTIONS
 from .config import TCP_PROXY_SERVICE, Config, Replica, Server
-from .config_properties import DEFAULT_MAX_CONNECTIONS
 from .front import MAX_CONNECTIONS
 
 __all__ = ["Room", "make_room"]

@@ -32,7 +32,7 @@ from ..agents.proxy import (
     ReopenRefused,
 )
 from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, Welcome
-from .base import ListeningPort, Service, ServiceContext, ServiceError
+from .base import DEFAULT_MAX_CONNECTIONS, ListeningPort, Service, ServiceContext, ServiceError
 from .client_link import ClientLink
 from .manager import ConnectionManager, note_from_service
 
@@ -56,7 +56,7 @@ class ProxySettings:
     """Second argument of the service: silence after which a connection expires."""
     max_frame: int = DEFAULT_MAX_FRAME
     """Property ``max_frame``: bytes."""
-    max_connections: int = 10_000
+    max_connections: int = DEFAULT_MAX_CONNECTIONS
     """Property ``max_connections``: client connections, whether their TCP connection stands or not."""
     interface: str = ""
     """Property ``client_interface``: the address to listen on; all of them by default, but the loopback
@@ -73,7 +73,7 @@ class ProxySettings:
         port = _number("the port of TcpProxyService", words[0], 0, 65535)
         idle = _number("the idle timeout of TcpProxyService", words[1], 1, 10**7) if words[1:] else 60
         max_frame = ctx.setting("max_frame", str(DEFAULT_MAX_FRAME))
-        max_connections = ctx.setting("max_connections", "10000")
+        max_connections = ctx.setting("max_connections", str(DEFAULT_MAX_CONNECTIONS))
         loopback = ctx.host in ("localhost", "127.0.0.1")
         return cls(
             int(port),
