@@ -195,7 +195,8 @@ class Gate:
         if self.reconfiguring(view):
             reasons.append("the configuration changes")
         if not reasons:
-            self._porter.step(now)
+            if self._porter.step(now):
+                reasons.append("a witness has promised another view")
             if self._donor.step(now):
                 reasons.append("a replica joins")
         if not reasons or not self._promising(now, view, deaf):

@@ -2,7 +2,7 @@
 that whoever asks for one gets one.
 """
 
-from ...hachannel import Deliver, Event, InstallPart, View, Voter
+from ...hachannel import Deliver, Event, InstallPart, View, ViewEvent, Voter
 from ...hachannel.messages import CaughtUp, ChunkAck, Join
 from ..channel_app import Cell
 from ..channel_world import Host
@@ -69,17 +69,17 @@ class StateOfUse(Checker):
                     pass
 
     def delivered(self, host: Host, event: Event) -> None:
-        """The application has the last part of a state."""
+        """The application has the last part of a state, or a view. That one was accepted may be forgotten."""
+        me = host.state.me
         if isinstance(event, InstallPart) and event.index is not None:
-            self._asked.discard(host.state.me)
+            self._asked.discard(me)
+        elif isinstance(event, ViewEvent):
+            for each in (self._asked, self._taught, self._before):
+                each.discard(me)
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
         """A view takes a replica in."""
         me, source = host.state.me, self.past.sources.get(view.number)
-        if me not in view.members:
-            return
-        joins = source is not None and me not in source.members
+        joins = me in view.members and source is not None and me not in source.members
         if joins and me in self._asked - self._before:
             self.fail(host, f"is taken into view {view.number} without the state that it asks for")
-        for each in (self._asked, self._taught, self._before):
-            each.discard(me)

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 
 from quorate.hachannel import Channel, Settings, choice, election, porter, state
+from quorate.hachannel.messages import Prepare
+from quorate.hachannel.view import ViewNumber
 from quorate.testing.channel_script import Script
 from quorate.testing.channel_world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -144,7 +146,7 @@ def the_disk_of_a_witness_that_comes_hangs() -> None:
     quick=True,
 )
 def witness_tried_at_once() -> Iterator[None]:
-    with rewritten(porter.Porter, "step", ("if now >= again:", "if True:")):
+    with rewritten(porter.Porter, "_may_try", ("if now < again:", "if False:")):
         yield
 
 
@@ -156,4 +158,36 @@ def witness_tried_at_once() -> Iterator[None]:
 )
 def witness_gone_waits() -> Iterator[None]:
     with rewritten(porter.Porter, "step", ("state.peers.link(each) is not None", "True")):
+        yield
+
+
+def a_witness_has_promised_a_view_that_never_comes() -> None:
+    """Its proposer, which only it heard, is gone, and the others have gone on with a view below that."""
+    script = Script(5, witnesses=3, settings=QUICK, shared_host=False)
+    master = script.form()
+    script.split([4], [0, 1, 2, 3])
+    witness, slave = script.hosts[4], script.hosts[1]
+    script.run(2.0)
+    witness.channel.receive(witness.clock(), 1, Prepare(ViewNumber(9, 1, slave.state.me.incarnation), "test"))
+    witness.settle()
+    assert witness.state.promised.counter == 9
+    slave.crash()
+    script.whole(but=[1, 4])
+    assert master.channel.view is not None
+    assert master.channel.view.number.counter < 9
+    script.mend()
+    script.whole(but=[1], seconds=3.0)
+    views = len(script.view_events[0])
+    script.run(10.0)
+    assert len(script.view_events[0]) == views
+
+
+@mutant(
+    "A witness that has promised a view that never comes waits for a later one.",
+    scenario=a_witness_has_promised_a_view_that_never_comes,
+    caught=("scenario",),
+    quick=True,
+)
+def promised_witness_left_alone() -> Iterator[None]:
+    with rewritten(porter.Porter, "_lacks", (" or (heard is not None and heard.promised > view.number)", "")):
         yield
