@@ -1,7 +1,7 @@
 """`quorate status`: how every replica of every server is."""
 
-import time
 from pathlib import Path
+from time import monotonic, sleep, strftime
 from typing import Any
 
 import click
@@ -120,7 +120,7 @@ def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -
     wait_s: None waits WAIT_S, and not at all for a server of which nobody is there.
     """
     limit_s = WAIT_S if wait_s is None else wait_s
-    deadline, said = time.monotonic() + limit_s, False
+    deadline, said = monotonic() + limit_s, False
     while True:
         statuses = gather(asked, timeout_s)
         without = [
@@ -128,7 +128,7 @@ def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -
             for server, replicas in statuses
             if _may_get_a_master(replicas) and not (wait_s is None and _is_down(replicas))
         ]
-        if not without or time.monotonic() >= deadline:
+        if not without or monotonic() >= deadline:
             return statuses
         if not said:
             verb = "have" if len(without) > 1 else "has"
@@ -137,7 +137,7 @@ def _settled(asked: list[ServerAdmin], timeout_s: float, wait_s: float | None) -
             what = "master with a majority" if cut_off else "master"
             click.echo(f"quorate: {names} {verb} no {what} yet; waits up to {limit_s:g} s for it", err=True)
             said = True
-        time.sleep(POLL_S)
+        sleep(POLL_S)
 
 
 def _may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
@@ -264,7 +264,7 @@ def _watch(
     try:
         with Live(_watched(statuses), console=screen, auto_refresh=False) as live:
             while True:
-                time.sleep(period_s)
+                sleep(period_s)
                 statuses = gather(asked, timeout_s)
                 live.update(_watched(statuses), refresh=True)
     except KeyboardInterrupt:
@@ -272,7 +272,7 @@ def _watch(
 
 
 def _watched(statuses: Statuses) -> Group:
-    return Group(_table(statuses), Text(time.strftime("%H:%M:%S, Ctrl-C ends"), style="dim"))
+    return Group(_table(statuses), Text(strftime("%H:%M:%S, Ctrl-C ends"), style="dim"))
 
 
 def _table(statuses: Statuses) -> Table:

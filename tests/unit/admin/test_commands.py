@@ -132,7 +132,7 @@ def test_status_waits_for_a_master(
     serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slave = target(role="joining")
-    monkeypatch.setattr(status.time, "sleep", lambda _: setattr(slave, "role", "master"))
+    monkeypatch.setattr(status, "sleep", lambda _: setattr(slave, "role", "master"))
     shown = run(status.command, xml(serve(slave).port), "--wait", "60")
     assert shown.exit_code == 0
     assert shown.stderr.startswith("quorate: s0 has no master yet; waits up to 60 s for it\n")
@@ -147,7 +147,7 @@ def test_a_master_without_a_majority_is_no_health(
     assert shown.exit_code == 1
     assert shown.stderr == f"quorate: s0.0: {ALONE}\n"
     assert run(status.command, config, "--wait", "0", "--json").exit_code == 1
-    monkeypatch.setattr(status.time, "sleep", lambda _: setattr(master, "waits", ""))
+    monkeypatch.setattr(status, "sleep", lambda _: setattr(master, "waits", ""))
     shown = run(status.command, config, "--wait", "60")
     assert shown.exit_code == 0
     assert shown.stderr == "quorate: s0 has no master with a majority yet; waits up to 60 s for it\n"
@@ -184,7 +184,7 @@ def test_status_does_not_wait_for_a_server_that_is_down_unless_it_is_told_to(
     serve: Any, target: Any, xml: Any, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
-    monkeypatch.setattr(status.time, "sleep", waited.append)
+    monkeypatch.setattr(status, "sleep", waited.append)
     shown = run(status.command, xml(free_port))
     assert (shown.exit_code, waited) == (1, [])
     assert shown.stderr == (
@@ -192,7 +192,7 @@ def test_status_does_not_wait_for_a_server_that_is_down_unless_it_is_told_to(
         "start it, or wait for it with --wait "
         "SECONDS\n"
     )
-    monkeypatch.setattr(status.time, "sleep", lambda _: serve(target(), port=free_port))
+    monkeypatch.setattr(status, "sleep", lambda _: serve(target(), port=free_port))
     assert run(status.command, xml(free_port), "--wait", "60").exit_code == 0
 
 
