@@ -5,9 +5,9 @@ damaged would be delivered as it came, by one member and not by the others.
 """
 
 import struct
-import zlib
 from collections.abc import Sequence
 
+from .checksum import crc32
 from .gathering import LONG_BYTES, Body, crc_of, parts_of
 
 __all__ = [
@@ -121,7 +121,7 @@ class FrameReader:
 
 def _sound(body: bytes, crc: int) -> bytes:
     """The body, if that is its checksum. Raises FrameDamaged."""
-    if zlib.crc32(body) != crc:
+    if crc32(body) != crc:
         raise FrameDamaged(
             f"A frame of {len(body)} bytes came damaged; if that happens again, test the memory of both "
             "machines and the network between them."

@@ -1,10 +1,11 @@
 """Structs in msgpack, in parts for a write that gathers them: long payloads are not copied. A leaf, pure."""
 
-import zlib
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import msgspec
+
+from .checksum import crc32
 
 __all__ = ["LONG_BYTES", "Body", "crc_of", "gather", "parts_of"]
 
@@ -34,12 +35,12 @@ class Parts(list[bytes]):
 def crc_of(body: Body) -> int:
     """The CRC-32 of it all."""
     if not isinstance(body, list):
-        return zlib.crc32(body)
+        return crc32(body)
     crc = body.crc if isinstance(body, Parts) else None
     if crc is None:
         crc = 0
         for part in body:
-            crc = zlib.crc32(part, crc)
+            crc = crc32(part, crc)
         if isinstance(body, Parts):
             body.crc = crc
     return crc

@@ -9,7 +9,6 @@ served.
 """
 
 import sqlite3
-import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from .checksum import crc32
 from .durable import Remembered
 from .gathering import Body, gather, parts_of
 from .journal_errors import (
@@ -335,7 +335,7 @@ def _size(body: Body) -> int:
 
 
 def _salt(meta: _Meta) -> int:
-    return zlib.crc32(_encode(meta))
+    return crc32(_encode(meta))
 
 
 def _configure(connection: sqlite3.Connection, page_bytes: int) -> None:

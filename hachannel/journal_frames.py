@@ -14,7 +14,6 @@ for one of this.
 import errno
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import dropwhile
@@ -24,6 +23,7 @@ from typing import Final, Self
 import attrs
 import msgspec
 
+from .checksum import crc32
 from .gathering import Body, parts_of
 from .journal_rows import Spoiled
 
@@ -143,9 +143,9 @@ class FrameFile:
         size = sum = 0
         for piece in pieces:
             size += len(piece)
-            sum = zlib.crc32(piece, sum)
+            sum = crc32(piece, sum)
         head = _HEAD.pack(_MAGIC, _JOINT * joint, number, size, sum)
-        parts = [head + _SUM.pack(zlib.crc32(head, self._manifest.salt)), *pieces]
+        parts = [head + _SUM.pack(crc32(head, self._manifest.salt)), *pieces]
         start = self.end
         self._position += _HEAD_BYTES + size
         if self.end > self._length:
@@ -272,10 +272,10 @@ class FrameFile:
             return None
         magic, flags, number, length, kept = _HEAD.unpack_from(data, at)
         (sum,) = _SUM.unpack_from(data, at + _HEAD.size)
-        if magic != _MAGIC or sum != zlib.crc32(data[at : at + _HEAD.size], self._manifest.salt):
+        if magic != _MAGIC or sum != crc32(data[at : at + _HEAD.size], self._manifest.salt):
             return None
         body = memoryview(data)[start : start + length]
-        if len(body) != length or zlib.crc32(body) != kept:
+        if len(body) != length or crc32(body) != kept:
             return None
         return Found(number, body, bool(flags & _JOINT), start + length)
 

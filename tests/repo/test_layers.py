@@ -211,7 +211,9 @@ def test_what_is_imported_is_declared(found: list[tuple[str, int, str]], pyproje
     project = pyproject["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     declared = {
-        "".join(c for c in str(entry).split("[")[0] if c not in "<>=!~ ").rstrip("0123456789.").lower()
+        "".join(c for c in str(entry).split(";")[0].split("[")[0] if c not in "<>=!~ ")
+        .rstrip("0123456789.")
+        .lower()
         for group in groups
         for entry in group
     }
