@@ -11,7 +11,7 @@ from enum import Enum
 import attrs
 
 from .messages import Admit, Change, Dismiss, Promise, Reconfig
-from .view import Seat, Tag, View, Voter, present
+from .view import Seat, Tag, View, Voter, majority, present
 
 
 @attrs.frozen
@@ -56,11 +56,7 @@ def standing(view: View, promises: Mapping[Voter, Promise]) -> Standing:
     It becomes active once k members have noted that it may be, its proposer before all others. Who
     does not know it, and has promised more, will never note it. See docs/decisions/0019.
     """
-    same = {
-        voter: promise
-        for voter, promise in promises.items()
-        if promise.accepted is not None and promise.accepted.number == view.number
-    }
+    same = accepted_by(view, promises)
     if any(promise.active for promise in same.values()):
         return Standing.ACTIVE
     if any(_replaces(promise.accepted, view) for promise in promises.values()):
@@ -94,11 +90,7 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
     source = latest(promises)
     if source is None:
         return "nobody who answered has accepted a view"
-    same = {
-        voter: promise
-        for voter, promise in promises.items()
-        if promise.accepted is not None and promise.accepted.number == source.number
-    }
+    same = accepted_by(source, promises)
     stands = standing(source, promises)
     reason = overlap(promises, source, stands is Standing.ACTIVE)
     if reason:
@@ -114,6 +106,15 @@ def latest(promises: Mapping[Voter, Promise]) -> View | None:
     """The highest view that anybody who answered has accepted."""
     views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
     return max(views, key=lambda view: view.number, default=None)
+
+
+def accepted_by(view: View, promises: Mapping[Voter, Promise]) -> dict[Voter, Promise]:
+    """The promises of those who have accepted this view, and none after it."""
+    return {
+        voter: promise
+        for voter, promise in promises.items()
+        if promise.accepted is not None and promise.accepted.number == view.number
+    }
 
 
 def overlap(answered: Collection[Voter], source: View, active: bool) -> str:
@@ -166,7 +167,7 @@ def seated(seats: Iterable[Seat], change: Change | None) -> tuple[Seat, ...]:
 
 def feasible(config: Collection[Voter], answered: Collection[Voter]) -> bool:
     """Whether a configuration that is to come could become active with those who answered."""
-    return present(answered, config) >= len(config) // 2 + 1
+    return present(answered, config) >= majority(config)
 
 
 def activated(have: Collection[Voter], source: View | None, active: bool, view: View) -> bool:

@@ -234,8 +234,9 @@ class Election:
         """A voter answers a proposal of this replica."""
         link = self._state.peers.link(voter)
         if link is not None:
-            # Its last word counts. Who only once said that it leaves must not be dropped again and again.
-            link.leaving = message.leaving
+            # Its last word counts: who only once said that it leaves must not be dropped again and again. But
+            # it may have promised before that, and the promise waited, say for its disk.
+            link.leaving = message.leaving or (link.leaving and message.number <= link.left_at)
         attempt = self._attempt
         if isinstance(attempt, Preparing) and message.number == attempt.number:
             if message.accepted is not None:

@@ -147,7 +147,8 @@ class Facts:
         if not link.exit:
             link.exit_since = now
         link.exit = True
-        link.leaving = link.leaving or message.leaving
+        if message.leaving:
+            link.leaving, link.left_at = True, self._state.promised
         self._state.attention = True
 
     def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:

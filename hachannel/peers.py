@@ -7,7 +7,7 @@ import attrs
 
 from .messages import Heartbeat, Join
 from .settings import Settings
-from .view import Voter
+from .view import NO_VIEW, ViewNumber, Voter
 
 
 @attrs.define(eq=False)
@@ -29,6 +29,8 @@ class Link:
     """It does not follow a master."""
     exit_since: float = 0.0
     leaving: bool = False
+    left_at: ViewNumber = NO_VIEW
+    """The last view promised here when it said that it leaves."""
     suspected: bool = False
     ended: bool = False
     """The process of this life has ended: the operating system said so."""
@@ -40,7 +42,7 @@ class Link:
         self.heartbeat = None
         self.join = None
         self.exit = False
-        self.leaving = False
+        self.leaving, self.left_at = False, NO_VIEW
         self.ended = False
         self.foreign = False
 

@@ -102,7 +102,11 @@ class Weather:
 
 
 class Net:
-    """All connections."""
+    """All connections.
+
+    What is under way when a direction is cut arrives after it works again, and behind what was sent meanwhile:
+    that is worse than TCP, so a replica meets words that were said before others and come later.
+    """
 
     def __init__(self, scheduler: Scheduler, random: Random, weather: Weather) -> None:
         self._scheduler = scheduler

@@ -129,11 +129,7 @@ def recorders_logs_adopted():
         chosen = original(promises, me)
         if isinstance(chosen, str):
             return chosen
-        same = {
-            voter: promise
-            for voter, promise in promises.items()
-            if promise.accepted is not None and promise.accepted.number == chosen.source.number
-        }
+        same = choice.accepted_by(chosen.source, promises)
         holder = choice.longest(same, chosen.holder)
         return attrs.evolve(chosen, holder=holder, last=same[holder].last)
 

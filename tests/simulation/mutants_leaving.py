@@ -2,8 +2,10 @@
 
 from quorate.hachannel import Settings, channel, election, leavers, state, steps
 from quorate.hachannel.messages import Exit
+from quorate.testing import simulate
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
+from quorate.testing.drawing import draw
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
@@ -235,6 +237,24 @@ def first_leaves_while_the_third_is_let_in():
 )
 def leaver_gone_before_the_view():
     with patched(steps.Steps, "_patience", lambda self: self._state.settings.leave_s):
+        yield
+
+
+def a_founder_leaves_while_its_promise_is_held_up():
+    """The promise arrives after the farewell. Without its vote the other founder could agree on nothing."""
+    simulate(draw(1510, profile="founding"), seed=1510)
+
+
+@mutant(
+    "A promise takes a farewell back, even if it was given before.",
+    scenario=a_founder_leaves_while_its_promise_is_held_up,
+    caught=("L1",),
+    quick=True,
+)
+def farewell_taken_back():
+    with rewritten(
+        election.Election, "on_promise", (" or (link.leaving and message.number <= link.left_at)", "")
+    ):
         yield
 
 

@@ -91,8 +91,8 @@ def decisive_voter_removed():
 )
 def feasible_at_half():
     with (
-        rewritten(membership, "feasible", ("// 2 + 1", "// 2")),
-        rewritten(election, "feasible", ("// 2 + 1", "// 2")),
+        rewritten(membership, "feasible", ("majority(config)", "len(config) // 2")),
+        rewritten(election, "feasible", ("majority(config)", "len(config) // 2")),
     ):
         yield
 

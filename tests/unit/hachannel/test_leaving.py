@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.hachannel.messages import Exit, NewView, Prepare, Promise
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, with_disks
 
 
 @pytest.fixture
@@ -22,6 +22,28 @@ def test_who_says_that_it_leaves_and_then_promises_to_stay_costs_one_view_at_mos
         hand.settle()
     assert hand.channels[0].members == (0, 1, 2)
     assert hand.channels[0].view.number.counter <= view.counter + 1
+
+
+def test_a_promise_given_before_a_farewell_does_not_take_it_back():
+    """It waited for the disk, and arrives after it."""
+    hand = with_disks()
+    hand.act(1, lambda channel: channel.leave(hand.now))
+    hand.deliver(1, 0)
+    hand.sync(0)
+    hand.deliver(0, 2)
+    assert not hand.waiting(2, 0, Promise)
+    hand.act(2, lambda channel: channel.leave(hand.now))
+    hand.deliver(2, 0)
+    hand.sync(2)
+    assert [promise.leaving for promise in hand.waiting(2, 0, Promise)] == [False]
+    began = hand.now
+    for _ in range(40):
+        hand.settle()
+        hand.sync()
+        hand.tick(0.002)
+    assert hand.now - began < hand.settings.leave_s
+    assert hand.channels[0].members == (0,)
+    assert [hand.channels[other].role for other in (1, 2)] == ["stopped", "stopped"]
 
 
 def test_who_leaves_while_it_proposes_leaves_the_view_to_the_others(hand):
