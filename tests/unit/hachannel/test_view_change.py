@@ -303,6 +303,17 @@ def test_a_voter_outside_the_members_records(hand):
     assert hand.channels[1].role == "joining"
 
 
+@pytest.mark.parametrize(
+    ("teller", "members"), [(0, VOTERS[2:3]), (2, (VOTERS[2], VOTERS[1]))], ids=["another one", "a member"]
+)
+def test_a_view_is_recorded_for_its_proposer_and_outside_its_members_only(hand, teller, members):
+    """A member must accept it, and have its log."""
+    before = hand.channels[1].state.accepted
+    hand.give(teller, 1, Record(View(number(4, 2), VOTERS[:3], members, 1, 0)))
+    assert hand.channels[1].state.accepted == before
+    assert not hand.waiting(1, teller, Recorded)
+
+
 # The logs of figure 7 of the Raft paper: terms are views here.
 LEADER = (1, 1, 1, 4, 4, 5, 5, 6, 6, 6)
 
