@@ -13,6 +13,26 @@ def hand():
     return hand
 
 
+def test_a_leaver_stops_only_when_the_others_go_on_without_it(hand):
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    assert hand.channels[0].role != "stopped"
+    assert not hand.channels[0].can_submit
+    hand.settle()
+    assert hand.channels[1].role == "master"
+    hand.tick(0.05)
+    hand.settle()
+    assert hand.channels[0].role == "stopped"
+    assert type(hand.events[0][-1]).__name__ == "Stopped"
+    assert hand.channels[0].deadline is None
+
+
+def test_a_leaver_that_nobody_answers_stops_after_its_time(hand):
+    hand.act(0, lambda channel: channel.leave(hand.now))
+    for _ in range(50):
+        hand.tick(0.05, 0)
+    assert hand.channels[0].role == "stopped"
+
+
 def test_who_says_that_it_leaves_and_then_promises_to_stay_costs_one_view_at_most(hand):
     view = hand.channels[0].view.number
     hand.give(2, 0, Exit(view, True, "it leaves"))

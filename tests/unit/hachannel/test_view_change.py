@@ -519,26 +519,6 @@ def test_a_newcomer_names_the_master_that_it_hears_and_nobody_before():
     assert hand.channels[4].master == 1
 
 
-def test_a_leaver_stops_only_when_the_others_go_on_without_it(hand):
-    hand.act(0, lambda channel: channel.leave(hand.now))
-    assert hand.channels[0].role != "stopped"
-    assert not hand.channels[0].can_submit
-    hand.settle()
-    assert hand.channels[1].role == "master"
-    hand.tick(0.05)
-    hand.settle()
-    assert hand.channels[0].role == "stopped"
-    assert type(hand.events[0][-1]).__name__ == "Stopped"
-    assert hand.channels[0].deadline is None
-
-
-def test_a_leaver_that_nobody_answers_stops_after_its_time(hand):
-    hand.act(0, lambda channel: channel.leave(hand.now))
-    for _ in range(50):
-        hand.tick(0.05, 0)
-    assert hand.channels[0].role == "stopped"
-
-
 def test_a_configuration_that_contradicts_itself_is_refused():
     with pytest.raises(ValueError, match="more than half"):
         Channel(0, [0, 1, 2, 3], incarnation=1, cluster="c", expected=2)
