@@ -63,6 +63,11 @@ def test_the_first_view_has_everybody_and_is_announced_alike(hand):
     assert hand.channels[0].view.config == VOTERS[:3]
 
 
+def test_a_member_does_not_announce_itself(hand):
+    hand.tick(2 * hand.settings.retry_s)
+    assert not [way for way in hand.wires if hand.waiting(*way, Join)]
+
+
 def test_the_gate_needs_a_majority_that_suspects_the_master(hand):
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     hand.tick(0.07, 1)
