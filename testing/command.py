@@ -70,13 +70,15 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
     """Names of faults, separated by commas."""
     if value is None:
         return None
-    names = tuple(name.strip() for name in value.split(",") if name.strip())
+    names = tuple(name.strip() for name in value.split(","))
     random = [name for name, fault in FAULTS.items() if fault.weight]
+    if not any(names):
+        raise click.BadParameter(f"name at least one. There are: {', '.join(random)}.")
+    if "" in names:
+        raise click.BadParameter(f"a name is missing in {value!r}. There are: {', '.join(random)}.")
     unknown = [name for name in names if name not in random]
     if unknown:
         raise click.BadParameter(f"there is no fault {', '.join(unknown)}. There are: {', '.join(random)}.")
-    if not names:
-        raise click.BadParameter(f"name at least one. There are: {', '.join(random)}.")
     return names
 
 

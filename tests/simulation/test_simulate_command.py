@@ -155,6 +155,7 @@ def test_the_trace_is_printed_when_asked_for():
             "lose-disk can happen only with disks",
         ),
         (["--faults", "crash,flood"], "there is no fault flood. There are: crash,"),
+        (["--faults", "crash,,pause"], "a name is missing in 'crash,,pause'. There are: crash,"),
         (["--profile", "flood"], "'founding'"),
         (["--drop", "a"], "numbers separated by commas"),
         (["--schedule", "nowhere.json"], "does not exist"),
