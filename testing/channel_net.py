@@ -104,8 +104,8 @@ class Weather:
 class Net:
     """All connections.
 
-    What is under way when a direction is cut arrives after it works again, and behind what was sent meanwhile:
-    that is worse than TCP, so a replica meets words that were said before others and come later.
+    What is under way when a direction is cut arrives after it works again, and behind what was sent
+    meanwhile: that is worse than TCP, so a replica meets words that were said before others and come later.
     """
 
     def __init__(self, scheduler: Scheduler, random: Random, weather: Weather) -> None:
