@@ -267,6 +267,11 @@ class Channel:
         return self._learner.ahead
 
     @property
+    def idle(self) -> bool:
+        """Nothing has come of the inputs since `take` that it would give out."""
+        return self.state.idle and not self._replication.owes
+
+    @property
     def untold(self) -> bool:
         """Of a master: slaves may not know yet of all that is committed.
 

@@ -79,7 +79,9 @@ class Dispatch:
         election = self._election
         match message:
             case Data():
-                self._on_data(now, voter, message)
+                if not self._state.serving:
+                    self._activate(now, voter, message)
+                self._replication.on_data(now, voter, message)
             case Ack():
                 self._replication.on_ack(now, voter, message)
             case Commit():
@@ -159,12 +161,8 @@ class Dispatch:
         elif isinstance(message, Activate):
             self._election.installation.on_noted(now, message)
 
-    def _on_data(self, now: float, voter: Voter, message: Data) -> None:
+    def _activate(self, now: float, voter: Voter, message: Data) -> None:
         """An entry of a view proves that the view is active."""
-        state = self._state
-        view = state.accepted
-        if not state.serving and view is not None and message.entry.view == view.number:
-            if voter != view.members[0]:
-                return
+        view = self._state.accepted
+        if view is not None and message.entry.view == view.number and voter == view.members[0]:
             self._election.installation.activate(now)
-        self._replication.on_data(now, voter, message)

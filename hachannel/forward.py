@@ -277,7 +277,8 @@ class Forwarding:
         """Append what is next of each origin, in turns, as long as there is room."""
         replication = self._replication
         if not self._held:
-            while replication.room and self._admit_own():
+            last = self._first + len(self._queue) - 1
+            while self._given < last and replication.room and self._admit_own():
                 pass
             return
         origins = [*self._held, self._state.me.replica]

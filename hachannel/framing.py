@@ -8,7 +8,7 @@ import struct
 from collections.abc import Sequence
 
 from .checksum import crc32
-from .gathering import LONG_BYTES, Body, crc_of, parts_of
+from .gathering import LONG_BYTES, Body, crc_of
 
 __all__ = [
     "HEADER_BYTES",
@@ -80,26 +80,26 @@ class FrameReader:
         start = 0
         if self._pieces:
             data, start = self._finish(bodies, data, have - self._need)
-        have = len(data)
-        while True:
-            if have - start < HEADER_BYTES:
-                self._need = HEADER_BYTES
-                break
+            have = len(data)
+        self._need = HEADER_BYTES
+        while (first := start + HEADER_BYTES) <= have:
             length, crc = _HEADER.unpack_from(data, start)
             if length > self.max_bytes:
                 raise FrameTooLong(
                     f"A frame of {length} bytes was announced; at most {self.max_bytes} are accepted."
                 )
-            end = start + HEADER_BYTES + length
+            end = first + length
             if end > have:
                 self._need = HEADER_BYTES + length
                 break
-            bodies.append(_sound(data[start + HEADER_BYTES : end], crc))
+            body = data[first:end]
+            if crc32(body) != crc:
+                raise _damaged(body)
+            bodies.append(body)
             start = end
-        rest = data[start:]
-        if rest:
-            self._pieces.append(rest)
-        self._have = len(rest)
+        self._have = have - start
+        if self._have:
+            self._pieces.append(data[start:])
         return bodies
 
     def _finish(self, bodies: list[bytes], data: bytes, spare: int) -> tuple[bytes, int]:
@@ -114,19 +114,18 @@ class FrameReader:
         # The first piece has the whole header. A long body is copied once.
         end = len(data) - spare
         body = b"".join([memoryview(pieces[0])[HEADER_BYTES:], *pieces[1:-1], memoryview(data)[:end]])
-        bodies.append(_sound(body, _HEADER.unpack_from(pieces[0])[1]))
+        if crc32(body) != _HEADER.unpack_from(pieces[0])[1]:
+            raise _damaged(body)
+        bodies.append(body)
         pieces.clear()
         return data, end
 
 
-def _sound(body: bytes, crc: int) -> bytes:
-    """The body, if that is its checksum. Raises FrameDamaged."""
-    if crc32(body) != crc:
-        raise FrameDamaged(
-            f"A frame of {len(body)} bytes came damaged; if that happens again, test the memory of both "
-            "machines and the network between them."
-        )
-    return body
+def _damaged(body: bytes) -> FrameDamaged:
+    return FrameDamaged(
+        f"A frame of {len(body)} bytes came damaged; if that happens again, test the memory of both "
+        "machines and the network between them."
+    )
 
 
 def frame_parts(bodies: Sequence[Body]) -> list[bytes]:
@@ -134,8 +133,12 @@ def frame_parts(bodies: Sequence[Body]) -> list[bytes]:
     parts: list[bytes] = []
     short: list[bytes] = []
     for body in bodies:
-        pieces = parts_of(body)
-        short.append(_HEADER.pack(sum(map(len, pieces)), crc_of(body)))
+        if isinstance(body, bytes):
+            pieces = [body]
+            short.append(_HEADER.pack(len(body), crc32(body)))
+        else:
+            pieces = body
+            short.append(_HEADER.pack(sum(map(len, body)), crc_of(body)))
         for piece in pieces:
             if len(piece) < LONG_BYTES:
                 short.append(piece)

@@ -292,7 +292,9 @@ class Group:
                 # Nothing is on its way, so waiting for company would only cost time.
                 self._driving = True
                 try:
-                    self._submit(self._now())
+                    now = self._now()
+                    self._channel.forward(now, self._order.pack())
+                    self._submit(now)
                     self._collect()
                 finally:
                     # What comes of a connection that breaks meanwhile is sent behind this.
@@ -358,26 +360,33 @@ class Group:
                 self._submit(now)
                 arm |= not self._collect()
                 if events:
-                    # What comes of them, and what was committed and not told yet, goes next time round.
-                    self._stirred = self._deliver_until(now + SLICE_S)
-                    if not self._stirred:
+                    if not self._deliver_until(now + SLICE_S):
                         self._drive_soon()
-                elif self._order and self._room:
+                        break
+                    # Whoever sent this may wait to hear that it is committed; or there is room for more.
+                    self._stirred |= bool(self._order) or (self._awaited > 0 and self._channel.untold)
+                else:
                     # A member alone commits at once.
-                    self._stirred = True
+                    self._stirred |= bool(self._order) and self._room
         finally:
             self._driving = False
             if self._state == "running":
                 if arm or not self._alarm.set_up:
                     self._alarm.arm()
-                if self._telling is None and self._channel.untold:
-                    self._telling = self._reactor.callLater(TELL_AFTER_S, self._tell, self._applied)
+                self._tell_later()
+
+    def _tell_later(self) -> None:
+        if self._telling is None and self._channel.untold:
+            self._telling = self._reactor.callLater(TELL_AFTER_S, self._tell, self._applied)
 
     def _tell(self, applied: int) -> None:
         """Tell slaves what is committed, if nothing came since `applied`. Else what comes next tells it."""
         self._telling = None
         self._silence = self._applied == applied
-        self._drive()
+        if self._silence:
+            self._drive()
+        else:
+            self._tell_later()
 
     def _deliver_until(self, until: float) -> bool:
         """Act on the events; False when time is up, whether some are left or not."""
@@ -388,8 +397,10 @@ class Group:
             if isinstance(event, Deliver):
                 self._on_deliver(event, slice_end)
             elif isinstance(event, Messages):
-                self._hand_out(event, slice_end)
+                self._hand_out(*event, slice_end)
             else:
+                # The channel may have something to say to what comes of it.
+                self._stirred = True
                 self._on_event(event)
             if self._now() > until and len(events) < MAX_UNDELIVERED:
                 return False
@@ -410,20 +421,20 @@ class Group:
         if source is None:
             self._log(f"entry {event.index} was left out: no member has sent it")
             return
-        if source.replica != self.me:
+        if source.replica != self.me and self.view is not None and self.view.master == self.me:
             self._awaited = event.index
         try:
             index, payloads = self._order.deliver(source, event.payload)
         except ProtocolError as error:
             self._log(f"entry {event.index} was left out: {error}")
             return
-        self._hand_out(Messages(index, source.replica, payloads), until)
+        self._hand_out(index, source.replica, payloads, until)
 
-    def _hand_out(self, messages: Messages, until: float) -> None:
-        rest = self._application.deliver(messages, until)
+    def _hand_out(self, first: int, origin: int, payloads: list[bytes], until: float) -> None:
+        rest = self._application.deliver(first, origin, payloads, until)
         if rest is not None:
             self._events.appendleft(rest)
-        elif messages.origin == self.me:
+        elif origin == self.me:
             self._confirm()
 
     def _confirm(self) -> None:
@@ -539,12 +550,16 @@ class Group:
         try:
             for body in bodies:
                 message = decode_message(body)
-                quiet = quiet and isinstance(message, (Data, Ack))
+                kind = type(message)
+                quiet = quiet and (kind is Ack or kind is Data)
                 receive(now, peer, message)
         except ProtocolError as error:
             self._log(f"member {peer} sent garbage: {error}")
             self._transport.drop(peer, "it sent garbage")
             quiet = False
+        if quiet and self._telling is not None and self._channel.idle:
+            # Some have acknowledged, and others have not.
+            return
         # The normal case moves no deadline to an earlier time, and the timer looks again anyway.
         self._drive(arm=not quiet)
 

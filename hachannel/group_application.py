@@ -50,10 +50,9 @@ class Application:
         """Of a state that is coming in, as are its chunks."""
         self._chunks: list[bytes] = []
 
-    def deliver(self, messages: Messages, until: float) -> Messages | None:
-        """Hand messages out until then, one at least; return those that are left."""
+    def deliver(self, index: int, origin: int, payloads: list[bytes], until: float) -> Messages | None:
+        """Hand messages out until then, one at least; return those that are left. index: of the first."""
         delivered, now = self._handler.delivered, self._now
-        index, origin, payloads = messages
         last = len(payloads)
         for number, payload in enumerate(payloads, 1):
             self.position = index

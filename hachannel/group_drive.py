@@ -64,9 +64,15 @@ class Waits:
 
 def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message]]) -> None:
     """Send messages, each encoded once, in one write for each peer."""
+    last = messages[0][1]
+    body = encode_body(last)
+    for _, message in messages:
+        if message is not last:
+            break
+    else:
+        transport.send([peer for peer, _ in messages], [body])
+        return
     by_peer: dict[int, list[Body]] = {}
-    last: Message | None = None
-    body: Body = b""
     for peer, message in messages:
         if message is not last:
             # What goes to several peers follows itself.
@@ -77,7 +83,7 @@ def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message
         else:
             bodies.append(body)
     for peer, bodies in by_peer.items():
-        transport.send(peer, bodies)
+        transport.send((peer,), bodies)
 
 
 def link_settings(settings: Settings) -> LinkSettings:

@@ -15,19 +15,12 @@ from .group_types import MAX_PACKS_IN_FLIGHT, GroupLimits, QueueFull
 from .group_wire import decode_head, decode_pack, encode_head, encode_pack
 from .origins import Source
 
-__all__ = ["Delivery", "Order"]
+__all__ = ["Order"]
 
 T = TypeVar("T")
 
 MESSAGE_BYTES = 5
 """What a message takes in a pack besides its bytes, at most."""
-
-
-class Delivery(NamedTuple):
-    """Messages in their final order: the index of the first one, and they."""
-
-    first: int
-    payloads: list[bytes]
 
 
 @attrs.define
@@ -178,8 +171,11 @@ class Order(Generic[T]):
 
     # Out
 
-    def deliver(self, source: Source, body: bytes) -> Delivery:
-        """Number the messages of an entry. Raises ProtocolError when the entry is no pack."""
+    def deliver(self, source: Source, body: bytes) -> tuple[int, list[bytes]]:
+        """Number the messages of an entry: return the index of the first one, and they.
+
+        Raises ProtocolError when the entry is no pack.
+        """
         payloads = decode_pack(body)
         index = self.position + 1
         self.position += len(payloads)
@@ -190,7 +186,7 @@ class Order(Generic[T]):
         known.ends.append((number, self.position))
         if replica == self._me and incarnation == self._incarnation:
             self._confirm(number, self.position)
-        return Delivery(index, payloads)
+        return index, payloads
 
     def _confirm(self, pack: int, index: int) -> None:
         """A pack of this member, whose last message has that index, is delivered."""

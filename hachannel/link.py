@@ -135,10 +135,6 @@ class Link(TwistedProtocol):
         self._gone = False
 
     @property
-    def _tcp(self) -> _TcpPort:
-        return cast("_TcpPort", self.transport)
-
-    @property
     def buffered_bytes(self) -> int:
         """What waits here for the peer to read; the operating system holds more."""
         return self._held_bytes
@@ -154,6 +150,7 @@ class Link(TwistedProtocol):
 
     def connectionMade(self) -> None:  # noqa: N802
         """Twisted: the connection is open."""
+        self._tcp = cast("_TcpPort", self.transport)
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
         address = self._tcp.getPeer()
@@ -186,9 +183,12 @@ class Link(TwistedProtocol):
 
     def send(self, bodies: Sequence[Body]) -> None:
         """Send frames in one write. Above the limit of what may wait, the connection is dropped."""
+        self.write(frame_parts(bodies))
+
+    def write(self, parts: list[bytes]) -> None:
+        """The same with the bytes of frames, as `frame_parts` gives them."""
         if self.closed:
             return
-        parts = frame_parts(bodies)
         if self._writable:
             self._sent = self._reactor.seconds()
             if len(parts) == 1:

@@ -37,13 +37,14 @@ class _PromptTcp:
 
     def write(self, data: bytes) -> None:
         """Send, now if the socket takes it."""
+        tcp = self._tcp
         if self._rest:
             self._rest.append(data)
         elif not self._free():
-            self._tcp.write(data)
+            tcp.write(data)
         else:
             try:
-                sent = self._tcp.socket.send(data)
+                sent = tcp.socket.send(data)
             except OSError:
                 # Full; or broken, and the reactor finds out by itself and tells.
                 sent = 0

@@ -222,8 +222,7 @@ class Replication:
                 self._in_flight_bytes -= len(log.get(index).payload)
             state.commit_to(commit)
         if not state.unanimous:
-            matches = [slave.match for slave in self._slaves.values()]
-            state.stable_to(min(self._synced, state.commit, *matches))
+            state.stable_to(min(state.commit, self._by_all()))
 
     def _send_data(self, slave: Progress, data: Data) -> None:
         slave.sent = data.entry.index
@@ -240,9 +239,19 @@ class Replication:
         others = view.k - 1
         if others == 0:
             return self._synced
+        if others == len(self._slaves):
+            return self._by_all()
         matches = [slave.match for slave in self._slaves.values()]
         matches.sort(reverse=True)
         return min(self._synced, matches[others - 1])
+
+    def _by_all(self) -> int:
+        """The highest index that all members hold."""
+        lowest = self._synced
+        for slave in self._slaves.values():
+            if slave.match < lowest:
+                lowest = slave.match
+        return lowest
 
     def _push(self, slave: Progress) -> None:
         """Send a slave what it lacks, as far as its window goes."""
@@ -351,7 +360,8 @@ class Replication:
             state.commit_to(min(message.commit, log.last.at))
         if message.stable > state.stable:
             state.stable_to(min(message.stable, state.commit))
-        if message.trim > log.base.at:
+        if message.trim > self._trim:
+            self._trim = message.trim
             self.trim(message.trim)
 
     def on_commit(self, now: float, voter: Voter, message: Commit) -> None:
@@ -364,6 +374,11 @@ class Replication:
             self._ask(now)
         state.commit_to(min(message.commit, state.log.last.at))
         state.stable_to(min(message.stable, state.commit))
+
+    @property
+    def owes(self) -> bool:
+        """Whether a slave has something to acknowledge."""
+        return self._ack_due
 
     @property
     def untold(self) -> bool:

@@ -544,6 +544,11 @@ class State:
         self._out.events.append(event)
 
     @property
+    def idle(self) -> bool:
+        """Whether nothing has gathered since the last time."""
+        return not self._out
+
+    @property
     def eventful(self) -> bool:
         """Whether there are events to hand out."""
         return bool(self._out.events)

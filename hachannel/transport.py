@@ -10,13 +10,14 @@ bounded: a peer that does not read is disconnected (the protocol repairs), redia
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
 import attrs
 
 from . import process
+from .framing import frame_parts
 from .gathering import Body
 from .link import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect, host_port
 
@@ -163,11 +164,13 @@ class ChannelTransport:
             self._quiet(peer)
             self._peers.pop(peer.id, None)
 
-    def send(self, peer: int, bodies: Sequence[Body]) -> None:
-        """Send frames to a peer in one write; without a connection they are lost."""
-        link = self._peers[peer].link if peer in self._peers else None
-        if link is not None:
-            link.send(bodies)
+    def send(self, peers: Iterable[int], bodies: Sequence[Body]) -> None:
+        """Send frames to peers, to each in one write; without a connection they are lost."""
+        parts = frame_parts(bodies)
+        for id in peers:
+            peer = self._peers.get(id)
+            if peer is not None and peer.link is not None:
+                peer.link.write(parts)
 
     def drop(self, peer: int, reason: str) -> None:
         """Break the connection to a peer; a new one is tried."""
@@ -267,7 +270,7 @@ class ChannelTransport:
         peer.failures = 0
         peer.told.clear()
         link.limit_frames(self._settings.max_frame_bytes)
-        link.handler = _PeerLink(self, peer)
+        link.handler = _PeerLink(self, self._host, peer)
         link.on_part = partial(self._host.peer_alive, peer.id)
         link.keep_alive()
         self._host.peer_up(peer.id, incarnation)
@@ -281,11 +284,6 @@ class ChannelTransport:
         if peer.give_up is not None:
             give_up, peer.give_up = peer.give_up, None
             give_up()
-
-    def link_frames(self, peer: _Peer, link: Link, bodies: list[bytes]) -> None:
-        """Of a link in use: frames."""
-        if peer.link is link:
-            self._host.peer_frames(peer.id, bodies)
 
     def link_lost(self, peer: _Peer, link: Link, reason: str) -> None:
         """Of a link in use: gone."""
@@ -304,10 +302,12 @@ class ChannelTransport:
 @attrs.frozen
 class _PeerLink:
     transport: ChannelTransport
+    host: ChannelHost
     peer: _Peer
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
-        self.transport.link_frames(self.peer, link, bodies)
+        if self.peer.link is link:
+            self.host.peer_frames(self.peer.id, bodies)
 
     def lost(self, link: Link, reason: str) -> None:
         self.transport.link_lost(self.peer, link, reason)

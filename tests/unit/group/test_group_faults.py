@@ -118,9 +118,9 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
         said.extend(message for peer, message in out.messages if peer == 2)
         return out
 
-    def note_and_send(peer: int, bodies: list[bytes]) -> None:
-        sent.extend(decode_message(body) for body in bodies if peer == 2)
-        send(peer, bodies)
+    def note_and_send(peers: list[int], bodies: list[bytes]) -> None:
+        sent.extend(decode_message(body) for body in bodies if 2 in peers)
+        send(peers, bodies)
 
     monkeypatch.setattr(group._channel, "take", take_and_note)
     monkeypatch.setattr(group._transport, "send", note_and_send)

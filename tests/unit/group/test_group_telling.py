@@ -154,3 +154,29 @@ def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
     assert due()
     group._finish(None)
     assert not due()
+
+
+def test_an_acknowledgement_that_commits_nothing_costs_one_step_less(
+    net: MemoryNet, three: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    master = three[0]
+    channel = master.group._channel
+    quiet(net)
+    master.send(b"first")
+    pass_until(net, lambda: len(master.results) == 1, 6 * TRIP_S)
+    acts: list[str] = []
+    receive, take = channel.receive, channel.take
+
+    def receive_and_note(now: float, peer: int, message: Any) -> None:
+        acts.append(type(message).__name__)
+        receive(now, peer, message)
+
+    def take_and_note(**how: Any) -> Any:
+        acts.append("take")
+        return take(**how)
+
+    monkeypatch.setattr(channel, "receive", receive_and_note)
+    monkeypatch.setattr(channel, "take", take_and_note)
+    master.send(b"second")
+    pass_until(net, lambda: len(master.results) == 2, 6 * TRIP_S)
+    assert acts == ["take", "Ack", "Ack", "take"]

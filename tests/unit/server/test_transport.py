@@ -20,9 +20,9 @@ def test_every_pair_of_replicas_gets_one_connection(net: MemoryNet, make_peer: A
 def test_frames_arrive_in_order_both_ways(net: MemoryNet, make_peer: Any) -> None:
     zero, one = make_peer(0, 2), make_peer(1, 2)
     net.advance(1)
-    zero.transport.send(1, [b"a", b"b"])
-    zero.transport.send(1, [b"c"])
-    one.transport.send(0, [b"d"])
+    zero.transport.send([1], [b"a", b"b"])
+    zero.transport.send([1], [b"c"])
+    one.transport.send([0], [b"d"])
     net.advance(0.1)
     assert one.got == [(0, b"a"), (0, b"b"), (0, b"c")]
     assert zero.got == [(1, b"d")]
@@ -122,9 +122,9 @@ def test_a_peer_that_does_not_read_is_dropped(net: MemoryNet, make_peer: Any) ->
     net.advance(1)
     link = net.wires[0].near.producer
     link.pauseProducing()
-    zero.transport.send(1, [b"x" * 600])
+    zero.transport.send([1], [b"x" * 600])
     assert zero.up == {1: 1}
-    zero.transport.send(1, [b"x" * 600])
+    zero.transport.send([1], [b"x" * 600])
     assert zero.up == {}
     assert any("does not read" in line for line in zero.lines)
 
@@ -134,8 +134,8 @@ def test_what_waited_is_sent_when_the_peer_reads_again(net: MemoryNet, make_peer
     net.advance(1)
     link = net.wires[0].near.producer
     link.pauseProducing()
-    zero.transport.send(1, [b"a"])
-    zero.transport.send(1, [b"b"])
+    zero.transport.send([1], [b"a"])
+    zero.transport.send([1], [b"b"])
     net.advance(0.1)
     assert one.got == []
     link.resumeProducing()
@@ -154,10 +154,10 @@ def test_long_frames_come_whole_and_in_order_with_short_ones(net: MemoryNet, mak
         [b"f"] * 16 + [b"g" * LONG_BYTES],
     ]
     for bodies in writes:
-        zero.transport.send(1, bodies)
+        zero.transport.send([1], bodies)
     link.pauseProducing()
     for bodies in writes:
-        zero.transport.send(1, bodies)
+        zero.transport.send([1], bodies)
     link.resumeProducing()
     net.advance(0.1)
     assert one.got == [(0, body) for bodies in writes * 2 for body in bodies]
