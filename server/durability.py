@@ -336,7 +336,8 @@ class Durability:
     def _begin_snapshot(self) -> None:
         assert self._engine is not None
         self._entries = self._bytes = 0
-        self._capture = self._engine.capture()
+        # It may be after an entry that held nothing for the engine, from which on the log begins.
+        self._capture = self._engine.capture(self.saved)
         # Later: the reactions up to here are on their way to the trace.
         self._reactor.callLater(0, self._slice, self._capture)
 
@@ -403,7 +404,7 @@ class Durability:
             while not under_way.step(SLICE_AGENTS, SLICE_BYTES):
                 yield
             disk.save(under_way, 0, _nothing, at_once=True)
-        capture = self._engine.capture()
+        capture = self._engine.capture(self.saved)
         while not capture.step(SLICE_AGENTS, SLICE_BYTES):
             yield
         self._report(capture)

@@ -103,8 +103,10 @@ class DurableCluster(Cluster):
         engine = Engine(0, {"s0": 0}, engine_settings)
         if disk.header:
             engine.load(disk.header, disk.agents.values())
-        # What a transfer reached beyond the last entry of the engine's own is not in the log.
-        for index in range(max(disk.saved, disk.remembered.base.at) + 1, disk.remembered.commit + 1):
+        base = disk.remembered.base.at
+        if disk.saved < base:
+            raise Violation(f"seed {self.seed}: a state after {disk.saved} and entries from {base + 1} on")
+        for index in range(disk.saved + 1, disk.remembered.commit + 1):
             entry = disk.entries[index]
             if entry.kind == PAYLOAD:
                 self.recoveries += 1

@@ -292,7 +292,7 @@ def test_a_state_that_cannot_be_encoded_at_a_stop_is_told_and_the_journal_closed
 ) -> None:
     monkeypatch.setattr("quorate.server.durability.deferToThread", lambda call: succeed(call()))
     life = Life(place, 8)
-    monkeypatch.setattr(life.engine, "capture", lambda: 1 / 0)
+    monkeypatch.setattr(life.engine, "capture", lambda _: 1 / 0)
     done: list[object] = []
     life.durability.close(save=True).addCallback(done.append)
     life.host.clock.advance(0)
@@ -345,6 +345,32 @@ def test_an_installed_state_is_on_the_disk_with_the_new_beginning_of_the_log(pla
     assert again.engine.digest() == donor.engine.digest()
     again.end()
     donor.end()
+
+
+@pytest.mark.parametrize("stops", [1, 2])
+def test_a_stop_does_not_save_an_installed_state_as_that_after_an_earlier_entry(
+    place: Path, stops: int
+) -> None:
+    """The last entries before it held nothing for the engine, and none came since."""
+    donor = Life(place, 8)
+    (place / "learner").mkdir()
+    learner = Life(place / "learner", 9)
+    learner.engine.restore(donor.engine.snapshot())
+    donor.end()
+    capture = learner.engine.capture(13)
+    capture.step()
+    learner.durability.write([Reset(Tag(NUMBER, 13))], 1, capture)
+    for stop in range(stops):
+        learner.end(save=True)
+        learner = Life(place / "learner", 10 + stop)
+        assert learner.durability.saved == 13
+        assert total(learner.engine) == 55
+    learner.add(5)
+    learner.end(save=True)
+    learner = Life(place / "learner", 12)
+    assert learner.durability.saved == 14
+    assert total(learner.engine) == 60
+    learner.end()
 
 
 # Damage
