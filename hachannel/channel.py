@@ -24,7 +24,7 @@ from .replication import Replication
 from .settings import Settings
 from .state import State
 from .steps import Steps
-from .view import NO_VIEW, Seat, View, Voter, majority
+from .view import NO_TAG, NO_VIEW, Seat, View, Voter, majority
 
 
 class Channel:
@@ -105,7 +105,9 @@ class Channel:
             porter,
             self.lease,
         )
-        self._learner = Learner(self.state, self.lease, self._set_busy, fresh=fresh or self.state.guest)
+        # A guest that was let in has got what it lacked.
+        fresh = fresh or (self.state.guest and self.state.log.last == NO_TAG)
+        self._learner = Learner(self.state, self.lease, self._set_busy, fresh=fresh)
         self._dispatch = Dispatch(
             self.state,
             self.lease,
@@ -219,6 +221,14 @@ class Channel:
     def foreigners(self) -> list[int]:
         """Connected replicas that belong to another cluster than this one."""
         return sorted(link.replica for link in self.state.peers if link.connected and link.foreign)
+
+    def may_come_back(self, replica: int, incarnation: int) -> bool:
+        """Whether this life of a replica is a voter of the latest view known here, and has a disk.
+
+        Then it is as good as ever when it is started again, whatever ran in its place meanwhile.
+        """
+        view = self.state.accepted
+        return self.state.log.durable and view is not None and Voter(replica, incarnation) in view.config
 
     @property
     def lacking(self) -> View | None:

@@ -5,6 +5,7 @@ what is confirmed survives as long as a majority of the members does. This edge 
 """
 
 import math
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -134,7 +135,8 @@ class Group:
         self._application = Application(handler, self._order, log, self._now)
         self._address = addresses[me]
         shared = shared_of(self._settings)
-        self._mine = Hello(me, self._incarnation, digest, tuple(ids), shared, process=this_process())
+        process, nonce = this_process(), secrets.token_hex(8)
+        self._mine = Hello(me, self._incarnation, digest, tuple(ids), shared, process=process, nonce=nonce)
         link = link_settings(self._settings)
         self._transport = ChannelTransport(me, addresses, self, self._reactor, self._handshake, log, link)
         self._listener = Listener(self._mine, frozenset(ids), self._transport, self._reactor, log, link)
@@ -588,5 +590,5 @@ class Group:
         self._drive(arm=True)
 
     def _handshake(self, peer: int, calls: bool) -> Dialer:
-        knows = self._transport.life(peer)
-        return Dialer(msgspec.structs.replace(self._mine, calls=calls, knows=knows))
+        knows, nonce = self._transport.life(peer)
+        return Dialer(msgspec.structs.replace(self._mine, calls=calls, knows=knows, knows_nonce=nonce))

@@ -113,6 +113,8 @@ class Application:
             self._order.restore(self._head)
             self.position = self._order.position
             self._handler.receive_state(chunks)
+        except GroupFailed:
+            raise
         except BaseException as error:
             raise GroupFailed(
                 f"the state of the other members cannot be used here: {_shown(error)}"

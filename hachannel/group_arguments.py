@@ -36,6 +36,15 @@ def _encodable(text: str) -> bool:
     return not any("\ud800" <= character <= "\udfff" for character in text)
 
 
+def _can_be_asked_for(host: str) -> bool:
+    """Whether it may be a name or an address: of anything else Twisted waits for an answer in vain."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        return False
+    return True
+
+
 def check_arguments(
     name: object,
     me: object,
@@ -136,7 +145,7 @@ def _check_addresses(addresses: Mapping[Any, Any]) -> None:
             raise ValueError(f"addresses has a member {member}: an id is at most {MAX_NUMBER}")
         match address:
             case (str(host), int(port)) if 0 < port < 65536 and not isinstance(port, bool):
-                if not host.strip() or not _encodable(host):
+                if not host.strip() or not _can_be_asked_for(host):
                     raise ValueError(
                         f"the host of member {member} is {host!r}: give the name or address of its machine"
                     )

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from .channel import Channel
 from .gathering import Body
 from .group_wire import REFUSAL
-from .link import NOBODY_LISTENS, SILENCE, LinkSettings
+from .link import NO_ADDRESS, NOBODY_LISTENS, SILENCE, LinkSettings
 from .messages import Message, encode_body
 from .outbox import SLACK
 from .settings import Settings
@@ -27,6 +27,8 @@ class Waits:
         self._channel = channel
         self._log = log
         self._mute: set[int] = set()
+        self._astray: set[int] = set()
+        """Those of them whose names do not resolve."""
         self._refused: dict[int, str] = {}
         """Why, of those that turn this member away."""
         self._since = 0.0
@@ -35,6 +37,7 @@ class Waits:
     def up(self, peer: int) -> None:
         """There is a connection with a peer."""
         self._mute.discard(peer)
+        self._astray.discard(peer)
         self._refused.pop(peer, None)
 
     def down(self, peer: int, reason: str) -> None:
@@ -49,10 +52,12 @@ class Waits:
             self._refused[peer] = reason.removeprefix(REFUSAL)
         elif NOBODY_LISTENS not in reason:
             self._mute.add(peer)
+            if NO_ADDRESS in reason:
+                self._astray.add(peer)
 
     def look(self, now: float) -> None:
         """To be called again and again."""
-        sentence = situation(self._channel, self._mute, refused=self._refused)
+        sentence = situation(self._channel, self._mute, astray=self._astray, refused=self._refused)
         if sentence != self.sentence:
             self.sentence, self._since = sentence, now
         if not sentence:

@@ -244,7 +244,7 @@ class Listener(Factory):
         if hello.calls:
             link.close()
         else:
-            self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:], hello.process)
+            self._transport.accept(link, hello.replica, hello.incarnation, bodies[1:], hello.fields)
 
     def _refuse(self, link: Link, reason: str) -> None:
         link.send([encode_refusal(reason)])
@@ -266,8 +266,10 @@ class Listener(Factory):
             raise ProtocolError(
                 f"the group has no member {hello.replica}: give every member the same addresses"
             )
-        _check_life(hello.replica, hello.incarnation, self._transport.life(hello.replica))
-        _check_life(self._mine.replica, self._mine.incarnation, hello.knows)
+        mine = self._mine
+        life = (hello.incarnation, hello.nonce)
+        _check_life(hello.replica, life, self._transport.life(hello.replica))
+        _check_life(mine.replica, (mine.incarnation, mine.nonce), (hello.knows, hello.knows_nonce))
 
 
 def _check_group(mine: Hello, other: Hello) -> None:
@@ -293,12 +295,19 @@ def _check_group(mine: Hello, other: Hello) -> None:
         raise ProtocolError(f"{said}: give every member the same settings")
 
 
-def _check_life(member: int, incarnation: int, known: int) -> None:
-    if incarnation < known:
+def _check_life(member: int, life: tuple[int, str], known: tuple[int, str]) -> None:
+    """A life is (incarnation, nonce). known: the one that was connected last."""
+    if life[0] < known[0]:
         raise ProtocolError(
             f"member {member} comes as an earlier life of itself than was here before: if another process "
             f"runs as member {member}, stop one of the two; if none does, its clock was set back: set it "
-            f"right and start the member again, or give it an incarnation above {known}"
+            f"right and start the member again, or give it an incarnation above {known[0]}"
+        )
+    if life[0] == known[0] and life[1] != known[1]:
+        raise ProtocolError(
+            f"member {member} comes with the incarnation {known[0]}, as another life of itself did before: "
+            f"if another process runs as member {member}, stop one of the two; if none does, give every life "
+            "a higher one, or none"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, TypeVar
 import attrs
 
 from .errors import PayloadTooLarge
-from .group_types import MAX_PACKS_IN_FLIGHT, GroupLimits, QueueFull
+from .group_types import MAX_PACKS_IN_FLIGHT, GroupFailed, GroupLimits, QueueFull
 from .group_wire import decode_head, decode_pack, encode_head, encode_pack
 from .origins import Source
 
@@ -213,7 +213,7 @@ class Order(Generic[T]):
         return encode_head(self.position, rows)
 
     def restore(self, head: bytes) -> None:
-        """Take over from a snapshot. Raises ProtocolError."""
+        """Take over from a snapshot. Raises ProtocolError, and GroupFailed if another life is in it."""
         known = decode_head(head)
         self.position = known.position
         self._ends = {
@@ -222,6 +222,11 @@ class Order(Generic[T]):
         }
         mine = self._ends.get(self._me)
         if mine is not None and mine.incarnation == self._incarnation:
+            if mine.ends and mine.ends[-1][0] > self._packs:
+                raise GroupFailed(
+                    f"an earlier life of member {self._me}, with the same incarnation {self._incarnation}, "
+                    "has sent messages: give every life a higher incarnation, or none"
+                )
             for number, index in mine.ends:
                 self._confirm(number, index)
 

@@ -82,6 +82,10 @@ class Hello(msgspec.Struct, frozen=True):
     """See `process.this_process`."""
     knows: int = 0
     """The incarnation in which the other side was connected last, 0 if it was not."""
+    nonce: str = ""
+    """What no other life has, should two be given one incarnation."""
+    knows_nonce: str = ""
+    """That of the other side when it was connected last."""
 
     @property
     def fields(self) -> Mapping[str, Any]:

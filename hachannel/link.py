@@ -29,6 +29,8 @@ __all__ = [
 
 NOBODY_LISTENS = "refused by other side"
 """In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
+NO_ADDRESS = "DNS lookup failed"
+"""In what Twisted says of a host whose name does not resolve."""
 SILENCE = "nothing was heard"
 """In the reason for which a connection was given up: the peer is frozen, or cut off."""
 

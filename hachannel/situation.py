@@ -24,6 +24,8 @@ class _Apart:
 
     mute: Collection[int]
     """They say nothing."""
+    astray: Collection[int]
+    """Nor can they be asked: the names of their hosts do not resolve."""
     refused: Mapping[int, str]
     """They turn this one away; with the reason, which says what to do."""
 
@@ -32,17 +34,19 @@ def situation(
     channel: Channel,
     mute: Collection[int] = (),
     *,
+    astray: Collection[int] = (),
     refused: Mapping[int, str] | None = None,
     otherwise: str = "",
 ) -> str:
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
     mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
+    astray: those of them whose names of their hosts do not resolve.
     refused: replicas that answer, and turn this one away, with the reason, which says what to do.
     otherwise: what can be done when all are there and have no master.
     The sentence stays the same as long as the same replicas are heard, and refuse for the same reason.
     """
-    apart = _Apart(mute, refused or {})
+    apart = _Apart(mute, astray, refused or {})
     match channel.role:
         case "joining":
             return _joining(channel, apart, otherwise)
@@ -110,7 +114,7 @@ def _joining(channel: Channel, apart: _Apart, otherwise: str) -> str:
     silent = missing & _silent(channel, apart)
     strange = missing & {*channel.foreigners}
     foreign = strangers(channel) if strange else ""
-    others = _does_not_answer(silent), foreign, _turn_away(apart.refused)
+    others = _does_not_answer(silent, apart), foreign, _turn_away(apart.refused)
     advice = _advice(_start(missing - silent - strange - apart.refused.keys()), *others)
     if _begun(channel):
         if not state.log.durable:
@@ -287,7 +291,7 @@ def _minority(channel: Channel, view: View, apart: _Apart, lacks: str, lost: str
     lacking = _lacking(channel, view, apart)
     said = f"{TOO_FEW} of view {view.number.counter} can be reached {lacks}, {_hears(channel, view, lacking)}"
     if channel.state.log.durable:
-        return said + _with_disks(lacking) + _advice(strangers(channel) if lacking.strange else "")
+        return said + _with_disks(lacking, apart) + _advice(strangers(channel) if lacking.strange else "")
     return said + _without_disks(lacking, lost)
 
 
@@ -304,7 +308,7 @@ def _hears(channel: Channel, view: View, lacking: _Lacking) -> str:
     return f"this one hears {_names(alive)}, and {without}" if alive else f"this one hears only {without}"
 
 
-def _with_disks(lacking: _Lacking) -> str:
+def _with_disks(lacking: _Lacking, apart: _Apart) -> str:
     start = _start(lacking.absent, either=lacking.either)
     if start and lacking.holder:
         start += ", which holds the last view"
@@ -319,7 +323,7 @@ def _with_disks(lacking: _Lacking) -> str:
             f"for what {'they were' if verb == 'have' else 'it was'}: put back the directory of {them}, or "
             "give up what only they have with `quorate replica force-new-cluster`"
         )
-    return _advice(start, _does_not_answer(lacking.silent), _turn_away(lacking.refused), reborn)
+    return _advice(start, _does_not_answer(lacking.silent, apart), _turn_away(lacking.refused), reborn)
 
 
 def _without_disks(lacking: _Lacking, lost: str) -> str:
@@ -355,7 +359,7 @@ def _more_copies(channel: Channel, view: View, apart: _Apart) -> str:
     comes = f"{_replicas(joining)} about to join" if joining else ""
     start = _start(absent - silent - strange - refused.keys(), either=len(absent) > 1)
     foreign = strangers(channel) if strange else ""
-    return _advice(comes, start, _does_not_answer(silent), foreign, _turn_away(refused))
+    return _advice(comes, start, _does_not_answer(silent, apart), foreign, _turn_away(refused))
 
 
 def _advice(*parts: str) -> str:
@@ -367,11 +371,18 @@ def _start(absent: Iterable[int], *, either: bool = False) -> str:
     return f"start {_replicas(who, either=either)}" if who else ""
 
 
-def _does_not_answer(silent: Collection[int]) -> str:
-    if not silent:
-        return ""
-    verb = "do" if len(silent) > 1 else "does"
-    return f"{_replicas(silent)} {verb} not answer: frozen, overloaded or cut off"
+def _does_not_answer(silent: set[int], apart: _Apart) -> str:
+    astray = silent.intersection(apart.astray)
+    quiet = silent - astray
+    said: list[str] = []
+    if quiet:
+        verb = "do" if len(quiet) > 1 else "does"
+        said.append(f"{_replicas(quiet)} {verb} not answer: frozen, overloaded or cut off")
+    if astray:
+        name = "the host name" if len(astray) == 1 else "the host names"
+        verb = "does" if len(astray) == 1 else "do"
+        said.append(f"{name} of {_replicas(astray)} {verb} not resolve here: mend that, or the name service")
+    return "; ".join(said)
 
 
 def _turn_away(refused: Mapping[int, str]) -> str:

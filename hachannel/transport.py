@@ -62,6 +62,8 @@ class _Peer:
     incarnation: int = 0
     asked: int = 0
     """The incarnation that asked last to be dialed."""
+    nonce: str = ""
+    """What told that life from others of the same incarnation, if it said."""
     process: str = ""
     """Of the last connection, if it runs where this one runs."""
     give_up: Callable[[], None] | None = None
@@ -79,7 +81,7 @@ class ChannelTransport:
     `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
     dialing side of a hello (`calls`: the connection only asks the peer to dial). The listening side belongs
     to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer, the
-    fields ``replica``, ``incarnation`` and ``process`` are used.
+    fields ``replica``, ``incarnation``, ``process`` and ``nonce`` are used.
     """
 
     def __init__(
@@ -131,10 +133,18 @@ class ChannelTransport:
         """Whether that replica is a peer, or one that is about to go."""
         return replica in self._peers
 
-    def life(self, replica: int) -> int:
-        """The incarnation of a peer that was connected last, 0 if none was."""
+    def life(self, replica: int) -> tuple[int, str]:
+        """The incarnation and the nonce of a peer that was connected last; (0, "") if none was."""
         peer = self._peers.get(replica)
-        return 0 if peer is None else peer.incarnation
+        return (0, "") if peer is None else (peer.incarnation, peer.nonce)
+
+    def forget_life(self, replica: int) -> bool:
+        """An earlier life of a peer may connect again. False if a later one is connected at present."""
+        peer = self._peers.get(replica)
+        if peer is None or peer.link is not None:
+            return False
+        peer.incarnation = 0
+        return True
 
     def follow(self, addresses: Mapping[int, Address]) -> None:
         """These are the replicas now, this one included. Who is not among them keeps an open connection."""
@@ -179,17 +189,14 @@ class ChannelTransport:
             link.drop(reason)
 
     def accept(
-        self, link: Link, replica: int, incarnation: int, frames: list[bytes], running: object = None
+        self, link: Link, replica: int, incarnation: int, frames: list[bytes], fields: Mapping[str, Any]
     ) -> None:
-        """Take over an accepted connection after its hello. `frames` came with the hello.
-
-        running: the field ``process`` of the hello.
-        """
+        """Take over an accepted connection after its hello, which has the fields. `frames` came with it."""
         peer = self._peers.get(replica)
         if peer is None or not self._running or incarnation < peer.incarnation:
             link.close()
             return
-        self._adopt(peer, link, incarnation, frames, running)
+        self._adopt(peer, link, incarnation, frames, fields)
 
     def called(self, replica: int, incarnation: int) -> bool:
         """A peer with a higher id asks to be dialed.
@@ -243,7 +250,7 @@ class ChannelTransport:
             self._log(f"{link.peer} should be replica {peer.id} and says it is {replica}; check the networks")
             self._retry(peer)
         elif peer.dials:
-            self._adopt(peer, link, incarnation, frames, fields.get("process"))
+            self._adopt(peer, link, incarnation, frames, fields)
         else:
             # The peer dials now. If that fails there is another call.
             link.close()
@@ -256,7 +263,9 @@ class ChannelTransport:
             delay = min(settings.max_delay_s, settings.first_delay_s * 2 ** min(peer.failures, 16))
             peer.retry = self._reactor.callLater(delay * self._jitter.uniform(0.6, 1.0), self._reach, peer)
 
-    def _adopt(self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes], running: object) -> None:
+    def _adopt(
+        self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes], fields: Mapping[str, Any]
+    ) -> None:
         if peer.link is not None:
             peer.link.drop("a newer connection replaces this one")
             if not self._running or self._peers.get(peer.id) is not peer:
@@ -266,7 +275,9 @@ class ChannelTransport:
         self._quiet(peer)
         peer.link = link
         peer.incarnation = incarnation
+        running, nonce = fields.get("process"), fields.get("nonce")
         peer.process = running if isinstance(running, str) and process.is_visible(running) else ""
+        peer.nonce = nonce if isinstance(nonce, str) else ""
         peer.failures = 0
         peer.told.clear()
         link.limit_frames(self._settings.max_frame_bytes)

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from ..hachannel import Message, ProtocolError, Seat, decode_message
 from ..hachannel.group_drive import send_messages
-from ..hachannel.link import NOBODY_LISTENS, SILENCE
+from ..hachannel.link import NO_ADDRESS, NOBODY_LISTENS, SILENCE
 from ..hachannel.process import this_process
 from ..hachannel.transport import ChannelTransport
 from .config import Config, Replica, Server
@@ -127,6 +127,8 @@ class PeerSide:
         """Of those reasons, what whoever has started this replica has read."""
         self.mute: set[int] = set()
         """Peers that cannot be reached, and not because nobody listens where they should be."""
+        self.astray: set[int] = set()
+        """Those of them whose host names do not resolve."""
 
     @property
     def turned_away(self) -> str:
@@ -232,6 +234,7 @@ class PeerSide:
         self._told.pop(peer, None)
         self._calling.pop(peer, None)
         self.mute.discard(peer)
+        self.astray.discard(peer)
         self._host.give(self._host.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
@@ -254,6 +257,10 @@ class PeerSide:
             self.mute.discard(peer)
         else:
             self.mute.add(peer)
+        if NO_ADDRESS in reason:
+            self.astray.add(peer)
+        else:
+            self.astray.discard(peer)
         self.peer_down(peer, reason)
 
     def _runs(self, peer: int) -> bool:

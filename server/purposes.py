@@ -70,6 +70,10 @@ class PurposeHost(Protocol):
         """The reactor."""
         ...
 
+    def may_come_back(self, replica: int, incarnation: int) -> bool:
+        """Whether that life of a replica has a vote, and its disk with it: see `Channel.may_come_back`."""
+        ...
+
     def peer_called(self, replica: int) -> None:
         """A replica asks to be connected with."""
         ...
@@ -110,10 +114,15 @@ class ChannelPurpose:
                 f"Replica {replica} {STRANGER} {name}, which has {ids}: run "
                 f"`quorate replica add FILE --server {name} --replica {replica}`, or end it."
             )
-        if hello.integer("incarnation") < host.transport.life(replica):
+        incarnation = hello.integer("incarnation")
+        if incarnation < host.transport.life(replica)[0] and not (
+            # A later one ran without the directory of this one, and was never let in.
+            host.may_come_back(replica, incarnation) and host.transport.forget_life(replica)
+        ):
             raise NotNow(
-                f"Replica {replica} {SET_BACK}: its directory is an old copy, or its clock was set back; "
-                "remove its directory and start it again, it joins as a new one."
+                f"Replica {replica} {SET_BACK}: another process runs as this replica, its directory is an "
+                "old copy, or its clock was set back. Unless another one runs, remove its directory and "
+                "start it again, it joins as a new one."
             )
         return {
             "replica": host.replica.id,
@@ -134,7 +143,7 @@ class ChannelPurpose:
             self._host.peer_called(replica)
             transport.called(replica, incarnation)
         else:
-            transport.accept(link, replica, incarnation, frames, hello.fields.get("process"))
+            transport.accept(link, replica, incarnation, frames, hello.fields)
 
 
 class _AdminLink:

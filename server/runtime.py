@@ -413,6 +413,10 @@ class Replica:
         """The connections to the peers; None in a plain server, or before joining again."""
         return self.peers.transport
 
+    def may_come_back(self, replica: int, incarnation: int) -> bool:
+        """See `Channel.may_come_back`."""
+        return self.node.channel.may_come_back(replica, incarnation)
+
     def peer_called(self, replica: int) -> None:
         """Another replica asks to be connected with."""
         self.peers.called(replica)
@@ -440,8 +444,9 @@ class Replica:
         if self._stopping:
             return ""
         otherwise = "`quorate status` says what those wait for"
-        said = situation(self.node.channel, self.peers.mute, otherwise=otherwise)
-        return self.peers.turned_away or said if said else ""
+        peers = self.peers
+        said = situation(self.node.channel, peers.mute, astray=peers.astray, otherwise=otherwise)
+        return peers.turned_away or said if said else ""
 
     def master_address(self) -> Address | None:
         """Where the master listens, None if unknown."""

@@ -219,6 +219,38 @@ def test_a_replica_whose_directory_is_removed_ends_soon_and_comes_back_as_a_new_
         assert site.ledger(replica) == list(range(number))
 
 
+@pytest.mark.parametrize("victim", [0, 2])
+def test_a_directory_that_was_away_is_put_back_and_the_cluster_goes_on(
+    make_site: MakeSite, victim: int
+) -> None:
+    """Two of three disks were not mounted: one replica was started without, and is not let in."""
+    site = make_site(Part("s0", 3))
+    site.deploy("ledger:Ledger")
+    with connect(site.url(), user="root", password="root") as client:
+        for number in range(50):
+            client.send("ledger", Entry(number))
+    other = 2 - victim
+    site.kill(0, 1, 2)
+    kept = {replica: site.place / f"kept{replica}" for replica in (victim, other)}
+    for replica, place in kept.items():
+        site.directory(replica).rename(place)
+    site.start(1, victim)
+    advice = f"replica {victim} has come back without what was on the disk"
+    site.until(lambda all: any(advice in each["situation"] for each in all))
+    site.kill(victim)
+    shutil.rmtree(site.directory(victim))
+    kept[victim].rename(site.directory(victim))
+    site.start(victim)
+    site.until(lambda all: {"master", "slave"} <= {each["role"] for each in all})
+    kept[other].rename(site.directory(other))
+    site.start(other)
+    site.whole()
+    with connect(site.url(), user="root", password="root") as client:
+        client.send("ledger", Entry(50))
+    site.whole()
+    assert [site.ledger(replica) for replica in range(3)] == [list(range(51))] * 3
+
+
 def damage(directory: Path) -> None:
     with (directory / "journal.db-frames").open("r+b") as file:
         file.seek(100)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -81,11 +82,12 @@ def make(net: MemoryNet) -> Callable[..., Member]:
 
 @pytest.fixture
 def again(net: MemoryNet, make: Callable[..., Member]) -> Callable[..., Member]:
-    """Start a killed member again, as another incarnation."""
+    """Start a killed member again, each time as another incarnation."""
+    incarnations = count(2)
 
     def start(me: int, size: int = 3, **options: Any) -> Member:
         net.cuts = {pair for pair in net.cuts if f"m{me}" not in pair}
-        return make(me, size, incarnation=2, **options).join()
+        return make(me, size, incarnation=next(incarnations), **options).join()
 
     return start
 

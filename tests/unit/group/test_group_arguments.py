@@ -70,6 +70,8 @@ class Half:
         ({"name": "\ud800"}, "name is '.ud800': give a text without lone surrogates"),
         ({"addresses": {0: ("", 100)}}, "the host of member 0 is '': give the name or address"),
         ({"addresses": {0: (" ", 100)}}, "the host of member 0 is ' ': give the name or address"),
+        ({"addresses": {0: ("a..b", 100)}}, "the host of member 0 is 'a..b': give the name or address"),
+        ({"addresses": {0: (64 * "a", 100)}}, "the host of member 0 is 'aaa.*a': give the name or address"),
         ({"addresses": {0: ("\udfff", 100)}}, "the host of member 0 is '.udfff': give the name or address"),
         ({"addresses": {id: ("m", 100 + id) for id in range(16)}}, "has 16 members: a group has at most 15"),
         ({"expected": "2"}, "expected is '2': a whole number, at least 1"),

@@ -43,6 +43,71 @@ def test_a_member_whose_clock_was_set_back_is_told_on_both_sides(
     assert 1 <= len(told(late, sentence)) <= 6
 
 
+@pytest.mark.parametrize("back", [0, 1, 2])
+def test_a_life_with_the_incarnation_of_an_earlier_one_is_turned_away(
+    net: MemoryNet, make: Any, three: list[Any], back: int
+) -> None:
+    three[back].kill()
+    net.advance(5)
+    net.cuts.clear()
+    late = make(back).join()
+    net.advance(30)
+    assert late.joined == []
+    sentence = (
+        f"member {back} comes with the incarnation 1, as another life of itself did before: if another "
+        f"process runs as member {back}, stop one of the two; if none does, give every life a higher one, or "
+        "none"
+    )
+    assert sentence in late.group.waits_for
+    for member in three:
+        if member.me != back:
+            assert 1 <= len(told(member, sentence)) <= 3
+    assert 1 <= len(told(late, sentence)) <= 6
+
+
+def test_a_life_taken_for_an_earlier_one_ends_where_nobody_is_left_who_met_that(
+    net: MemoryNet, make: Any, three: list[Any]
+) -> None:
+    three[2].send(b"one", b"two")
+    net.until(lambda: len(three[0].log) == 2)
+    three[2].group.leave()
+    for old in (0, 1):
+        net.advance(3)
+        three[old].group.leave()
+        net.advance(3)
+        three[old] = make(old, incarnation=2).join()
+    net.advance(3)
+    assert {len(member.group.members) for member in three[:2]} == {2}
+    late = make(2)
+    failures: list[Any] = []
+    late.group.stopped.addErrback(failures.append)
+    late.join()
+    net.until(lambda: late.joined != [])
+    sentence = "an earlier life of member 2, with the same incarnation 1, has sent messages: give every life"
+    assert sentence in str(late.joined[0].value)
+    assert [failure.value for failure in failures] == [late.joined[0].value]
+
+
+def test_a_connection_that_breaks_is_no_other_life(net: MemoryNet, three: list[Any]) -> None:
+    for _ in range(3):
+        net.cut("m0", "m1")
+        net.advance(0.3)
+        net.cuts.clear()
+        net.advance(2)
+    assert [member.group.role for member in three] == ["master", "slave", "slave"]
+    assert [told(member, "turned away") for member in three] == [[], [], []]
+
+
+def test_a_second_process_of_the_same_incarnation_is_told_of_the_first(
+    net: MemoryNet, make: Any, three: list[Any]
+) -> None:
+    addresses = {0: ("m0", 100), 1: ("m1", 100), 2: ("twin", 100)}
+    twin = make(2, host="twin", addresses=addresses).join()
+    net.advance(10)
+    assert "replicas 0, 1 turn this one away: member 2 comes with the incarnation 1" in twin.group.waits_for
+    assert [member.group.members for member in three] == [(0, 1, 2)] * 3
+
+
 def test_of_two_processes_with_one_id_the_older_one_says_that_one_is_to_be_stopped(
     net: MemoryNet, make: Any, three: list[Any]
 ) -> None:

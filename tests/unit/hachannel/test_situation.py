@@ -46,6 +46,21 @@ def test_before_the_very_first_start_it_says_who_is_missing() -> None:
     assert said(script, 0).endswith("1 of 3 expected are here, this replica hears none; start replicas 1, 2")
 
 
+def test_whose_host_name_does_not_resolve_is_not_taken_for_frozen() -> None:
+    script = Script(4, settings=QUICK)
+    script.hosts[0].start()
+    script.run(1.0)
+    channel = script.hosts[0].channel
+    assert situation(channel, {1}, astray={1}).endswith(
+        "; start replicas 2, 3; the host name of replica 1 does not resolve here: mend that, or the "
+        "name service"
+    )
+    assert situation(channel, {1, 2, 3}, astray={2, 3}).endswith(
+        "; replica 1 does not answer: frozen, overloaded or cut off; the host names of replicas 2, 3 do not "
+        "resolve here: mend that, or the name service"
+    )
+
+
 def test_nobody_is_to_be_started_when_all_that_are_expected_are_here() -> None:
     script = Script(3, settings=QUICK, expected=2)
     script.hosts[0].start()

@@ -76,7 +76,7 @@ class Peer:
             link.close()
             self.transport.called(replica, incarnation)
         else:
-            self.transport.accept(link, replica, incarnation, frames)
+            self.transport.accept(link, replica, incarnation, frames, {})
 
     def peer_alive(self, peer: int) -> None:
         self.alive.add(peer)

@@ -90,6 +90,13 @@ def test_one_that_runs_elsewhere_than_the_file_says_is_told_from_one_that_is_dow
     assert side.turned_away == "", "it has not called for long"
 
 
+def test_one_whose_host_name_does_not_resolve_is_known_until_it_is_reached(side: PeerSide) -> None:
+    side.peer_unreachable(1, "DNS lookup failed: no-such-host.")
+    assert (side.mute, side.astray) == ({1}, {1})
+    side.peer_unreachable(1, "User timeout caused connection failure.")
+    assert (side.mute, side.astray) == ({1}, set())
+
+
 def test_one_that_answers_and_does_not_come_back_does_not_find_this_replica(side: PeerSide) -> None:
     acceptor = Acceptor(lambda _: {}, secret=None, nonce=bytes(NONCE_BYTES), loopback=True)
     shaking = side._handshake(1, True)

@@ -1,0 +1,55 @@
+"""A replica without its disk: another one in its place, and the right one again."""
+
+import pytest
+
+from quorate.hachannel import Settings
+from quorate.testing.channel_script import Script
+
+
+def said(script: Script, line: str) -> int:
+    return sum(line in each for each in script.world.lines)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
+def test_the_right_disk_is_put_back_after_a_life_without_it(mode: str, victim: int) -> None:
+    """The others have heard of the voter that ran meanwhile, which has a higher incarnation."""
+    script = Script(3, settings=Settings(mode=mode), disk=True)
+    payloads = script.submit(script.form(), 5)
+    script.everywhere(payloads)
+    one, other = (host for host in script.hosts if host.replica != victim)
+    lost = script.hosts[victim]
+    for host in script.hosts:
+        host.crash()
+    right = lost.disk
+    lost.lose_disk()
+    lost.start()
+    one.start()
+    script.run(8.0)
+    assert one.channel.role == "blocked"
+    assert not one.channel.may_come_back(victim, lost.incarnation)
+    lost.crash()
+    lost.disk = right
+    lost.start()
+    assert one.channel.may_come_back(victim, lost.incarnation)
+    script.whole(but=[other.replica])
+    other.start()
+    script.everywhere([*payloads, *script.submit(script.whole(), 2)])
+
+
+def test_who_was_let_in_after_the_loss_of_its_disk_is_no_newcomer_any_more() -> None:
+    script = Script(3, disk=True)
+    script.everywhere(script.submit(script.form(), 3))
+    lost = next(host for host in script.hosts if host is not script.master())
+    lost.crash()
+    lost.lose_disk()
+    lost.start()
+    script.whole()
+    assert said(script, f"replica {lost.replica} joins: sends the state") == 1
+    lost.crash()
+    sent = script.submit(script.whole(but=[lost.replica]), 3)
+    lost.start()
+    script.whole()
+    script.everywhere(sent)
+    assert said(script, f"replica {lost.replica} joins: sends the state") == 1
+    assert said(script, f"replica {lost.replica} joins: sends the entries") == 1
