@@ -430,6 +430,9 @@ class Group:
         except ProtocolError as error:
             self._log(f"entry {event.index} was left out: {error}")
             return
+        except GroupFailed as error:
+            self._finish(error)
+            return
         self._hand_out(index, source.replica, payloads, until)
 
     def _hand_out(self, first: int, origin: int, payloads: list[bytes], until: float) -> None:

@@ -174,7 +174,7 @@ class Order(Generic[T]):
     def deliver(self, source: Source, body: bytes) -> tuple[int, list[bytes]]:
         """Number the messages of an entry: return the index of the first one, and they.
 
-        Raises ProtocolError when the entry is no pack.
+        Raises ProtocolError when the entry is no pack, GroupFailed if another life has sent it as this one.
         """
         payloads = decode_pack(body)
         index = self.position + 1
@@ -191,6 +191,11 @@ class Order(Generic[T]):
     def _confirm(self, pack: int, index: int) -> None:
         """A pack of this member, whose last message has that index, is delivered."""
         flight = self._flight
+        if pack > self._packs:
+            raise GroupFailed(
+                f"an earlier life of member {self._me}, with the same incarnation {self._incarnation}, has "
+                "sent messages: give every life a higher incarnation, or none"
+            )
         while flight and flight[0].number <= pack:
             self._ripe.append((index, flight.popleft()))
 
@@ -222,11 +227,6 @@ class Order(Generic[T]):
         }
         mine = self._ends.get(self._me)
         if mine is not None and mine.incarnation == self._incarnation:
-            if mine.ends and mine.ends[-1][0] > self._packs:
-                raise GroupFailed(
-                    f"an earlier life of member {self._me}, with the same incarnation {self._incarnation}, "
-                    "has sent messages: give every life a higher incarnation, or none"
-                )
             for number, index in mine.ends:
                 self._confirm(number, index)
 

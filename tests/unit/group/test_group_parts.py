@@ -123,7 +123,7 @@ def test_the_queue_is_bounded_by_count_and_by_bytes() -> None:
 
 
 def test_a_snapshot_carries_positions_and_recent_indices() -> None:
-    mine, donor = order(), order(me=0)
+    mine, donor = order(), order(me=2)
     mine.put([b"a"], "a")
     mine.put([b"b"], "b")
     pack = mine.pack()
