@@ -110,7 +110,7 @@ class Group:
         self.view: ViewEvent | None = None
         """The view that the handler was told last, None before the first."""
         self.stopped: Deferred[None] = Deferred()
-        """Fires when this member has stopped; fails with GroupFailed when it cannot go on."""
+        """Fires when this member has stopped, or its port was taken; GroupFailed if it cannot go on."""
         self._settings = settings or Settings()
         self._reactor: ReactorWithListeners = PromptReactor(reactor)
         self._now: Callable[[], float] = (
@@ -209,6 +209,7 @@ class Group:
         try:
             self._listener.listen(*self._address)
         except GroupError as error:
+            self._finish(None)
             return fail(error)
         self._state = "running"
         self._joining = joining = Deferred[None]()

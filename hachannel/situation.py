@@ -128,7 +128,8 @@ def _joining(channel: Channel, apart: _Apart, otherwise: str) -> str:
         if not missing and joins and all(join is not None and join.commit == NO_TAG for join in joins):
             advice = (
                 ". None of them has anything of the cluster: if it runs, start them with a file that has its "
-                "replicas, too; if it is lost, put the directory of one back from a copy, or, to begin anew "
+                "replicas, too; if it is lost, put the directory of one back from a copy and use `quorate "
+                "replica force-new-cluster` with it, or, to begin anew "
                 "with nothing, stop all, remove their directories and start them"
             )
         return (

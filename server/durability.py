@@ -170,7 +170,7 @@ class Durability:
                         "start with nothing."
                     ) from None
                 kept = self._set_aside(life)
-                lines.append(
+                self._host.tell(
                     f"{error} It is kept as {kept}; the state comes from the other replicas."
                     if kept
                     else f"{error} The state comes from the other replicas."

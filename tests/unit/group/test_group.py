@@ -261,6 +261,7 @@ def test_a_port_that_is_taken_fails_the_join_in_one_sentence(
     assert failed(double.joined[0]) is GroupError
     assert "port 100 cannot be listened on" in str(double.joined[0].value)
     assert not isinstance(double.joined[0].value, CannotListenError)
+    assert (double.group.role, double.group.stopped.called) == ("stopped", True)
     twice: list[Any] = []
     three[0].group.join().addBoth(twice.append)
     assert failed(twice[0]) is GroupError

@@ -447,8 +447,8 @@ def test_guests_that_are_all_there_learn_that_nobody_has_anything() -> None:
             "waits for the others to let it in: it founds no cluster, for it was started to join one, was "
             f"turned away by one, or has lost its journal; this replica hears {others}. None of them has "
             "anything of the cluster: if it runs, start them with a file that has its replicas, too; if it "
-            "is lost, put the directory of one back from a copy, or, to begin anew with nothing, stop all, "
-            "remove their directories and start them"
+            "is lost, put the directory of one back from a copy and use `quorate replica force-new-cluster` "
+            "with it, or, to begin anew with nothing, stop all, remove their directories and start them"
         )
     script.hosts[2].crash()
     script.run(2.0)

@@ -443,7 +443,8 @@ def test_a_replica_with_a_damaged_journal_keeps_it_aside_and_becomes_another_vot
     assert again.recovery.incarnation == 8
     assert again.recovery.log.recovered().guest
     assert (again.engine.applied, list(again.engine.cells()), len(again.recovery.log)) == (0, [], 0)
-    assert flaw in again.recovery.lines[0]
+    assert again.host.lines[0].startswith("told: ")
+    assert flaw in again.host.lines[0]
     assert (place / "aside-8.db").exists() == there
     again.end()
     third = Life(place, 9, clustered=True)
@@ -469,7 +470,7 @@ def test_without_mark_and_database_the_frames_say_that_there_was_a_journal(
     if clustered:
         again = Life(place, 8, clustered=True)
         assert again.recovery.log.recovered().guest
-        assert "It is kept as aside-8.db-frames; " in again.recovery.lines[0]
+        assert "It is kept as aside-8.db-frames; " in again.host.lines[0]
         again.end()
         assert (place / "aside-8.db-frames").read_bytes() == frames
     else:
@@ -499,7 +500,7 @@ def test_of_a_journal_that_is_gone_as_a_whole_nothing_is_said_to_be_kept(place: 
     for suffix in ("", "-frames"):
         (place / f"journal.db{suffix}").unlink()
     again = Life(place, 8, clustered=True)
-    assert again.recovery.lines[0].endswith("and there was one. The state comes from the other replicas.")
+    assert again.host.lines[0].endswith("and there was one. The state comes from the other replicas.")
     again.end()
 
 
