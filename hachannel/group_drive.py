@@ -28,7 +28,7 @@ class Waits:
         self._log = log
         self._mute: set[int] = set()
         self._astray: set[int] = set()
-        """Those of them whose names do not resolve."""
+        """Those of them whose host names do not resolve."""
         self._refused: dict[int, str] = {}
         """Why, of those that turn this member away."""
         self._since = 0.0

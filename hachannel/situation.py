@@ -25,7 +25,7 @@ class _Apart:
     mute: Collection[int]
     """They say nothing."""
     astray: Collection[int]
-    """Nor can they be asked: the names of their hosts do not resolve."""
+    """Those of them whose host names do not resolve: they cannot be asked."""
     refused: Mapping[int, str]
     """They turn this one away; with the reason, which says what to do."""
 
@@ -41,7 +41,7 @@ def situation(
     """Say for whom or what a replica waits, and what to do; "" when it waits for nothing.
 
     mute: replicas that cannot be connected with although their hosts do not say that nobody listens there.
-    astray: those of them whose names of their hosts do not resolve.
+    astray: those of them whose host names do not resolve.
     refused: replicas that answer, and turn this one away, with the reason, which says what to do.
     otherwise: what can be done when all are there and have no master.
     The sentence stays the same as long as the same replicas are heard, and refuse for the same reason.
