@@ -13,6 +13,7 @@ import time
 from hashlib import blake2b
 from pathlib import Path
 
+from msgspec.structs import replace
 from twisted.internet import reactor, stdio
 from twisted.internet.task import LoopingCall
 from twisted.protocols.basic import LineOnlyReceiver
@@ -97,6 +98,8 @@ class RecordedGroup(Group):
         self._journal = journal
         if journal is None:
             return
+        # It is one life, of several processes: they have the nonce in common, too.
+        self._mine = self._listener._mine = replace(self._mine, nonce=str(life))
         durable = DurableLog(journal.remembered, journal.recovered)
         self._channel = JournalledChannel(
             me,
