@@ -303,7 +303,9 @@ def _hears(channel: Channel, view: View, lacking: _Lacking) -> str:
     # With disks the advice says of those what they have lost.
     others = {*_heard(channel)} - alive - (lacking.reborn if state.log.durable else set())
     if not others:
-        return f"this one hears {_names(alive)}"
+        # Of those that are heard and have lost their votes the advice tells.
+        voting = " that has a vote" if not alive and lacking.reborn.intersection(_heard(channel)) else ""
+        return f"this one hears {_names(alive)}{voting}"
     anew = others <= {voter.replica for voter in (*view.config, *view.members)}
     without = f"{_replicas(others)}{', begun anew and' if anew else ''} without a vote"
     return f"this one hears {_names(alive)}, and {without}" if alive else f"this one hears only {without}"

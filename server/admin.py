@@ -115,8 +115,8 @@ class AdminTarget(Protocol):
         """Let it belong to the cluster no more: see `Channel.remove`. Raises NotMaster, ChangeRefused."""
         ...
 
-    def stop(self) -> "Deferred[None] | None":
-        """Stop the replica in order, and then its process."""
+    def stop(self, *, together: bool) -> "Deferred[None] | None":
+        """Stop the replica in order, `together` with all others of its server, and then its process."""
         ...
 
 
@@ -144,7 +144,8 @@ class AdminProtocol:
         done.addErrback(self._broken, call.id)
         if isinstance(call.body, wire.Stop):
             # After the answer, so that the command learns of it before the connection goes.
-            stopping: Deferred[Any] = maybeDeferred(cast("Callable[[], Any]", self._target.stop))
+            stop = cast("Callable[..., Any]", self._target.stop)
+            stopping: Deferred[Any] = maybeDeferred(stop, together=call.body.together)
             stopping.addErrback(_stop_failed)
 
     @property

@@ -60,6 +60,9 @@ class Request(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag=
 class Stop(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="stop"):
     """Stop this replica in order. Answered with null before it stops."""
 
+    together: bool = False
+    """All replicas of the server are asked; see `Replica.stop`."""
+
 
 class Admit(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="admit"):
     """Let a replica belong to the cluster; `place`: where it is. Answered with false if it is so already."""

@@ -118,9 +118,9 @@ class Administration:
         """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
         return self._change(lambda channel, now: channel.remove(now, replica))
 
-    def stop(self) -> "Deferred[None]":
-        """Stop the replica in order."""
-        return self._replica.stop()
+    def stop(self, *, together: bool) -> "Deferred[None]":
+        """Stop the replica in order; `together` with all others of its server."""
+        return self._replica.stop(together=together)
 
     def _change(self, request: Callable[[Channel, float], bool]) -> bool:
         replica = self._replica

@@ -102,6 +102,8 @@ class Node:
         self._events: deque[Event] = deque()
         self._views_waiting = 0
         self._ended = False
+        self._retiring = self._deserted = False
+        """All replicas stop together; and the master has."""
         self._view: ViewEvent | None = None
         self._queue = BatchQueue(self.settings.limits)
         self._flight: deque[tuple[int, list[int]]] = deque()
@@ -161,6 +163,19 @@ class Node:
         return len(self._events)
 
     @property
+    def retired(self) -> bool:
+        """After `retire`: there is nobody to wait for, and all that came is applied.
+
+        Of a master: all members have what it has, and were told that it is committed.
+        """
+        if not self._retiring or self._events:
+            return False
+        channel = self.channel
+        if channel.role == "master":
+            return channel.told == channel.last
+        return self._deserted or channel.role == "blocked"
+
+    @property
     def queued_notes(self) -> int:
         """Notifications waiting for a batch."""
         return self._queue.notes
@@ -212,7 +227,11 @@ class Node:
 
     def disconnected(self, now: float, wall_ns: int, peer: int, ended: bool = False) -> None:
         """The connection to a peer is gone, or could not be opened; `ended`: its process has ended."""
-        self.channel.disconnected(now, peer, ended=ended)
+        if self._retiring and peer == self.channel.master:
+            # It has stopped, as all do. Whoever does not is to find the view of all.
+            self._deserted = True
+        else:
+            self.channel.disconnected(now, peer, ended=ended)
         self._run(now, wall_ns)
 
     def persisted(self, now: float, wall_ns: int, token: int) -> None:
@@ -228,6 +247,19 @@ class Node:
     def leave(self, now: float, wall_ns: int) -> None:
         """Stop in order; `Output.stopped` follows."""
         self.channel.leave(now)
+        self._run(now, wall_ns)
+
+    def retire(self, now: float, wall_ns: int) -> None:
+        """Stop at the same entry as all other replicas, which are told the same; once `retired`, just end.
+
+        Nobody leaves, so all disks hold the view of all. A master takes nothing new from here on; the others
+        go on until it is gone. Where there is none to wait for that is at once.
+        """
+        master = self.channel.master
+        link = None if master is None else self.channel.state.peers.links.get(master)
+        self._retiring = True
+        self._deserted = master != self.me and (link is None or not link.connected)
+        self._serve(False, "all replicas stop")
         self._run(now, wall_ns)
 
     def change(self, now: float, wall_ns: int, request: Callable[[Channel, float], bool]) -> bool:
@@ -446,7 +478,7 @@ class Node:
 
     def _begin_serving(self, now: float, reason: str) -> None:
         """Serve, if this replica holds the lease; if not, once it does."""
-        if not self.serving and self.channel.holds_lease(now):
+        if not (self.serving or self._retiring) and self.channel.holds_lease(now):
             # Nothing is committed: whoever had the services before has left nothing behind.
             self._serve(True, reason, not self.engine.birth)
 

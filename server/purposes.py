@@ -114,11 +114,7 @@ class ChannelPurpose:
                 f"Replica {replica} {STRANGER} {name}, which has {ids}: run "
                 f"`quorate replica add FILE --server {name} --replica {replica}`, or end it."
             )
-        incarnation = hello.integer("incarnation")
-        if incarnation < host.transport.life(replica)[0] and not (
-            # A later one ran without the directory of this one, and was never let in.
-            host.may_come_back(replica, incarnation) and host.transport.forget_life(replica)
-        ):
+        if not self._follows(host.transport, replica, hello.integer("incarnation")):
             raise NotNow(
                 f"Replica {replica} {SET_BACK}: another process runs as this replica, its directory is an "
                 "old copy, or its clock was set back. Unless another one runs, remove its directory and "
@@ -130,6 +126,13 @@ class ChannelPurpose:
             "cluster": host.config.digest,
             "process": this_process(),
         }
+
+    def _follows(self, transport: ChannelTransport, replica: int, incarnation: int) -> bool:
+        """Whether that life of a replica may come after those that were connected before."""
+        if incarnation >= transport.life(replica)[0]:
+            return True
+        # A later one may have run without the directory of this one, and was never let in.
+        return self._host.may_come_back(replica, incarnation) and transport.forget_life(replica)
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
         """Hand the connection to the transport."""

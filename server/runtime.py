@@ -44,6 +44,8 @@ from .watching import DirectoryWatch
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
 LEAVE_TIMEOUT_S = 6.0
+RETIRE_TIMEOUT_S = 4.0
+"""Replicas that are to stop together have so long to come to the same entry; then each leaves by itself."""
 REJOIN_FIRST_S = 0.5
 REJOIN_LAST_S = 60.0
 
@@ -157,14 +159,19 @@ class Replica:
         """Give up a start that is under way, which would hold up `stop`. A signal handler may call it."""
         self.interrupted = True
 
-    def stop(self) -> "Deferred[None]":
-        """Stop in order: services, networks, then leave the cluster. Fires when done; never fails."""
+    def stop(self, *, together: bool = False) -> "Deferred[None]":
+        """Stop in order: services, networks, then leave the cluster. Fires when done; never fails.
+
+        together: all replicas of the server are told to stop. With disks none of them leaves then: they stop
+        after the same entry, in the same view, and whichever of them are a majority may begin again.
+        """
         done: Deferred[None] = Deferred()
         self.stopped.addBoth(partial(_pass_on, done))
         if not self._stopping:
             self._stopping = True
             self.log("stopping")
-            self.master.stop("this replica is stopping").addBoth(lambda _: self._leave())
+            end = self._retire if together else self._leave
+            self.master.stop("this replica is stopping").addBoth(lambda _: end())
         return done
 
     def _begin(self) -> None:
@@ -223,6 +230,15 @@ class Replica:
         if self._join:
             node.channel.bar_founding()
         return Driver(node, self.reactor, self)
+
+    def _retire(self) -> None:
+        if self.durability is None or self.node.role == "stopped":
+            self._leave()
+            return
+        self._left = Deferred()
+        self._left.addTimeout(RETIRE_TIMEOUT_S, self.reactor)
+        self._left.addCallbacks(lambda _: self._finish(None), lambda _: self._leave())
+        self._driver.give(self.node.retire)
 
     def _leave(self) -> None:
         if self.node.role == "stopped":
@@ -333,6 +349,8 @@ class Replica:
     def acted(self) -> None:
         """The node wants nothing more for now."""
         self.master.call_waiting()
+        if self._left is not None and self.node.retired:
+            self._node_ended("stopped", False)
 
     def persisted(self, token: int) -> None:
         """The records up to this token are durable."""

@@ -35,6 +35,9 @@ MAX_FAILED_STARTS = 5
 """So many deaths in a row before being ready, and the replica is given up."""
 MAX_LINE_CHARS = 2000
 
+TOGETHER = signal.SIGUSR1
+"""Tells a `quorate start` to stop in order, and that all other replicas of its server are told the same."""
+
 LIFELINE = "QUORATE_LIFELINE"
 """Environment variable with the descriptor whose end of file says that the supervisor has ended."""
 
@@ -75,6 +78,8 @@ class _Child:
     server: str
     replica: int
     command: list[str]
+    whole: bool = False
+    """All replicas of its server are here, and have disks: they stop together."""
     process: "subprocess.Popen[str] | None" = None
     role: str = ""
     started_s: float = 0.0
@@ -125,10 +130,12 @@ class Supervisor:
         for server in config.servers:
             if servers is not None and server.name not in servers:
                 continue
+            here = all(is_local(replica.host) for replica in server.replicas)
+            whole = here and server.clustered and server.durability == "disk"
             for replica in server.replicas:
                 key = (server.name, replica.id)
                 if is_local(replica.host):
-                    self._children[key] = _Child(server.name, replica.id, self._command(*key))
+                    self._children[key] = _Child(server.name, replica.id, self._command(*key), whole)
                 else:
                     self._skipped.append((key, replica.host))
 
@@ -219,14 +226,18 @@ class Supervisor:
             return child.process.pid
 
     def stop(self) -> None:
-        """Stop every process, masters last, by SIGTERM and, after STOP_TIMEOUT_S, SIGKILL. Idempotent."""
+        """Stop every process, by SIGTERM or `TOGETHER` and, after STOP_TIMEOUT_S, SIGKILL. Idempotent.
+
+        Clusters with disks, all of which is here, stop together; of others, the masters last.
+        """
         with self._changed:
             self._stopping.set()
-            masters = [child for child in self._children.values() if child.role == "master"]
-            others = [child for child in self._children.values() if child.role != "master"]
+            children = sorted(self._children.values(), key=lambda child: child.role == "master")
             self._changed.notify_all()
-        self._stop_wave(others)
-        self._stop_wave(masters)
+        self._stop_wave([child for child in children if child.whole], TOGETHER)
+        apart = [child for child in children if not child.whole]
+        self._stop_wave([child for child in apart if child.role != "master"])
+        self._stop_wave([child for child in apart if child.role == "master"])
         with self._changed:
             threads, self._threads = self._threads, []
         for thread in threads:
@@ -371,11 +382,11 @@ class Supervisor:
             with self._changed:
                 self._changed.notify_all()
 
-    def _stop_wave(self, children: list[_Child]) -> None:
+    def _stop_wave(self, children: list[_Child], signal_number: int = signal.SIGTERM) -> None:
         for child in children:
             if child.process is not None and child.alive:
-                child.process.terminate()
-                # A suspended process would not see the SIGTERM.
+                child.process.send_signal(signal_number)
+                # A suspended process would not see that.
                 child.process.send_signal(signal.SIGCONT)
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for child in children:

@@ -21,7 +21,7 @@ from ..config import Config, Server, load
 from ..datadir import DataDir
 from ..front import StartInterrupted
 from ..printing import Printer
-from ..supervisor import LIFELINE, STOP_TIMEOUT_S
+from ..supervisor import LIFELINE, STOP_TIMEOUT_S, TOGETHER
 
 ROLE_PERIOD_S = 0.1
 """How often the role is looked at, to print its changes."""
@@ -122,17 +122,22 @@ def _install_reactor() -> Any:
     return reactor
 
 
-def _heed_signals(interrupt: Callable[[], None]) -> None:
-    """Let signals stop the reactor, once it runs. `interrupt` is told at once: the reactor may be held up."""
+def _heed_signals(interrupt: Callable[[], None], all_stop: Callable[[], None]) -> None:
+    """Let signals stop the reactor, once it runs. `interrupt` is told at once: the reactor may be held up.
+
+    all_stop: is told before, when it is the signal that says that all replicas of the server stop.
+    """
     # That of Twisted, which knows no SIGHUP. What it does is done when the reactor turns again.
     stop_reactor = signal.getsignal(signal.SIGTERM)
 
     def heed(number: int, frame: FrameType | None) -> None:
+        if number == TOGETHER:
+            all_stop()
         interrupt()
         if callable(stop_reactor):
             stop_reactor(number, frame)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, TOGETHER):
         # What was ignored stays so: nohup asks for that, and a shell for what it runs in the background.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, heed)
@@ -150,8 +155,8 @@ class Running(Protocol):
         """Listen and join the others. Raises StartError, or fails with it."""
         ...
 
-    def stop(self) -> "Deferred[None] | None":
-        """Leave in order."""
+    def stop(self, *, together: bool) -> "Deferred[None] | None":
+        """Stop in order; `together`: all others of the server do."""
         ...
 
 
@@ -180,6 +185,7 @@ class Foreground:
         self._waiting = ""
         self._waiting_since = 0.0
         self._stopping = False
+        self._together = False
         self.problem = ""
         """Why it could not start or go on; "" after an orderly end."""
 
@@ -199,9 +205,15 @@ class Foreground:
         if self._stopping:
             return None
         self._stopping = True
-        stopped: Deferred[Any] = maybeDeferred(cast("Callable[[], Any]", self._replica.stop))
+        stopped: Deferred[Any] = maybeDeferred(
+            cast("Callable[..., Any]", self._replica.stop), together=self._together
+        )
         stopped.addTimeout(LEAVE_TIMEOUT_S, self._reactor)
         return stopped.addErrback(self._left_badly)
+
+    def with_the_others(self) -> None:
+        """All replicas of the server are told to stop: `stop` is about to be called."""
+        self._together = True
 
     def _started(self, _result: object) -> None:
         self._replica.stopped.addCallbacks(self._ended, self._failed)
@@ -282,7 +294,6 @@ def _run(
         printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
     running.on_tell = tell
-    reactor.callWhenRunning(_heed_signals, running.interrupt)
     foreground = Foreground(
         reactor,
         running,
@@ -290,6 +301,7 @@ def _run(
         running.situation,
         lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
     )
+    reactor.callWhenRunning(_heed_signals, running.interrupt, foreground.with_the_others)
     foreground.run()
     if foreground.problem:
         raise Sentence(foreground.problem)

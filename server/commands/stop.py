@@ -1,4 +1,8 @@
-"""`quorate stop`: an orderly end, slaves first."""
+"""`quorate stop`: an orderly end.
+
+A cluster with disks that is stopped as a whole stops after one entry, so that any majority of it may begin
+again. Otherwise slaves stop first: they leave a master that goes on.
+"""
 
 import os
 import time
@@ -40,13 +44,20 @@ class _Stopping:
 
     refusal: str = ""
     """Why it does not let itself be stopped from here."""
+    together: bool = False
+    """With all others of its server."""
+
+    @property
+    def leads(self) -> bool:
+        """It is the master."""
+        return self.replica.role == "master"
 
     def ask(self) -> None:
         if self.replica.refused:
             self.refusal = self.replica.reason
             return
         try:
-            self.admin.ask_at(self.replica.endpoint, wire.Stop(), type(None), CALL_TIMEOUT_S)
+            self.admin.ask_at(self.replica.endpoint, wire.Stop(self.together), type(None), CALL_TIMEOUT_S)
         except (Lost, Unreachable):
             pass  # Whether it is down is seen afterwards.
         except AdminError as error:
@@ -89,7 +100,10 @@ def _is_zombie(pid: int) -> bool:
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
 def command(config: Path, server: str | None, replica: int | None) -> None:
-    """Stop servers in order, slaves before masters, and wait until they are down."""
+    """Stop servers in order, and wait until they are down.
+
+    The replicas of a cluster with disks stop together; of another one, slaves before the master.
+    """
     printer = Printer("what was asked to stop is stopped")
 
     def say(line: str) -> None:
@@ -112,8 +126,12 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
             if stopping.replica.nobody_there:
                 say(f"{stopping.name} was down: {stopping.replica.reason}")
         running = [each for each in found if not each.replica.nobody_there]
-        left = _stop([each for each in running if each.replica.role != "master"], say)
-        left += _stop([each for each in running if each.replica.role == "master"], say)
+        if replica is None:
+            _tie(running)
+        left = _stop(_ordered([each for each in running if each.together]), say)
+        apart = [each for each in running if not each.together]
+        left += _stop([each for each in apart if not each.leads], say)
+        left += _stop([each for each in apart if each.leads], say)
         late = [each.name for each in left if not each.refusal]
         said = [f"{each.name}: {each.refusal}" for each in left if each.refusal]
         if late:
@@ -121,6 +139,20 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
             said.append(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
         if said:
             raise Sentence("\nquorate: ".join(said))
+
+
+def _tie(running: list[_Stopping]) -> None:
+    """Let the replicas of each server stop together that has disks, a master, and others."""
+    for one in running:
+        server = one.admin.server
+        if one.leads and server.clustered and server.durability == "disk":
+            for each in running:
+                each.together = each.together or each.admin is one.admin
+
+
+def _ordered(wave: list[_Stopping]) -> list[_Stopping]:
+    """Who waits for the master is asked before it, who may be long in answering behind it."""
+    return sorted(wave, key=lambda each: (each.replica.status is None, each.leads))
 
 
 def _stop(wave: list[_Stopping], say: Callable[[str], None]) -> list[_Stopping]:

@@ -219,10 +219,14 @@ class Site:
         self.config = load(self.xml)
         self.said: list[str] = []
         """What replicas have said, with their names in front."""
+        self.supervise()
+
+    def supervise(self) -> None:
+        """Have a supervisor, or another one after the last has stopped."""
         self.supervisor = Supervisor(
             self.xml,
-            place / "data",
-            env={"PYTHONPATH": str(place)},
+            self.place / "data",
+            env={"PYTHONPATH": str(self.place)},
             on_event=lambda event: self.said.append(f"{event.name} {event.text}"),
         )
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as parquet
@@ -26,8 +27,12 @@ ROUNDS = 3
 PART = 800
 
 
-def feed_through_kills(site: Site, rounds: int) -> None:
-    """Send numbers; kill all replicas again and again; all numbers must be there, once and in order."""
+def kill(site: Site) -> None:
+    site.kill(*site.replicas)
+
+
+def feed_through_ends(site: Site, rounds: int, end: Callable[[Site], None] = kill) -> None:
+    """Send numbers; end all replicas again and again; all numbers must be there, once and in order."""
     sent = threading.Semaphore(0)
     total = PART * rounds
 
@@ -48,7 +53,7 @@ def feed_through_kills(site: Site, rounds: int) -> None:
     feeding.start()
     for _ in range(rounds):
         assert sent.acquire(timeout=BOUND_S)
-        site.kill(*site.replicas)
+        end(site)
         site.start(*site.replicas)
     feeding.join(BOUND_S)
     assert numbers == list(range(total))
@@ -60,7 +65,7 @@ def test_a_plain_server_killed_again_and_again_under_load_loses_and_repeats_noth
     # A state is saved often, so that kills meet that, too.
     site = make_site(Part("s0"), snapshot_entries=10, trace="true")
     site.deploy("ledger:Ledger")
-    feed_through_kills(site, ROUNDS)
+    feed_through_ends(site, ROUNDS)
     log = site.log()
     assert log.count("recovered: the state after entry") == ROUNDS
     assert len(site.incarnations(0)) == 1
@@ -79,7 +84,7 @@ def test_a_plain_server_killed_again_and_again_under_load_loses_and_repeats_noth
 def test_a_cluster_killed_as_a_whole_under_load_loses_and_repeats_nothing(make_site: MakeSite) -> None:
     site = make_site(Part("s0", 3))
     site.deploy("ledger:Ledger")
-    feed_through_kills(site, 2)
+    feed_through_ends(site, 2)
     for replica in site.replicas:
         assert len(site.incarnations(replica)) == 1
 
@@ -249,6 +254,61 @@ def test_a_directory_that_was_away_is_put_back_and_the_cluster_goes_on(
         client.send("ledger", Entry(50))
     site.whole()
     assert [site.ledger(replica) for replica in range(3)] == [list(range(51))] * 3
+
+
+def by_command(site: Site) -> None:
+    # What is about to start and does not listen yet would be down for the command.
+    site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave", "slave"])
+    done = site.run("stop", str(site.xml))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for replica in site.replicas:
+        site.until_gone(replica)
+
+
+def stopped_together(site: Site) -> None:
+    """At each of their ends all replicas had the same of the log, and nothing that they had not saved."""
+    ends = {tuple(re.findall(r"recovered: (.*)", site.log(replica))) for replica in site.replicas}
+    (lines,) = ends
+    assert lines
+    for line in lines:
+        assert line.endswith("0 entries applied again, 0 not known to be committed"), line
+
+
+def by_supervisor(site: Site) -> None:
+    site.supervisor.stop()
+    site.supervise()
+
+
+def test_a_cluster_stopped_as_a_whole_under_load_stops_after_one_entry(make_site: MakeSite) -> None:
+    site = make_site(Part("s0", 3))
+    site.deploy("ledger:Ledger")
+    feed_through_ends(site, 2, by_command)
+    stopped_together(site)
+
+
+@pytest.mark.parametrize("stop", [by_command, by_supervisor])
+def test_any_two_of_three_that_were_stopped_together_bring_the_cluster_back(
+    make_site: MakeSite, stop: Callable[[Site], None]
+) -> None:
+    """Nobody has left before: each disk has the view of all, and the state after the same entry."""
+    site = make_site(Part("s0", 3))
+    site.deploy("ledger:Ledger")
+    for lost in site.replicas:
+        begin = 20 * lost
+        with connect(site.url(), user="root", password="root") as client:
+            for number in range(begin, begin + 20):
+                client.send("ledger", Entry(number))
+        site.whole()
+        stop(site)
+        kept = site.place / f"kept{lost}"
+        site.directory(lost).rename(kept)
+        site.start(*(replica for replica in site.replicas if replica != lost))
+        site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave"])
+        kept.rename(site.directory(lost))
+        site.start(lost)
+        site.whole()
+        assert [site.ledger(replica) for replica in site.replicas] == [list(range(begin + 20))] * 3
+    stopped_together(site)
 
 
 def damage(directory: Path) -> None:

@@ -41,6 +41,7 @@ class FakeTarget:
     requested: list[Note] = attrs.Factory(list)
     answer: Callable[[Note], Any] = lambda note: None
     stops: int = 0
+    together: bool | None = None
     on_post: Callable[[], None] = lambda: None
     on_stop: Callable[[], None] = lambda: None
 
@@ -95,8 +96,9 @@ class FakeTarget:
     def sender(to: AgentId | str) -> AgentId:
         return to if isinstance(to, AgentId) else ALICE
 
-    def stop(self) -> None:
+    def stop(self, *, together: bool) -> None:
         self.stops += 1
+        self.together = together
         self.on_stop()
 
 
@@ -180,14 +182,15 @@ def target() -> Callable[..., FakeTarget]:
 def xml(tmp_path: Path) -> Callable[..., Path]:
     """Write a configuration: a cluster s0 on the given ports, or a plain server on one."""
 
-    def write(*ports: int, secret: str = "", plain: bool = False) -> Path:
+    def write(*ports: int, secret: str = "", plain: bool = False, durability: str = "disk") -> Path:
         named = 'name="s0"' if plain else ""
         replicas = [
             f'<server id="{number}" hostname="localhost" {named}>'
             f'<network domain="D1" port="{port}"/></server>'
             for number, port in enumerate(ports)
         ]
-        body = "".join(replicas) if plain else f'<cluster id="0" name="s0">{"".join(replicas)}</cluster>'
+        begin = f'<cluster id="0" name="s0" durability="{durability}">'
+        body = "".join(replicas) if plain else f"{begin}{''.join(replicas)}</cluster>"
         key = f'<property name="secret" value="{secret}"/>' if secret else ""
         path = tmp_path / "a3servers.xml"
         path.write_text(f'<config>{key}<domain name="D1"/>{body}</config>')

@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -462,17 +463,31 @@ def test_send_tells_what_is_wrong(serve: Any, target: Any, xml: Any, bank: str) 
     assert served.calls == 2
 
 
-def test_stop_stops_slaves_before_the_master_and_waits(serve: Any, target: Any, xml: Any) -> None:
-    order: list[int] = []
+@pytest.mark.parametrize("durability", ["disk", "memory"])
+def test_stop_asks_slaves_before_the_master_and_waits(
+    serve: Any, target: Any, xml: Any, durability: str
+) -> None:
+    asked: list[Any] = []
     servers: list[Any] = []
+
+    def on_stop(made: Any) -> None:
+        asked.append(made)
+        if durability == "memory":
+            servers[made.replica].close()
+        elif len(asked) == 3:
+            # As slaves with disks do, which wait for the master.
+            for served in servers:
+                served.close()
+
     for number, role in enumerate(("slave", "master", "slave")):
         made = target(replica=number, role=role)
-        made.on_stop = lambda number=number: (order.append(number), servers[number].close())
+        made.on_stop = partial(on_stop, made)
         servers.append(serve(made))
-    shown = run(stop.command, xml(*(served.port for served in servers)))
-    assert shown.exit_code == 0
+    shown = run(stop.command, xml(*(served.port for served in servers), durability=durability))
+    assert shown.exit_code == 0, shown.stderr
     # All slaves are asked to stop before any is waited for.
-    assert (set(order[:2]), order[2:]) == ({0, 2}, [1])
+    assert [made.replica for made in asked] in ([0, 2, 1], [2, 0, 1])
+    assert [made.together for made in asked] == [durability == "disk"] * 3
     assert "s0.1 stopped" in shown.stdout
 
 
@@ -504,6 +519,9 @@ def test_stop_of_one_replica_leaves_the_others(serve: Any, target: Any, xml: Any
     shown = run(stop.command, config, "--server", "s0", "--replica", 1)
     assert (shown.exit_code, made.stops) == (0, 0)
     assert "s0.1 was down" in shown.stdout
+    made.on_stop = served.close
+    assert run(stop.command, config, "--server", "s0", "--replica", 0).exit_code == 0
+    assert made.together is False
     assert run(stop.command, config, "--replica", 1).exit_code == 2
     assert "no replica 7" in run(stop.command, config, "--server", "s0", "--replica", 7).stderr
 

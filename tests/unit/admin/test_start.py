@@ -49,14 +49,16 @@ class FakeReplica:
         self.starting: Any = None
         self.stopping: Any = None
         self.stops = 0
+        self.together: bool | None = None
 
     def start(self) -> Any:
         if isinstance(self.starting, Exception):
             raise self.starting
         return self.starting
 
-    def stop(self) -> Any:
+    def stop(self, *, together: bool) -> Any:
         self.stops += 1
+        self.together = together
         return self.stopping
 
 
@@ -118,12 +120,15 @@ def test_a_witness_that_waits_for_others_says_so_and_when_it_does_no_longer(scen
     assert lines == ["witness", "witness: too few", "witness"]
 
 
-def test_a_signal_stops_the_replica_first(scene: Scene) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_a_signal_stops_the_replica_first(scene: Scene, together: bool) -> None:
     reactor, replica, _, foreground = scene
     replica.stopping = Deferred()
     foreground.run()
+    if together:
+        foreground.with_the_others()
     reactor.stop()
-    assert (replica.stops, reactor.ended) == (1, False)
+    assert (replica.stops, replica.together, reactor.ended) == (1, together, False)
     replica.stopped.callback(None)
     replica.stopping.callback(None)
     assert reactor.ended

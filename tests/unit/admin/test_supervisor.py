@@ -35,22 +35,29 @@ def watch():
     (home / ("orphan." + number)).touch()
     os._exit(0)
 threading.Thread(target=watch, daemon=True).start()
+by = []
+def stop(number, _):
+    by.append(signal.Signals(number).name)
+    sys.exit(0)
+signal.signal(signal.SIGUSR1, stop)
 if mode("stubborn"):
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 elif mode("lonely"):
     def leave(*_):
         print(name + "." + number + " blocked: start replica 1", flush=True)
         print("bye", flush=True)
         sys.exit(0)
     signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGUSR1, leave)
 else:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, stop)
 with (home / "order").open("a") as order:
     pass
 role = "master" if number == "1" else "slave"
 def say(role):
     print(name + "." + number + " " + role + ", network localhost:1", flush=True)
-signal.signal(signal.SIGUSR1, lambda *_: say("master"))
+signal.signal(signal.SIGWINCH, lambda *_: say("master"))
 def blocked(*_):
     print(name + "." + number + " blocked: start replica 1", flush=True)
     say("slave")
@@ -62,7 +69,7 @@ try:
         signal.pause()
 finally:
     with (home / "order").open("a") as order:
-        order.write(number + " ")
+        order.write(number + ":" + "".join(by) + " ")
 """
 
 
@@ -99,10 +106,10 @@ def watched(xml: Any, tmp_path: Path) -> Any:
     python.chmod(0o755)
     made: list[Watched] = []
 
-    def make(*modes: str, **options: Any) -> Watched:
+    def make(*modes: str, durability: str = "disk", **options: Any) -> Watched:
         for mode in modes:
             (tmp_path / mode).touch()
-        made.append(Watched(xml(1001, 1002, 1003), python, **options))
+        made.append(Watched(xml(1001, 1002, 1003, durability=durability), python, **options))
         return made[-1]
 
     yield make
@@ -113,8 +120,11 @@ def watched(xml: Any, tmp_path: Path) -> Any:
 Make = Callable[..., Watched]
 
 
-def test_replicas_start_become_ready_and_stop_with_the_master_last(watched: Make, tmp_path: Path) -> None:
-    made = watched(env={"COLOUR": "red"})
+@pytest.mark.parametrize("durability", ["disk", "memory"])
+def test_replicas_start_become_ready_and_stop_together_or_with_the_master_last(
+    watched: Make, tmp_path: Path, durability: str
+) -> None:
+    made = watched(env={"COLOUR": "red"}, durability=durability)
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
         assert supervisor.master("s0") == 1
@@ -123,7 +133,12 @@ def test_replicas_start_become_ready_and_stop_with_the_master_last(watched: Make
         assert made.until("ready", 1).text == "ready, master, network localhost:1"
         assert made.until("said", 2).text == "hello from red"
     assert {made.until("stopped", number).text for number in (0, 1, 2)} == {"stopped"}
-    assert (tmp_path / "order").read_text().split()[-1] == "1"
+    order = (tmp_path / "order").read_text().split()
+    if durability == "disk":
+        assert sorted(order) == ["0:SIGUSR1", "1:SIGUSR1", "2:SIGUSR1"]
+    else:
+        assert sorted(order[:2]) == ["0:SIGTERM", "2:SIGTERM"]
+        assert order[2:] == ["1:SIGTERM"]
     assert not supervisor.running
     supervisor.stop()
 
@@ -151,7 +166,7 @@ def test_a_change_of_role_is_an_event(watched: Make) -> None:
     made = watched()
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
-        supervisor.kill("s0", 0, signal.SIGUSR1)
+        supervisor.kill("s0", 0, signal.SIGWINCH)
         assert made.until("role", 0).text == "slave -> master"
 
 

@@ -144,9 +144,9 @@ def test_replicas_that_lost_their_disks_are_there_and_do_not_count() -> None:
         script.hosts[lost].start()
     script.run(3.0)
     assert said(script, 1).endswith(
-        "this one hears none; replicas 0, 2 have come back without what was on the disk, and cannot stand "
-        "for what they were: put back the directory of one of them, or give up what only they have with "
-        "`quorate replica force-new-cluster`"
+        "this one hears none that has a vote; replicas 0, 2 have come back without what was on the disk, "
+        "and cannot stand for what they were: put back the directory of one of them, or give up what only "
+        "they have with `quorate replica force-new-cluster`"
     )
     assert said(script, 0) == ("waits for a master; this replica hears 1, 2; ask those")
 

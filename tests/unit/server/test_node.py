@@ -230,6 +230,23 @@ def test_a_node_that_leaves_serves_no_more() -> None:
     assert alone.node.deadline(alone.now, alone.wall_ns) is None
 
 
+def test_a_node_that_retires_takes_nothing_new_and_applies_what_it_has() -> None:
+    alone = Alone()
+    assert not alone.node.retired
+    assert alone.node.post([poke()])
+    alone.node.flush(alone.now, alone.wall_ns)
+    alone.node.retire(alone.now, alone.wall_ns)
+    assert not alone.node.post([poke()])
+    assert alone.node.unapplied
+    assert not alone.node.retired
+    alone.work()
+    assert alone.node.retired
+    assert len(alone.watch.times) == 1
+    # Services are not started again.
+    alone.pass_time(1.0)
+    assert [role.master for role in alone.out.roles] == [True, False]
+
+
 def test_the_queue_is_full_above_its_limit_until_half_of_it_is_gone() -> None:
     from quorate.server.batching import BatchQueue
 
