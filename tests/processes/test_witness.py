@@ -60,3 +60,25 @@ def test_a_master_that_hears_nobody_stops_its_services_and_starts_them_again(mak
         client.send("ledger", Entry(1))
         assert ask_ledger(client) == [1]
     assert site.master() == master
+
+
+def test_any_two_of_these_that_were_stopped_together_bring_the_cluster_back(make_site: MakeSite) -> None:
+    site = make_site(Part("s0", 3, witnesses=1))
+    site.deploy("ledger:Ledger")
+    for lost in site.replicas:
+        whole(site)
+        with connect(site.url(), user="root", password="root") as client:
+            client.send("ledger", Entry(lost))
+        done = site.run("stop", str(site.xml))
+        assert done.returncode == 0, done.stdout + done.stderr
+        for replica in site.replicas:
+            site.until_gone(replica)
+        kept = site.place / f"kept{lost}"
+        site.directory(lost).rename(kept)
+        site.start(*(replica for replica in site.replicas if replica != lost))
+        site.master()
+        kept.rename(site.directory(lost))
+        site.start(lost)
+        whole(site)
+        with connect(site.url(), user="root", password="root") as client:
+            assert ask_ledger(client) == list(range(lost + 1))
