@@ -151,7 +151,7 @@ def _tie(running: list[_Stopping]) -> None:
 
 
 def _ordered(wave: list[_Stopping]) -> list[_Stopping]:
-    """Who waits for the master is asked before it, who may be long in answering behind it."""
+    """Slaves before the master, for which they wait, and last those that may be long in answering."""
     return sorted(wave, key=lambda each: (each.replica.status is None, each.leads))
 
 
