@@ -2,14 +2,11 @@
 
 import json
 import os
-import signal
 import sys
 import time
 from collections import Counter
 from collections.abc import Generator, Iterable
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
-from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +22,7 @@ from .drawing import PROFILES, draw, operated
 from .faults import FAULTS
 from .schedule import Schedule, ScheduleError, read
 from .shrink import shrink
+from .spreading import spread
 
 __all__ = ["command"]
 
@@ -338,23 +336,10 @@ def _batch(plan: Plan, seeds: range) -> list[Counts | Failure]:
 
 
 def _many(plan: Plan, seeds: range, jobs: int) -> Outcomes:
-    batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
-    others = set(active_children())
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
-        try:
-            for future in [pool.submit(_batch, plan, batch) for batch in batches]:
-                yield from future.result()
-        except BaseException:
-            # An interrupt, or a violation that was enough: nobody waits for the runs that have begun.
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in set(active_children()) - others:
-                process.terminate()
-            raise
-
-
-def _begin() -> None:
-    """In a process of `--jobs`: Ctrl-C is for its parent, which ends it."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    batches = [(plan, seeds[start : start + BATCH]) for start in range(0, len(seeds), BATCH)]
+    with closing(spread(jobs, _batch, batches)) as results:
+        for batch in results:
+            yield from batch
 
 
 def _told(plan: Plan, failure: Failure, *, minimise: bool) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import textwrap
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,20 @@ from .checks import CHECKERS
 from .drawing import draw
 from .exhaustive import START_STATES, explore
 from .schedule import Schedule
+from .spreading import spread
 
-__all__ = ["MUTANTS", "Catch", "Mutant", "MutantError", "hunt", "load", "mutant", "patched", "rewritten"]
+__all__ = [
+    "MUTANTS",
+    "Catch",
+    "Mutant",
+    "MutantError",
+    "hunt",
+    "hunt_in",
+    "load",
+    "mutant",
+    "patched",
+    "rewritten",
+]
 
 BESIDES = frozenset({"L1", "raised", "scenario"})
 """What notices a mutant besides checkers."""
@@ -229,6 +242,14 @@ def _hunt(prey: Mutant, seeds: int | None) -> Catch | None:
     return None
 
 
+def hunt_in(paths: Sequence[Path], name: str, seeds: int | None = None) -> tuple[Catch | None, float]:
+    """Load files of mutants, and hunt one of them: how it was caught, and the seconds that took."""
+    load(paths)
+    started = time.monotonic()
+    catch = hunt(MUTANTS[name], seeds)
+    return catch, time.monotonic() - started
+
+
 def row(prey: Mutant, catch: Catch | None) -> str:
     """The line of a mutant in docs/mutants.md."""
     limits = [f"{prey.seeds} seeds"] if prey.seeds and prey.scenario is None else []
@@ -258,6 +279,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", action="extend", metavar="NAME", help="only these mutants")
     parser.add_argument("--area", help="only those of this file: gate for mutants_gate.py")
     parser.add_argument("--seeds", type=int, help="no more seeds than this for each")
+    parser.add_argument("--jobs", type=int, choices=range(1, 65), metavar="N", default=1, help="processes")
     parser.add_argument(
         "--write", type=Path, metavar="FILE", help="put what was found into this page; its other rows stay"
     )
@@ -286,10 +308,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not prey:
         parser.error("no mutant is left to be hunted: check the files, --only and --area")
     print(f"{'mutant':36} {'caught by':11} {'where':28} {'limit':>6} {'s':>5}  rule broken")
+    hunts = [(options.files, each.name, options.seeds) for each in prey]
+    found = starmap(hunt_in, hunts) if options.jobs == 1 else spread(options.jobs, hunt_in, hunts)
     for each in prey:
-        started = time.monotonic()
         try:
-            catch = hunt(each, options.seeds)
+            catch, took = next(found)
         except MutantError as error:
             parser.error(str(error))
         fits = catch is not None and (not each.caught or catch.invariant in each.caught)
@@ -298,7 +321,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         by, where = ("ESCAPED", "") if catch is None else (catch.invariant, catch.where)
         if catch is not None and not fits:
             by += f" (not {'/'.join(each.caught)})"
-        took = time.monotonic() - started
         if options.write is not None:
             write(options.write, {each.name: row(each, catch)})
         print(f"{each.name:36} {by:11} {where:28} {each.seeds:6} {took:5.0f}  {each.rule}", flush=True)

@@ -5,6 +5,7 @@ QUORATE_MUTANTS=1.
 """
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -12,18 +13,20 @@ import pytest
 
 from quorate.testing import mutation
 from quorate.testing.channel_sim import simulate
-from quorate.testing.mutation import hunt, main
+from quorate.testing.mutation import hunt, hunt_in, main
+from quorate.testing.spreading import spread
 
+FILES = sorted(Path(__file__).parent.glob("mutants_*.py"))
 PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"
 
 
 def test_each_rule_whose_removal_shows_soon_is_noticed(mutants):
+    quick = [mutant for mutant in mutants.values() if mutant.quick]
     wrong = {}
-    for mutant in mutants.values():
-        if mutant.quick:
-            catch = hunt(mutant, 200)
-            if catch is None or (mutant.caught and catch.invariant not in mutant.caught):
-                wrong[mutant.name] = catch
+    hunts = spread(2, hunt_in, [(FILES, mutant.name, 200) for mutant in quick])
+    for mutant, (catch, _) in zip(quick, hunts, strict=True):
+        if catch is None or (mutant.caught and catch.invariant not in mutant.caught):
+            wrong[mutant.name] = catch
     assert wrong == {}
 
 
@@ -68,6 +71,18 @@ def test_what_hunts_nothing_is_refused(mutants, capsys, arguments, sentence):
         main([__file__, *arguments])
     assert ended.value.code == 2
     assert sentence in capsys.readouterr().err
+
+
+def test_several_processes_find_the_same(mutants, capsys):
+    names = [mutant.name for mutant in mutants.values() if mutant.quick and mutant.area == "gate"][:4]
+    tables = []
+    for jobs in ("1", "2"):
+        assert main([*map(str, FILES), "--only", *names, "--jobs", jobs]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        # Without the seconds that it took.
+        tables.append([re.sub(r" +\d+  ", "  ", line) for line in lines])
+    assert tables[0] == tables[1]
+    assert tables[0][-1] == "4 of 4 mutants caught"
 
 
 HEAD = """
@@ -125,15 +140,16 @@ def one_exit_opens(body, options=""):
         "no generator",
     ],
 )
+@pytest.mark.parametrize("jobs", ["1", "2"])
 def test_a_mutant_that_is_wrong_in_itself_ends_the_hunt_with_a_sentence(
-    monkeypatch, tmp_path, capsys, text, sentence
+    monkeypatch, tmp_path, capsys, text, sentence, jobs
 ):
     monkeypatch.setattr(mutation, "MUTANTS", {})
     monkeypatch.delitem(sys.modules, "mutants_own", raising=False)
     own = tmp_path / "mutants_own.py"
     own.write_text(text)
     with pytest.raises(SystemExit) as ended:
-        main([str(own)])
+        main([str(own), "--jobs", jobs])
     assert ended.value.code == 2
     assert sentence in " ".join(capsys.readouterr().err.split())
 
