@@ -185,6 +185,11 @@ class Cluster:
         replica = self.replicas[id]
         self._do(replica, replica.node.leave)
 
+    def retire(self, id: int) -> None:
+        """A replica is told to stop with all others; kill it once its node is `retired`."""
+        replica = self.replicas[id]
+        self._do(replica, replica.node.retire)
+
     def cut(self, id: int) -> None:
         """Nothing gets through between a replica and the others; connections break after a while."""
         for other in self._others(id):

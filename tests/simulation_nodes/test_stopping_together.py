@@ -19,7 +19,7 @@ from quorate.agents import (
 )
 from quorate.testing.cluster import Cluster
 
-SEEDS = range(25)
+SEEDS = range(10)
 ARRIVES_S = 0.004
 """Longer than a message of these clusters is on its way."""
 
@@ -69,8 +69,7 @@ class Ending:
             self.cluster.at(after_s + self.random.uniform(0, 0.05), lambda id=id: self._retire(id))
 
     def _retire(self, id: int) -> None:
-        replica = self.cluster.replicas[id]
-        self.cluster._do(replica, replica.node.retire)
+        self.cluster.retire(id)
         self._look(id)
 
     def _look(self, id: int) -> None:
@@ -133,7 +132,7 @@ def test_without_a_majority_there_is_nobody_to_stop_with(left: int) -> None:
     ending.cluster.run(5.0)
     last = ending.cluster.replicas[left]
     assert last.node.role == "blocked"
-    ending.cluster._do(last, last.node.retire)
+    ending.cluster.retire(left)
     assert last.node.retired
 
 
