@@ -9,6 +9,7 @@ An exception class with an integer ``exit_code`` was foreseen: its text is the e
 import errno
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -61,6 +62,10 @@ COMMANDS = {
     "demo": Entry("quorate.demo.command:command", "The whole story on real data.", "demo"),
     "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),
 }
+
+
+ORDERLY = frozenset({"up", "start"})
+"""Signals end these in order, from the beginning on."""
 
 
 class LazyGroup(click.Group):
@@ -124,7 +129,23 @@ def cli(ctx: click.Context, show_traceback: bool) -> None:
 
 def main() -> None:
     """Run the command line and leave with its exit status."""
-    sys.exit(guarded(lambda: cast(object, cli.main(prog_name="quorate", standalone_mode=False))))
+    orderly = not ORDERLY.isdisjoint(sys.argv[1:3])
+    if orderly:
+        # Until the command sees to signals itself there is nothing to be put in order.
+        _on_signals(lambda *_: sys.exit(0))
+    try:
+        status = guarded(lambda: cast(object, cli.main(prog_name="quorate", standalone_mode=False)))
+    finally:
+        if orderly:
+            # Another Ctrl-C does not change how it has ended.
+            _on_signals(signal.SIG_IGN)
+    sys.exit(status)
+
+
+def _on_signals(handler: Callable[..., object] | signal.Handlers) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def guarded(run: Callable[[], object]) -> int:

@@ -63,6 +63,36 @@ class DataDir:
             self._lock = -1
 
 
+def holder(data: Path, server: str, replica: int) -> int | None:
+    """The process that runs a replica on DATA/SERVER/REPLICA, perhaps not listening yet.
+
+    None if there is none, or it cannot be told for sure (it is another user's, or one of a container).
+    """
+    try:
+        lock = os.open(data / server / str(replica) / PID_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        # A process that starts in this very moment is told that another one runs: this one.
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        pid = _holder(lock)
+        return int(pid) if pid and _has_open(pid, os.fstat(lock)) else None
+    finally:
+        os.close(lock)
+    return None
+
+
+def _has_open(pid: str, file: os.stat_result) -> bool:
+    """Whether a process has a file open, as /proc says."""
+    with contextlib.suppress(OSError):
+        for descriptor in Path("/proc", pid, "fd").iterdir():
+            with contextlib.suppress(OSError):
+                if os.path.samestat(descriptor.stat(), file):
+                    return True
+    return False
+
+
 def unusable(path: Path, error: OSError) -> str:
     """That the directory cannot be used, because of which file in it, and what to do: one sentence."""
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else path

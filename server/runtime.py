@@ -33,7 +33,7 @@ from .logfile import ReplicaLog
 from .master import MasterSide
 from .node import Node
 from .node_types import Output, RoleChange
-from .outside import Metrics
+from .outside import STOP_TIMEOUT_S, Metrics
 from .peers import PeerSide
 from .places import Places
 from .purposes import AdminPurpose, ChannelPurpose
@@ -44,8 +44,9 @@ from .watching import DirectoryWatch
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
 LEAVE_TIMEOUT_S = 6.0
-RETIRE_TIMEOUT_S = 4.0
-"""Replicas that are to stop together have so long to come to the same entry; then each leaves by itself."""
+RETIRE_TIMEOUT_S = STOP_TIMEOUT_S + 2.0
+"""Replicas that are to stop together have so long to come to the same entry, also if the master has to give
+up a service that does not stop; then each ends where it is."""
 REJOIN_FIRST_S = 0.5
 REJOIN_LAST_S = 60.0
 
@@ -170,7 +171,7 @@ class Replica:
         if not self._stopping:
             self._stopping = True
             self.log("stopping")
-            end = self._retire if together else self._leave
+            end = partial(self._retire, self.reactor.seconds()) if together else self._leave
             self.master.stop("this replica is stopping").addBoth(lambda _: end())
         return done
 
@@ -231,23 +232,25 @@ class Replica:
             node.channel.bar_founding()
         return Driver(node, self.reactor, self)
 
-    def _retire(self) -> None:
+    def _retire(self, asked_at: float) -> None:
         if self.durability is None or self.node.role == "stopped":
             self._leave()
             return
-        self._left = Deferred()
-        self._left.addTimeout(RETIRE_TIMEOUT_S, self.reactor)
-        self._left.addCallbacks(lambda _: self._finish(None), lambda _: self._leave())
+        self._end_after(asked_at + RETIRE_TIMEOUT_S - self.reactor.seconds())
         self._driver.give(self.node.retire)
 
     def _leave(self) -> None:
         if self.node.role == "stopped":
             self._finish(None)
             return
-        self._left = Deferred()
-        self._left.addTimeout(LEAVE_TIMEOUT_S, self.reactor)
-        self._left.addBoth(lambda _: self._finish(None))
+        self._end_after(LEAVE_TIMEOUT_S)
         self._driver.give(self.node.leave)
+
+    def _end_after(self, seconds: float) -> None:
+        """Finish when the node has ended, but not later."""
+        self._left = Deferred()
+        self._left.addTimeout(max(0.0, seconds), self.reactor)
+        self._left.addBoth(lambda _: self._finish(None))
 
     def _finish(self, failure: Failure | None) -> None:
         """The node has ended: close everything, then fire `stopped`."""

@@ -363,6 +363,9 @@ class Supervisor:
             child.pending = again = self._restart and not orderly and not hopeless
         how = _how_it_ended(status)
         if orderly:
+            if -status in (signal.SIGTERM, TOGETHER):
+                # It had hardly begun.
+                how = "stopped"
             self._say(self._event(child, "stopped", how))
         elif again:
             self._say(self._event(child, "died", how))

@@ -5,6 +5,7 @@ again. Otherwise slaves stop first: they leave a master that goes on.
 """
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,8 +25,10 @@ from ..admin_client import (
     gather,
     nobody_there,
 )
+from ..datadir import holder
 from ..local import is_local
 from ..printing import Printer
+from ..supervisor import TOGETHER
 
 STOP_TIMEOUT_S = 15.0
 """How long all replicas of one wave may take to be down."""
@@ -46,16 +49,42 @@ class _Stopping:
     """Why it does not let itself be stopped from here."""
     together: bool = False
     """With all others of its server."""
+    starting: int | None = None
+    """Its process, which does not listen yet."""
 
     @property
     def leads(self) -> bool:
         """It is the master."""
         return self.replica.role == "master"
 
+    @property
+    def down(self) -> bool:
+        """There is nothing to stop."""
+        return self.replica.nobody_there and self.starting is None
+
+    def look(self, data: Path) -> None:
+        """Whether it is about to start, with its directory there."""
+        endpoint = self.replica.endpoint
+        if self.replica.nobody_there and is_local(endpoint.host):
+            self.starting = holder(data, self.admin.server.name, endpoint.replica)
+
     def ask(self) -> None:
         if self.replica.refused:
             self.refusal = self.replica.reason
-            return
+        elif self.starting is not None:
+            self._signal(self.starting)
+        else:
+            self._call()
+
+    def _signal(self, pid: int) -> None:
+        try:
+            os.kill(pid, TOGETHER if self.together else signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+        except PermissionError:
+            self.refusal = f"it is about to start as process {pid}, which this user may not end"
+
+    def _call(self) -> None:
         try:
             self.admin.ask_at(self.replica.endpoint, wire.Stop(self.together), type(None), CALL_TIMEOUT_S)
         except (Lost, Unreachable):
@@ -74,7 +103,7 @@ class _Stopping:
         return True
 
     def _process_lives(self) -> bool:
-        pid = (self.replica.status or {}).get("pid")
+        pid = self.starting or (self.replica.status or {}).get("pid")
         if not isinstance(pid, int) or pid <= 0 or not is_local(self.replica.endpoint.host):
             return False
         try:
@@ -99,7 +128,13 @@ def _is_zombie(pid: int) -> bool:
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
-def command(config: Path, server: str | None, replica: int | None) -> None:
+@click.option(
+    "--data",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where replicas of this host are found that do not listen yet. Default: data beside the file.",
+)
+def command(config: Path, server: str | None, replica: int | None, data: Path | None) -> None:
     """Stop servers in order, and wait until they are down.
 
     The replicas of a cluster with disks stop together; of another one, slaves before the master.
@@ -123,9 +158,10 @@ def command(config: Path, server: str | None, replica: int | None) -> None:
             if replica in (None, each.endpoint.replica)
         ]
         for stopping in found:
-            if stopping.replica.nobody_there:
+            stopping.look(data or loaded.path.parent / "data")
+            if stopping.down:
                 say(f"{stopping.name} was down: {stopping.replica.reason}")
-        running = [each for each in found if not each.replica.nobody_there]
+        running = [each for each in found if not each.down]
         if replica is None:
             _tie(running)
         left = _stop(_ordered([each for each in running if each.together]), say)
@@ -157,9 +193,9 @@ def _ordered(wave: list[_Stopping]) -> list[_Stopping]:
 
 def _stop(wave: list[_Stopping], say: Callable[[str], None]) -> list[_Stopping]:
     """Ask replicas to stop and wait until they have; return those that refuse, and that have not in time."""
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     for each in wave:
         each.ask()
-    deadline = time.monotonic() + STOP_TIMEOUT_S
     refused = [each for each in wave if each.refusal]
     left = [each for each in wave if not each.refusal]
     while left:

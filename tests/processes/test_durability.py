@@ -311,6 +311,40 @@ def test_any_two_of_three_that_were_stopped_together_bring_the_cluster_back(
     stopped_together(site)
 
 
+SLOW = """
+from twisted.internet.defer import Deferred
+
+from quorate.services.base import Service
+
+
+class Slow(Service):
+    def init(self, ctx, args, first_time):
+        pass
+
+    def stop(self):
+        return Deferred()
+"""
+
+
+def test_replicas_that_are_stopped_together_wait_for_a_service_that_does_not_stop(
+    make_site: MakeSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The configuration is checked in this process, too.
+    monkeypatch.syspath_prepend(tmp_path)
+    site = make_site(Part("s0", 3, services='<service class="slow:Slow"/>'), modules={"slow": SLOW})
+    site.deploy("ledger:Ledger")
+    with connect(site.url(), user="root", password="root") as client:
+        client.send("ledger", Entry(0))
+    first = site.master()
+    by_command(site)
+    assert "Slow did not stop in order" in site.log(first)
+    site.directory(first).rename(site.place / "kept")
+    others = [replica for replica in site.replicas if replica != first]
+    site.start(*others)
+    site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave"])
+    assert [site.ledger(replica) for replica in others] == [[0]] * 2
+
+
 def damage(directory: Path) -> None:
     with (directory / "journal.db-frames").open("r+b") as file:
         file.seek(100)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.server.datadir import INCARNATION_FILE, PID_FILE, DataDir, DataDirError, unusable
+from quorate.server.datadir import INCARNATION_FILE, PID_FILE, DataDir, DataDirError, holder, unusable
 from quorate.server.local import is_local
 
 
@@ -26,6 +26,10 @@ def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path) -> N
         with pytest.raises(DataDirError, match=f"runs already as process {other.pid} "):
             DataDir.open(tmp_path, "s0", 1)
         DataDir.open(tmp_path, "s0", 2).close()
+        assert [holder(tmp_path, "s0", replica) for replica in (0, 1, 2)] == [None, other.pid, None]
+        # The number of another process, in a container say.
+        (tmp_path / "s0" / "1" / PID_FILE).write_text("1\n")
+        assert holder(tmp_path, "s0", 1) is None
         other.kill()
     DataDir.open(tmp_path, "s0", 1).close()
 

@@ -25,6 +25,8 @@ home = pathlib.Path(sys.argv[4]).parent
 name, number = sys.argv[6], sys.argv[8]
 def mode(word):
     return (home / (word + "." + number)).exists()
+if mode("young"):
+    signal.pause()
 if mode("fails"):
     print("quorate: port taken", file=sys.stderr)
     sys.exit(1)
@@ -234,6 +236,13 @@ def test_a_replica_that_ignores_sigterm_is_killed(watched: Make, monkeypatch: py
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
     assert made.until("stopped", 0).text == "killed by SIGKILL"
+
+
+def test_a_replica_that_is_ended_before_it_heeds_signals_is_stopped(watched: Make) -> None:
+    made = watched("young.0")
+    with made.supervisor:
+        made.until("ready", 2)
+    assert made.until("stopped", 0).text == "stopped"
 
 
 def test_a_suspended_replica_is_stopped_too(watched: Make) -> None:

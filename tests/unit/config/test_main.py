@@ -1,6 +1,7 @@
 """The command line itself: what it lists, what it imports, how it ends."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -39,6 +40,26 @@ def test_help_lists_the_commands_without_importing_them() -> None:
     )
     assert all(f"  {name} " in result.stdout for name in command_line.COMMANDS)
     assert result.stdout.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1])
+def test_up_and_start_end_in_order_before_they_have_begun_and_when_they_end(number: signal.Signals) -> None:
+    code = (
+        "import signal, sys; sys.argv = ['quorate', 'start']\n"
+        "import quorate.__main__ as m\n"
+        f"m.cli.main = lambda **_: {{}}signal.raise_signal({number.value})\n"
+        "try: m.main()\n"
+        f"finally: signal.raise_signal({number.value})\n"
+    )
+    for ending in ("", "None and "):
+        result = subprocess.run(
+            [sys.executable, "-c", code.format(ending)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (result.returncode, result.stderr) == (0, "")
 
 
 def test_wrong_usage_is_2_and_a_wrong_file_is_1() -> None:
