@@ -4,6 +4,7 @@ A cluster with disks that is stopped as a whole stops after one entry, so that a
 again. Otherwise slaves stop first: they leave a master that goes on.
 """
 
+import contextlib
 import os
 import signal
 import time
@@ -72,23 +73,17 @@ class _Stopping:
         if self.replica.refused:
             self.refusal = self.replica.reason
         elif self.starting is not None:
-            self._signal(self.starting)
+            # Whether it is down is seen afterwards.
+            with contextlib.suppress(OSError):
+                os.kill(self.starting, TOGETHER if self.together else signal.SIGTERM)
         else:
             self._call()
-
-    def _signal(self, pid: int) -> None:
-        try:
-            os.kill(pid, TOGETHER if self.together else signal.SIGTERM)
-        except ProcessLookupError:
-            pass
-        except PermissionError:
-            self.refusal = f"it is about to start as process {pid}, which this user may not end"
 
     def _call(self) -> None:
         try:
             self.admin.ask_at(self.replica.endpoint, wire.Stop(self.together), type(None), CALL_TIMEOUT_S)
         except (Lost, Unreachable):
-            pass  # Whether it is down is seen afterwards.
+            pass  # The same.
         except AdminError as error:
             self.refusal = str(error)
 
