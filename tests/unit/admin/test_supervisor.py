@@ -65,8 +65,9 @@ def blocked(*_):
     say("slave")
 signal.signal(signal.SIGUSR2, blocked)
 print("hello from", os.environ.get("COLOUR"), flush=True)
-say(role)
 try:
+    # Once it has said so it may be stopped at any moment.
+    say(role)
     while True:
         signal.pause()
 finally:
