@@ -301,10 +301,11 @@ def _hears(channel: Channel, view: View, lacking: _Lacking) -> str:
     state = channel.state
     alive = {voter.replica for voter in state.alive(view) if voter != state.me}
     # With disks the advice says of those what they have lost.
-    others = {*_heard(channel)} - alive - (lacking.reborn if state.log.durable else set())
+    heard = {*_heard(channel)}
+    others = heard - alive - (lacking.reborn if state.log.durable else set())
     if not others:
         # Of those that are heard and have lost their votes the advice tells.
-        voting = " that has a vote" if not alive and lacking.reborn.intersection(_heard(channel)) else ""
+        voting = " that has a vote" if not alive and heard & lacking.reborn else ""
         return f"this one hears {_names(alive)}{voting}"
     anew = others <= {voter.replica for voter in (*view.config, *view.members)}
     without = f"{_replicas(others)}{', begun anew and' if anew else ''} without a vote"

@@ -197,6 +197,11 @@ class Server:
         )
 
     @property
+    def stops_together(self) -> bool:
+        """Its replicas stop together if all are to stop: it is a cluster with disks."""
+        return self.clustered and self.durability == "disk"
+
+    @property
     def replica_ids(self) -> tuple[int, ...]:
         """The ids of its replicas in the order of the file."""
         return tuple(replica.id for replica in self.replicas)

@@ -45,12 +45,12 @@ class DataDir:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             return cls(path, lock, _next_incarnation(path / INCARNATION_FILE))
         except OSError as error:
-            holder = _holder(lock)
+            pid = _written(lock)
             if lock >= 0:
                 os.close(lock)
-            if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and holder:
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and pid:
                 raise DataDirError(
-                    f"{server}.{replica} runs already as process {holder} on {path}; stop it first."
+                    f"{server}.{replica} runs already as process {pid} on {path}; stop it first."
                 ) from None
             raise DataDirError(unusable(path, error)) from None
 
@@ -76,7 +76,7 @@ def holder(data: Path, server: str, replica: int) -> int | None:
         # A process that starts in this very moment is told that another one runs: this one.
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        pid = _holder(lock)
+        pid = _written(lock)
         return int(pid) if pid and _has_open(pid, os.fstat(lock)) else None
     finally:
         os.close(lock)
@@ -114,7 +114,8 @@ def unusable(path: Path, error: OSError) -> str:
     return f"The data directory {path} cannot be used ({where}{error.strerror}); {remedy}."
 
 
-def _holder(lock: int) -> str:
+def _written(lock: int) -> str:
+    """The number of a process that is written there, "" if none is."""
     if lock < 0:
         return ""
     try:

@@ -131,7 +131,7 @@ class Supervisor:
             if servers is not None and server.name not in servers:
                 continue
             here = all(is_local(replica.host) for replica in server.replicas)
-            whole = here and server.clustered and server.durability == "disk"
+            whole = here and server.stops_together
             for replica in server.replicas:
                 key = (server.name, replica.id)
                 if is_local(replica.host):

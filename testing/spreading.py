@@ -16,8 +16,8 @@ def spread(
 ) -> Generator[T, None, None]:
     """The results of a function for these arguments, in order, from so many new processes.
 
-    Raises what a call raises. Closed early, or interrupted, it ends the
-    processes and waits for no call that has begun.
+    Raises what a call raises. Closed early, or interrupted, it ends the processes and waits for no call that
+    has begun.
     """
     others = set(active_children())
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:

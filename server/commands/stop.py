@@ -41,17 +41,16 @@ POLL_TIMEOUT_S = 1.0
 class _Stopping:
     admin: ServerAdmin
     replica: ReplicaStatus
-
-    @property
-    def name(self) -> str:
-        return f"{self.admin.server.name}.{self.replica.endpoint.replica}"
-
     refusal: str = ""
     """Why it does not let itself be stopped from here."""
     together: bool = False
     """With all others of its server."""
     starting: int | None = None
     """Its process, which does not listen yet."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.admin.server.name}.{self.replica.endpoint.replica}"
 
     @property
     def leads(self) -> bool:
@@ -175,8 +174,7 @@ def command(config: Path, server: str | None, replica: int | None, data: Path | 
 def _tie(running: list[_Stopping]) -> None:
     """Let the replicas of each server stop together that has disks, a master, and others."""
     for one in running:
-        server = one.admin.server
-        if one.leads and server.clustered and server.durability == "disk":
+        if one.leads and one.admin.server.stops_together:
             for each in running:
                 each.together = each.together or each.admin is one.admin
 

@@ -293,6 +293,13 @@ class Site:
             pause.wait(0.1)
         raise AssertionError(f"it goes on: {self.statuses()}")
 
+    def stop(self) -> None:
+        """`quorate stop`, for all."""
+        done = self.run("stop", str(self.xml))
+        assert done.returncode == 0, done.stdout + done.stderr
+        for replica in self.replicas:
+            self.until_gone(replica)
+
     def start(self, *replicas: int) -> None:
         """Start replicas that do not run."""
         for replica in replicas:

@@ -259,10 +259,7 @@ def test_a_directory_that_was_away_is_put_back_and_the_cluster_goes_on(
 def by_command(site: Site) -> None:
     # What is about to start and does not listen yet would be down for the command.
     site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave", "slave"])
-    done = site.run("stop", str(site.xml))
-    assert done.returncode == 0, done.stdout + done.stderr
-    for replica in site.replicas:
-        site.until_gone(replica)
+    site.stop()
 
 
 def stopped_together(site: Site) -> None:

@@ -69,10 +69,7 @@ def test_any_two_of_these_that_were_stopped_together_bring_the_cluster_back(make
         whole(site)
         with connect(site.url(), user="root", password="root") as client:
             client.send("ledger", Entry(lost))
-        done = site.run("stop", str(site.xml))
-        assert done.returncode == 0, done.stdout + done.stderr
-        for replica in site.replicas:
-            site.until_gone(replica)
+        site.stop()
         kept = site.place / f"kept{lost}"
         site.directory(lost).rename(kept)
         site.start(*(replica for replica in site.replicas if replica != lost))

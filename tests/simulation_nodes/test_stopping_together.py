@@ -62,7 +62,8 @@ class Ending:
         self.cluster.at(self.random.expovariate(300), self._load)
 
     def seen(self) -> set[object]:
-        return {each.node.channel.view for each in self.cluster.replicas.values() if each.alive}
+        """The view of each, also of those that have ended."""
+        return {each.node.channel.view for each in self.cluster.replicas.values()}
 
     def tell(self, *replicas: int, after_s: float = 0.0) -> None:
         for id in replicas:
@@ -107,7 +108,7 @@ def test_all_have_the_same_and_nobody_has_left(seed: int) -> None:
     ending.until_ended(0, 1, 2)
     ((applied, *others),) = ending.positions(0, 1, 2)
     assert others == [applied] * 3
-    assert {each.node.channel.view for each in ending.cluster.replicas.values()} == ending.views
+    assert ending.seen() == ending.views
     assert ending.ended[0] == ending.master
 
 

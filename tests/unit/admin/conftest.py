@@ -4,6 +4,8 @@ import contextlib
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -197,6 +199,26 @@ def xml(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+@pytest.fixture
+def hold() -> Iterator[Callable[[Path], "subprocess.Popen[bytes]"]]:
+    """Start a process that holds the directory of s0.1 in a directory, and does nothing with it."""
+    script = (
+        "import sys, pathlib, signal; from quorate.server.datadir import DataDir;"
+        "d = DataDir.open(pathlib.Path(sys.argv[1]), 's0', 1); print('held', flush=True); signal.pause()"
+    )
+    with contextlib.ExitStack() as processes:
+
+        def start(data: Path) -> "subprocess.Popen[bytes]":
+            command = [sys.executable, "-c", script, str(data)]
+            process = processes.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE))
+            processes.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"held\n"
+            return process
+
+        yield start
 
 
 @pytest.fixture

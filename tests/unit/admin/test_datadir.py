@@ -3,9 +3,8 @@
 import errno
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,24 +12,17 @@ from quorate.server.datadir import INCARNATION_FILE, PID_FILE, DataDir, DataDirE
 from quorate.server.local import is_local
 
 
-def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path) -> None:
-    script = (
-        "import sys, pathlib; from quorate.server.datadir import DataDir;"
-        "d = DataDir.open(pathlib.Path(sys.argv[1]), 's0', 1); print('held', flush=True); sys.stdin.read()"
-    )
-    with subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        with pytest.raises(DataDirError, match=f"runs already as process {other.pid} "):
-            DataDir.open(tmp_path, "s0", 1)
-        DataDir.open(tmp_path, "s0", 2).close()
-        assert [holder(tmp_path, "s0", replica) for replica in (0, 1, 2)] == [None, other.pid, None]
-        # The number of another process, in a container say.
-        (tmp_path / "s0" / "1" / PID_FILE).write_text("1\n")
-        assert holder(tmp_path, "s0", 1) is None
-        other.kill()
+def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path, hold: Any) -> None:
+    other = hold(tmp_path)
+    with pytest.raises(DataDirError, match=f"runs already as process {other.pid} "):
+        DataDir.open(tmp_path, "s0", 1)
+    DataDir.open(tmp_path, "s0", 2).close()
+    assert [holder(tmp_path, "s0", replica) for replica in (0, 1, 2)] == [None, other.pid, None]
+    # The number of another process, in a container say.
+    (tmp_path / "s0" / "1" / PID_FILE).write_text("1\n")
+    assert holder(tmp_path, "s0", 1) is None
+    other.kill()
+    other.wait()
     DataDir.open(tmp_path, "s0", 1).close()
 
 

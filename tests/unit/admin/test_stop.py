@@ -1,8 +1,6 @@
 """`quorate stop` against replicas that are a fake target behind a real port."""
 
 import signal
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,19 +82,13 @@ def test_stop_of_one_replica_leaves_the_others(serve: Any, target: Any, xml: Any
     assert "no replica 7" in run(config, "--server", "s0", "--replica", 7).stderr
 
 
-def test_stop_ends_what_is_about_to_start(xml: Any, free_port: int, tmp_path: Path) -> None:
-    script = (
-        "import sys, pathlib, signal; from quorate.server.datadir import DataDir;"
-        "d = DataDir.open(pathlib.Path(sys.argv[1]), 's0', 1); print('held', flush=True); signal.pause()"
-    )
-    data = str(tmp_path / "elsewhere")
-    with subprocess.Popen([sys.executable, "-c", script, data], stdout=subprocess.PIPE) as starting:
-        assert starting.stdout is not None
-        assert starting.stdout.readline() == b"held\n"
-        config = xml(free_port, free_port + 1)
-        assert "s0.1 was down" in run(config).stdout
-        shown = run(config, "--data", data)
-        assert starting.wait(10) == -signal.SIGTERM
+def test_stop_ends_what_is_about_to_start(xml: Any, free_port: int, tmp_path: Path, hold: Any) -> None:
+    data = tmp_path / "elsewhere"
+    starting = hold(data)
+    config = xml(free_port, free_port + 1)
+    assert "s0.1 was down" in run(config).stdout
+    shown = run(config, "--data", data)
+    assert starting.wait(10) == -signal.SIGTERM
     assert shown.exit_code == 0, shown.stderr
     assert "s0.0 was down" in shown.stdout
     assert "s0.1 stopped" in shown.stdout
