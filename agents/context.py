@@ -24,15 +24,16 @@ _MAX_DELAY_S: Final = 1e9
 _NO_STATE: Final[Mapping[str, Any]] = {}
 
 
+# There are many of these: `factory=list[int]` takes 20 times as long as a display.
 @attrs.define
 class Outcome:
     """What a reaction asked for. It takes effect only if the reaction ends well."""
 
-    sends: list[Note] = attrs.field(factory=list[Note])
-    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=list[tuple[int, int, str, bytes]])
+    sends: list[Note] = attrs.field(factory=lambda: [])
+    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=lambda: [])
     """(timer, due_ns, type, payload)"""
-    cancelled: list[int] = attrs.field(factory=list[int])
-    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=list[tuple[str, msgspec.Struct]])
+    cancelled: list[int] = attrs.field(factory=lambda: [])
+    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=lambda: [])
     deleted: bool = False
 
 

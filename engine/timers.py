@@ -23,6 +23,8 @@ class Timer(msgspec.Struct, array_like=True, frozen=True):
 class Timers:
     """All timers of a server, ordered by the time they are due, then by number."""
 
+    next_due_ns: int | None = attrs.field(default=None, init=False)
+    """When the first timer is due; None if there is none. Asked for much more often than it changes."""
     _by_due: "SortedDict[tuple[int, int], Timer]" = attrs.field(factory=lambda: SortedDict({}))
     _due_of: dict[int, int] = attrs.field(factory=dict[int, int])
     _of_agent: dict[AgentId, dict[int, None]] = attrs.field(factory=dict[AgentId, dict[int, None]])
@@ -30,22 +32,19 @@ class Timers:
     def __len__(self) -> int:
         return len(self._by_due)
 
-    @property
-    def next_due_ns(self) -> int | None:
-        """When the first timer is due; None if there is none."""
-        return self._by_due.peekitem(0)[0][0] if self._by_due else None
-
     def add(self, timer: Timer) -> None:
         """Arm a timer."""
         self._by_due[(timer.due_ns, timer.timer)] = timer
         self._due_of[timer.timer] = timer.due_ns
         self._of_agent.setdefault(timer.agent, {})[timer.timer] = None
+        self._look()
 
     def cancel(self, agent: AgentId, number: int) -> None:
         """Disarm a timer of `agent`; one that is not armed, or not its own, is let pass."""
         if number in self._of_agent.get(agent, ()):
             del self._by_due[(self._due_of[number], number)]
             self._forget(agent, number)
+            self._look()
 
     def cancel_all(self, agent: AgentId) -> None:
         """Disarm all timers of an agent."""
@@ -59,6 +58,9 @@ class Timers:
         if not numbers:
             del self._of_agent[agent]
 
+    def _look(self) -> None:
+        self.next_due_ns = self._by_due.peekitem(0)[0][0] if self._by_due else None
+
     def pop_due(self, now_ns: int, limit: int) -> list[Timer]:
         """Take out the timers that are due, at most `limit`."""
         due: list[Timer] = []
@@ -66,6 +68,7 @@ class Timers:
             _, timer = self._by_due.popitem(0)
             self._forget(timer.agent, timer.timer)
             due.append(timer)
+        self._look()
         return due
 
     def state(self) -> list[Timer]:

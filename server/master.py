@@ -11,6 +11,7 @@ from twisted.python.failure import Failure
 from ..agents import Note
 from ..engine import Effects
 from ..hachannel.link import Address
+from ..hachannel.prompt import PromptReactor
 from .config import Config, NoRoute, Replica, Server
 from .front import Shaking
 from .hello import NETWORK
@@ -166,7 +167,7 @@ class MasterSide:
                 other.id,
                 [(place.host, place.port) for place in places],
                 self,
-                self.reactor,
+                PromptReactor(self.reactor),
                 self._shaking,
                 self._host.log,
                 self._settings.link,

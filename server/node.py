@@ -206,7 +206,9 @@ class Node:
 
     def tick(self, now: float, wall_ns: int) -> None:
         """Time has passed."""
-        self.channel.tick(now)
+        due = self.channel.deadline
+        if due is not None and now >= due:
+            self.channel.tick(now)
         self._run(now, wall_ns)
 
     def receive(self, now: float, wall_ns: int, peer: int, messages: Sequence[Message]) -> None:

@@ -35,30 +35,31 @@ class RoleChange:
     reason: str
 
 
+# There are many of these: `factory=list[int]` takes 20 times as long as a display.
 @attrs.define
 class Output:
     """What is to be done, in the order of the fields."""
 
-    staged: list[Taken] = attrs.field(factory=list[Taken])
+    staged: list[Taken] = attrs.field(factory=lambda: [])
     """Agents of a state that comes in, to be kept beside those that are there, before what follows."""
     loaded: bool = False
     """Agents have come that stay."""
-    persist: list[LogRecord] = attrs.field(factory=list[LogRecord])
+    persist: list[LogRecord] = attrs.field(factory=lambda: [])
     """To be durable before `messages` leave."""
     token: int = 0
     """For `Node.persisted`; 0 when there is nothing to persist."""
     installed: Capture | None = None
     """The whole state, just replaced: to be durable with `persist`, in one piece. `Capture.staged`: what was
     staged takes the place of the agents that are there."""
-    messages: list[tuple[int, Message]] = attrs.field(factory=list[tuple[int, Message]])
-    effects: list[Effects] = attrs.field(factory=list[Effects])
+    messages: list[tuple[int, Message]] = attrs.field(factory=lambda: [])
+    effects: list[Effects] = attrs.field(factory=lambda: [])
     """Of entries applied as master: committed, to be acted on."""
-    trace: list[Reaction] = attrs.field(factory=list[Reaction])
+    trace: list[Reaction] = attrs.field(factory=lambda: [])
     """Reactions of this replica, whatever its role."""
-    roles: list[RoleChange] = attrs.field(factory=list[RoleChange])
-    committed: list[int] = attrs.field(factory=list[int])
+    roles: list[RoleChange] = attrs.field(factory=lambda: [])
+    committed: list[int] = attrs.field(factory=lambda: [])
     """Tokens of `post` whose notifications were applied."""
-    lines: list[str] = attrs.field(factory=list[str])
+    lines: list[str] = attrs.field(factory=lambda: [])
     """For the log."""
     seats: tuple[Seat, ...] | None = None
     """The replicas to be connected with have changed; see the channel's output."""

@@ -8,6 +8,7 @@ from ..hachannel import Message, ProtocolError, Seat, decode_message
 from ..hachannel.group_drive import send_messages
 from ..hachannel.link import NO_ADDRESS, NOBODY_LISTENS, SILENCE
 from ..hachannel.process import this_process
+from ..hachannel.prompt import PromptReactor
 from ..hachannel.transport import ChannelTransport
 from .config import Config, Replica, Server
 from .front import Shaking
@@ -149,7 +150,7 @@ class PeerSide:
             host.replica.id,
             self.places.addresses(),
             self,
-            host.reactor,
+            PromptReactor(host.reactor),
             self._handshake,
             host.log,
             host.settings.link,

@@ -17,6 +17,7 @@ from twisted.python.failure import Failure
 from ..engine import Engine, Reaction
 from ..hachannel.durable import DurableLog
 from ..hachannel.link import Address
+from ..hachannel.prompt import PromptReactor
 from ..hachannel.situation import situation
 from ..hachannel.transport import ChannelTransport
 from . import heap
@@ -146,7 +147,7 @@ class Replica:
         }
         for network in self.replica.networks:
             front = Front(
-                self.reactor,
+                PromptReactor(self.reactor),
                 purposes,
                 secret=self.settings.secret,
                 log=self.log,
