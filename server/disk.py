@@ -100,8 +100,6 @@ class Disk:
         self._changed = Condition()
         self._jobs: deque[_Job] = deque()
         self._waiting_bytes = 0
-        self._unconfirmed = 0
-        """Jobs that have a token and are not confirmed."""
         self._closing = self._failed = False
         self.writes = 0
         """Transactions so far, each with a sync."""
@@ -118,12 +116,12 @@ class Disk:
 
     # The reactor's side
 
-    def write(self, records: Sequence[LogRecord], token: int, state: Capture | None = None) -> bool:
+    def write(self, records: Sequence[LogRecord], token: int, state: Capture | None = None) -> None:
         """Make records durable, and with them, in the same transaction, a complete capture.
 
         A large one is written beside the state that is there before, some agents at a time; so what comes
-        later waits, but no transaction is large. Returns True if there is nothing to wait for; else
-        `on_durable` gets the token later.
+        later waits, but no transaction is large. `on_durable` gets the token later, unless that is 0: nobody
+        waits.
         """
         size = RECORD_BYTES * len(records) + (0 if state is None else state.size_bytes)
         for record in records:
@@ -132,14 +130,9 @@ class Disk:
         sliced = state is not None and not state.staged and state.size_bytes > STAGE_BYTES
         job = _Job(records, token, size, state, 0 if state is None else state.index, sliced=sliced)
         with self._changed:
-            if self._failed or self._closing:
-                return False
-            at_once = job.lazy and not self._unconfirmed
-            if at_once:
-                job = attrs.evolve(job, token=0)
-            # For one that nobody waits for the thread is not woken, nor this one by it.
-            self._put(job, wake=not at_once)
-            return at_once
+            if not self._failed and not self._closing:
+                # For one that nobody waits for the thread is not woken, nor this one by it.
+                self._put(job, wake=bool(token) or not job.lazy)
 
     def save(self, state: Capture, trim: int, done: Callable[[], None], *, at_once: bool = False) -> None:
         """Write a complete capture; then the entries up to `trim` may go, and `done` is called.
@@ -177,13 +170,10 @@ class Disk:
         )
         self._jobs.append(job)
         self._waiting_bytes += job.size
-        self._unconfirmed += bool(job.token)
         if wake:
             self._changed.notify_all()
 
     def _confirm(self, jobs: Sequence[_Job]) -> None:
-        with self._changed:
-            self._unconfirmed -= sum(bool(job.token) for job in jobs)
         token = max(job.token for job in jobs)
         if token:
             self._on_durable(token)

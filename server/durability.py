@@ -303,10 +303,10 @@ class Durability:
         """Transactions so far."""
         return 0 if self._disk is None else self._disk.writes
 
-    def write(self, records: Sequence[LogRecord], token: int, installed: Capture | None) -> bool:
+    def write(self, records: Sequence[LogRecord], token: int, installed: Capture | None) -> None:
         """Make records durable, with the whole state if it was just replaced. See `Disk.write`."""
         if self._disk is None:
-            return False
+            return
         for record in records:
             if isinstance(record, Appended):
                 self._entries += len(record.entries)
@@ -317,7 +317,7 @@ class Durability:
             self.saved = installed.index
         elif self._due:
             self._begin_snapshot()
-        return self._disk.write(records, token, installed)
+        self._disk.write(records, token, installed)
 
     def stage(self, taken: Taken) -> None:
         """Write what has come of a state, beside the one that is there."""

@@ -28,6 +28,7 @@ from ..hachannel import (
     InstallPart,
     LeaseChanged,
     Log,
+    LogRecord,
     Message,
     ProvidePart,
     ProvideSnapshot,
@@ -36,6 +37,7 @@ from ..hachannel import (
     Told,
     ViewEvent,
 )
+from ..hachannel.log import Committed
 from ..hachannel.settings import TELL_AFTER_S
 from .batching import BatchQueue
 from .comparing import Comparison
@@ -107,6 +109,8 @@ class Node:
         self._view: ViewEvent | None = None
         self._queue = BatchQueue(self.settings.limits)
         self._flight: deque[tuple[int, list[int]]] = deque()
+        self._unsynced = 0
+        """The token given out last, if its records are not known to be durable."""
         self._tell_at: float | None = None
         """When slaves are told of what is committed, unless an entry does that before."""
         self._unsettled_since: float | None = None
@@ -238,6 +242,8 @@ class Node:
 
     def persisted(self, now: float, wall_ns: int, token: int) -> None:
         """Records are durable."""
+        if token >= self._unsynced:
+            self._unsynced = 0
         self.channel.persisted(now, token)
         self._run(now, wall_ns)
 
@@ -379,10 +385,9 @@ class Node:
         self._watch_lease(now)
         tell = self._tell_at is not None and now >= self._tell_at
         while not self._ended:
+            again = False
             output = self.channel.take(more=True, tell=tell)
-            if output.persist:
-                out.persist += output.persist
-                out.token = output.token
+            lazy = bool(output.persist) and not self._record(output.persist, output.token)
             out.messages += output.messages
             out.lines += output.notes
             if output.seats is not None:
@@ -393,13 +398,27 @@ class Node:
                 self._views_waiting += sum([isinstance(event, ViewEvent) for event in output.events])
             if not self._events:
                 self._follow_role(now)
-            if not (self._submit(now, wall_ns) or self._end_lease(now)):
+            if lazy:
+                self.channel.persisted(now, output.token)
+                again = not self.channel.idle
+            if not (self._submit(now, wall_ns) or self._end_lease(now) or again):
                 break
         if not self.channel.untold:
             self._tell_at = None
         elif self._tell_at is None:
             # Nobody waits for it there, and the next entry may be on its way.
             self._tell_at = now + TELL_AFTER_S
+
+    def _record(self, records: Sequence[LogRecord], token: int) -> bool:
+        """Have records made durable; say whether that is to be waited for.
+
+        What is committed need not be durable before anything is said, unless something before it must be.
+        """
+        self._out.persist += records
+        awaited = self._unsynced > 0 or any(not isinstance(record, Committed) for record in records)
+        if awaited:
+            self._unsynced = self._out.token = token
+        return awaited
 
     def _note_lease(self, now: float, events: Sequence[Event]) -> None:
         """Services stop at once when the lease is lost, whatever waits to be applied."""

@@ -40,18 +40,19 @@ class RoleChange:
 class Output:
     """What is to be done, in the order of the fields."""
 
+    messages: list[tuple[int, Message]] = attrs.field(factory=lambda: [])
+    """None waits for what is recorded with it: the channel keeps back what depends on a record."""
     staged: list[Taken] = attrs.field(factory=lambda: [])
     """Agents of a state that comes in, to be kept beside those that are there, before what follows."""
     loaded: bool = False
     """Agents have come that stay."""
     persist: list[LogRecord] = attrs.field(factory=lambda: [])
-    """To be durable before `messages` leave."""
+    """To be made durable."""
     token: int = 0
-    """For `Node.persisted`; 0 when there is nothing to persist."""
+    """For `Node.persisted`; 0 when nobody waits for what there is to persist."""
     installed: Capture | None = None
     """The whole state, just replaced: to be durable with `persist`, in one piece. `Capture.staged`: what was
     staged takes the place of the agents that are there."""
-    messages: list[tuple[int, Message]] = attrs.field(factory=lambda: [])
     effects: list[Effects] = attrs.field(factory=lambda: [])
     """Of entries applied as master: committed, to be acted on."""
     trace: list[Reaction] = attrs.field(factory=lambda: [])

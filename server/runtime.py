@@ -321,13 +321,14 @@ class Replica:
         durability = self.durability
         if out.loaded:
             heap.keep()
+        if out.messages:
+            # Before the disk is given anything: others that get these have disks to wait for, too.
+            self.peers.send(out.messages)
         if durability is not None:
             for taken in out.staged:
                 durability.stage(taken)
-            if out.persist and durability.write(out.persist, out.token, out.installed):
-                self.persisted(out.token)
-        if out.messages:
-            self.peers.send(out.messages)
+            if out.persist:
+                durability.write(out.persist, out.token, out.installed)
         if out.seats is not None:
             self.peers.follow(out.seats)
         for effects in out.effects:

@@ -18,6 +18,8 @@ from quorate.agents import (
     reacts,
 )
 from quorate.engine import EngineSettings
+from quorate.hachannel.durable import DurableLog, Remembered
+from quorate.hachannel.log import Appended, Committed
 from quorate.server.batching import BatchLimits
 from quorate.server.node import Node
 from quorate.server.node_types import NodeSettings, Output
@@ -245,6 +247,38 @@ def test_a_node_that_retires_takes_nothing_new_and_applies_what_it_has() -> None
     # Services are not started again.
     alone.pass_time(1.0)
     assert [role.master for role in alone.out.roles] == [True, False]
+
+
+def test_that_entries_are_committed_is_written_and_not_waited_for_unless_something_else_is() -> None:
+    log = DurableLog(Remembered())
+    node = Node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1, log=log)
+
+    def written() -> list[tuple[list[type], int]]:
+        """The records of each output, and its token."""
+        outs = [node.take()]
+        while node.work(50.0, WALL) or outs[-1].token:
+            outs.append(node.take())
+        return [([type(record) for record in out.persist], out.token) for out in outs if out.persist]
+
+    node.start(50.0, WALL)
+    while (tokens := [token for _, token in written()]) and tokens[-1]:
+        node.persisted(50.0, WALL, tokens[-1])
+    first, second = 0, 0
+    for _ in range(2):
+        assert node.post([poke()])
+        node.flush(50.0, WALL)
+        [(records, token)] = written()
+        assert records == [Appended]
+        first, second = second, token
+    node.persisted(50.0, WALL, first)
+    [(records, token)] = written()
+    assert records == [Committed]
+    assert token > second
+    node.persisted(50.0, WALL, token)
+    assert written() == [([Committed], 0)]
+    assert node.channel.commit == node.channel.last
+    # Nothing that the channel says later waits for it.
+    assert node.channel.state.is_durable(token + 1)
 
 
 def test_the_queue_is_full_above_its_limit_until_half_of_it_is_gone() -> None:
