@@ -132,9 +132,12 @@ class AsyncioPort:
             self._link = None
 
     def write(self, data: bytes) -> None:
-        """Write on the connection, if it still stands."""
-        if self._link is not None and self._link.transport is not None:
-            self._link.transport.write(data)
+        """Write on the connection; on one that has broken nothing, until another one is open."""
+        transport = None if self._link is None else self._link.transport
+        if transport is None or transport.is_closing():
+            self._driver.pause()
+        else:
+            transport.write(data)
 
 
 class AsyncConnection(Face):

@@ -68,6 +68,8 @@ INPUT_OVERHEAD: Final = 32
 """More bytes than an input frame has around its notifications."""
 MAX_REPLICAS: Final = 64
 """Replicas remembered from a server's list."""
+BRIEF_S: Final = 1.0
+"""After TCP connections that did not last so long, one after the other, the next one is not tried at once."""
 
 
 class Session:
@@ -107,6 +109,8 @@ class Session:
         self._buffer = FrameBuffer(MAX_SERVER_FRAME)
         self._plan: deque[Endpoint] = deque()
         self._round = 0
+        self._brief = 0
+        """TCP connections that broke soon after they were welcomed, one after the other."""
         self._give_up = 0.0
         self._preferred: Endpoint = self.replicas[0]
         self._silent: Endpoint | None = None
@@ -332,18 +336,27 @@ class Session:
             self._state = Connecting(endpoint, now + self.settings.attempt_timeout_s)
             self._events.append(Connect(endpoint))
         else:
-            wait = min(self.settings.backoff_cap_s, self.settings.backoff_first_s * 2 ** min(self._round, 16))
-            self._round += 1
-            self._state = Waiting(now + wait * (0.5 + 0.5 * self._jitter()))
+            self._wait(now)
+
+    def _wait(self, now: float) -> None:
+        """Begin the next round later."""
+        wait = min(self.settings.backoff_cap_s, self.settings.backoff_first_s * 2 ** min(self._round, 16))
+        self._round += 1
+        self._state = Waiting(now + wait * (0.5 + 0.5 * self._jitter()))
 
     def _interrupt(self, now: float, reason: str) -> None:
         assert isinstance(self._state, Open)
         self._preferred = self._state.endpoint
         self._failures = {self._preferred: reason}
-        self._round = 0
+        self._brief = self._brief + 1 if now - self._state.since < BRIEF_S else 0
+        self._round = max(0, self._brief - 1)
         self._give_up = now + self.settings.reconnect_timeout_s
         self._events.append(Interrupted(reason))
-        self._begin_round(now)
+        if self._round:
+            # All replicas of a server have work with every client that comes back.
+            self._wait(now)
+        else:
+            self._begin_round(now)
 
     def _drop(self, now: float, reason: str) -> None:
         """Give up the TCP connection that still stands, and go on with the next attempt."""
@@ -422,7 +435,7 @@ class Session:
         self._preferred = endpoint
         self._silent = None
         self._failures = {}
-        self._state = Open(endpoint, heard=now, ping_at=now + self.ping_interval_s)
+        self._state = Open(endpoint, heard=now, ping_at=now + self.ping_interval_s, since=now)
         self.outbox.rewind()
         if first:
             self._events.append(Opened(frame.connection))

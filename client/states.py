@@ -43,6 +43,7 @@ class Open:
     endpoint: Endpoint
     heard: float
     ping_at: float
+    since: float
     ack_at: float | None = None
 
 

@@ -113,3 +113,18 @@ def test_opening_can_be_cancelled(model):
             await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
     asyncio.run(main())
+
+
+def test_nothing_more_is_written_to_a_connection_that_is_known_to_have_broken(model, deposit, caplog):
+    async def main():
+        async with opened(model) as connection:
+            connection._driver.port._link.transport.abort()
+            for _ in range(20):
+                await connection.send_nowait("alice", deposit(1))
+                # Each by itself: asyncio complains of the sixth.
+                connection._driver.step()
+            await connection.flush(timeout=10)
+
+    asyncio.run(main())
+    assert model.seen == [1] * 20
+    assert [record for record in caplog.records if "raised" in record.getMessage()] == []

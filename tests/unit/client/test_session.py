@@ -280,6 +280,24 @@ def test_the_same_replica_is_tried_first_then_the_others_then_it_waits():
     assert waits == [0.1, 0.2, 0.3, 0.3]
 
 
+def test_connections_that_break_as_soon_as_they_are_welcomed_are_tried_ever_later():
+    driver = Driver(backoff_first_s=0.1, backoff_cap_s=0.5).open()
+    waits, now = [], 10.0
+    for _ in range(5):
+        driver.session.lost(now, "cut")
+        at_once = any(isinstance(event, Connect) for event in driver.events())
+        waits.append(0.0 if at_once else round(driver.session.deadline - now, 6))
+        now += waits[-1]
+        driver.at(now)
+        driver.open()
+        now += 0.2
+    assert waits == [0.0, 0.0, 0.2, 0.4, 0.5]
+    # One that lasts is no such one.
+    now += 1.0
+    driver.session.lost(now, "cut")
+    assert driver.events()[-1] == Connect(A)
+
+
 def test_an_attempt_that_hangs_is_given_up_for_the_next_replica():
     driver = Driver(attempt_timeout_s=2.0, greeting_first_s=6.0, greeting_timeout_s=6.0)
     driver.events()
