@@ -227,7 +227,7 @@ class Connection(Face):
         box = session.outbox
         return (
             self._submitted - box.acked >= session.window
-            or self._submitted_bytes - box.acked_bytes >= session.settings.window_bytes
+            or self._submitted_bytes - box.acked_bytes >= session.window_bytes
         )
 
     def _wait_for_room(self, until: float | None) -> None:

@@ -15,6 +15,7 @@ from typing import Final
 
 from ..agents.ids import AgentId
 from ..agents.proxy import MAX_INPUT_NOTES
+from .answers import Answers
 from .errors import (
     AuthenticationError,
     ConnectionClosed,
@@ -89,8 +90,10 @@ class Session:
         self.replicas: tuple[Endpoint, ...] = tuple(endpoints)
         self.max_frame = DEFAULT_MAX_FRAME
         self.idle_timeout_s = 60.0
-        self.window = self.settings.window
+        self._most = self.settings.window
+        """Unacknowledged notifications that the server and the settings allow."""
         self.outbox = Outbox()
+        self._answers = Answers()
         self.last_out = 0
         """Number of the last notification received."""
         self.reconnections = 0
@@ -130,12 +133,21 @@ class Session:
         return isinstance(self._state, (Closing, Over))
 
     @property
+    def window(self) -> int:
+        """How many notifications may be unacknowledged at present."""
+        return min(self._most, self._answers.window)
+
+    @property
+    def window_bytes(self) -> int:
+        """How many bytes of them."""
+        return min(self.settings.window_bytes, self._answers.window_bytes)
+
+    @property
     def full(self) -> bool:
         """Whether the window is full: wait for `Acknowledged` before sending more."""
         box = self.outbox
         return (
-            box.last_seq - box.acked >= self.window
-            or box.last_bytes - box.acked_bytes >= self.settings.window_bytes
+            box.last_seq - box.acked >= self.window or box.last_bytes - box.acked_bytes >= self.window_bytes
         )
 
     @property
@@ -427,7 +439,7 @@ class Session:
         self.connection = frame.connection
         self.idle_timeout_s = max(frame.idle_timeout_s, 0.1)
         self.max_frame = max(frame.max_frame, 1024)
-        self.window = max(1, min(self.settings.window, frame.window))
+        self._most = max(1, min(self.settings.window, frame.window))
         listed = tuple((host, port) for host, port in frame.replicas[:MAX_REPLICAS])
         self.replicas = tuple(dict.fromkeys((endpoint, *listed, *self._given)))
         if endpoint in listed:
@@ -481,7 +493,9 @@ class Session:
         self.last_out += len(notes)
         self._events.append(Delivered(notes))
         self._ack_owed += len(notes)
-        self._ack_owed_bytes += sum(len(note.payload) for note in notes)
+        size = sum([len(note.payload) for note in notes])
+        self._answers.received(size)
+        self._ack_owed_bytes += size
         if isinstance(self._state, Open):
             much = (
                 self._ack_owed >= self.settings.ack_notes or self._ack_owed_bytes >= self.settings.ack_bytes
@@ -493,7 +507,10 @@ class Session:
 
     def _acknowledge(self, in_ack: int) -> None:
         if in_ack > self.outbox.acked:
-            self.outbox.acknowledge(in_ack)
+            box = self.outbox
+            count, size = box.acked, box.acked_bytes
+            box.acknowledge(in_ack)
+            self._answers.acknowledged(box.acked - count, box.acked_bytes - size)
             self._events.append(Acknowledged(in_ack))
 
     def _patience(self, state: Open) -> float:
