@@ -6,6 +6,7 @@ in advance. So a client begins with little under way, as if the answers were as 
 keeps to as many notifications as have answers that fit, going by the latest ones.
 """
 
+import math
 from typing import Final
 
 from ..agents.proxy import MAX_OUTPUT_BYTES
@@ -20,6 +21,8 @@ LEAST: Final = 1
 """Never fewer: what a client is sent need not be answers."""
 LATEST: Final = 4096
 """Of more notifications half are forgotten."""
+LATE_S: Final = 1.0
+"""What comes so long after something was under way is no answer."""
 
 
 class Answers:
@@ -33,6 +36,11 @@ class Answers:
         self._trusted = FIRST
         self._notes = 0
         self._bytes = 0
+        self._asked = -math.inf
+
+    def asked(self, now: float) -> None:
+        """Something is under way."""
+        self._asked = now
 
     def acknowledged(self, count: int, size_bytes: int) -> None:
         """The cluster has so many more notifications."""
@@ -44,10 +52,11 @@ class Answers:
             self._bytes //= 2
         self._look()
 
-    def received(self, size_bytes: int) -> None:
-        """So many bytes of payloads have come from the server."""
-        self._bytes += size_bytes
-        self._look()
+    def received(self, now: float, size_bytes: int) -> None:
+        """So many bytes of payloads have come from the server, perhaps as answers."""
+        if now - self._asked < LATE_S:
+            self._bytes += size_bytes
+            self._look()
 
     def _look(self) -> None:
         fit = ROOM_BYTES * self._notes // self._bytes if self._bytes else self._trusted

@@ -481,6 +481,8 @@ class Session:
     def _output(self, now: float, frame: ClientOutput) -> None:
         if frame.in_ack > self.outbox.last_sent:
             raise ProtocolError("the server acknowledged what was not sent")
+        if self.outbox.last_seq > self.outbox.acked:
+            self._answers.asked(now)
         self._acknowledge(frame.in_ack)
         if not frame.notes:
             return
@@ -494,7 +496,7 @@ class Session:
         self._events.append(Delivered(notes))
         self._ack_owed += len(notes)
         size = sum([len(note.payload) for note in notes])
-        self._answers.received(size)
+        self._answers.received(now, size)
         self._ack_owed_bytes += size
         if isinstance(self._state, Open):
             much = (

@@ -20,7 +20,8 @@ def test_what_is_under_way_has_answers_that_fit(size):
     for _ in range(100):
         count = min(answers.window, max(1, answers.window_bytes // size))
         assert count * size <= ROOM_BYTES
-        answers.received(count * size)
+        answers.asked(0.0)
+        answers.received(0.5, count * size)
         answers.acknowledged(count, count * size)
     # What is forgotten is rounded.
     assert max(1, ROOM_BYTES // size) - answers.window in (0, 1)
@@ -28,7 +29,8 @@ def test_what_is_under_way_has_answers_that_fit(size):
 
 def test_one_is_always_allowed():
     answers = Answers()
-    answers.received(10 * MAX_OUTPUT_BYTES)
+    answers.asked(0.0)
+    answers.received(0.5, 10 * MAX_OUTPUT_BYTES)
     assert answers.window == 1
     answers.acknowledged(1, 10)
     assert answers.window == 1
@@ -37,13 +39,23 @@ def test_one_is_always_allowed():
 def test_the_latest_answers_count():
     answers = Answers()
     for _ in range(1000):
-        answers.received(100_000)
+        answers.asked(0.0)
+        answers.received(0.5, 100_000)
         answers.acknowledged(1, 100)
     assert answers.window == 10
     for _ in range(100_000):
         answers.acknowledged(1, 100)
     assert answers.window > 16_384
     for _ in range(10):
-        answers.received(100_000)
+        answers.asked(0.0)
+        answers.received(0.5, 100_000)
         answers.acknowledged(1, 100)
     assert answers.window < 5000
+
+
+def test_what_comes_to_who_sends_nothing_is_no_answer():
+    answers = Answers()
+    answers.received(5.0, 10 * MAX_OUTPUT_BYTES)
+    answers.asked(6.0)
+    answers.received(7.1, 10 * MAX_OUTPUT_BYTES)
+    assert answers.window == FIRST
