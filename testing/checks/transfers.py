@@ -29,6 +29,23 @@ class EqualCells(Checker):
             self.fail(host, f"its cells differ after entry {index}")
 
 
+@checker("I15", "What a replica says it has, when it announces itself, is what was committed.")
+class CommittedOnly(Checker):
+    """It is sent what comes after that, or what has changed since."""
+
+    def stepped(self, step: Step) -> None:
+        """Most often in a quiet step. What it commits with this one is not in the history yet."""
+        state = step.host.state
+        if state.member:
+            return
+        for _, message in step.messages:
+            if type(message) is Join:
+                at = message.commit.at
+                committed = self.past.committed.get(at)
+                if committed != message.commit and (committed is not None or at > state.commit):
+                    self.fail(step.host, f"says that it has entry {at}, and that one is not committed")
+
+
 @checker("I15", "A replica that says that its state is of no use becomes a member with another one only.")
 class StateOfUse(Checker):
     """Its process holds what may differ from what the others have, at whatever entry it says it is.

@@ -7,7 +7,7 @@ from quorate.hachannel import choice, election, installation
 from quorate.hachannel.choice import Standing
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.log import Accepted, Foreseen
-from quorate.hachannel.messages import Found, Prepare, Promise
+from quorate.hachannel.messages import Found, Prepare, Promise, Record
 from quorate.hachannel.state import State
 from quorate.hachannel.view import NO_TAG, View, ViewNumber, Voter
 from quorate.testing import simulate
@@ -89,6 +89,44 @@ def founders_met_and_not_each_other():
         "_evaluate_boot",
         ("majority(state.order),", "len(state.order) - state.expected + 1,"),
     ):
+        yield
+
+
+def two_founders_go_on_and_the_third_one_has_founded_another_cluster():
+    """Three of five found one. 0 and 3 began to, with 4, which then did with 1 and 2: they hear it late."""
+    hand = Hand(5, expected=3)
+    half_founded(hand, (0, 3, 4), 3)
+    hand.part((0, 3, 4), (1, 2, 4))
+    for one in (0, 3):
+        hand.deliver(4, one, 1)
+    while not all(hand.channels[one].state.serving for one in (1, 2, 4)):
+        hand.settle(1, 2, 4)
+        hand.tick(0.1, 1, 2, 4)
+    # Then 4 stands still, and what it has said to 0 and 3 arrives slowly. 1 and 2 go on without it, and what
+    # it granted is over, before it hears of a view of 0 and 3.
+    for _ in range(100):
+        hand.settle(0, 3)
+        hand.settle(1, 2)
+        if hand.waiting(0, 4, Record):
+            hand.deliver(0, 4)
+            hand.deliver(4, 0)
+        for one in (0, 3):
+            hand.act(one, lambda channel: channel.hears(hand.now, 4))
+        hand.tick(0.1, 0, 1, 2, 3)
+    assert hand.channels[1].members == (1, 2)
+    assert not hand.channels[0].state.serving, "there are two clusters"
+    assert hand.channels[0].state.promised.replica == 3, "they have not tried"
+
+
+@mutant(
+    "A majority of its founders replaces a first view that never was active: others have founded a cluster.",
+    scenario=two_founders_go_on_and_the_third_one_has_founded_another_cluster,
+    caught=("scenario",),
+    quick=True,
+)
+def never_active_needs_no_founders():
+    change = ("stands is Standing.ACTIVE)", "stands is not Standing.OPEN)")
+    with rewritten(choice, "choose", change), rewritten(election, "choose", change):
         yield
 
 

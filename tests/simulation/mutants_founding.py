@@ -370,6 +370,81 @@ def first_view_begun_against_a_promise():
         yield
 
 
+def told_late_by_the_disk_that_a_first_view_is_active():
+    """Its disk is slow. Meanwhile the others have gone on without it, and it hears of their view."""
+    voters = tuple(Voter(replica, replica + 10) for replica in range(3))
+    number, later = ViewNumber(1, 1, 11), ViewNumber(9, 2, 12)
+    first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 1, "start-up")
+    channel = Channel(
+        0, range(3), incarnation=10, cluster="c", expected=3, log=DurableLog(Remembered(number, first))
+    )
+    channel.start(100.0)
+    channel.connected(100.0, 1, 11)
+    channel.connected(100.0, 2, 12)
+    channel.take()
+    channel.receive(105.0, 1, Found(number))
+    channel.receive(105.0, 1, Activate(number))
+    channel.receive(105.0, 2, _says(later, active=True))
+    output = channel.take()
+    assert channel.state.newer == later
+    assert channel.state.promised == number
+    channel.persisted(105.0, output.token)
+    events = [*output.events, *channel.take().events]
+    assert not any(isinstance(event, ViewEvent) for event in events), "it serves in a view that is over"
+
+
+@mutant(
+    "A member begins with the first view although it knows by now that a later one is active.",
+    scenario=told_late_by_the_disk_that_a_first_view_is_active,
+    caught=("scenario",),
+    quick=True,
+)
+def first_view_begun_after_a_later_one():
+    with rewritten(installation.Installation, "on_noted", ("and state.member", "")):
+        yield
+
+
+def a_witness_restarts_while_a_cluster_is_founded():
+    """Four of five found it. Both lives of the witness have promised, and replica 2 has not."""
+    channel = Channel(0, range(5), incarnation=10, cluster="c", expected=4, witnesses=(4,))
+    channel.start(100.0)
+    _meets(channel, 1, 2, 4)
+    assert channel.proposing
+    now, number = channel.state.now, channel.state.promised
+    promise = Promise(number, None, False, NO_TAG, 0, False)
+    channel.disconnected(now, 2)
+    channel.receive(now, 4, promise)
+    channel.disconnected(now, 4)
+    channel.connected(now, 4, 24)
+    channel.receive(now, 4, _empty(channel))
+    channel.receive(now, 4, promise)
+    channel.receive(now, 1, promise)
+    channel.tick(now + 0.6)
+    assert channel.installing is None, "three found a cluster: one of them counts twice"
+    channel.connected(now + 0.6, 2, 12)
+    channel.receive(now + 0.6, 2, promise)
+    assert channel.installing is not None, "four are enough"
+    assert channel.installing.view.config == (Voter(0, 10), Voter(1, 11), Voter(2, 12), Voter(4, 24))
+
+
+@mutant(
+    "Who founds a cluster counts the promises of processes that have ended since.",
+    scenario=a_witness_restarts_while_a_cluster_is_founded,
+    caught=("scenario",),
+    quick=True,
+)
+def founded_with_earlier_lives():
+    with rewritten(
+        election.Election,
+        "_evaluate_boot",
+        (
+            "voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)",
+            "voter.replica in state.order",
+        ),
+    ):
+        yield
+
+
 def founded_by_few(seed):
     """Clusters that a bare majority of replicas founds, with faults while it does."""
     return draw(seed, profile="founding")

@@ -1,6 +1,16 @@
 """Mutants of replicas that learn while they have, or get, something of their own."""
 
-from quorate.hachannel import Channel, Deliver, InstallPart, ProvideSnapshot, donor, forward, learner, state
+from quorate.hachannel import (
+    Channel,
+    Deliver,
+    InstallPart,
+    ProvideSnapshot,
+    Settings,
+    donor,
+    forward,
+    learner,
+    state,
+)
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import (
     Accept,
@@ -16,6 +26,7 @@ from quorate.hachannel.messages import (
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
 from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -250,4 +261,36 @@ def fresh_takes_entries():
 )
 def fresh_not_noticed():
     with rewritten(donor.Donor, "_lost", ("return message.fresh\n", "return False\n")):
+        yield
+
+
+def a_master_of_before_with_an_end_of_its_own():
+    """It is back once nobody has the log any more that the others made in the place of that end."""
+    script = Script(3, settings=Settings(keep=0, window=16), chunk=1)
+    first = script.form()
+    for _ in range(50):
+        script.everywhere(script.submit(first))
+    script.run(0.5)
+    script.split([0], [1, 2])
+    script.submit(first, 10)
+    end = first.state.log.last.at
+    assert first.state.commit == end - 10
+    second = script.hosts[1]
+    script.until(lambda: second.channel.members == (1, 2) and second.channel.can_submit)
+    while second.state.log.base.at <= end:
+        script.submit(second)
+        script.run(0.02)
+    script.mend()
+    script.everywhere(script.submit(script.whole(), 30))
+    assert first.channel._learner._refused == 0, "what has changed since its last entry is of no use to it"
+
+
+@mutant(
+    "A learner says that it has all of its log, not what it knows to be committed.",
+    scenario=a_master_of_before_with_an_end_of_its_own,
+    caught=("I15", "scenario"),
+    quick=True,
+)
+def own_end_claimed():
+    with rewritten(learner.Learner, "join", ("state.log.tag(state.commit)", "state.log.last")):
         yield

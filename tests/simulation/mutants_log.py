@@ -11,9 +11,8 @@ from quorate.testing.mutation import mutant, patched, rewritten
 
 @mutant(
     "A voter that has promised a new view goes on acknowledging the old one.",
+    caught=("I3",),
     quick=True,
-    explore="two-proposers",
-    budget={"tick": 1, "late": 0},
 )
 def old_views_acknowledged():
     original = state.State.promise

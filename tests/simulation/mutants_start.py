@@ -114,18 +114,37 @@ def resumed_master_goes_on():
         yield
 
 
-def a_founder_that_may_have_granted():
-    """Without memory, and where fewer than all found a cluster, its last life may have granted."""
-    channel = Channel(0, range(5), incarnation=9, cluster="c", expected=3)
+def _asked_at_once(replicas, expected):
+    """A replica without memory has just started when another one proposes a view."""
+    channel = Channel(0, range(replicas), incarnation=9, cluster="c", expected=expected)
     channel.start(100.0)
     channel.connected(100.0, 1, 8)
     channel.receive(100.0, 1, Prepare(ViewNumber(1, 1, 8), "start-up"))
-    waits = channel.lease.until - 0.01
-    assert waits > 100.5, "it is bound to nobody"
-    channel.tick(waits)
-    assert not any(isinstance(message, Promise) for _, message in channel.take().messages)
-    channel.tick(waits + 0.02)
-    assert any(isinstance(message, Promise) for _, message in channel.take().messages)
+    return channel
+
+
+def _promises(channel):
+    return any(isinstance(message, Promise) for _, message in channel.take().messages)
+
+
+def a_founder_that_may_have_granted():
+    """Without memory, and where fewer than all found a cluster, its last life may have granted."""
+    for replicas, expected in ((5, 3), (3, 2), (4, 3)):
+        channel = _asked_at_once(replicas, expected)
+        waits = channel.lease.until - 0.01
+        assert waits > 100.5, f"it is bound to nobody, of {replicas} with {expected} expected"
+        channel.tick(waits)
+        assert not _promises(channel)
+        channel.tick(waits + 0.02)
+        assert _promises(channel)
+
+
+def a_founder_that_cannot_have_granted():
+    """All are needed to found a cluster, or it is alone: no other one can hold a lease without it."""
+    assert _promises(_asked_at_once(3, 3)), "it waits although nothing binds it"
+    alone = Channel(0, range(1), incarnation=9, cluster="c", expected=1)
+    alone.start(100.0)
+    assert not alone.lease.blocks(100.0, Voter(0, 9)), "it waits although nothing binds it"
 
 
 @mutant(
@@ -142,6 +161,28 @@ def last_life_granted_nothing():
             original(self, now)
 
     with patched(lease.Lease, "start", start):
+        yield
+
+
+@mutant(
+    "Where two of three found a cluster, a replica takes it that its last life granted nothing.",
+    scenario=a_founder_that_may_have_granted,
+    caught=("scenario",),
+    quick=True,
+)
+def last_life_of_three_granted_nothing():
+    with rewritten(lease.Lease, "start", ("1 < state.expected", "2 < state.expected")):
+        yield
+
+
+@mutant(
+    "A replica without memory waits for a grant of its last life although all are needed to found a cluster.",
+    scenario=a_founder_that_cannot_have_granted,
+    caught=("scenario",),
+    quick=True,
+)
+def last_life_granted_where_all_found():
+    with rewritten(lease.Lease, "start", ("< len(state.order)", "<= len(state.order)")):
         yield
 
 

@@ -94,12 +94,18 @@ def test_a_lost_tail_is_sent_again_with_growing_pauses_until_the_master_answers(
     assert hand.waiting(1, 0, Forward) == []
 
 
-def test_what_is_said_of_another_view_or_by_another_one_is_not_what_the_master_has(hand):
+@pytest.mark.parametrize(
+    ("teller", "view", "boot"),
+    [(2, N1, 1), (0, ViewNumber(0, 0, 1), 1), (0, ViewNumber(2, 0, 1), 1), (0, N1, 0), (0, N1, 2)],
+    ids=["another one", "the view before", "the next view", "the process before", "no process so far"],
+)
+def test_what_is_said_by_another_one_or_of_another_view_or_process_is_not_what_the_master_has(
+    hand, teller, view, boot
+):
     forward(hand, 1, b"one", b"two")
     sent = hand.lose(1, 0)
-    for teller, view in ((2, N1), (0, ViewNumber(0, 0, 1)), (0, ViewNumber(2, 0, 1))):
-        hand.give(teller, 1, Forwarded(view, 1, 0, True))
-        hand.give(teller, 1, Forwarded(view, 1, 2, False))
+    hand.give(teller, 1, Forwarded(view, boot, 0, True))
+    hand.give(teller, 1, Forwarded(view, boot, 2, False))
     assert hand.waiting(1, 0, Forward) == []
     hand.tick(0.6, 1)
     assert hand.waiting(1, 0, Forward) == [sent[-1]]

@@ -118,6 +118,13 @@ def test_trimmed_entries_give_their_place_to_others(
     assert journal.remembered.base == Tag(VIEW, 370)
 
 
+def test_nothing_is_trimmed_at_an_entry_that_is_not_there(journal: Journal, copy: Copy) -> None:
+    wanted = [entry(index) for index in range(1, 4)]
+    journal.write([Appended(tuple(wanted))], trim=5)
+    assert journal.remembered.base == Tag(NO_VIEW, 0)
+    assert crashed(journal, copy) == (journal.remembered, wanted)
+
+
 def test_a_large_write_has_a_segment_of_its_own(
     tmp_path: Path, copy: Copy, monkeypatch: pytest.MonkeyPatch
 ) -> None:

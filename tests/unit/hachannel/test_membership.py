@@ -1,10 +1,11 @@
 """Replicas that come to the cluster or leave it: who may ask for it, who is told, and who leads then."""
 
+import msgspec
 import pytest
 
-from quorate.hachannel import NotMaster
+from quorate.hachannel import NotMaster, View, ViewNumber
 from quorate.hachannel.election import MAX_SILENT
-from quorate.hachannel.messages import Activate, Seats
+from quorate.hachannel.messages import Activate, Record, Seats
 from quorate.hachannel.view import Seat
 from quorate.testing.channel_hand import Hand
 
@@ -79,6 +80,21 @@ def test_all_are_connected_with_who_is_admitted_and_not_with_who_was_removed():
     assert sorted(hand.dials[1]) == [0, 1, 2, 7]
     hand.settle()
     assert hand.dials[1] == [0, 1, 2]
+
+
+def test_who_is_outside_a_view_knows_that_those_who_left_with_it_are_not_needed_once_it_hears_of_it():
+    hand = Dialling()
+    voters = hand.form().view.config
+    number = ViewNumber(2, *voters[0])
+    view = View(number, voters, voters[:1], 1, 0, seats=(Seat(0), Seat(1)))
+    hand.give(0, 1, Record(view))
+    # The vote of the one that leaves may be needed.
+    assert sorted(hand.dials[1]) == [0, 1, 2]
+    assert not hand.channels[1].state.known_active
+    beat = hand.channels[0]._facts.heartbeat()
+    hand.give(0, 1, msgspec.structs.replace(beat, view=number, promised=number, newest=number, active=True))
+    assert hand.dials[1] == [0, 1]
+    assert hand.channels[1].state.known_active
 
 
 def test_who_connects_is_told_who_belongs_to_the_cluster():

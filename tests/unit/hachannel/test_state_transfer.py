@@ -4,7 +4,7 @@ import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ViewNumber
 from quorate.hachannel.donor import REPLICA_BITS, TOKENS
-from quorate.hachannel.messages import CatchUp, CaughtUp, Chunk, Join
+from quorate.hachannel.messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from quorate.hachannel.settings import TRIM_STEP
 from quorate.hachannel.view import Tag
 from quorate.testing.channel_hand import Hand, returning
@@ -245,6 +245,32 @@ def test_a_part_that_was_made_for_an_earlier_transfer_is_not_given():
     assert [chunk.data for chunk in hand.waiting(0, 2, Chunk)] == [b"y"]
 
 
+@pytest.mark.parametrize("installed", [False, True])
+def test_what_a_learner_took_of_an_earlier_transfer_is_not_counted_in_this_one(installed):
+    """It is the same learner, and its answer comes late."""
+    hand = trimmed()
+    part = given(hand, last=True)
+    hand.act(2, lambda channel: channel.part_refused(hand.now, part.token, "it is damaged"))
+    while len(asked(hand)) < 2:
+        hand.tick(0.05)
+        hand.settle()
+    token, applied = asked(hand)[1].token, hand.channels[0].applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, token, b"y", applied, last=True))
+    assert [chunk.token for chunk in hand.lose(0, 2)] == [token]
+    hand.give(2, 0, ChunkAck(part.token, 1, installed, 0))
+    for _ in range(60):
+        hand.tick(0.05)
+        hand.settle()
+    came = hand.events[2][-1]
+    assert isinstance(came, InstallPart)
+    assert (came.token, came.data) == (token, b"y")
+    hand.act(2, lambda channel: channel.part_installed(hand.now, token))
+    for _ in range(20):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].members == (0, 1, 2)
+
+
 @pytest.mark.parametrize("phase", ["state", "entries"])
 def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
     """That has begun a transfer, too, with a higher number, and was heard no more."""
@@ -325,3 +351,34 @@ def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
         hand.tick(0.05)
         hand.settle()
     assert master.members == (0, 1, 2)
+
+
+def test_who_was_a_member_with_an_end_of_its_own_claims_what_it_knows_to_be_committed():
+    """It gets what has changed since the entry that it claims to have, and the others have another end."""
+    hand = Hand(settings=Settings(keep=0))
+    hand.form()
+    submit(hand, 2)
+    hand.settle()
+    hand.part((1, 2))
+    submit(hand, 3)
+    mine = hand.channels[0].state
+    assert (mine.commit, mine.log.last) == (2, Tag(N1, 5))
+    while hand.channels[1].members != (1, 2):
+        hand.tick(0.05, 1, 2)
+        hand.settle(1, 2)
+    for _ in range(20):
+        for _ in range(10):
+            hand.act(1, lambda channel: channel.submit(hand.now, 0, b"y"))
+        hand.settle(1, 2)
+        hand.tick(0.05, 1, 2)
+    assert hand.channels[1].state.log.base.at > 5
+    for other in (1, 2):
+        hand.connect(0, other)
+    while not (joins := hand.waiting(0, 1, Join)):
+        hand.settle()
+        hand.tick(0.05)
+    assert [join.commit for join in joins] == [Tag(N1, 2)]
+    while not (provided := [event for event in hand.events[1] if isinstance(event, ProvideSnapshot)]):
+        hand.settle()
+        hand.tick(0.05)
+    assert [event.have for event in provided] == [2]

@@ -1,0 +1,155 @@
+"""Mutants of who serves: words of the view before, and views that come without having been promised."""
+
+from quorate.hachannel import dispatch, facts, installation, state
+from quorate.hachannel.messages import Activate, Data, Entry, Heartbeat, Prepare
+from quorate.testing.channel_script import Script
+from quorate.testing.channel_world import Host
+from quorate.testing.mutation import mutant, patched, rewritten
+
+
+def _accepts_before_the_others() -> tuple[Script, Host, Host, Entry]:
+    """A slave dies. Another one has accepted the next view, and a third one has not.
+
+    Returns that other one, the master of both views and an entry of the view before.
+    """
+    script = Script(4)
+    master = script.form()
+    script.everywhere(script.submit(master, 3))
+    entry = master.state.log.get(master.channel.last)
+    before = master.state.accepted
+    assert entry.view == before.number
+    script.hosts[3].crash()
+    slaves = script.hosts[1:3]
+
+    def accepted() -> list[Host]:
+        return [host for host in slaves if host.state.accepted.number > before.number]
+
+    script.until(lambda: bool(accepted()))
+    [first] = accepted()
+    assert first.state.accepted.members[0] == before.members[0]
+    assert first.state.promised == first.state.accepted.number
+    return script, first, master, entry
+
+
+def _begins_with_the_others(script: Script, host: Host) -> None:
+    assert not host.state.serving, "a word of the view before is taken for one of this view"
+    script.everywhere(script.submit(script.whole(but=[3]), 3))
+    assert host.state.serving
+
+
+def it_is_told_late_that_the_view_before_is_active():
+    """By the master of both views."""
+    script, host, master, entry = _accepts_before_the_others()
+    host.deliver(master.replica, Activate(entry.view))
+    _begins_with_the_others(script, host)
+
+
+def an_entry_of_the_view_before_comes_late():
+    """From the master of both views."""
+    script, host, master, entry = _accepts_before_the_others()
+    host.deliver(master.replica, Data(entry, entry.index, 0, 0))
+    _begins_with_the_others(script, host)
+
+
+def a_heartbeat_of_the_view_before_comes_late():
+    """Its sender is a member of both views, and was active in the first one."""
+    script, host, master, entry = _accepts_before_the_others()
+    number, last = entry.view, entry.index
+    host.deliver(
+        master.replica,
+        Heartbeat(number, number, True, True, True, True, False, 0, last, last, last, 0),
+    )
+    _begins_with_the_others(script, host)
+
+
+def a_slave_hears_of_a_view_when_it_is_recorded():
+    """Whatever asks for its promise is lost, so the others go on without it; it still serves."""
+    script = Script(5)
+    master = script.form()
+    slave = script.hosts[3]
+    hears = slave.deliver
+    slave.deliver = lambda peer, message: isinstance(message, Prepare) or hears(peer, message)
+    before = slave.state.accepted.number
+    script.hosts[4].crash()
+    script.until(lambda: slave.state.promised > before)
+    assert slave.state.accepted.number == slave.state.promised, "it has promised the view before"
+    assert slave.state.me not in slave.state.accepted.members
+    assert not slave.state.serving, "it serves in a view of others"
+    del slave.deliver
+    script.everywhere(script.submit(script.whole(but=[4]), 3))
+    assert master.channel.role == "master"
+
+
+@mutant(
+    "An Activate of the view before begins the one accepted since, whoever else has accepted it.",
+    scenario=it_is_told_late_that_the_view_before_is_active,
+    caught=("I2",),
+    quick=True,
+)
+def activate_of_any_view():
+    with rewritten(installation.Installation, "on_activate", ("view.number == message.number and ", "")):
+        yield
+
+
+@mutant(
+    "An entry of the view before begins the one accepted since, whoever else has accepted it.",
+    scenario=an_entry_of_the_view_before_comes_late,
+    caught=("I2",),
+    quick=True,
+)
+def entry_of_any_view_activates():
+    with rewritten(dispatch.Dispatch, "_activate", ("message.entry.view == view.number and ", "")):
+        yield
+
+
+@mutant(
+    "Who was active in the view before begins the one accepted since at others, by a heartbeat.",
+    scenario=a_heartbeat_of_the_view_before_comes_late,
+    caught=("I2",),
+    quick=True,
+)
+def heartbeat_of_any_view_activates():
+    with rewritten(
+        facts.Facts, "on_heartbeat", ("and message.view == view.number:", "and message.view <= view.number:")
+    ):
+        yield
+
+
+@mutant(
+    "A slave that records a view of others goes on serving.",
+    scenario=a_slave_hears_of_a_view_when_it_is_recorded,
+    caught=("I20",),
+    quick=True,
+)
+def recorded_and_serves():
+    with rewritten(state.State, "accept", ("    self.serving = False\n", "")):
+        yield
+
+
+@mutant(
+    "A slave that has promised a view goes on serving in the one before.",
+    caught=("I20",),
+    quick=True,
+    explore="two-proposers",
+    budget={"tick": 1, "late": 0},
+)
+def promised_and_serves():
+    original = state.State.promise
+
+    def promise(self, number):
+        serving = self.serving and not self.leading
+        original(self, number)
+        self.serving = serving
+
+    with patched(state.State, "promise", promise):
+        yield
+
+
+@mutant(
+    "A replica that hears of a later view without it goes on serving.",
+    caught=("I20",),
+    quick=True,
+)
+def superseded_and_serves():
+    with rewritten(state.State, "supersede", ("        self.serving = False\n", "")):
+        yield
