@@ -127,7 +127,10 @@ Event: TypeAlias = (
 
 
 class Output:
-    """What one step produced. Write `persist` first, then send `messages`, then act on `events`, in order."""
+    """What one step produced. Write `persist` and send `messages`, then act on `events`, in order.
+
+    No message needs what is written with it: one that does is kept back until that is durable.
+    """
 
     __slots__ = ("events", "messages", "notes", "persist", "seats", "token")
 

@@ -333,8 +333,8 @@ def first_time_after_a_restart():
         yield
 
 
-def told_that_a_first_view_is_active_with_a_disk():
-    """Before its disk has that it promises another view, and says that it knew of the first one."""
+def _told_that_its_first_view_is_active() -> Channel:
+    """A member that has accepted it, at 105 s: what it records of that is not taken yet, nor on its disk."""
     voters = tuple(Voter(replica, replica + 10) for replica in range(3))
     number = ViewNumber(1, 1, 11)
     first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 1, "start-up")
@@ -347,6 +347,12 @@ def told_that_a_first_view_is_active_with_a_disk():
     channel.take()
     channel.receive(105.0, 1, Found(number))
     channel.receive(105.0, 1, Activate(number))
+    return channel
+
+
+def told_that_a_first_view_is_active_with_a_disk():
+    """Before its disk has that it promises another view, and says that it knew of the first one."""
+    channel = _told_that_its_first_view_is_active()
     channel.receive(105.0, 2, Prepare(ViewNumber(9, 2, 12), "test"))
     output = channel.take()
     channel.persisted(105.0, output.token)
@@ -372,22 +378,12 @@ def first_view_begun_against_a_promise():
 
 def told_late_by_the_disk_that_a_first_view_is_active():
     """Its disk is slow. Meanwhile the others have gone on without it, and it hears of their view."""
-    voters = tuple(Voter(replica, replica + 10) for replica in range(3))
-    number, later = ViewNumber(1, 1, 11), ViewNumber(9, 2, 12)
-    first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 1, "start-up")
-    channel = Channel(
-        0, range(3), incarnation=10, cluster="c", expected=3, log=DurableLog(Remembered(number, first))
-    )
-    channel.start(100.0)
-    channel.connected(100.0, 1, 11)
-    channel.connected(100.0, 2, 12)
-    channel.take()
-    channel.receive(105.0, 1, Found(number))
-    channel.receive(105.0, 1, Activate(number))
+    later = ViewNumber(9, 2, 12)
+    channel = _told_that_its_first_view_is_active()
     channel.receive(105.0, 2, _says(later, active=True))
     output = channel.take()
     assert channel.state.newer == later
-    assert channel.state.promised == number
+    assert channel.state.promised == ViewNumber(1, 1, 11)
     channel.persisted(105.0, output.token)
     events = [*output.events, *channel.take().events]
     assert not any(isinstance(event, ViewEvent) for event in events), "it serves in a view that is over"
