@@ -46,6 +46,8 @@ LOG_PERIOD_S: Final = 10.0
 """At most so many lines about bad clients in such a period."""
 WINDOW: Final = 16384
 """Unacknowledged notifications that a client may have."""
+UNKNOWN: Final = "this server knows no such connection"
+SILENT: Final = "it was closed, or was silent for longer than the server waits for a client"
 
 
 @attrs.frozen
@@ -227,7 +229,7 @@ class TcpProxyService(Service):
         except ValueError:
             proxy = None
         if proxy is None or proxy.host != self.ctx.server_id or proxy.stamp < FIRST_CONNECTION_STAMP:
-            link.bye(ByeCode.EXPIRED, "this server knows no such connection")
+            link.bye(ByeCode.EXPIRED, UNKNOWN)
             return
         link.proxy = proxy
         self._routes.setdefault(proxy, []).append(link)
@@ -268,7 +270,7 @@ class TcpProxyService(Service):
             foreign = reply.type == ReopenRefused.type_name
             if foreign:
                 self.complain(f"client {link.peer}: asked for the connection of another user")
-            link.bye(ByeCode.EXPIRED, "this server knows no such connection" if foreign else "it is no more")
+            link.bye(ByeCode.EXPIRED, UNKNOWN if foreign else SILENT)
             return
         others = [other for other in self._routes[proxy] if other is not link and not other.closed]
         if any(other.attempt > link.attempt for other in others):

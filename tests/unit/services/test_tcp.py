@@ -197,6 +197,7 @@ def test_a_silent_client_expires_and_its_proxy_is_gone(bench):
     assert bench.harness.engine.find(AgentId.parse(welcome.connection)) is None
     (refused,) = bench.say(bench.join(), bench.hello(connection=welcome.connection))
     assert refused.code == "expired"
+    assert "was silent for longer" in refused.text
     assert bench.harness.agent(AgentId(0, 0, 3)).connections == {}
 
 
