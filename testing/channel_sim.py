@@ -43,11 +43,13 @@ class Result:
     snapshots: int
     """Snapshots installed."""
     healed_s: float
-    """How long the cluster took to be whole again after the faults; 0 when it did not have to be."""
+    """How long the cluster took to be whole again, once all could be; 0 when it did not have to be."""
     faults: dict[str, int]
     """What was injected."""
     skipped: int
     """Faults that found nothing to happen to, or that nobody could have survived."""
+    lost: int
+    """Replicas that stayed dead after the faults, while the others had to recover."""
     trace: list[str]
     """The last lines of the run."""
 
@@ -180,6 +182,7 @@ def simulate(
             healed_s=healed_s,
             faults=injector.counts | operator.counts,
             skipped=injector.skipped,
+            lost=injector.lost,
             trace=list(world.lines),
         )
 
@@ -192,11 +195,7 @@ def simulate(
         world.run(schedule.end)
         if live and injector.recoverable:
             operator.stopped = True
-            injector.healing = True
-            injector.heal()
-            quiet = load.slow_down()
-            start = world.now
-            healed_s = converge(world, load.last, lease=schedule.lease, quiet=quiet) - start
+            healed_s = _recover(injector, load, schedule)
     except Violation as violation:
         violation.seed, violation.trace, violation.result = seed, list(world.lines), seen()
         raise
@@ -206,3 +205,30 @@ def simulate(
         raised.seed, raised.trace, raised.result = seed, list(world.lines), seen()
         raise raised from error
     return seen()
+
+
+def _recover(injector: Injector, load: Load, schedule: Schedule) -> float:
+    """End all faults, and have the cluster recover: all of it, and a majority while others stay dead.
+
+    Returns how long it took until all had.
+    """
+    world, lease = injector.world, schedule.lease
+    random = Random(f"lost {world.seed}")
+    injector.healing = True
+    lost = schedule.deaths == "first" and injector.lose(random)
+    injector.heal()
+    quiet = load.slow_down()
+    start = world.now
+    if lost:
+        converge(world, load.last, lease=lease, quiet=quiet)
+        start = world.now
+        injector.find()
+    healed_s = converge(world, load.last, lease=lease, quiet=quiet and not lost) - start
+    if schedule.deaths == "last":
+        # What is under way when they die is part of it.
+        master = world.master()
+        if master is not None:
+            load.last(master.replica)
+        if injector.lose(random):
+            converge(world, load.last, lease=lease)
+    return healed_s

@@ -90,6 +90,8 @@ class Host:
         self.retired = False
         """An operator has removed this replica: it is not started again. Without memory, enough of those that
         founded a cluster could found another one."""
+        self.lost = False
+        """It stays dead: the others have to do without it."""
         self.channel: Channel
         self.state: State
         """The inside of the channel, for checkers."""
@@ -139,7 +141,7 @@ class Host:
 
     def start(self) -> None:
         """A new process: with its disk the voter it was, else a new one with nothing."""
-        if self.retired:
+        if self.retired or self.lost:
             return
         world = self.world
         shape = world.shape

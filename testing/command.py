@@ -226,6 +226,7 @@ def command(
         "invariants": [*sorted(CHECKERS, key=lambda name: (len(name), name)), "L1"],
         "faults": {name: counts[f"fault {name}"] for name in FAULTS if counts[f"fault {name}"]},
         "skipped": counts["skipped"],
+        "lost": counts["lost"],
         "reached": {
             name.removeprefix("reached "): count
             for name, count in sorted(counts.items())
@@ -321,7 +322,7 @@ def _play(plan: Plan, seed: int, *, echo: bool = False, verbose: bool = False) -
 def _counted(result: Result) -> Counts:
     counts: Counts = Counter({f"fault {name}": count for name, count in result.faults.items()})
     counts.update({f"reached {name}": count for name, count in result.reached.items()})
-    for name in ("steps", "messages", "views", "commits", "delivered", "skipped"):
+    for name in ("steps", "messages", "views", "commits", "delivered", "skipped", "lost"):
         counts[name] = getattr(result, name)
     return counts
 

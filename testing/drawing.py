@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from random import Random
-from typing import cast
+from typing import cast, get_args
 
 import attrs
 
@@ -14,7 +14,7 @@ from .faults import FAULTS, Fault
 from .faults.base import Who
 from .faults.networks import Break, Deaf, Isolate, Mute, OneWay
 from .faults.processes import Crash, CrashTransfer, Pause, RefusePart
-from .schedule import Schedule
+from .schedule import Deaths, Schedule
 from .values import check_seed
 
 __all__ = ["draw", "operated"]
@@ -136,6 +136,7 @@ def draw(
         seconds=end_s,
         spread_s=Random(f"spread {seed}").choice(SPREADS_S.get(profile, (0.3,))),
         load=random.choice(LOADS.get(profile, (5.0, 30.0))),
+        deaths=Random(f"deaths {seed}").choice(get_args(Deaths)),
     )
     return operated(schedule) if with_operator else schedule
 

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 import msgspec
@@ -18,6 +18,9 @@ from .values import check_seed, is_whole
 
 __all__ = ["Schedule", "ScheduleError", "read"]
 
+Deaths: TypeAlias = Literal["none", "first", "last"]
+"""When some replicas are dead once the faults are over: never; at first, until the others have recovered; or
+at last, from when all have."""
 AFTER_S = 1.0
 """After the last fault of a written schedule, and before the cluster must recover."""
 
@@ -53,6 +56,8 @@ class Schedule:
     """How often a second an operator adds, removes or moves a replica; 0: there is none."""
     lease: bool = True
     """In the end some replica must hold the lease, for good. False where no lease can last, on purpose."""
+    deaths: Deaths = "none"
+    """Whether replicas stay dead in the end, as many as the others can do without, which must recover."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("seconds", "load", "spread_s", "operator"):
@@ -104,6 +109,8 @@ class Schedule:
             )
         if not isinstance(self.lease, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ScheduleError(f"lease is {self.lease!r}: true or false")
+        if self.deaths not in get_args(Deaths):
+            raise ScheduleError(f"deaths is {self.deaths!r}: one of {', '.join(get_args(Deaths))}")
 
     @property
     def end(self) -> float:
@@ -135,6 +142,7 @@ class Schedule:
             "spread_s": self.spread_s,
             "operator": self.operator,
             "lease": self.lease,
+            "deaths": self.deaths,
             "faults": [{"fault": fault.name, **msgspec.to_builtins(fault)} for fault in self.faults],
         }
         return msgspec.json.format(msgspec.json.encode(plain)) + b"\n"
@@ -159,6 +167,7 @@ def read(path: Path) -> tuple[Schedule, int]:
             spread_s=rest.spread_s,
             operator=rest.operator,
             lease=rest.lease,
+            deaths=rest.deaths,
         ), seed
     except OSError as error:
         raise ScheduleError(f"{path} cannot be read: {error.strerror}.") from None
@@ -196,6 +205,7 @@ class _Rest(msgspec.Struct):
     spread_s: float = 0.3
     operator: float = 0.0
     lease: bool = True
+    deaths: Deaths = "none"
 
 
 _FIELDS = ("seed", "faults", "shape", *_Rest.__struct_fields__)

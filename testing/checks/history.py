@@ -19,6 +19,8 @@ from ...hachannel.messages import (
     Dismiss,
     Entry,
     Exit,
+    Found,
+    Founded,
     Heartbeat,
     Message,
     Prepare,
@@ -32,7 +34,7 @@ from ..channel_app import Saved, link
 from ..channel_disk import Write
 from ..channel_world import Host, World
 
-BINDING = frozenset({Ack, Prepare, Promise, Accept, Record, Recorded})
+BINDING = frozenset({Ack, Prepare, Promise, Accept, Record, Recorded, Found, Founded})
 """Types of messages that bind their sender in what becomes of views and entries, or let others go on."""
 
 

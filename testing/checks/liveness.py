@@ -1,4 +1,7 @@
-"""L1: once faults stop and a majority is connected, a new entry commits within a bound, and calm lasts."""
+"""L1: once faults stop and a majority is connected, a new entry commits within a bound, and calm lasts.
+
+With all replicas, and with as few as can do without those that stay dead (`Host.lost`).
+"""
 
 from collections.abc import Callable
 
@@ -10,6 +13,8 @@ from ..channel_shape import SMALL_BYTES, Shape
 from ..channel_world import MAX_PIECES, PARTS, Host, Violation, World
 from ..healing import HEAL_S
 
+RETRIES = 3
+"""So often something may have to be asked for again."""
 CALM_LEASES = 3
 """How long nothing may change in the end, in leases."""
 
@@ -17,7 +22,7 @@ CALM_LEASES = 3
 def converge(
     world: World, submit: Callable[[int], bytes | None], *, lease: bool = True, quiet: bool = False
 ) -> float:
-    """Let time pass until every replica is a member of one view and has delivered a new entry.
+    """Let time pass until every replica that is not lost is in one view and has delivered a new entry.
 
     submit: gives a new payload to a replica, None when it does not take it. lease: the master must hold the
     lease, and keep it. quiet: nobody submits, so what was under way must end by itself first. Returns when
@@ -25,9 +30,15 @@ def converge(
     """
     # Transfers follow one another.
     transfers_s = _log_s(world.shape) + _transfer_s(world.shape) * len(world.hosts)
-    bound = HEAL_S + transfers_s
+    parts = {"transfers": transfers_s}
+    if any(host.lost for host in world.hosts):
+        parts["deaths"] = _death_s(world.shape)
+    # What is asked for in vain is asked for again.
+    heal_s = HEAL_S + RETRIES * world.shape.settings.retry_s
+    bound = heal_s + sum(parts.values())
     limit = world.now + bound
-    late = f"{bound:.0f} s after healing ({HEAL_S:.0f} s, and {transfers_s:.0f} s for transfers)"
+    named = " and ".join(f"{seconds:.0f} s for {name}" for name, seconds in parts.items())
+    late = f"{bound:.0f} s after healing ({heal_s:.0f} s, and {named})"
     if not _reach(world, limit, lambda: _whole(world, start=True)):
         hosts = [host for host in world.hosts if host.running]
         roles = {str(host): (host.channel.role, host.channel.members) for host in hosts}
@@ -52,9 +63,9 @@ def converge(
 
     if not _reach(world, limit, fresh):
         _fail(world, f"a new entry is not delivered everywhere, or not known to be: {_indices(world)}")
-    if len({host.app.chain for host in _listed(world) if not host.watches}) != 1:
+    if len({host.app.chain for host in seated(world) if not host.watches}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
-    world.observer.ended(_listed(world))
+    world.observer.ended(seated(world))
     if lease:
         _calm(world, limit)
     return whole
@@ -71,6 +82,12 @@ def _transfer_s(shape: Shape) -> float:
     return 2 * shape.snapshot_s + (parts / settings.transfer_window + 1) * (burst_s + rest_s)
 
 
+def _death_s(shape: Shape) -> float:
+    """How long a death remains unnoticed, and the lease of who died holds, on clocks that differ."""
+    settings = shape.settings
+    return (settings.suspect_s + settings.lease_s * (1 + settings.drift)) / (1 - shape.drift)
+
+
 def _log_s(shape: Shape) -> float:
     """How long a log that was sent in vain, an entry at a time, delays what follows on its connection."""
     if not shape.weather.bytes_per_s:
@@ -85,7 +102,7 @@ def _reach(world: World, limit: float, condition: Callable[[], bool]) -> bool:
 
 def _settled(world: World) -> bool:
     """Whether everything that any replica has is delivered everywhere, and known to be."""
-    copies = [host for host in _listed(world) if not host.watches]
+    copies = [host for host in seated(world) if not host.watches]
     last = max(host.channel.last for host in copies)
     return all(
         host.running and host.channel.applied == last == host.channel.stable and not host.channel.forwarding
@@ -96,7 +113,7 @@ def _settled(world: World) -> bool:
 def _indices(world: World) -> dict[str, tuple[int, ...]]:
     return {
         str(host): (host.channel.stable, host.channel.commit, host.channel.last, host.channel.forwarding)
-        for host in _listed(world)
+        for host in seated(world)
     }
 
 
@@ -111,32 +128,32 @@ def _calm(world: World, limit: float) -> None:
             _fail(world, "the view changes, or its master is without the lease, although nothing happens")
 
 
-def _listed(world: World) -> list[Host]:
-    """The replicas of the cluster, as those know that are in its last view."""
+def seated(world: World) -> list[Host]:
+    """The replicas of the cluster, as those know that are in its last view; without the lost ones."""
     last: State | None = None
     for host in world.hosts:
         if host.running and (last is None or host.state.seats_of > last.seats_of):
             last = host.state
     ids = set(world.configured) if last is None else {seat.replica for seat in last.seats}
-    return [host for host in world.hosts if host.replica in ids]
+    return [host for host in world.hosts if host.replica in ids and not host.lost]
 
 
 def _start(world: World) -> None:
     """Start those of the cluster that do not run."""
-    for host in _listed(world):
+    for host in seated(world):
         if not host.running:
             host.retired = False
             host.start()
 
 
 def _whole(world: World, *, start: bool = False, leased: bool = False) -> bool:
-    """Whether all replicas of the cluster are in one view.
+    """Whether all replicas of the cluster that are not lost are in one view.
 
     start: those that do not run are started. leased: and one has the lease, and its application was told.
     """
     if start:
         _start(world)
-    hosts = _listed(world)
+    hosts = seated(world)
     copies = 0
     views: set[tuple[ViewNumber, int]] = set()
     for host in hosts:

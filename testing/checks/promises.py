@@ -1,7 +1,7 @@
 """I3: a promise is kept, also over a restart."""
 
 from ...hachannel import View
-from ...hachannel.messages import Accept, Ack, Message, Prepare, Promise, Recorded
+from ...hachannel.messages import Accept, Ack, Found, Founded, Message, Prepare, Promise, Recorded
 from ...hachannel.view import Tag
 from ..channel_world import Disk, Host
 from .base import Checker, checker
@@ -70,6 +70,12 @@ class DurableBeforeSaid(Checker):
                 return kept.promised >= message.number
             case Accept() | Recorded():
                 return kept.accepted is not None and kept.accepted.number >= message.number
+            case Found() | Founded():
+                return (
+                    kept.accepted is not None
+                    and kept.accepted.number == message.number
+                    and (kept.foreseen or kept.active)
+                )
             case Ack():
                 entry = disk.entries.get(message.index)
                 tag = kept.base if entry is None else Tag(entry.view, entry.index)

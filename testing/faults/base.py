@@ -13,10 +13,11 @@ import attrs
 import msgspec
 
 from ...hachannel import View, Voter
-from ...hachannel.messages import RECONFIG
+from ...hachannel.messages import RECONFIG, Dismiss, decode_reconfig
 from ..channel_world import Host, Shape, World
 from ..checks import Checks
 from ..checks.history import changed, count, majority
+from ..checks.liveness import seated
 
 Who: TypeAlias = int | Literal["any", "master", "slave", "heir", "proposer", "donor", "learner"]
 """A replica: its id, or whoever is that at the moment, or any that runs. Donor, learner: of a state."""
@@ -88,6 +89,8 @@ class Injector:
         """What was injected, by name."""
         self.skipped = 0
         """Faults that had nothing to happen to, or that nobody could have survived."""
+        self.lost = 0
+        """Replicas that stayed dead while the others had to recover."""
         self.beyond = False
         """More was lost by force than a cluster survives: it need not recover."""
         self._left = False
@@ -265,6 +268,46 @@ class Injector:
                 host.start()
 
     # What a cluster survives
+
+    def lose(self, random: Random) -> list[Host]:
+        """Kill some replicas that the others must be able to do without; they stay dead until `find`.
+
+        Not before there is a cluster: it is founded by all that are to found it.
+        """
+        world = self.world
+        removed = self._removed()
+        hosts = [host for host in seated(world) if host.replica not in removed]
+        copies = sum(not host.watches for host in hosts)
+        spare = copies - max(1, world.shape.settings.min_copies)
+        lost: list[Host] = []
+        most = random.randint(1, max(1, (len(hosts) - 1) // 2))
+        for host in random.sample(hosts, len(hosts)) if self.checks.latest is not None else ():
+            if len(lost) < most and (host.watches or spare) and self.survivable([*lost, host]):
+                lost.append(host)
+                spare -= not host.watches
+        for host in lost:
+            host.lost = True
+            host.crash()
+        self.lost += len(lost)
+        world.say(f"lost: {', '.join(map(str, lost)) or 'nobody, the others could not do without'}")
+        return lost
+
+    def _removed(self) -> set[int]:
+        """The replicas that an operator is about to remove."""
+        removed: set[int] = set()
+        for memory in filter(None, map(self._memory, self.world.hosts)):
+            payload = None if memory.accepted is None else memory.reconfig(memory.accepted)
+            change = None if payload is None else decode_reconfig(payload)
+            if isinstance(change, Dismiss):
+                removed.add(change.replica)
+        return removed
+
+    def find(self) -> None:
+        """The replicas that were lost start again."""
+        for host in self.world.hosts:
+            if host.lost:
+                host.lost = False
+                host.start()
 
     def survivable(self, victims: list[Host]) -> bool:
         """Whether every view that may be active keeps its quorums without what these replicas know."""

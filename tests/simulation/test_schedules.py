@@ -89,14 +89,14 @@ def test_a_torn_write_needs_a_write():
 
 
 def test_a_schedule_survives_a_file(tmp_path):
-    schedule = Schedule(faults=EVERYTHING, shape=Shape(replicas=3, disk=True), load=3.0)
+    schedule = Schedule(faults=EVERYTHING, shape=Shape(replicas=3, disk=True), load=3.0, deaths="first")
     path = tmp_path / "schedule.json"
     path.write_bytes(schedule.to_json(17))
     again, seed = read(path)
     assert seed == 17
     assert list(again.faults) == EVERYTHING
     assert again.shape == schedule.shape
-    assert (again.end, again.load) == (schedule.end, 3.0)
+    assert (again.end, again.load, again.deaths) == (schedule.end, 3.0, "first")
 
 
 @pytest.mark.parametrize(
@@ -265,6 +265,7 @@ def test_a_replica_that_an_earlier_fault_adds_may_be_named():
         ({"load": None}, "load is None: a number from 0"),
         ({"load": "20"}, "load is '20': a number from 0"),
         ({"lease": "no"}, "lease is 'no': true or false"),
+        ({"deaths": "some"}, "deaths is 'some': one of none, first, last"),
         ({"shape": Shape(settings=Settings(max_payload_bytes=1))}, "max_payload_bytes is 1: at least 16"),
     ],
 )
@@ -387,6 +388,20 @@ def test_a_schedule_without_faults_runs_for_a_while_and_converges():
     result = simulate(Schedule(seconds=1.0), seed=3)
     assert result.views == 1
     assert result.faults == {}
+
+
+@pytest.mark.parametrize("disk", [False, True])
+@pytest.mark.parametrize(("deaths", "views"), [("none", 1), ("first", 3), ("last", 2)])
+def test_a_majority_recovers_while_others_stay_dead(deaths, views, disk):
+    """At first: they come back when the others have recovered."""
+    result = simulate(Schedule(seconds=2.0, deaths=deaths, shape=Shape(disk=disk)), seed=3)
+    assert result.lost == (deaths != "none")
+    assert result.views >= views
+
+
+def test_nobody_dies_whom_the_others_need():
+    shape = Shape(replicas=3, settings=Settings(min_copies=3))
+    assert simulate(Schedule(seconds=2.0, deaths="first", shape=shape), seed=3).lost == 0
 
 
 def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_demanded(tmp_path):
