@@ -96,7 +96,7 @@ def own_entries_counted_unsynced():
     original = state.State.vow
 
     def vow(self, replica, message):
-        if replica == self.me.replica:
+        if replica == self.me.replica and isinstance(message, Ack):
             self.loopback(message)
         else:
             original(self, replica, message)

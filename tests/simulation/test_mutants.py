@@ -60,7 +60,7 @@ def test_the_channel_itself_is_left_as_it_was(mutants):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--area", "nosuch"], "there is no area nosuch; there are: ahead, bounds, "),
+        (["--area", "nosuch"], "there is no area nosuch; there are: again, ahead, "),
         (["--area", "gate", "--only", "nosuch"], "no mutant is named nosuch"),
         (["--area", "gate", "--only", "one_ack_short"], "no mutant is left to be hunted"),
         (["nofile.py"], "there is no Python file nofile.py"),
