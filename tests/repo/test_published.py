@@ -64,13 +64,6 @@ def test_the_public_names_are_sorted_and_there() -> None:
     assert [name for name in names if not hasattr(quorate, name)] == []
 
 
-@pytest.mark.parametrize("module", ["quorate.hachannel", "quorate.hachannel.group", "quorate.__main__"])
-def test_groups_and_the_command_do_not_wait_for_agents_and_clients(module: str) -> None:
-    program = f"import sys, {module}; print(*sorted(sys.modules))"
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert {"quorate.agents", "quorate.client"}.isdisjoint(run.stdout.split())
-
-
 @pytest.mark.parametrize("package", sorted(packages(Path(__file__).resolve().parents[2])))
 def test_a_package_names_what_it_offers_or_offers_nothing(package: str, root: Path) -> None:
     tree = ast.parse((root / packages(root)[package] / "__init__.py").read_text())
