@@ -21,7 +21,7 @@ from ..hachannel import (
 from ..hachannel.messages import Found, NewView
 from ..hachannel.settings import Mode
 
-__all__ = ["Hand", "SlowLog", "founding", "half_founded", "returning", "with_disks"]
+__all__ = ["Hand", "SlowLog", "founding", "half_founded", "returning", "slow_proposer", "with_disks"]
 
 MAX_ROUNDS = 1000
 """So often everything on the wires is delivered before `settle` gives up."""
@@ -236,6 +236,18 @@ def founding(mode: Mode = "ALL", view_change_s: float = 1.0, replicas: int = 3, 
     if hand.expected < replicas:
         hand.part(founders)
     _until(hand, founders, Found)
+    return hand
+
+
+def slow_proposer() -> Hand:
+    """The proposer of a first view, replica 0, has noted that it may be active; not yet on its disk."""
+    hand = Hand(logs=[SlowLog(), None, None])
+    for _ in range(100):
+        hand.settle()
+        if hand.channels[0].state.foreseen:
+            break
+        hand.sync(0)
+        hand.tick(0.05)
     return hand
 
 

@@ -4,7 +4,7 @@ from quorate.hachannel import Channel, Settings, facts, forward, installation, p
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.messages import Found, Founded
 from quorate.hachannel.view import View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand, SlowLog
+from quorate.testing.channel_hand import slow_proposer
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, rewritten
 
@@ -40,21 +40,9 @@ def founded_again_before_durable():
         yield
 
 
-def _proposer_with_a_slow_disk():
-    """It has accepted the first view, and noted that it may be active. That is not on its disk."""
-    hand = Hand(logs=[SlowLog(), None, None])
-    for _ in range(100):
-        hand.settle()
-        if hand.channels[0].state.foreseen:
-            break
-        hand.sync(0)
-        hand.tick(0.05)
-    return hand
-
-
 def nobody_answers_the_proposer_whose_disk_is_slow():
     """It repeats itself."""
-    hand = _proposer_with_a_slow_disk()
+    hand = slow_proposer()
     for _ in range(3):
         hand.tick(0.05)
     assert not hand.waiting(0, 1, Found), "a member that knows proves nothing"
@@ -76,7 +64,7 @@ def told_again_before_durable():
 
 def a_member_connects_again_to_the_proposer_whose_disk_is_slow():
     """What was on its way to it may be lost; nothing was."""
-    hand = _proposer_with_a_slow_disk()
+    hand = slow_proposer()
     hand.connect(0, 1)
     assert not hand.waiting(0, 1, Found), "a member that knows proves nothing"
     hand.sync(0)

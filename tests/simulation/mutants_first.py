@@ -11,7 +11,7 @@ from quorate.hachannel.messages import Found, Prepare, Promise, Record
 from quorate.hachannel.state import State
 from quorate.hachannel.view import NO_TAG, View, ViewNumber, Voter
 from quorate.testing import simulate
-from quorate.testing.channel_hand import Hand, SlowLog, founding, half_founded
+from quorate.testing.channel_hand import Hand, founding, half_founded, slow_proposer
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedule import read
 
@@ -218,13 +218,7 @@ def proposer_unaware():
 
 def the_disk_of_the_proposer_is_slow():
     """A crash would leave a member that knows of the view, and a proposer that does not."""
-    hand = Hand(logs=[SlowLog(), None, None])
-    for _ in range(100):
-        hand.settle()
-        if hand.channels[0].state.foreseen:
-            break
-        hand.sync(0)
-        hand.tick(0.05)
+    hand = slow_proposer()
     assert not hand.waiting(0, 1, Found), "a member that knows proves nothing"
     hand.sync(0)
     assert hand.waiting(0, 1, Found)

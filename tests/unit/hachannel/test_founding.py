@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import Settings, View, ViewNumber
 from quorate.hachannel.messages import Found, Founded, NewView, Prepare, Promise, Suffix
 from quorate.hachannel.view import NO_TAG
-from quorate.testing.channel_hand import Hand, SlowLog, founding, half_founded
+from quorate.testing.channel_hand import Hand, founding, half_founded, slow_proposer
 
 
 def first_times(hand, replica):
@@ -189,13 +189,7 @@ def test_without_a_disk_the_members_are_told_at_once():
 
 def test_nobody_is_told_before_the_disk_of_the_proposer_has_it():
     """One member that knows proves that two do."""
-    hand = Hand(logs=[SlowLog(), None, None])
-    for _ in range(100):
-        hand.settle()
-        if hand.channels[0].state.foreseen:
-            break
-        hand.sync(0)
-        hand.tick(0.05)
+    hand = slow_proposer()
     assert not hand.waiting(0, 1, Found)
     hand.sync(0)
     assert hand.waiting(0, 1, Found)
