@@ -8,6 +8,7 @@ from typing import Any
 from load import (
     START_S,
     arguments,
+    collect_rarely,
     die_with_parent,
     free_ports,
     install_reactor,
@@ -70,6 +71,7 @@ def make_group(options: Any, reactor: Any, counter: Counter) -> Group:
 def main() -> None:
     """Play the member the command line says."""
     options = arguments(add_options)
+    collect_rarely()
     reactor = install_reactor(options.reactor)
     counter = Counter()
     if options.member:

@@ -12,7 +12,16 @@ from typing import Any
 
 import msgspec
 from framed import Framed
-from load import arguments, die_with_parent, free_ports, install_reactor, other_members, profiled, run_cells
+from load import (
+    arguments,
+    collect_rarely,
+    die_with_parent,
+    free_ports,
+    install_reactor,
+    other_members,
+    profiled,
+    run_cells,
+)
 from twisted.internet.defer import Deferred
 from twisted.internet.protocol import ClientFactory, Factory
 
@@ -157,6 +166,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main() -> None:
     """Play the member the command line says."""
     options = arguments(add_options)
+    collect_rarely()
     reactor = install_reactor(options.reactor)
     if options.member:
         die_with_parent()

@@ -14,7 +14,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from load import START_S, ClosedLoop, arguments, die_with_parent, free_ports, other_members, profiled
+from load import (
+    START_S,
+    ClosedLoop,
+    arguments,
+    collect_rarely,
+    die_with_parent,
+    free_ports,
+    other_members,
+    profiled,
+)
 
 try:
     from pysyncobj import SyncObj, SyncObjConf, replicated  # type: ignore[import-untyped]
@@ -99,6 +108,7 @@ def _confirmed(done: Callable[[float], None], started: float, result: object, er
 def main() -> None:
     """Play the member the command line says."""
     options = arguments(add_options)
+    collect_rarely()
     if options.member:
         die_with_parent()
     else:

@@ -1,4 +1,8 @@
-"""The load in a process of its own: requests over one TCP connection to member 0, which submits them."""
+"""The load in a process of its own: operations over one TCP connection to member 0, which submits each.
+
+What is asked, and what is confirmed, in one turn of the reactor goes in one frame, as between clients and
+servers: frames of single operations would be most of what is measured.
+"""
 
 import os
 import subprocess
@@ -8,21 +12,57 @@ from typing import Any
 
 import msgspec
 from framed import Framed
-from load import Submit, arguments, die_with_parent, install_reactor, run_cells
+from load import Submit, arguments, collect_rarely, die_with_parent, install_reactor, run_cells
 from twisted.internet.protocol import ClientFactory, Factory
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(tuple[int, list[bytes]]).decode
+_decode_operations = msgspec.msgpack.Decoder(list[list[bytes]]).decode
+_decode_numbers = msgspec.msgpack.Decoder(list[int]).decode
 
 
-class _Serving(Framed):
-    def __init__(self, submit: Submit, stop: Callable[[], None]) -> None:
+class _Gathering(Framed):
+    """Sends what it is given in one turn in one frame; `flush` does it at once."""
+
+    def __init__(self, reactor: Any) -> None:
+        self.gathered: list[Any] = []
+        self._reactor = reactor
+        self._due = False
+
+    def gather(self, item: Any) -> None:
+        self.gathered.append(item)
+        if not self._due:
+            self._due = True
+            self._reactor.callLater(0, self._turn)
+
+    def _turn(self) -> None:
+        self._due = False
+        self.flush()
+
+    def flush(self) -> None:
+        if self.gathered:
+            self.send(_encode(self.gathered))
+            self.gathered = []
+
+
+class _Serving(_Gathering):
+    def __init__(self, submit: Submit, stop: Callable[[], None], reactor: Any) -> None:
+        super().__init__(reactor)
         self._submit = submit
         self._stop = stop
+        self._asked = self._confirmed = 0
 
     def frame(self, body: bytes) -> None:
-        number, payloads = _decode(body)
-        self._submit(payloads, lambda _: self.send(_encode(number)), 0.0)
+        operations = _decode_operations(body)
+        first, self._asked = self._asked, self._asked + len(operations)
+        for number, payloads in enumerate(operations, first):
+            self._submit(payloads, self._done, number)
+
+    def _done(self, number: float) -> None:
+        self._confirmed += 1
+        self.gather(number)
+        if self._confirmed == self._asked:
+            # Nothing is left to wait for.
+            self.flush()
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
         del reason
@@ -32,16 +72,17 @@ class _Serving(Framed):
 class _Accepting(Factory):
     noisy = False
 
-    def __init__(self, submit: Submit, stop: Callable[[], None]) -> None:
+    def __init__(self, submit: Submit, stop: Callable[[], None], reactor: Any) -> None:
         self._submit = submit
         self._stop = stop
+        self._reactor = reactor
 
     def buildProtocol(self, addr: Any) -> _Serving:  # noqa: N802
         del addr
-        return _Serving(self._submit, self._stop)
+        return _Serving(self._submit, self._stop, self._reactor)
 
 
-class _Asking(Framed):
+class _Asking(_Gathering):
     def connectionMade(self) -> None:  # noqa: N802
         super().connectionMade()
         self.waiting: dict[int, tuple[Callable[[float], None], float]] = {}
@@ -52,19 +93,21 @@ class _Asking(Framed):
         raise NotImplementedError
 
     def ask(self, payloads: list[bytes], done: Callable[[float], None], started: float) -> None:
-        self.number += 1
         self.waiting[self.number] = (done, started)
-        self.send(_encode((self.number, payloads)))
+        self.number += 1
+        self.gather(payloads)
 
     def frame(self, body: bytes) -> None:
-        done, started = self.waiting.pop(msgspec.msgpack.decode(body, type=int))
-        done(started)
+        for number in _decode_numbers(body):
+            done, started = self.waiting.pop(number)
+            done(started)
+        self.flush()
 
 
 def serve(options: Any, reactor: Any, submit: Submit, pids: list[int]) -> None:
     """Listen for the client, start it, and stop the reactor when it has gone."""
 
-    reactor.listenTCP(options.ports[3], _Accepting(submit, reactor.stop), interface="127.0.0.1")
+    reactor.listenTCP(options.ports[3], _Accepting(submit, reactor.stop, reactor), interface="127.0.0.1")
     cells = [[cell.size, cell.window, cell.batch, cell.seconds] for cell in options.cells]
     ports = [options.ports[3], os.getpid(), *pids]
     command = [sys.executable, __file__, "--cells", str(cells), "--reactor", options.reactor]
@@ -74,6 +117,7 @@ def serve(options: Any, reactor: Any, submit: Submit, pids: list[int]) -> None:
 def main() -> None:
     """Be the client. `--ports` has the port to connect to, then the process ids to account for."""
     options = arguments()
+    collect_rarely()
     die_with_parent()
     reactor = install_reactor(options.reactor)
     port, *pids = options.ports
@@ -83,9 +127,14 @@ def main() -> None:
             everybody = [os.getpid(), *pids]
             reactor.callLater(0.1, run_cells(options, self.ask, everybody, reactor.stop))
 
-    factory = ClientFactory.forProtocol(Client)
-    factory.noisy = False
-    reactor.connectTCP("127.0.0.1", port, factory)
+    class Connecting(ClientFactory):
+        noisy = False
+
+        def buildProtocol(self, addr: Any) -> Client:  # noqa: N802
+            del addr
+            return Client(reactor)
+
+    reactor.connectTCP("127.0.0.1", port, Connecting())
     reactor.run()
 
 
