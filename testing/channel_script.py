@@ -3,8 +3,11 @@
 from collections.abc import Callable, Iterable
 
 from ..hachannel import Deliver, Event, Settings, ViewEvent
+from ..hachannel.force import first_view
+from ..hachannel.log import Accepted, Activated
+from ..hachannel.view import Voter
 from .channel_net import Weather
-from .channel_world import Host, Shape, World
+from .channel_world import Host, Observer, Shape, World
 from .checks import Checks
 from .faults import Fault, Injector
 
@@ -186,6 +189,20 @@ class Script(Checks):
         for a in one:
             for b in others:
                 self.cut((a, b), (b, a))
+
+    def force(self, host: Host) -> None:
+        """Make a stopped replica with a disk the beginning of a new cluster, as `force-new-cluster` does.
+
+        What was committed before may be lost by that, so nothing is checked any more.
+        """
+        disk = host.disk
+        assert disk is not None, f"{host} has no disk"
+        assert not host.running, f"{host} runs"
+        self.world.observer = Observer()
+        disk.incarnation = self.world.incarnation()
+        view = first_view(disk.remembered, Voter(host.replica, disk.incarnation), ())
+        for record in (Accepted(view), Activated(view.number)):
+            disk.remembered.apply(record)
 
     def mend(self) -> None:
         """Everything is connected again."""

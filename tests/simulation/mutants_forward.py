@@ -1,7 +1,7 @@
 """Mutants of submitting from any member, and of what all members are told to hold."""
 
 from quorate.hachannel import Settings, forward, learner, origins, replication, state
-from quorate.hachannel.messages import Forward
+from quorate.hachannel.messages import Forward, Forwarded
 from quorate.hachannel.origins import Origins, Source
 from quorate.testing.channel_hand import Hand
 from quorate.testing.channel_script import Script
@@ -249,6 +249,65 @@ def payloads_take_their_time():
 def window_sent_again():
     last = "state.send(state.accepted.members[0].replica, last)"
     with rewritten(forward.Forwarding, "tick", (last, "self._rewind(self._known)")):
+        yield
+
+
+def a_master_of_before_said_what_it_has():
+    """Its answer comes late, when the next one has not got what the first one had."""
+    hand = Hand()
+    hand.form()
+    first = hand.channels[0].view.number
+    hand.act(2, lambda channel: [channel.forward(hand.now, payload) for payload in (b"one", b"two")])
+    hand.lose(2, 0)
+    hand.silence(0)
+    while not hand.waiting(2, 1, Forward):
+        ways = [way for way in ((1, 2), (2, 1)) if hand.wires[way]]
+        if ways:
+            hand.deliver(*ways[0], 1)
+        else:
+            hand.tick(0.05, 1, 2)
+    hand.lose(2, 1)
+    hand.give(1, 2, Forwarded(first, 1, 2))
+    for _ in range(40):
+        hand.tick(0.05, 1, 2)
+        hand.settle(1, 2)
+    assert hand.payloads(1) == [b"one", b"two"], "it believes that the master has them"
+
+
+@mutant(
+    "What the master of another view said that it has counts for the present one.",
+    scenario=a_master_of_before_said_what_it_has,
+    caught=("scenario",),
+    quick=True,
+)
+def said_in_another_view():
+    with rewritten(forward.Forwarding, "on_forwarded", (" or message.view != view.number", "")):
+        yield
+
+
+def what_a_process_before_forwarded_is_there():
+    """The same voter has started again, and numbers from one; the answer to the process before comes late."""
+    hand = Hand()
+    hand.form()
+    view = hand.channels[0].view.number
+    origin = hand.channels[1]
+    hand.act(1, lambda channel: [channel.forward(hand.now, payload) for payload in (b"one", b"two")])
+    hand.lose(1, 0)
+    hand.give(0, 1, Forwarded(view, origin.state.boot - 1, 2))
+    for _ in range(40):
+        hand.tick(0.05)
+        hand.settle()
+    assert hand.payloads(0) == [b"one", b"two"], "it believes that the master has them"
+
+
+@mutant(
+    "What a process before this one had forwarded counts as of this one.",
+    scenario=what_a_process_before_forwarded_is_there,
+    caught=("scenario",),
+    quick=True,
+)
+def said_of_another_process():
+    with rewritten(forward.Forwarding, "on_forwarded", ("message.boot == state.boot and ", "")):
         yield
 
 

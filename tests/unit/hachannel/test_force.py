@@ -13,7 +13,7 @@ from quorate.hachannel.log import Accepted, Activated, Appended, Committed, Prom
 from quorate.hachannel.messages import Entry, Heartbeat
 from quorate.hachannel.view import Seat, View, ViewNumber, Voter
 from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host, Observer
+from quorate.testing.channel_world import Host
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 OLD = ViewNumber(3, 1, 11)
@@ -67,17 +67,6 @@ def test_the_new_view_is_above_that_of_the_last_entry(tmp_path: Path) -> None:
     journal.close()
 
 
-def forced(script: Script, host: Host) -> None:
-    """As the command does on the disk of a stopped replica. The books of the old cluster are closed."""
-    script.world.observer = Observer()
-    disk = host.disk
-    assert disk is not None
-    disk.incarnation = script.world.incarnation()
-    view = first_view(disk.remembered, Voter(host.replica, disk.incarnation), ())
-    for record in (Accepted(view), Activated(view.number)):
-        disk.remembered.apply(record)
-
-
 @pytest.mark.parametrize(("lineage", "role"), [(None, "blocked"), (ME, "stopped")])
 def test_what_the_cluster_of_before_lacks_concerns_only_its_own(lineage: Voter | None, role: str) -> None:
     """Its views may have higher numbers: they count from where the two went apart."""
@@ -104,7 +93,7 @@ def script() -> Script:
     script.run(0.5)
     for host in script.hosts:
         host.crash()
-    forced(script, script.hosts[2])
+    script.force(script.hosts[2])
     return script
 
 
@@ -208,7 +197,7 @@ def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: Scrip
 
 def test_of_two_that_were_forced_the_later_one_counts(script: Script) -> None:
     one, _, last = script.hosts
-    forced(script, one)
+    script.force(one)
     one.start()
     last.start()
     script.until(lambda: ends(last))
@@ -222,7 +211,7 @@ def test_one_of_two_is_forced_and_the_witness_of_before_has_to_begin_anew() -> N
     for host in script.hosts:
         host.crash()
     one, _, witness = script.hosts
-    forced(script, one)
+    script.force(one)
     one.start()
     witness.start()
     script.until(lambda: one.channel.can_submit)
