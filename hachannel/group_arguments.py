@@ -1,7 +1,7 @@
 """What a caller without types may get wrong when it makes or uses a group, each in one sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
-from inspect import isasyncgenfunction, iscoroutinefunction, signature
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
 from typing import Any, cast
 
 from .group_types import GroupLimits
@@ -103,6 +103,17 @@ def _check_handler(handler: object) -> None:
         raise ValueError(
             f"handler is {handler!r}: its methods are called and not awaited, "
             f"so {', '.join(coroutines)} must be `def`, not `async def`"
+        )
+    # The state may be given piece by piece.
+    generators = [
+        method
+        for method in HANDLER
+        if method != "provide_state" and isgeneratorfunction(getattr(handler, method))
+    ]
+    if generators:
+        raise ValueError(
+            f"handler is {handler!r}: what is behind a `yield` never runs, as its methods are only called: "
+            f"no `yield` in {', '.join(generators)}"
         )
     unfit = [
         f"{method}({', '.join(given)})"

@@ -58,10 +58,11 @@ def _check_expected(server: Server, expected: int, line: int, report: Report) ->
 def _check_unique(draft: Draft, report: Report) -> None:
     domains: dict[str, int] = {}
     for name, line in draft.domains:
-        if domains.setdefault(name, line) != line:
+        if name in domains:
             report.problem(
                 line, f"the domain {shown(name)} is declared on line {domains[name]} already; keep one."
             )
+        domains.setdefault(name, line)
     ids: dict[int, Server] = {}
     names: dict[str, Server] = {}
     for each in draft.servers:
@@ -117,13 +118,14 @@ def _check_ports(draft: Draft, report: Report) -> None:
             for port, line, what in used:
                 if not 0 < port <= 65535 or not replica.host:
                     continue
-                first = taken.setdefault((_same_host(replica.host), port), (line, what))
-                if first != (line, what):
+                place = _same_host(replica.host), port
+                if place in taken:
+                    first, by = taken[place]
                     report.problem(
                         line,
-                        f"port {port} on {replica.host} is taken by the {first[1]} of line {first[0]}; "
-                        "give another.",
+                        f"port {port} on {replica.host} is taken by the {by} of line {first}; give another.",
                     )
+                taken.setdefault(place, (line, what))
 
 
 def _check_domains(draft: Draft, report: Report) -> None:

@@ -371,7 +371,9 @@ class Supervisor:
             self._say(self._event(child, "died", how))
             self._say(self._event(child, "restarting", f"restarting in {delay_s:g} s"))
         else:
-            hint = f"bring it back with: {self.command(child.server, child.replica)}"
+            # One that never was there has said why.
+            hint = "mend that, then start it with" if status > 0 and not was_ready else "bring it back with"
+            hint = f"{hint}: {self.command(child.server, child.replica)}"
             self._say(self._event(child, "died", f"{how}; {hint}"))
             if self._restart:
                 self._say(self._event(child, "gave up", f"ended {child.failures} times, not restarted"))

@@ -25,7 +25,7 @@ from quorate.hachannel.messages import (
 )
 from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
 from quorate.testing import Crash, Schedule, Shape, Submit, simulate
-from quorate.testing.channel_hand import Hand
+from quorate.testing.channel_hand import Hand, returning
 from quorate.testing.channel_script import Script
 from quorate.testing.mutation import mutant, patched, rewritten
 
@@ -293,4 +293,30 @@ def a_master_of_before_with_an_end_of_its_own():
 )
 def own_end_claimed():
     with rewritten(learner.Learner, "join", ("state.log.tag(state.commit)", "state.log.last")):
+        yield
+
+
+def the_state_is_refused_in_the_middle():
+    """What was taken of it is of no use either."""
+    hand = returning(3, Settings(keep=0))
+    [asked] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"x", channel.applied))
+    hand.deliver(0, 2)
+    part = [event for event in hand.events[2] if isinstance(event, InstallPart)][-1]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.act(2, lambda channel: channel.part_refused(hand.now, part.token, "test"))
+    hand.lose(2, 0)
+    while not (joins := hand.waiting(2, 0, Join)):
+        hand.tick(0.05, 2)
+    assert (joins[0].marker, joins[0].fresh) == (b"", True), "it would get the rest of what it refused"
+
+
+@mutant(
+    "A learner that cannot use what it was given asks to go on with it.",
+    scenario=the_state_is_refused_in_the_middle,
+    caught=("scenario",),
+    quick=True,
+)
+def goes_on_with_what_it_refused():
+    with rewritten(learner.Learner, "_give_up", ('self._marker = b""', "pass")):
         yield

@@ -29,6 +29,31 @@ def old_views_acknowledged():
         yield
 
 
+def an_entry_and_a_proposal_come_together():
+    """What the master of the next view has not heard of must not be committed in the one before."""
+    hand = Hand()
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    [data] = hand.waiting(0, 2, Data)
+    slave, number = hand.channels[2], ViewNumber(9, 1, 2)
+    slave.receive(hand.now, 0, data)
+    slave.receive(hand.now, 1, Prepare(number, "test"))
+    said = [message for _, message in slave.take().messages]
+    assert any(isinstance(message, Promise) for message in said)
+    assert not any(isinstance(message, Ack) for message in said), "it has promised not to"
+
+
+@mutant(
+    "A slave that promises another view in the step in which entries came acknowledges them all the same.",
+    scenario=an_entry_and_a_proposal_come_together,
+    caught=("scenario", "I3"),
+    quick=True,
+)
+def acknowledged_beside_a_promise():
+    with rewritten(replication.Replication, "flush", (" and self.may_ack(view)", "")):
+        yield
+
+
 @mutant("An entry is committed with one acknowledgement less.", quick=True)
 def one_ack_short():
     def held(self, current):

@@ -6,6 +6,7 @@ from quorate.hachannel import (
     Channel,
     Deliver,
     InstallPart,
+    Settings,
     attempts,
     election,
     installation,
@@ -469,4 +470,31 @@ def a_view_is_active_without_a_slave_whose_disk_is_slow():
 )
 def acknowledged_when_superseded():
     with rewritten(state.State, "supersede", ("not isinstance(held[2], Ack)", "True")):
+        yield
+
+
+def an_acknowledgement_of_the_view_before():
+    """The same master goes on in the next view, and what it acknowledges may be other entries."""
+    hand = Hand(settings=Settings(mode="MAJORITY"))
+    master = hand.form()
+    before = master.view.number
+    hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
+    hand.settle()
+    assert master.role == "master"
+    assert master.view.number > before
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    for other in (1, 2):
+        hand.lose(0, other)
+        hand.give(other, 0, Ack(before, master.last))
+    assert master.applied < master.last, "nobody else has it"
+
+
+@mutant(
+    "The master takes acknowledgements of the view before for those of its present one.",
+    scenario=an_acknowledgement_of_the_view_before,
+    caught=("scenario", "I13"),
+    quick=True,
+)
+def acknowledged_in_another_view():
+    with rewritten(replication.Replication, "on_ack", (" or message.view != state.accepted.number", "")):
         yield

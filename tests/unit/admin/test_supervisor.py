@@ -316,4 +316,4 @@ def test_up_shows_a_line_per_event_and_ends_with_its_replicas(
     lines = result.stdout.splitlines()
     assert lines[0].startswith("s0.0 started, pid ")
     assert lines[1] == "s0.0 quorate: port taken"
-    assert lines[2].startswith("s0.0 ended with status 1; bring it back with: quorate start ")
+    assert lines[2].startswith("s0.0 ended with status 1; mend that, then start it with: quorate start ")

@@ -202,11 +202,11 @@ MEANING = {
         ),
         "4: port 5 on localhost is taken by the network of line 3",
     ),
-    "loopback is one host": (
+    "loopback is one host, and all may stand on one line": (
         '<config><domain name="D"/>'
-        '<server id="0" hostname="localhost"><network domain="D" port="5"/></server>\n'
+        '<server id="0" hostname="localhost"><network domain="D" port="5"/></server>'
         '<server id="1" hostname="127.0.0.1"><network domain="D" port="5"/></server></config>',
-        "2: port 5 on 127.0.0.1 is taken",
+        "1: port 5 on 127.0.0.1 is taken by the network of line 1",
     ),
     "same id": (
         two("<server id='0' hostname='b'><network domain='D1' port='1'/></server>"),
@@ -237,6 +237,10 @@ MEANING = {
     "domain twice": (
         cluster().replace("<cluster", "<domain name='D1'/><cluster"),
         "2: the domain 'D1' is declared on line 1",
+    ),
+    "domain twice on one line": (
+        cluster().replace("\n<cluster", "<domain name='D1'/>\n<cluster"),
+        "1: the domain 'D1' is declared on line 1",
     ),
     "bad domain name": (
         cluster().replace("<cluster", "<domain name='a b'/><cluster"),

@@ -30,6 +30,17 @@ class Asynchronous(Handler):
         yield b""
 
 
+class Generating(Handler):
+    def delivered(self, index: int, origin: int, payload: bytes) -> Any:
+        yield
+
+    def provide_state(self) -> Any:
+        yield b""
+
+    def receive_state(self, chunks: list[bytes]) -> Any:
+        yield
+
+
 class Misfit(Handler):
     def delivered(self, payload: bytes) -> None: ...  # type: ignore[override]  # pyright: ignore
     def provide_state(self, reason: str) -> bytes:  # type: ignore[override]  # pyright: ignore
@@ -62,6 +73,7 @@ class Half:
         ({"handler": Handler}, "give an object with the methods"),
         ({"handler": Half()}, "receive_state is missing"),
         ({"handler": Asynchronous()}, "not awaited, so delivered, provide_state must be `def`, not `async"),
+        ({"handler": Generating()}, "what is behind a `yield`.* no `yield` in delivered, receive_state$"),
         (
             {"handler": Misfit()},
             "give its methods the parameters that they are called with: "
