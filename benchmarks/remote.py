@@ -23,16 +23,17 @@ _decode_numbers = msgspec.msgpack.Decoder(list[int]).decode
 class _Gathering(Framed):
     """Sends what it is given in one turn in one frame; `flush` does it at once."""
 
-    def __init__(self, reactor: Any) -> None:
+    _due = False
+
+    def connectionMade(self) -> None:  # noqa: N802
+        super().connectionMade()
         self.gathered: list[Any] = []
-        self._reactor = reactor
-        self._due = False
 
     def gather(self, item: Any) -> None:
         self.gathered.append(item)
         if not self._due:
             self._due = True
-            self._reactor.callLater(0, self._turn)
+            self.tcp.reactor.callLater(0, self._turn)
 
     def _turn(self) -> None:
         self._due = False
@@ -45,8 +46,7 @@ class _Gathering(Framed):
 
 
 class _Serving(_Gathering):
-    def __init__(self, submit: Submit, stop: Callable[[], None], reactor: Any) -> None:
-        super().__init__(reactor)
+    def __init__(self, submit: Submit, stop: Callable[[], None]) -> None:
         self._submit = submit
         self._stop = stop
         self._asked = self._confirmed = 0
@@ -72,14 +72,13 @@ class _Serving(_Gathering):
 class _Accepting(Factory):
     noisy = False
 
-    def __init__(self, submit: Submit, stop: Callable[[], None], reactor: Any) -> None:
+    def __init__(self, submit: Submit, stop: Callable[[], None]) -> None:
         self._submit = submit
         self._stop = stop
-        self._reactor = reactor
 
     def buildProtocol(self, addr: Any) -> _Serving:  # noqa: N802
         del addr
-        return _Serving(self._submit, self._stop, self._reactor)
+        return _Serving(self._submit, self._stop)
 
 
 class _Asking(_Gathering):
@@ -107,7 +106,7 @@ class _Asking(_Gathering):
 def serve(options: Any, reactor: Any, submit: Submit, pids: list[int]) -> None:
     """Listen for the client, start it, and stop the reactor when it has gone."""
 
-    reactor.listenTCP(options.ports[3], _Accepting(submit, reactor.stop, reactor), interface="127.0.0.1")
+    reactor.listenTCP(options.ports[3], _Accepting(submit, reactor.stop), interface="127.0.0.1")
     cells = [[cell.size, cell.window, cell.batch, cell.seconds] for cell in options.cells]
     ports = [options.ports[3], os.getpid(), *pids]
     command = [sys.executable, __file__, "--cells", str(cells), "--reactor", options.reactor]
@@ -127,14 +126,9 @@ def main() -> None:
             everybody = [os.getpid(), *pids]
             reactor.callLater(0.1, run_cells(options, self.ask, everybody, reactor.stop))
 
-    class Connecting(ClientFactory):
-        noisy = False
-
-        def buildProtocol(self, addr: Any) -> Client:  # noqa: N802
-            del addr
-            return Client(reactor)
-
-    reactor.connectTCP("127.0.0.1", port, Connecting())
+    factory = ClientFactory.forProtocol(Client)
+    factory.noisy = False
+    reactor.connectTCP("127.0.0.1", port, factory)
     reactor.run()
 
 

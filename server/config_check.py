@@ -62,7 +62,8 @@ def _check_unique(draft: Draft, report: Report) -> None:
             report.problem(
                 line, f"the domain {shown(name)} is declared on line {domains[name]} already; keep one."
             )
-        domains.setdefault(name, line)
+        else:
+            domains[name] = line
     ids: dict[int, Server] = {}
     names: dict[str, Server] = {}
     for each in draft.servers:
@@ -125,7 +126,8 @@ def _check_ports(draft: Draft, report: Report) -> None:
                         line,
                         f"port {port} on {replica.host} is taken by the {by} of line {first}; give another.",
                     )
-                taken.setdefault(place, (line, what))
+                else:
+                    taken[place] = line, what
 
 
 def _check_domains(draft: Draft, report: Report) -> None:

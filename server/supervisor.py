@@ -372,9 +372,9 @@ class Supervisor:
             self._say(self._event(child, "restarting", f"restarting in {delay_s:g} s"))
         else:
             # One that never was there has said why.
-            hint = "mend that, then start it with" if status > 0 and not was_ready else "bring it back with"
-            hint = f"{hint}: {self.command(child.server, child.replica)}"
-            self._say(self._event(child, "died", f"{how}; {hint}"))
+            advice = "mend that, then start it with" if status > 0 and not was_ready else "bring it back with"
+            command = self.command(child.server, child.replica)
+            self._say(self._event(child, "died", f"{how}; {advice}: {command}"))
             if self._restart:
                 self._say(self._event(child, "gave up", f"ended {child.failures} times, not restarted"))
         with self._changed:

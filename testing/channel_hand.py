@@ -24,7 +24,7 @@ from ..hachannel.settings import Mode
 __all__ = ["Hand", "SlowLog", "founding", "half_founded", "returning", "slow_proposer", "with_disks"]
 
 MAX_ROUNDS = 1000
-"""So often everything on the wires is delivered before `settle` gives up."""
+"""So often all on the wires is delivered before `settle` gives up, or one message before `until` does."""
 
 
 class SlowLog(MemoryLog):
@@ -194,6 +194,19 @@ class Hand:
                 self.deliver(here, there)
         ways = {pair: wire[0] for pair, wire in self.wires.items() if wire}
         raise AssertionError(f"messages without end: {ways}")
+
+    def until(self, condition: Callable[[], Any], *replicas: int) -> None:
+        """Deliver message by message between all, or some, or let time pass, until something holds."""
+        among = set(replicas or self.channels)
+        for _ in range(MAX_ROUNDS):
+            if condition():
+                return
+            ways = [pair for pair, wire in self.wires.items() if wire and set(pair) <= among]
+            if ways:
+                self.deliver(*ways[0], 1)
+            else:
+                self.tick(0.05, *replicas)
+        raise AssertionError([channel.role for channel in self.channels.values()])
 
     def form(self) -> Channel:
         """Let the first view be founded; returns the master's channel."""

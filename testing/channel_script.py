@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from ..hachannel import Deliver, Event, Settings, ViewEvent
 from ..hachannel.force import first_view
 from ..hachannel.log import Accepted, Activated
@@ -10,6 +12,9 @@ from .channel_net import Weather
 from .channel_world import Host, Observer, Shape, World
 from .checks import Checks
 from .faults import Fault, Injector
+
+QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
+"""A cluster that soon notices who is gone."""
 
 
 class Script(Checks):
@@ -208,3 +213,25 @@ class Script(Checks):
         """Everything is connected again."""
         for direction in sorted(self.net.cut):
             self.net.mend(direction)
+
+
+def begun_again() -> Script:
+    """Three replicas with disks ended after 20 entries; the last is to be the beginning of a new cluster."""
+    script = Script(3, disk=True, settings=QUICK)
+    script.everywhere(script.submit(script.form(), 20))
+    script.run(0.5)
+    for host in script.hosts:
+        host.crash()
+    script.force(script.hosts[-1])
+    return script
+
+
+def unlist(host: Host, replica: int) -> None:
+    """As far as the disk of a stopped replica knows, another one was removed from the cluster."""
+    assert host.disk is not None
+    remembered = host.disk.remembered
+    view = remembered.accepted
+    assert view is not None
+    seats = tuple(seat for seat in view.seats if seat.replica != replica)
+    for record in (Accepted(replace(view, seats=seats)), Activated(view.number)):
+        remembered.apply(record)

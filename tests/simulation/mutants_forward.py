@@ -260,12 +260,7 @@ def a_master_of_before_said_what_it_has():
     hand.act(2, lambda channel: [channel.forward(hand.now, payload) for payload in (b"one", b"two")])
     hand.lose(2, 0)
     hand.silence(0)
-    while not hand.waiting(2, 1, Forward):
-        ways = [way for way in ((1, 2), (2, 1)) if hand.wires[way]]
-        if ways:
-            hand.deliver(*ways[0], 1)
-        else:
-            hand.tick(0.05, 1, 2)
+    hand.until(lambda: hand.waiting(2, 1, Forward), 1, 2)
     hand.lose(2, 1)
     hand.give(1, 2, Forwarded(first, 1, 2))
     for _ in range(40):

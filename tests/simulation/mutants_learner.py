@@ -306,9 +306,9 @@ def the_state_is_refused_in_the_middle():
     hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
     hand.act(2, lambda channel: channel.part_refused(hand.now, part.token, "test"))
     hand.lose(2, 0)
-    while not (joins := hand.waiting(2, 0, Join)):
-        hand.tick(0.05, 2)
-    assert (joins[0].marker, joins[0].fresh) == (b"", True), "it would get the rest of what it refused"
+    hand.until(lambda: hand.waiting(2, 0, Join), 2)
+    [join] = hand.waiting(2, 0, Join)
+    assert (join.marker, join.fresh) == (b"", True), "it would get the rest of what it refused"
 
 
 @mutant(

@@ -1,24 +1,8 @@
 """Mutants of clusters that were made to begin again from one replica: those of before are no part of them."""
 
-from msgspec.structs import replace
-
-from quorate.hachannel import Settings, election, state
-from quorate.hachannel.log import Accepted, Activated
-from quorate.testing.channel_script import Script
+from quorate.hachannel import election, state
+from quorate.testing.channel_script import begun_again, unlist
 from quorate.testing.mutation import mutant, rewritten
-
-QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
-
-
-def _lost():
-    """A cluster that has lost all but its last replica, which is to begin again with what it has."""
-    script = Script(3, disk=True, settings=QUICK)
-    script.everywhere(script.submit(script.form(), 20))
-    script.run(0.5)
-    for host in script.hosts:
-        host.crash()
-    script.force(script.hosts[-1])
-    return script
 
 
 def _serves(script, host):
@@ -39,7 +23,7 @@ def _end(script, *hosts):
 
 def the_majority_of_before_comes_back():
     """It has its disks, and hears of the cluster that began again."""
-    script = _lost()
+    script = begun_again()
     one, other, last = script.hosts
     _serves(script, last)
     one.start()
@@ -53,7 +37,7 @@ def the_majority_of_before_comes_back():
 
 def one_of_before_comes_back_to_a_cluster_that_has_grown():
     """Its present view is not the one that began it."""
-    script = _lost()
+    script = begun_again()
     one, other, last = script.hosts
     _serves(script, last)
     _joins(script, one, {0, 2})
@@ -65,7 +49,7 @@ def one_of_before_comes_back_to_a_cluster_that_has_grown():
 
 def one_of_before_is_there_when_the_beginning_is_gone():
     """With a new replica that has everything it is a majority of three."""
-    script = _lost()
+    script = begun_again()
     one, other, last = script.hosts
     _serves(script, last)
     _joins(script, one, {0, 2})
@@ -80,7 +64,7 @@ def one_of_before_is_there_when_the_beginning_is_gone():
 
 def two_are_forced():
     """One after the other: the later one counts."""
-    script = _lost()
+    script = begun_again()
     one, _, last = script.hosts
     script.force(one)
     one.start()
@@ -92,13 +76,10 @@ def two_are_forced():
 
 def one_that_was_removed_is_forced():
     """It is none of those who go on without it, so it ends nobody."""
-    script = _lost()
+    script = begun_again()
     last = script.hosts[-1]
     for host in script.hosts[:-1]:
-        old = host.disk.remembered.accepted
-        kept = tuple(seat for seat in old.seats if seat.replica != last.replica)
-        host.disk.remembered.apply(Accepted(replace(old, seats=kept)))
-        host.disk.remembered.apply(Activated(old.number))
+        unlist(host, last.replica)
     for host in script.hosts:
         host.start()
     script.run(3.0)

@@ -3,19 +3,17 @@
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from quorate.hachannel import Channel, Settings
+from quorate.hachannel import Channel
 from quorate.hachannel.durable import DurableLog, Remembered
 from quorate.hachannel.force import NothingThere, begin_again, first_view
 from quorate.hachannel.journal import Identity, Journal
 from quorate.hachannel.log import Accepted, Activated, Appended, Committed, Promised
 from quorate.hachannel.messages import Entry, Heartbeat
 from quorate.hachannel.view import Seat, View, ViewNumber, Voter
-from quorate.testing.channel_script import Script
+from quorate.testing.channel_script import QUICK, Script, begun_again, unlist
 from quorate.testing.channel_world import Host
 
-QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 OLD = ViewNumber(3, 1, 11)
 SEATS = (Seat(0), Seat(1), Seat(2))
 VIEW = View(OLD, (Voter(0, 10), Voter(1, 11), Voter(2, 12)), (Voter(1, 11), Voter(0, 10)), 2, 0, seats=SEATS)
@@ -87,14 +85,7 @@ def test_what_the_cluster_of_before_lacks_concerns_only_its_own(lineage: Voter |
 @pytest.fixture
 def script() -> Script:
     """A cluster that has lost replicas 0 and 1 after 20 entries, of which replica 2 has all."""
-    script = Script(3, disk=True, settings=QUICK)
-    master = script.form()
-    script.everywhere(script.submit(master, 20))
-    script.run(0.5)
-    for host in script.hosts:
-        host.crash()
-    script.force(script.hosts[2])
-    return script
+    return begun_again()
 
 
 def index(host: Host) -> int:
@@ -160,12 +151,7 @@ def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(script
 def test_one_that_was_removed_before_it_was_forced_stops_nobody(script: Script) -> None:
     one, other, last = script.hosts
     for host in (one, other):
-        assert host.disk is not None
-        old = host.disk.remembered.accepted
-        assert old is not None
-        kept = tuple(seat for seat in old.seats if seat.replica != last.replica)
-        host.disk.remembered.apply(Accepted(replace(old, seats=kept)))
-        host.disk.remembered.apply(Activated(old.number))
+        unlist(host, last.replica)
     for host in script.hosts:
         host.start()
     script.until(lambda: last.channel.can_submit)

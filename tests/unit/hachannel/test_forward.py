@@ -300,14 +300,7 @@ def test_what_a_master_before_had_is_not_what_the_next_one_has(hand):
     hand.lose(2, 0)
     hand.give(0, 2, Forwarded(N1, 1, 2, False))
     hand.silence(0)
-    for _ in range(200):
-        if hand.waiting(2, 1, Forward):
-            break
-        ways = [way for way in ((1, 2), (2, 1)) if hand.wires[way]]
-        if ways:
-            hand.deliver(*ways[0], 1)
-        else:
-            hand.tick(0.05, 1, 2)
+    hand.until(lambda: hand.waiting(2, 1, Forward), 1, 2)
     _one, two = hand.waiting(2, 1, Forward)
     hand.lose(2, 1)
     hand.give(2, 1, two)

@@ -95,14 +95,7 @@ def test_who_leaves_while_a_view_may_take_it_in_waits_for_that_view():
     hand.start(1, 2, 9)
     hand.connect(0, 1)
     joiner = hand.channels[1]
-    for _ in range(200):
-        ways = [way for way in hand.wires if hand.wires[way]]
-        if joiner.state.promised > master.state.accepted.number:
-            break
-        if ways:
-            hand.deliver(*ways[0], 1)
-        else:
-            hand.tick(0.05)
+    hand.until(lambda: joiner.state.promised > master.state.accepted.number)
     assert joiner.role == "joining"
     assert hand.waiting(1, 0, Promise)
     hand.act(1, lambda channel: channel.leave(hand.now))

@@ -459,14 +459,7 @@ def test_a_change_that_too_few_can_vote_for_is_given_up_and_its_replicas_are_nam
     hand.start(3, 4, 50)
     for other in range(3):
         hand.connect(other, 3)
-    for _ in range(1000):
-        if "adds voter 3/50" in hand.notes[0]:
-            break
-        ways = [way for way, wire in hand.wires.items() if wire]
-        if ways:
-            hand.deliver(*ways[0], 1)
-        else:
-            hand.tick(0.05)
+    hand.until(lambda: "adds voter 3/50" in hand.notes[0])
     hand.silence(3)
     hand.silence(2)
     hand.settle()
