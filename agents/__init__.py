@@ -22,7 +22,8 @@ from .ids import (
     factory,
     outside,
 )
-from .notification import Notification, decode, decoder, encode, known_type, type_name
+from .notification import Notification, decode, encode, known_type, type_name
+from .state_types import decoder
 
 __all__ = [
     "FAILURES",

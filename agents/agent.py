@@ -12,8 +12,17 @@ import msgspec
 from msgspec import UNSET
 
 from .envelope import Opaque
-from .notification import Notification, decoder, module_name
-from .state import AgentError, check_encodable, encoder, hints_of, may_hold_sets, without_sets
+from .notification import Notification
+from .state_types import (
+    AgentError,
+    check_encodable,
+    decoder,
+    encoder,
+    hints_of,
+    may_hold_sets,
+    module_name,
+    without_sets,
+)
 
 __all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
 

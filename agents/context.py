@@ -12,7 +12,7 @@ from .builtin import Create
 from .envelope import Note, ReplyTo, check_address
 from .ids import Address, AgentId, factory
 from .notification import Notification, encode
-from .state import with_sorted_sets
+from .state_types import with_sorted_sets
 
 __all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
 

@@ -1,22 +1,13 @@
 """Typed notifications and their encoding."""
 
 import functools
-import sys
-from pathlib import Path
 from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
 
-__all__ = [
-    "UNREADABLE",
-    "Notification",
-    "decode",
-    "decoder",
-    "encode",
-    "known_type",
-    "module_name",
-    "type_name",
-]
+from .state_types import AgentError, decoder, hints_of, may_hold_sets, module_name, with_sorted_sets
+
+__all__ = ["UNREADABLE", "Notification", "decode", "encode", "known_type", "type_name"]
 
 T = TypeVar("T")
 
@@ -46,18 +37,6 @@ class Notification:
         # attrs and msgspec build a second class when they add slots; the last one defined is the one in use.
         cls.type_name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
         _known[cls.type_name] = cls
-
-
-def module_name(module: str) -> str:
-    """A script's classes are known elsewhere under the name by which the script can be imported."""
-    if module != "__main__":
-        return module
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name != "__main__":
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
-    return Path(file).stem if file else module
 
 
 def type_name(cls: type[Notification]) -> str:
@@ -92,8 +71,6 @@ def encode(notification: Notification) -> bytes:
 @functools.lru_cache(maxsize=4096)
 def _sorting(cls: Any) -> Any:
     """What sorts the sets in one of this class, for their order differs between processes; None if none."""
-    from .state import AgentError, hints_of, may_hold_sets, with_sorted_sets  # which imports this module
-
     try:
         has_sets = any(may_hold_sets(kind) for kind in hints_of(cls).values())
     except AgentError:  # a type cannot be resolved: it may be anything
@@ -107,13 +84,3 @@ def decode(cls: type[T], payload: bytes) -> T:
     Raises one of UNREADABLE, with the path of the field that does not fit.
     """
     return decoder(cls).decode(payload)
-
-
-def decoder(cls: type[T]) -> msgspec.msgpack.Decoder[T]:
-    """The (cached) decoder of a class. Raises TypeError if a field's type cannot be encoded."""
-    return cast("msgspec.msgpack.Decoder[T]", _decoder(cast("Any", cls)))
-
-
-@functools.lru_cache(maxsize=4096)
-def _decoder(cls: Any) -> Any:
-    return msgspec.msgpack.Decoder(cls)

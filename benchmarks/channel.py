@@ -17,7 +17,7 @@ from load import (
     run_cells,
 )
 
-from quorate.hachannel.group import Group, GroupLimits, ViewEvent
+from quorate.hachannel import Group, GroupLimits, ViewEvent
 
 
 class Counter:

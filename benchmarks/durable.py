@@ -31,8 +31,8 @@ import attrs
 from quorate import connect
 from quorate.client import Connection
 from quorate.demo.ports import place
+from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import Config, load
-from quorate.server.supervisor import Supervisor
 
 from .stock import Touch
 from .transfer import BOUND_S, ROOT, statuses

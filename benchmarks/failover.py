@@ -22,8 +22,8 @@ from examples.bank import Deposit
 from quorate import Connection, connect
 from quorate.client.session import BRIEF_S
 from quorate.demo.ports import place
+from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
-from quorate.server.supervisor import Supervisor
 
 SAMPLE = Path(__file__).parents[1] / "a3servers.xml"
 BOUND_S = 60.0

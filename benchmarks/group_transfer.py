@@ -27,7 +27,7 @@ from twisted.internet.defer import Deferred, inlineCallbacks
 from twisted.internet.protocol import ProcessProtocol
 from twisted.internet.task import deferLater, react
 
-from quorate.hachannel.group import Group, GroupLimits, Settings, ViewEvent
+from quorate.hachannel import Group, GroupLimits, Settings, ViewEvent
 
 CHUNK_BYTES = 1 << 20
 WARM_S = 3.0

@@ -19,12 +19,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from quorate.hachannel.journal import Identity, Journal
-from quorate.hachannel.log import Appended, Committed, LogRecord
-from quorate.hachannel.messages import Entry
-from quorate.hachannel.view import ViewNumber
-from quorate.server.disk import Disk
-from quorate.server.storage import SCHEMA, StateStore
+from quorate.hachannel.journal.journal import Identity, Journal
+from quorate.hachannel.model.log import Appended, Committed, LogRecord
+from quorate.hachannel.model.messages import Entry
+from quorate.hachannel.model.view import ViewNumber
+from quorate.server.storage.disk_writer import Disk
+from quorate.server.storage.state_store import SCHEMA, StateStore
 
 VIEW = ViewNumber(1, 0, 1)
 ME = Identity("benchmark", "s0", 0)

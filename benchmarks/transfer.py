@@ -29,9 +29,9 @@ import attrs
 
 from quorate import connect
 from quorate.demo.ports import place
-from quorate.server.admin_client import ServerAdmin, gather
+from quorate.server.admin.client import ServerAdmin, gather
+from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import Config, load
-from quorate.server.supervisor import Supervisor
 
 from .stock import Fill, Filled, Touch
 

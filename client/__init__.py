@@ -2,7 +2,6 @@
 
 from .aio import AsyncConnection, aconnect
 from .blocking import Connection, connect
-from .desk import Received
 from .errors import (
     AuthenticationError,
     BadUrl,
@@ -19,6 +18,7 @@ from .errors import (
     UnknownAgentError,
 )
 from .events import SessionSettings
+from .pending import Received
 
 __all__ = [
     "AsyncConnection",

@@ -10,11 +10,7 @@ from typing import Any, TypeVar, cast, overload
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
-from .desk import Received, ReplyTypes
-from .driver import Driver
-from .errors import QuorateClientError, RequestTimeout
-from .events import SessionSettings
-from .face import (
+from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_CAME,
@@ -24,6 +20,10 @@ from .face import (
     no_answer,
     reply_types,
 )
+from .driver import Driver
+from .errors import QuorateClientError, RequestTimeout
+from .events import SessionSettings
+from .pending import Received, ReplyTypes
 from .url import Endpoint, parse_url
 
 __all__ = ["AsyncConnection", "AsyncioPort", "aconnect"]

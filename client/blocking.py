@@ -18,11 +18,7 @@ from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
 from .aio import AsyncioPort
-from .desk import Received, ReplyTypes
-from .driver import Driver
-from .errors import QuorateClientError, RequestTimeout
-from .events import SessionSettings
-from .face import (
+from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_CAME,
@@ -32,7 +28,11 @@ from .face import (
     no_answer,
     reply_types,
 )
+from .driver import Driver
+from .errors import QuorateClientError, RequestTimeout
+from .events import SessionSettings
 from .frames import note_size
+from .pending import Received, ReplyTypes
 
 __all__ = ["Connection", "connect"]
 

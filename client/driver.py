@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from .desk import Desk
 from .events import Connect, Disconnect
+from .pending import Desk
 from .session import Session
 from .url import Endpoint
 

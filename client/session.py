@@ -15,7 +15,6 @@ from typing import Final
 
 from ..agents.ids import AgentId
 from ..agents.proxy import MAX_INPUT_NOTES
-from .answers import Answers
 from .errors import (
     AuthenticationError,
     ConnectionClosed,
@@ -58,6 +57,7 @@ from .frames import (
     note_size,
 )
 from .outbox import Outbox
+from .reply_window import Answers
 from .states import Closing, Connecting, Greeting, New, Open, Over, State, Waiting
 from .url import Endpoint, format_endpoint
 

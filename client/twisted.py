@@ -11,11 +11,7 @@ from twisted.python.failure import Failure
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
 from ..agents.notification import Notification
-from .desk import Received, ReplyTypes
-from .driver import Driver
-from .errors import QuorateClientError, RequestTimeout
-from .events import SessionSettings
-from .face import (
+from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_CAME,
@@ -25,6 +21,10 @@ from .face import (
     no_answer,
     reply_types,
 )
+from .driver import Driver
+from .errors import QuorateClientError, RequestTimeout
+from .events import SessionSettings
+from .pending import Received, ReplyTypes
 from .url import Endpoint
 
 __all__ = ["TwistedConnection", "tconnect"]

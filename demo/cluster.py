@@ -7,10 +7,10 @@ from pathlib import Path
 
 import attrs
 
+from ..server.cli.supervisor import Event as ProcessEvent
+from ..server.cli.supervisor import Supervisor, SupervisorError
 from ..server.config import load
-from ..server.config_model import TCP_PROXY_SERVICE
-from ..server.supervisor import Event as ProcessEvent
-from ..server.supervisor import Supervisor, SupervisorError
+from ..server.config.model import TCP_PROXY_SERVICE
 from .ports import place
 from .result import Event, Killed
 

@@ -15,9 +15,9 @@ from ..agents import (
     factory,
     type_name,
 )
-from ..server import admin_wire as wire
-from ..server.admin_client import AdminError, ServerAdmin
-from ..server.config_model import Config
+from ..server.admin import wire
+from ..server.admin.client import AdminError, ServerAdmin
+from ..server.config.model import Config
 from .cluster import CLUSTER, DemoError
 from .data import FlightFile
 from .feed import PULSE

@@ -1,18 +1,18 @@
 """The deterministic engine: runs the agents of a server from the ordered log."""
 
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
-from .capture import Capture
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
-from .classes import load_class
+from .class_loading import load_class
 from .effects import Effects
 from .engine import Engine, EngineStopped
-from .passes import Action, Marker, Passes
-from .reckoning import Reckoning
+from .reaction import Reaction
 from .rerun import Rerun
 from .settings import EngineSettings
-from .snapshot import SnapshotError
-from .trace import Reaction
-from .transfer import Source, Staging, Taken
+from .snapshot.capture import Capture
+from .snapshot.digest import Reckoning
+from .snapshot.header import SnapshotError
+from .snapshot.precopy import Action, Marker, Passes
+from .snapshot.transfer import Source, Staging, Taken
 
 __all__ = [
     "Action",

@@ -8,8 +8,8 @@ import msgspec
 
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
 from ..agents.notification import UNREADABLE
-from .trace import outputs_hash
-from .words import described, words
+from .error_text import described, words
+from .reaction import outputs_hash
 
 __all__ = [
     "AgentState",

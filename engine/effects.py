@@ -4,7 +4,7 @@ import attrs
 import msgspec
 
 from ..agents import AgentId, Note
-from .trace import Reaction
+from .reaction import Reaction
 
 __all__ = ["Effects"]
 

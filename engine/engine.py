@@ -10,11 +10,11 @@ from ..agents import FAILURES, AgentId, Context, Note, Notification
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .effects import Effects
-from .links import Link
+from .error_text import MAX_WORDS, described, summary
+from .reaction import Reaction
+from .server_links import Link
 from .state import EngineState
 from .timers import Timer
-from .trace import Reaction
-from .words import MAX_WORDS, described, summary
 
 __all__ = ["Engine", "EngineStopped"]
 

@@ -27,8 +27,8 @@ from ..agents import (
 from ..agents.notification import UNREADABLE
 from .cell import Cell
 from .directory import Directory
+from .error_text import described, words
 from .settings import EngineSettings
-from .words import described, words
 
 __all__ = ["Factory", "FactoryResult"]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ..agents import AgentId, AgentSpec, Note
 from .cell import Cell
-from .classes import load_class
+from .class_loading import load_class
 
 __all__ = ["Rerun"]
 

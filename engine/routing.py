@@ -17,7 +17,7 @@ from ..agents import (
     outside,
 )
 from .effects import Effects
-from .links import Links
+from .server_links import Links
 from .settings import EngineSettings
 
 __all__ = ["Mail", "Routing"]

@@ -4,19 +4,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
-from .capture import Capture
 from .cell import AgentState, Cell
-from .classes import load_class
+from .class_loading import load_class
 from .directory import Directory
 from .effects import Effects
 from .factory import Factory
-from .links import Links
-from .reckoning import Reckoning, digest_of
 from .routing import Mail, Routing
+from .server_links import Links
 from .settings import EngineSettings
-from .snapshot import Snapshot, SnapshotError, encode_header, read_header
+from .snapshot.capture import Capture
+from .snapshot.digest import Reckoning, digest_of
+from .snapshot.header import Snapshot, SnapshotError, encode_header, read_header
+from .snapshot.transfer import Source, Staging
 from .timers import Timers
-from .transfer import Source, Staging
 
 __all__ = ["EngineState"]
 

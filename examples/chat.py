@@ -16,7 +16,7 @@ from twisted.internet.protocol import Protocol
 from twisted.internet.stdio import StandardIO
 from twisted.internet.task import react
 
-from quorate.hachannel.group import Group, GroupError, ViewEvent
+from quorate.hachannel import Group, GroupError, ViewEvent
 
 PORTS = (7310, 7311, 7312)
 MAX_LINE_BYTES = 16 * 1024

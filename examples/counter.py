@@ -15,7 +15,7 @@ from twisted.internet.stdio import StandardIO
 from twisted.internet.task import react
 from twisted.protocols.basic import LineOnlyReceiver
 
-from quorate.hachannel.group import Group, GroupError, ViewEvent
+from quorate.hachannel import Group, GroupError, ViewEvent
 
 PORTS = (7300, 7301, 7302)
 

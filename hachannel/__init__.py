@@ -1,7 +1,8 @@
 """The HA channel: replicates opaque payloads from a master to its slaves, in one order, through failures."""
 
-from .channel import Channel
-from .errors import (
+from .group.group import Group
+from .group.handler import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup, QueueFull
+from .model.errors import (
     ChangeRefused,
     ChannelError,
     NotMaster,
@@ -11,7 +12,7 @@ from .errors import (
     TooFewCopies,
     WindowFull,
 )
-from .events import (
+from .model.events import (
     Deliver,
     Event,
     InstallPart,
@@ -24,11 +25,12 @@ from .events import (
     Told,
     ViewEvent,
 )
-from .log import Log, LogRecord, MemoryLog
-from .messages import Message, decode_message, encode_message
-from .origins import Source
-from .settings import Settings
-from .view import Seat, View, ViewNumber, Voter
+from .model.log import Log, LogRecord, MemoryLog
+from .model.messages import Message, decode_message, encode_message
+from .model.settings import Settings
+from .model.submitters import Source
+from .model.view import Seat, View, ViewNumber, Voter
+from .protocol.channel import Channel
 
 __all__ = [
     "ChangeRefused",
@@ -36,12 +38,18 @@ __all__ = [
     "ChannelError",
     "Deliver",
     "Event",
+    "Group",
+    "GroupError",
+    "GroupFailed",
+    "GroupHandler",
+    "GroupLimits",
     "InstallPart",
     "LeaseChanged",
     "Log",
     "LogRecord",
     "MemoryLog",
     "Message",
+    "NotInGroup",
     "NotMaster",
     "NotYet",
     "Output",
@@ -49,6 +57,7 @@ __all__ = [
     "ProtocolError",
     "ProvidePart",
     "ProvideSnapshot",
+    "QueueFull",
     "Seat",
     "Settings",
     "Source",

@@ -37,27 +37,27 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "check": Entry("quorate.server.commands.check:command", "Validate an a3servers.xml and summarize it."),
-    "up": Entry("quorate.server.commands.up:command", "Run every server and replica of this host."),
-    "start": Entry("quorate.server.commands.start:command", "Run one replica of one server."),
-    "status": Entry(
-        "quorate.server.commands.status:command", "Show role, view, lag and connections of replicas."
+    "check": Entry("quorate.server.cli.check:command", "Validate an a3servers.xml and summarize it."),
+    "up": Entry("quorate.server.cli.up:command", "Run every server and replica of this host."),
+    "start": Entry("quorate.server.cli.start:command", "Run one replica of one server."),
+    "status": Entry("quorate.server.cli.status:command", "Show role, view, lag and connections of replicas."),
+    "deploy": Entry("quorate.server.cli.deploy:command", "Create an agent on a server."),
+    "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in good order."),
+    "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),
+    "inspect": Entry("quorate.server.cli.inspect:command", "Show the state of an agent."),
+    "send": Entry("quorate.server.cli.send:command", "Send a notification to an agent."),
+    "simulate": Entry(
+        "quorate.testing.schedules.command:command", "Simulate replicas and faults; check every step."
     ),
-    "deploy": Entry("quorate.server.commands.deploy:command", "Create an agent on a server."),
-    "stop": Entry("quorate.server.commands.stop:command", "Stop servers or replicas in good order."),
-    "agents": Entry("quorate.server.commands.agents:command", "List the agents of a server."),
-    "inspect": Entry("quorate.server.commands.inspect:command", "Show the state of an agent."),
-    "send": Entry("quorate.server.commands.send:command", "Send a notification to an agent."),
-    "simulate": Entry("quorate.testing.command:command", "Simulate replicas and faults; check every step."),
     "explore": Entry(
-        "quorate.testing.explore_command:command", "Try every order of events in small clusters."
+        "quorate.testing.exploration.command:command", "Try every order of events in small clusters."
     ),
     "replica": Entry(
-        "quorate.server.commands.replica:command",
+        "quorate.server.cli.replica:command",
         "Add, remove and replace replicas of a running cluster; begin it again.",
     ),
     "apply": Entry(
-        "quorate.server.commands.apply:command", "Give running clusters the replicas of the edited file."
+        "quorate.server.cli.apply:command", "Give running clusters the replicas of the edited file."
     ),
     "demo": Entry("quorate.demo.command:command", "The whole story on real data.", "demo"),
     "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),

@@ -8,7 +8,7 @@ import msgspec
 
 from ..agents import AgentError, AgentId
 from ..engine import Rerun
-from ..engine.words import described, summary
+from ..engine.error_text import described, summary
 
 __all__ = ["Life", "Record"]
 

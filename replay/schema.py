@@ -1,6 +1,6 @@
 """The columns of a trace file: what the servers write and the jobs read.
 
-The columns after the first four are the fields of `quorate.engine.trace.Reaction`, in their order.
+The columns after the first four are the fields of `quorate.engine.reaction.Reaction`, in their order.
 """
 
 from importlib import import_module

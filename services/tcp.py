@@ -32,9 +32,9 @@ from ..agents.proxy import (
     ReopenRefused,
 )
 from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, Welcome
-from ..hachannel.prompt import PromptReactor
+from ..hachannel.transport.direct_write import PromptReactor
 from .base import DEFAULT_MAX_CONNECTIONS, ListeningPort, Service, ServiceContext, ServiceError
-from .client_link import ClientLink
+from .client_connection import ClientLink
 from .manager import ConnectionManager, note_from_service
 
 __all__ = ["ProxySettings", "TcpProxyService"]

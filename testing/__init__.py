@@ -1,10 +1,9 @@
 """Test kit: one server in a test, and clusters of replicas on a virtual clock, network and disk."""
 
-from .channel_net import Weather
-from .channel_sim import Result, simulate
-from .channel_world import Shape, Violation
+from .channel.cluster_shape import Shape
+from .channel.machine import Violation
+from .channel.network import Weather
 from .checks import CHECKERS
-from .drawing import draw
 from .faults import FAULTS, Fault
 from .faults.disks import CorruptDisk, FullDisk, LoseDisk, SlowDisk, TornWrite
 from .faults.networks import (
@@ -36,8 +35,10 @@ from .faults.processes import (
     Submit,
 )
 from .harness import Harness
-from .schedule import Schedule, ScheduleError
-from .shrink import shrink
+from .schedules.random_schedules import draw
+from .schedules.schedule import Schedule, ScheduleError
+from .schedules.shrink import shrink
+from .schedules.simulation import Result, simulate
 
 __all__ = [
     "CHECKERS",

@@ -25,13 +25,13 @@ from typing import Any
 
 import attrs
 
-from .channel_sim import simulate
-from .channel_world import Violation
+from .channel.machine import Violation
 from .checks import CHECKERS
-from .drawing import draw
-from .exhaustive import START_STATES, explore
-from .schedule import Schedule
-from .spreading import spread
+from .exploration.explorer import START_STATES, explore
+from .schedules.parallel import spread
+from .schedules.random_schedules import draw
+from .schedules.schedule import Schedule
+from .schedules.simulation import simulate
 
 __all__ = [
     "MUTANTS",
@@ -331,7 +331,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from quorate.testing import mutation
+    from . import mutation
 
     # The files import this module under its name: the table is there.
     sys.exit(mutation.main())

@@ -6,9 +6,10 @@ from typing import ClassVar, TypeVar
 import attrs
 
 from ...hachannel import Event, Output, Source, View, ViewEvent
-from ..channel_app import Saved
-from ..channel_disk import Write
-from ..channel_world import Host, Observer, Violation
+from ..channel.application import Saved
+from ..channel.disk import Write
+from ..channel.machine import Violation
+from ..channel.world import Host, Observer
 from .history import History, Process, Step
 
 

@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import attrs
 
 from ...hachannel import Source, View, Voter
-from ...hachannel.lending import ahead_fill
-from ...hachannel.messages import PAYLOAD, Ahead, Chunk, ChunkAck, Forward
-from ...hachannel.view import Tag
-from ..channel_world import Host
+from ...hachannel.model.messages import PAYLOAD, Ahead, Chunk, ChunkAck, Forward
+from ...hachannel.model.view import Tag
+from ...hachannel.transfer.flow_control import ahead_fill
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...hachannel import Deliver, Event, InstallPart, Source
-from ..channel_world import Host
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Step
 

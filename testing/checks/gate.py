@@ -1,6 +1,6 @@
 """The gate: suspicion alone changes no view."""
 
-from ...hachannel.messages import Prepare
+from ...hachannel.model.messages import Prepare
 from .base import Checker, checker
 from .history import Step, count, majority
 

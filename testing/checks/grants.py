@@ -3,9 +3,9 @@
 import math
 
 from ...hachannel import Voter
-from ...hachannel.lease import proposer
-from ...hachannel.messages import Grant, Yield
-from ..channel_world import Host
+from ...hachannel.model.messages import Grant, Yield
+from ...hachannel.replication.lease import proposer
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Process, Step, majority
 

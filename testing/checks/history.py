@@ -10,8 +10,8 @@ from typing import Any
 import attrs
 
 from ...hachannel import Deliver, Event, Output, Source, View, ViewEvent, ViewNumber, Voter
-from ...hachannel.log import Appended
-from ...hachannel.messages import (
+from ...hachannel.model.log import Appended
+from ...hachannel.model.messages import (
     RECONFIG,
     Accept,
     Ack,
@@ -29,10 +29,10 @@ from ...hachannel.messages import (
     Recorded,
     decode_reconfig,
 )
-from ...hachannel.view import NO_TAG, NO_VIEW, Seat, Tag
-from ..channel_app import Saved, link
-from ..channel_disk import Write
-from ..channel_world import Host, World
+from ...hachannel.model.view import NO_TAG, NO_VIEW, Seat, Tag
+from ..channel.application import Saved, link
+from ..channel.disk import Write
+from ..channel.world import Host, World
 
 BINDING = frozenset({Ack, Prepare, Promise, Accept, Record, Recorded, Found, Founded})
 """Types of messages that bind their sender in what becomes of views and entries, or let others go on."""

@@ -1,8 +1,8 @@
 """I11 for services: who may have them, at any real time and whatever the clocks of the replicas read."""
 
 from ...hachannel import Event, LeaseChanged, ViewNumber, Voter
-from ...hachannel.lease import proposer
-from ..channel_world import Host
+from ...hachannel.replication.lease import proposer
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

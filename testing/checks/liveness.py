@@ -6,12 +6,13 @@ With all replicas, and with as few as can do without those that stay dead (`Host
 from collections.abc import Callable
 
 from ...hachannel import ViewNumber
-from ...hachannel.pace import MAX_REST_S
-from ...hachannel.state import State
-from ..channel_app import CELLS
-from ..channel_shape import SMALL_BYTES, Shape
-from ..channel_world import MAX_PIECES, PARTS, Host, Violation, World
-from ..healing import HEAL_S
+from ...hachannel.replication.replica_state import State
+from ...hachannel.transfer.pacing import MAX_REST_S
+from ..channel.application import CELLS
+from ..channel.cluster_shape import SMALL_BYTES, Shape
+from ..channel.healing import HEAL_S
+from ..channel.machine import Violation
+from ..channel.world import MAX_PIECES, PARTS, Host, World
 
 RETRIES = 3
 """So often something may have to be asked for again."""

@@ -1,11 +1,11 @@
 """I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
-from ...hachannel.lending import ENTRY_BYTES, MIN_LAG
-from ...hachannel.messages import Ack, Chunk, Heartbeat
-from ...hachannel.settings import TRIM_STEP
-from ...hachannel.view import Tag
-from ..channel_world import Host
+from ...hachannel.model.messages import Ack, Chunk, Heartbeat
+from ...hachannel.model.settings import TRIM_STEP
+from ...hachannel.model.view import Tag
+from ...hachannel.transfer.flow_control import ENTRY_BYTES, MIN_LAG
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

@@ -1,8 +1,8 @@
 """I12, I15: who takes part was let in by an operator, and had the state before it counted."""
 
 from ...hachannel import View
-from ...hachannel.messages import RECONFIG, Reconfig, decode_reconfig
-from ..channel_world import Host
+from ...hachannel.model.messages import RECONFIG, Reconfig, decode_reconfig
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import Process, Step
 

@@ -1,9 +1,10 @@
 """I3: a promise is kept, also over a restart."""
 
 from ...hachannel import View
-from ...hachannel.messages import Accept, Ack, Found, Founded, Message, Prepare, Promise, Recorded
-from ...hachannel.view import Tag
-from ..channel_world import Disk, Host
+from ...hachannel.model.messages import Accept, Ack, Found, Founded, Message, Prepare, Promise, Recorded
+from ...hachannel.model.view import Tag
+from ..channel.machine import Disk
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import Process, Step
 

@@ -3,9 +3,9 @@ that whoever asks for one gets one.
 """
 
 from ...hachannel import Deliver, Event, InstallPart, View, ViewEvent, Voter
-from ...hachannel.messages import CaughtUp, ChunkAck, Join
-from ..channel_app import Cell
-from ..channel_world import Host
+from ...hachannel.model.messages import CaughtUp, ChunkAck, Join
+from ..channel.application import Cell
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

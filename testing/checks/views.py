@@ -1,8 +1,8 @@
 """I1, I2, I12, I14: views are unique, chain through quorums, begin at the barrier and are announced alike."""
 
 from ...hachannel import Event, View, ViewEvent, ViewNumber, Voter
-from ...hachannel.messages import RECONFIG, Prepare, Record
-from ..channel_world import Host
+from ...hachannel.model.messages import RECONFIG, Prepare, Record
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import History, Process, Step, count, majority
 

@@ -1,8 +1,8 @@
 """I19 and the copies: who holds the log, and how many must."""
 
 from ...hachannel import Deliver, View
-from ...hachannel.messages import PAYLOAD
-from ..channel_world import Host
+from ...hachannel.model.messages import PAYLOAD
+from ..channel.world import Host
 from .base import Checker, checker
 from .history import Process, Step
 

@@ -13,8 +13,9 @@ import attrs
 import msgspec
 
 from ...hachannel import View, Voter
-from ...hachannel.messages import RECONFIG, Dismiss, decode_reconfig
-from ..channel_world import Host, Shape, World
+from ...hachannel.model.messages import RECONFIG, Dismiss, decode_reconfig
+from ..channel.cluster_shape import Shape
+from ..channel.world import Host, World
 from ..checks import Checks
 from ..checks.history import changed, count, majority
 from ..checks.liveness import seated

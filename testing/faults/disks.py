@@ -2,7 +2,7 @@
 
 from random import Random
 
-from ..channel_world import Shape
+from ..channel.cluster_shape import Shape
 from .base import Fault, Injector, Who, named, while_random
 from .processes import BACK_S
 

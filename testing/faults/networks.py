@@ -8,8 +8,8 @@ connection that stands are lost, come twice or overtake others. The protocol pro
 from random import Random
 
 from ...hachannel import Message
-from ...hachannel import messages as kinds
-from ..channel_world import Shape
+from ...hachannel.model import messages as kinds
+from ..channel.cluster_shape import Shape
 from .base import Fault, Injector, Who, draw_any, named, while_random
 
 FOR_S = (0.1, 0.7, 3.0)

@@ -2,8 +2,8 @@
 
 from random import Random
 
-from ..channel_operator import Operator
-from ..channel_world import Host
+from ..channel.administrator import Operator
+from ..channel.world import Host
 from .base import Fault, Injector, Who, named
 
 

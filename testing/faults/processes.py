@@ -3,7 +3,8 @@
 from random import Random
 from typing import Literal
 
-from ..channel_world import Fuse, Shape
+from ..channel.cluster_shape import Shape
+from ..channel.world import Fuse
 from .base import Fault, Injector, Who, named, while_random
 
 BACK_S = (0.02, 0.2, 1.0, 3.0)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from quorate.testing.namespaces import Namespaces
+from quorate.testing.servers.namespaces import Namespaces
 
 from .plans import FATAL, Plan, Step, directions
 from .recorded import Recorded

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
+from quorate.testing.servers.namespaces import Namespaces, NamespacesUnavailable
 
 from .members import Member
 from .replicas import Part, Site

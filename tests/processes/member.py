@@ -12,7 +12,7 @@ import json
 from twisted.internet import reactor, stdio
 from twisted.protocols.basic import LineOnlyReceiver
 
-from quorate.hachannel.group import Group, Settings
+from quorate.hachannel import Group, Settings
 
 PACE_S = 0.01
 """Between the confirmation of a message and the next one of a feed: enough to be under way all the time."""

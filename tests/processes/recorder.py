@@ -18,16 +18,15 @@ from twisted.internet import reactor, stdio
 from twisted.internet.task import LoopingCall
 from twisted.protocols.basic import LineOnlyReceiver
 
-from quorate.hachannel import Channel, LeaseChanged, Settings
-from quorate.hachannel.alarm import Alarm
-from quorate.hachannel.durable import DurableLog
-from quorate.hachannel.group import Group
-from quorate.hachannel.group_order import Order
-from quorate.hachannel.group_types import GroupLimits
-from quorate.hachannel.group_wire import decode_head, decode_part
-from quorate.hachannel.journal import Identity, Journal
-from quorate.hachannel.log import Reset
-from quorate.hachannel.messages import PAYLOAD
+from quorate.hachannel import Channel, Group, LeaseChanged, Settings
+from quorate.hachannel.group.handler import GroupLimits
+from quorate.hachannel.group.order import Order
+from quorate.hachannel.group.wire import decode_head, decode_part
+from quorate.hachannel.journal.durable_log import DurableLog
+from quorate.hachannel.journal.journal import Identity, Journal
+from quorate.hachannel.model.log import Reset
+from quorate.hachannel.model.messages import PAYLOAD
+from quorate.hachannel.transport.timer import Alarm
 from quorate.testing import mutation
 
 PACE_S = 0.02

@@ -30,10 +30,10 @@ from quorate.client.frames import (
     decode_server_frame,
     encode_frame,
 )
-from quorate.server import admin_wire as wire
-from quorate.server.admin_client import AdminError, ServerAdmin, gather
+from quorate.server.admin import wire
+from quorate.server.admin.client import AdminError, ServerAdmin, gather
+from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
-from quorate.server.supervisor import Supervisor
 
 from .running import BOUND_S, free_ports
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from quorate.testing.namespaces import Namespaces, NamespacesUnavailable
+from quorate.testing.servers.namespaces import Namespaces, NamespacesUnavailable
 
 from .plans import Plan, draw
 from .running import ROOT

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quorate.client import connect
-from quorate.server.admin_client import AdminError
-from quorate.testing.namespaces import Namespaces
+from quorate.server.admin.client import AdminError
+from quorate.testing.servers.namespaces import Namespaces
 
 from .campaign import SETTLE_S, Campaign, Member
 from .plans import Plan, Step

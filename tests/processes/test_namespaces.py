@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from quorate.testing.namespaces import Namespaces
+from quorate.testing.servers.namespaces import Namespaces
 
 from .conftest import MakeNet, Start
 from .running import until

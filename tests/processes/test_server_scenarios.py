@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from quorate.client import connect
-from quorate.testing.namespaces import Namespaces
+from quorate.testing.servers.namespaces import Namespaces
 
 from .conftest import MakeNet, MakeSite, Start
 from .replicas import ACTS, Entry, Part, PinnedClient, Site, one_master, refuses

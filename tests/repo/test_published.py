@@ -115,7 +115,7 @@ def test_the_wheel_holds_one_package_and_its_data(root: Path, files: list[Path],
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"quorate"}
-    assert {"quorate/py.typed", "quorate/server/a3config.dtd", "quorate/server/commands/check.py"} <= set(
+    assert {"quorate/py.typed", "quorate/server/config/a3config.dtd", "quorate/server/cli/check.py"} <= set(
         names
     )
     modules = {name for name in names if name.endswith(".py")}

@@ -1,12 +1,15 @@
 """Mutants of what is said a second time, or to those who missed it: that is bound by the same rules."""
 
-from quorate.hachannel import Channel, Settings, facts, forward, installation, peers, steps
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Found, Founded
-from quorate.hachannel.view import View, ViewNumber, Voter
-from quorate.testing.channel_hand import slow_proposer
-from quorate.testing.channel_script import Script
+from quorate.hachannel import Channel, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.messages import Found, Founded
+from quorate.hachannel.model.view import View, ViewNumber, Voter
+from quorate.hachannel.protocol import decisions, heartbeats
+from quorate.hachannel.replication import forwarding, peers
+from quorate.hachannel.view_change import installation
+from quorate.testing.channel.by_hand import slow_proposer
 from quorate.testing.mutation import mutant, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def told_to_found_twice():
@@ -109,7 +112,7 @@ def an_origin_comes_back_within_the_view():
     quick=True,
 )
 def held_of_the_process_before():
-    with rewritten(forward.Forwarding, "on_forward", (" or message.boot > held.boot", "")):
+    with rewritten(forwarding.Forwarding, "on_forward", (" or message.boot > held.boot", "")):
         yield
 
 
@@ -138,7 +141,7 @@ def a_voter_that_missed_the_view_is_needed():
     quick=True,
 )
 def record_not_repeated():
-    with rewritten(facts.Facts, "on_heartbeat", ("self._remind(voter, message)", "pass")):
+    with rewritten(heartbeats.Facts, "on_heartbeat", ("self._remind(voter, message)", "pass")):
         yield
 
 
@@ -202,5 +205,5 @@ def a_replica_is_admitted_while_another_one_learns():
     quick=True,
 )
 def outsiders_not_told():
-    with rewritten(steps.Steps, "_follow_up", ("self._membership.greet(link)", "pass")):
+    with rewritten(decisions.Steps, "_follow_up", ("self._membership.greet(link)", "pass")):
         yield

@@ -2,11 +2,12 @@
 
 from msgspec.structs import replace
 
-from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, ahead, donor, learner
-from quorate.hachannel.messages import Ahead, CatchUp, Join
-from quorate.testing.channel_hand import Hand, returning
-from quorate.testing.channel_script import Script
+from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.model.messages import Ahead, CatchUp, Join
+from quorate.hachannel.transfer import donor, learner, log_tail
+from quorate.testing.channel.by_hand import Hand, returning
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def _giving(**settings) -> Hand:
@@ -287,26 +288,26 @@ def ahead_unbounded():
 
 @mutant("A donor sends one message more beside the state than the window.", caught=("I18",))
 def ahead_one_more():
-    with rewritten(ahead.Lead, "wants", ("< self._window", "<= self._window")):
+    with rewritten(log_tail.Lead, "wants", ("< self._window", "<= self._window")):
         yield
 
 
 @mutant("What went beside the state and was lost does not go again.", scenario=some_of_it_is_lost, quick=True)
 def ahead_once():
-    with patched(ahead.Lead, "again", lambda *_: None):
+    with patched(log_tail.Lead, "again", lambda *_: None):
         yield
 
 
 @mutant("What a learner holds may begin anywhere.", scenario=some_of_it_is_lost, quick=True)
 def ahead_from_anywhere():
-    with rewritten(ahead.Held, "add", ("at != message.start or ", "")):
+    with rewritten(log_tail.Held, "add", ("at != message.start or ", "")):
         yield
 
 
 @mutant("What a learner holds may have gaps.", scenario=some_of_it_is_lost, quick=True)
 def ahead_with_gaps():
     with rewritten(
-        ahead.Held,
+        log_tail.Held,
         "add",
         ("not 0 <= known < len(entries)", "not known < len(entries)"),
         ("entries[known:]", "entries[max(known, 0):]"),

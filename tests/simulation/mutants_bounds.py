@@ -2,10 +2,12 @@
 
 import attrs
 
-from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, forward, lending, outbox, replication
-from quorate.testing.channel_hand import Hand, returning
-from quorate.testing.channel_script import Script
+from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.replication import forwarding, normal_case
+from quorate.hachannel.transfer import chunks, flow_control
+from quorate.testing.channel.by_hand import Hand, returning
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def _alone_with_a_change(fits, **bounds):
@@ -60,15 +62,15 @@ def _boundless(**bounds):
 
 @mutant("A member gives the master payloads whatever their bytes.", caught=("I18",), quick=True)
 def forward_bytes_unbounded():
-    send = _boundless(forward_window_bytes=1 << 30)(forward.Forwarding._send)
-    with patched(forward.Forwarding, "_send", send):
+    send = _boundless(forward_window_bytes=1 << 30)(forwarding.Forwarding._send)
+    with patched(forwarding.Forwarding, "_send", send):
         yield
 
 
 @mutant("A member gives the master payloads whatever their number.", caught=("I18",), quick=True)
 def forwards_unbounded():
-    send = _boundless(forward_window=1 << 20)(forward.Forwarding._send)
-    with patched(forward.Forwarding, "_send", send):
+    send = _boundless(forward_window=1 << 20)(forwarding.Forwarding._send)
+    with patched(forwarding.Forwarding, "_send", send):
         yield
 
 
@@ -81,7 +83,7 @@ def queue_one_more():
             and len(self._queue) <= settings.forward_queue
         )
 
-    with patched(forward.Forwarding, "room", property(room)):
+    with patched(forwarding.Forwarding, "room", property(room)):
         yield
 
 
@@ -91,33 +93,33 @@ def window_one_more():
         state = self._state
         return state.log.last.at - state.commit <= state.settings.window
 
-    with patched(replication.Replication, "room", property(room)):
+    with patched(normal_case.Replication, "room", property(room)):
         yield
 
 
 @mutant("A donor sends one piece more than the window.", caught=("I18",))
 def pieces_one_more():
-    original = outbox.Outbox.due
+    original = chunks.Outbox.due
 
     def due(self):
         self.window += 1
         yield from original(self)
         self.window -= 1
 
-    with patched(outbox.Outbox, "due", due):
+    with patched(chunks.Outbox, "due", due):
         yield
 
 
 @mutant("What is committed counts as in flight for ever: the master takes nothing any more.", caught=("L1",))
 def in_flight_for_ever():
-    original = replication.Replication._advance
+    original = normal_case.Replication._advance
 
     def advance(self):
         before = self._in_flight_bytes
         original(self)
         self._in_flight_bytes = before
 
-    with patched(replication.Replication, "_advance", advance):
+    with patched(normal_case.Replication, "_advance", advance):
         yield
 
 
@@ -127,7 +129,7 @@ def in_flight_for_ever():
     caught=("I18", "scenario"),
 )
 def full_log_taken():
-    with patched(replication.Replication, "_log_full", property(lambda _: False)):
+    with patched(normal_case.Replication, "_log_full", property(lambda _: False)):
         yield
 
 
@@ -161,7 +163,7 @@ def a_learner_that_stays_behind():
     quick=True,
 )
 def learner_trims_nothing():
-    with rewritten(replication.Replication, "on_heartbeat", ("message.master and not state.member", "False")):
+    with rewritten(normal_case.Replication, "on_heartbeat", ("message.master and not state.member", "False")):
         yield
 
 
@@ -179,7 +181,7 @@ def a_cluster_of_one_goes_on():
     caught=("I18",),
 )
 def alone_trims_nothing():
-    with rewritten(replication.Replication, "_append", ("not state.peers.links", "False")):
+    with rewritten(normal_case.Replication, "_append", ("not state.peers.links", "False")):
         yield
 
 
@@ -233,7 +235,7 @@ def a_large_state_takes_long():
     quick=True,
 )
 def large_states_begin_anew():
-    with rewritten(lending.Lending, "fill", ("session.outbox.acked_bytes", "0")):
+    with rewritten(flow_control.Lending, "fill", ("session.outbox.acked_bytes", "0")):
         yield
 
 
@@ -244,7 +246,7 @@ def large_states_begin_anew():
     quick=True,
 )
 def large_states_of_few_entries():
-    with rewritten(lending, "_fill", ("settings.max_log + more // ENTRY_BYTES", "settings.max_log")):
+    with rewritten(flow_control, "_fill", ("settings.max_log + more // ENTRY_BYTES", "settings.max_log")):
         yield
 
 
@@ -255,7 +257,7 @@ def large_states_of_few_entries():
     quick=True,
 )
 def learners_hold_any_log():
-    with rewritten(lending, "_fill", ("return max(", "return 0.1 * max(")):
+    with rewritten(flow_control, "_fill", ("return max(", "return 0.1 * max(")):
         yield
 
 
@@ -302,7 +304,7 @@ def a_slave_falls_behind_while_another_joins():
     quick=True,
 )
 def slave_blamed_for_a_learner():
-    with rewritten(replication.Replication, "laggard", ("self._lent and little", "False")):
+    with rewritten(normal_case.Replication, "laggard", ("self._lent and little", "False")):
         yield
 
 
@@ -313,7 +315,7 @@ def slave_blamed_for_a_learner():
     quick=True,
 )
 def slave_hides_behind_a_learner():
-    with rewritten(replication.Replication, "laggard", ("self._lent and little", "self._lent")):
+    with rewritten(normal_case.Replication, "laggard", ("self._lent and little", "self._lent")):
         yield
 
 
@@ -348,7 +350,7 @@ def all_wait_for_a_learner_once():
     quick=True,
 )
 def learners_never_awaited():
-    with patched(lending.Lending, "full", lambda *_: False):
+    with patched(flow_control.Lending, "full", lambda *_: False):
         yield
 
 
@@ -359,7 +361,7 @@ def learners_never_awaited():
     quick=True,
 )
 def learners_awaited_for_ever():
-    with rewritten(lending.Lending, "overflows", ("self._state.settings.stall_s", "1e9")):
+    with rewritten(flow_control.Lending, "overflows", ("self._state.settings.stall_s", "1e9")):
         yield
 
 
@@ -370,7 +372,7 @@ def learners_awaited_for_ever():
     quick=True,
 )
 def learners_awaited_again():
-    with rewritten(lending.Lending, "overflows", ("self.in_vain.add(session.voter.replica)", "pass")):
+    with rewritten(flow_control.Lending, "overflows", ("self.in_vain.add(session.voter.replica)", "pass")):
         yield
 
 
@@ -382,7 +384,7 @@ def learners_awaited_again():
 )
 def log_full_by_entries_only():
     with rewritten(
-        replication.Replication, "_log_full", (" or log.size_bytes >= settings.max_log_bytes", "")
+        normal_case.Replication, "_log_full", (" or log.size_bytes >= settings.max_log_bytes", "")
     ):
         yield
 
@@ -406,5 +408,5 @@ def nobody_waits_for_a_learner_by_majority():
     quick=True,
 )
 def learners_awaited_by_majority():
-    with rewritten(lending.Lending, "_waits", ('self._state.settings.mode == "ALL" and ', "")):
+    with rewritten(flow_control.Lending, "_waits", ('self._state.settings.mode == "ALL" and ', "")):
         yield

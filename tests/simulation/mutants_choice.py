@@ -3,12 +3,15 @@
 import attrs
 import msgspec
 
-from quorate.hachannel import Settings, choice, election, gate, view
-from quorate.hachannel.messages import Join, NewView, Prepare, Promise
-from quorate.hachannel.view import Tag, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
+from quorate.hachannel import Settings
+from quorate.hachannel.model import view
+from quorate.hachannel.model.messages import Join, NewView, Prepare, Promise
+from quorate.hachannel.model.view import Tag, View, ViewNumber, Voter
+from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.view_change import choice, election
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
@@ -69,7 +72,7 @@ def members_overlap_removed():
             return "too few voters"
         return ""
 
-    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
         yield
 
 
@@ -81,7 +84,7 @@ def voters_overlap_removed():
         few = view.present(answered, source.members) < len(source.members) - source.k + 1
         return "too few members" if few else ""
 
-    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
         yield
 
 
@@ -146,7 +149,7 @@ def voters_overlap_one_short():
         enough = view.present(answered, source.config) >= choice.quorum_of(source, active) - 1
         return "" if "voters of view" in reason and enough else reason
 
-    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
         yield
 
 
@@ -164,7 +167,7 @@ def members_overlap_one_short():
         enough = view.present(answered, source.members) >= len(source.members) - source.k
         return "" if "members of view" in reason and enough else reason
 
-    with patched(choice, "overlap", overlap), patched(gate.Gate, "possible", lambda *_: True):
+    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
         yield
 
 
@@ -172,7 +175,7 @@ def members_overlap_one_short():
 def half_is_a_majority():
     with (
         patched(view, "majority", lambda config: (len(config) + 1) // 2),
-        patched(gate.Gate, "possible", lambda *_: True),
+        patched(view_triggers.Gate, "possible", lambda *_: True),
     ):
         yield
 

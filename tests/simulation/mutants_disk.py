@@ -2,14 +2,18 @@
 
 import attrs
 
-from quorate.hachannel import Settings, durable, election, state
-from quorate.hachannel.messages import Ack, Record
-from quorate.hachannel.view import View, ViewNumber, Voter
-from quorate.testing import Pause, Schedule, Shape, Weather, channel_world
-from quorate.testing.channel_hand import with_disks as with_slow_disks
-from quorate.testing.channel_sim import simulate
-from quorate.testing.drawing import draw
+from quorate.hachannel import Settings
+from quorate.hachannel.journal import durable_log
+from quorate.hachannel.model.messages import Ack, Record
+from quorate.hachannel.model.view import View, ViewNumber, Voter
+from quorate.hachannel.replication import replica_state
+from quorate.hachannel.view_change import election
+from quorate.testing import Pause, Schedule, Shape, Weather
+from quorate.testing.channel import world
+from quorate.testing.channel.by_hand import with_disks as with_slow_disks
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.random_schedules import draw
+from quorate.testing.schedules.simulation import simulate
 
 
 def with_disks(seed):
@@ -22,49 +26,49 @@ def with_tails(seed):
 
 @mutant("A promise is not written.", caught=("I3", "I1"), schedule=with_disks, quick=True)
 def promise_not_written():
-    original = state.State.record
+    original = replica_state.State.record
 
     def record(self, what):
-        if not isinstance(what, state.Promised):
+        if not isinstance(what, replica_state.Promised):
             original(self, what)
 
-    with patched(state.State, "record", record):
+    with patched(replica_state.State, "record", record):
         yield
 
 
 @mutant("An accepted view is not written.", caught=("I3", "raised"), schedule=with_disks, quick=True)
 def acceptance_not_written():
-    original = state.State.record
+    original = replica_state.State.record
 
     def record(self, what):
-        if not isinstance(what, state.Accepted):
+        if not isinstance(what, replica_state.Accepted):
             original(self, what)
 
-    with patched(state.State, "record", record):
+    with patched(replica_state.State, "record", record):
         yield
 
 
 @mutant("Entries that slaves receive are not written.", schedule=with_disks, quick=True)
 def entries_not_written():
-    original = state.State.record_entry
+    original = replica_state.State.record_entry
 
     def record_entry(self, entry):
         if self.leading:
             original(self, entry)
 
-    with patched(state.State, "record_entry", record_entry):
+    with patched(replica_state.State, "record_entry", record_entry):
         yield
 
 
 @mutant("A cut of the log is not written.", caught=("I17",), schedule=with_tails)
 def cut_not_written():
-    original = state.State.record
+    original = replica_state.State.record
 
     def record(self, what):
-        if not isinstance(what, state.Truncated):
+        if not isinstance(what, replica_state.Truncated):
             original(self, what)
 
-    with patched(state.State, "record", record):
+    with patched(replica_state.State, "record", record):
         yield
 
 
@@ -81,7 +85,7 @@ def said_before_synced():
         else:
             self.send(replica, message)
 
-    with patched(state.State, "vow", vow):
+    with patched(replica_state.State, "vow", vow):
         yield
 
 
@@ -93,7 +97,7 @@ def said_before_synced():
     budget={"tick": 0, "stay": 1},
 )
 def own_entries_counted_unsynced():
-    original = state.State.vow
+    original = replica_state.State.vow
 
     def vow(self, replica, message):
         if replica == self.me.replica and isinstance(message, Ack):
@@ -101,7 +105,7 @@ def own_entries_counted_unsynced():
         else:
             original(self, replica, message)
 
-    with patched(state.State, "vow", vow):
+    with patched(replica_state.State, "vow", vow):
         yield
 
 
@@ -109,7 +113,7 @@ def own_entries_counted_unsynced():
     "A proposer asks for promises before its disk has the number.", caught=("I3", "I1"), schedule=with_disks
 )
 def number_not_durable():
-    original = state.State.vow
+    original = replica_state.State.vow
 
     def vow(self, replica, message):
         if isinstance(message, election.Prepare):
@@ -117,19 +121,19 @@ def number_not_durable():
         else:
             original(self, replica, message)
 
-    with patched(state.State, "vow", vow):
+    with patched(replica_state.State, "vow", vow):
         yield
 
 
 @mutant("A replica that comes back takes its whole log for committed.", schedule=with_disks, quick=True)
 def all_committed_after_a_restart():
-    original = durable.Remembered.apply
+    original = durable_log.Remembered.apply
 
     def apply(self, record):
         original(self, record)
         self.commit = self.last
 
-    with patched(durable.Remembered, "apply", apply):
+    with patched(durable_log.Remembered, "apply", apply):
         yield
 
 
@@ -140,24 +144,24 @@ def all_committed_after_a_restart():
     quick=True,
 )
 def promise_lost_in_a_restart():
-    original = durable.DurableLog.recovered
+    original = durable_log.DurableLog.recovered
 
     def recovered(self):
         kept = original(self)
-        number = kept.accepted.number if kept.accepted is not None else state.NO_VIEW
+        number = kept.accepted.number if kept.accepted is not None else replica_state.NO_VIEW
         return attrs.evolve(kept, promised=number)
 
-    with patched(durable.DurableLog, "recovered", recovered):
+    with patched(durable_log.DurableLog, "recovered", recovered):
         yield
 
 
 @mutant("A replica whose disk is gone comes back as the voter it was.", schedule=with_disks, quick=True)
 def voter_without_its_disk():
     def lose_disk(self):
-        self.disk = channel_world.Disk(self.incarnation)
+        self.disk = world.Disk(self.incarnation)
         return self.disk
 
-    with patched(channel_world.Host, "lose_disk", lose_disk):
+    with patched(world.Host, "lose_disk", lose_disk):
         yield
 
 
@@ -194,7 +198,7 @@ def a_slave_that_stops_while_it_syncs():
     caught=("I3",),
 )
 def acknowledged_after_a_promise():
-    with rewritten(state.State, "_take_back", ("not isinstance(held[2], Ack) and", "")):
+    with rewritten(replica_state.State, "_take_back", ("not isinstance(held[2], Ack) and", "")):
         yield
 
 
@@ -219,5 +223,5 @@ def a_view_is_recorded_by_a_slave_whose_disk_is_slow():
     quick=True,
 )
 def record_takes_nothing_back():
-    with rewritten(state.State, "accept", ("if view.number > self.promised:", "if False:")):
+    with rewritten(replica_state.State, "accept", ("if view.number > self.promised:", "if False:")):
         yield

@@ -1,17 +1,9 @@
 """Mutants of what a disk must know before it is said, and of what it, and a promise, must say later."""
 
-from quorate.hachannel import (
-    Channel,
-    Settings,
-    election,
-    installation,
-    learner,
-    replication,
-    state,
-)
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.log import Reset
-from quorate.hachannel.messages import (
+from quorate.hachannel import Channel, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.log import Reset
+from quorate.hachannel.model.messages import (
     Accept,
     CatchUp,
     CaughtUp,
@@ -25,9 +17,12 @@ from quorate.hachannel.messages import (
     Promise,
     Record,
 )
-from quorate.hachannel.origins import Source
-from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel_hand import with_disks
+from quorate.hachannel.model.submitters import Source
+from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.hachannel.replication import normal_case, replica_state
+from quorate.hachannel.transfer import learner
+from quorate.hachannel.view_change import election, installation
+from quorate.testing.channel.by_hand import with_disks
 from quorate.testing.mutation import mutant, rewritten
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -207,7 +202,7 @@ def origins_of_a_state_not_remembered():
 
 @mutant("That the log begins anew after a state is not written.", caught=("I17",), quick=True)
 def reset_not_written():
-    with rewritten(state.State, "reset", ("self.record(Reset(base, origins))", "pass")):
+    with rewritten(replica_state.State, "reset", ("self.record(Reset(base, origins))", "pass")):
         yield
 
 
@@ -217,7 +212,7 @@ def reset_not_written():
 )
 def origins_written_too_early():
     with rewritten(
-        state.State,
+        replica_state.State,
         "commit_to",
         ("self.deliver()", "rows = self.origins.rows\n    self.deliver()"),
         ("Committed(index, self.origins.rows)", "Committed(index, rows)"),
@@ -253,7 +248,7 @@ def granted_before_a_record_is_durable():
     quick=True,
 )
 def accepted_binds_not():
-    with rewritten(state.State, "record", ("Promised | Accepted | Leased", "Promised | Leased")):
+    with rewritten(replica_state.State, "record", ("Promised | Accepted | Leased", "Promised | Leased")):
         yield
 
 
@@ -294,7 +289,7 @@ def a_master_again_with_a_shorter_log_than_its_disk_had():
 )
 def synced_from_before():
     with rewritten(
-        replication.Replication,
+        normal_case.Replication,
         "begin",
         ("self._synced = view.start", "self._synced = max(self._synced, view.start)"),
     ):

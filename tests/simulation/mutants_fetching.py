@@ -2,12 +2,15 @@
 
 import attrs
 
-from quorate.hachannel import Settings, View, ViewNumber, Voter, attempts, donor, election, gate, installation
-from quorate.hachannel.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
+from quorate.hachannel import Settings, View, ViewNumber, Voter
+from quorate.hachannel.model.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
+from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.transfer import donor
+from quorate.hachannel.view_change import attempts, election, installation
 from quorate.testing import simulate
-from quorate.testing.channel_hand import Hand
-from quorate.testing.drawing import draw, operated
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.random_schedules import draw, operated
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 ENTRIES = 8
@@ -251,7 +254,7 @@ def three_that_propose_in_turns():
     caught=("scenario",),
 )
 def patience_stays():
-    with patched(election, "MAX_DOUBLINGS", 0), patched(gate, "GIVES_UP", 1):
+    with patched(election, "MAX_DOUBLINGS", 0), patched(view_triggers, "GIVES_UP", 1):
         yield
 
 

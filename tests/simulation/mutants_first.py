@@ -3,17 +3,17 @@
 import contextlib
 from pathlib import Path
 
-from quorate.hachannel import choice, election, installation
-from quorate.hachannel.choice import Standing
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.log import Accepted, Foreseen
-from quorate.hachannel.messages import Found, Prepare, Promise, Record
-from quorate.hachannel.state import State
-from quorate.hachannel.view import NO_TAG, View, ViewNumber, Voter
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.log import Accepted, Foreseen
+from quorate.hachannel.model.messages import Found, Prepare, Promise, Record
+from quorate.hachannel.model.view import NO_TAG, View, ViewNumber, Voter
+from quorate.hachannel.replication.replica_state import State
+from quorate.hachannel.view_change import choice, election, installation
+from quorate.hachannel.view_change.choice import Standing
 from quorate.testing import simulate
-from quorate.testing.channel_hand import Hand, founding, half_founded, slow_proposer
+from quorate.testing.channel.by_hand import Hand, founding, half_founded, slow_proposer
 from quorate.testing.mutation import mutant, patched, rewritten
-from quorate.testing.schedule import read
+from quorate.testing.schedules.schedule import read
 
 VOTERS = tuple(Voter(replica, replica + 1) for replica in range(5))
 

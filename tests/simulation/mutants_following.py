@@ -2,9 +2,10 @@
 
 from collections import deque
 
-from quorate.hachannel import Settings, lending
-from quorate.hachannel.messages import CatchUp, CaughtUp
-from quorate.testing.channel_hand import Hand
+from quorate.hachannel import Settings
+from quorate.hachannel.model.messages import CatchUp, CaughtUp
+from quorate.hachannel.transfer import flow_control
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, rewritten
 
 LOG = {"keep": 100, "window": 16, "max_log": 400}
@@ -76,7 +77,7 @@ def a_learner_as_fast_as_its_master():
     quick=True,
 )
 def as_far_as_ever():
-    with rewritten(lending.Lending, "far", ("count * closer > settings.max_log)", "False)")):
+    with rewritten(flow_control.Lending, "far", ("count * closer > settings.max_log)", "False)")):
         yield
 
 
@@ -87,7 +88,7 @@ def as_far_as_ever():
     quick=True,
 )
 def as_far_in_bytes_as_ever():
-    with rewritten(lending.Lending, "far", ("size > most_bytes and", "False and")):
+    with rewritten(flow_control.Lending, "far", ("size > most_bytes and", "False and")):
         yield
 
 
@@ -114,7 +115,7 @@ def a_learner_that_cannot_be_taken_in():
     quick=True,
 )
 def nearer_than_near():
-    with rewritten(lending.Lending, "far", ("count > most and ", "")):
+    with rewritten(flow_control.Lending, "far", ("count > most and ", "")):
         yield
 
 
@@ -140,7 +141,7 @@ def a_learner_that_hangs_while_all_wait():
     quick=True,
 )
 def hanging_learner_awaited():
-    with rewritten(lending.Lending, "overflows", ("not (waits and self.far(session))", "True")):
+    with rewritten(flow_control.Lending, "overflows", ("not (waits and self.far(session))", "True")):
         yield
 
 
@@ -162,7 +163,7 @@ def a_learner_stays_far_behind_by_majority():
     quick=True,
 )
 def behind_by_majority():
-    with rewritten(lending.Lending, "overflows", ("(waits and self.far(session))", "self.far(session)")):
+    with rewritten(flow_control.Lending, "overflows", ("(waits and self.far(session))", "self.far(session)")):
         yield
 
 
@@ -198,7 +199,7 @@ def a_learner_that_answers_late():
     quick=True,
 )
 def late_learner_awaited():
-    with rewritten(lending.Lending, "far", (" or silent", "")):
+    with rewritten(flow_control.Lending, "far", (" or silent", "")):
         yield
 
 
@@ -220,5 +221,5 @@ def a_learner_that_missed_a_view():
     quick=True,
 )
 def missing_learner_awaited():
-    with rewritten(lending.Lending, "far", (" or self.missed.get(session.voter.replica)", "")):
+    with rewritten(flow_control.Lending, "far", (" or self.missed.get(session.voter.replica)", "")):
         yield

@@ -1,11 +1,14 @@
 """Mutants of submitting from any member, and of what all members are told to hold."""
 
-from quorate.hachannel import Settings, forward, learner, origins, replication, state
-from quorate.hachannel.messages import Forward, Forwarded
-from quorate.hachannel.origins import Origins, Source
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
+from quorate.hachannel import Settings
+from quorate.hachannel.model import submitters
+from quorate.hachannel.model.messages import Forward, Forwarded
+from quorate.hachannel.model.submitters import Origins, Source
+from quorate.hachannel.replication import forwarding, normal_case, replica_state
+from quorate.hachannel.transfer import learner
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def the_first_of_two_is_lost():
@@ -53,7 +56,7 @@ def back_by_a_snapshot():
     budget={"crash": 0, "tick": 0},
 )
 def gaps_admitted():
-    original = forward.Forwarding._admit_one
+    original = forwarding.Forwarding._admit_one
 
     def admit_one(self, replica):
         held = self._held.get(replica)
@@ -64,13 +67,13 @@ def gaps_admitted():
                 self._admitted.add(row)
         return original(self, replica)
 
-    with patched(forward.Forwarding, "_admit_one", admit_one):
+    with patched(forwarding.Forwarding, "_admit_one", admit_one):
         yield
 
 
 @mutant("A new master forgets who has submitted how much, and believes what it hears first.")
 def table_forgotten_at_failover():
-    begin, on_forward = forward.Forwarding.begin, forward.Forwarding.on_forward
+    begin, on_forward = forwarding.Forwarding.begin, forwarding.Forwarding.on_forward
 
     def forgetful(self, now, view):
         begin(self, now, view)
@@ -83,50 +86,50 @@ def table_forgotten_at_failover():
         on_forward(self, voter, message)
 
     with (
-        patched(forward.Forwarding, "begin", forgetful),
-        patched(forward.Forwarding, "on_forward", believing),
+        patched(forwarding.Forwarding, "begin", forgetful),
+        patched(forwarding.Forwarding, "on_forward", believing),
     ):
         yield
 
 
 @mutant("A snapshot comes without the table of origins.", caught=("I7",), quick=True)
 def table_missing_in_snapshot():
-    with patched(state.State, "origins_at", lambda self, index: ()):
+    with patched(replica_state.State, "origins_at", lambda self, index: ()):
         yield
 
 
 @mutant("A snapshot comes with the table of a later index.", caught=("I7",), quick=True)
 def table_ahead_of_snapshot():
-    with patched(state.State, "origins_at", lambda self, index: self.origins.rows):
+    with patched(replica_state.State, "origins_at", lambda self, index: self.origins.rows):
         yield
 
 
 @mutant("A learner keeps its own table instead of that of the snapshot.", caught=("I7",), quick=True)
 def table_not_installed():
-    original = state.State.reset
+    original = replica_state.State.reset
 
     def reset(self, base, rows):
         original(self, base, self.origins.rows)
 
-    with patched(state.State, "reset", reset):
+    with patched(replica_state.State, "reset", reset):
         yield
 
 
 @mutant("After a view change an origin sends the oldest payload after the newer ones.", quick=True)
 def sent_again_after_new_ones():
-    original = forward.Forwarding.begin
+    original = forwarding.Forwarding.begin
 
     def begin(self, now, view):
         original(self, now, view)
         self._queue.rotate(-1)
 
-    with patched(forward.Forwarding, "begin", begin):
+    with patched(forwarding.Forwarding, "begin", begin):
         yield
 
 
 @mutant("What was admitted before is admitted again.", caught=("I7",), quick=True)
 def duplicates_admitted():
-    original = forward.Forwarding.on_forward
+    original = forwarding.Forwarding.on_forward
 
     def on_forward(self, voter, message):
         original(self, voter, message)
@@ -135,13 +138,13 @@ def duplicates_admitted():
             source = Source(voter.replica, voter.incarnation, message.boot, message.oseq)
             self._replication.admit(self._state.now, source, message.payload)
 
-    with patched(forward.Forwarding, "on_forward", on_forward):
+    with patched(forwarding.Forwarding, "on_forward", on_forward):
         yield
 
 
 @mutant("An origin forgets what it has sent to the master.", caught=("I7",), quick=True)
 def origin_forgets_what_it_sent():
-    original = forward.Forwarding._again
+    original = forwarding.Forwarding._again
 
     def again(self, now):
         while self._queue and self._first <= self._given:
@@ -149,7 +152,7 @@ def origin_forgets_what_it_sent():
             self._first += 1
         original(self, now)
 
-    with patched(forward.Forwarding, "_again", again):
+    with patched(forwarding.Forwarding, "_again", again):
         yield
 
 
@@ -159,19 +162,19 @@ def processes_not_distinguished():
         row = self._rows.get(source.replica)
         return 1 if row is None else row.oseq + 1
 
-    with patched(origins.Origins, "expected", expected):
+    with patched(submitters.Origins, "expected", expected):
         yield
 
 
 @mutant("The processes of one life with a disk number what they forward as if they were one.")
 def processes_of_a_life_not_counted():
-    original = state.State.__init__
+    original = replica_state.State.__init__
 
     def init(self, *arguments):
         original(self, *arguments)
         self.boot = 1
 
-    with patched(state.State, "__init__", init):
+    with patched(replica_state.State, "__init__", init):
         yield
 
 
@@ -216,7 +219,7 @@ def something_comes_twice():
     quick=True,
 )
 def on_its_way_is_lost():
-    with rewritten(forward.Forwarding, "on_forwarded", ("if message.gap:", "if True:")):
+    with rewritten(forwarding.Forwarding, "on_forwarded", ("if message.gap:", "if True:")):
         yield
 
 
@@ -248,7 +251,7 @@ def payloads_take_their_time():
 )
 def window_sent_again():
     last = "state.send(state.accepted.members[0].replica, last)"
-    with rewritten(forward.Forwarding, "tick", (last, "self._rewind(self._known)")):
+    with rewritten(forwarding.Forwarding, "tick", (last, "self._rewind(self._known)")):
         yield
 
 
@@ -276,7 +279,7 @@ def a_master_of_before_said_what_it_has():
     quick=True,
 )
 def said_in_another_view():
-    with rewritten(forward.Forwarding, "on_forwarded", (" or message.view != view.number", "")):
+    with rewritten(forwarding.Forwarding, "on_forwarded", (" or message.view != view.number", "")):
         yield
 
 
@@ -302,25 +305,25 @@ def what_a_process_before_forwarded_is_there():
     quick=True,
 )
 def said_of_another_process():
-    with rewritten(forward.Forwarding, "on_forwarded", ("message.boot == state.boot and ", "")):
+    with rewritten(forwarding.Forwarding, "on_forwarded", ("message.boot == state.boot and ", "")):
         yield
 
 
 @mutant("All members are said to hold what is committed.", caught=("I10",), quick=True)
 def stable_at_commit():
-    original = replication.Replication._advance
+    original = normal_case.Replication._advance
 
     def advance(self):
         original(self)
         self._state.stable_to(self._state.commit)
 
-    with patched(replication.Replication, "_advance", advance):
+    with patched(normal_case.Replication, "_advance", advance):
         yield
 
 
 @mutant("A member that lacks entries is not counted once it was told of their commit.")
 def stable_by_told():
-    original = replication.Replication._advance
+    original = normal_case.Replication._advance
 
     def advance(self):
         original(self)
@@ -329,5 +332,5 @@ def stable_by_told():
                 min(self._state.commit, *[max(slave.match, slave.told) for slave in self._slaves.values()])
             )
 
-    with patched(replication.Replication, "_advance", advance):
+    with patched(normal_case.Replication, "_advance", advance):
         yield

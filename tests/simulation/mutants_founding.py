@@ -1,9 +1,8 @@
 """Mutants of the founding of a cluster: who may found one, and what is known of a first view."""
 
-from quorate.hachannel import Channel, Settings, ViewEvent, choice, election, installation, learner, peers
-from quorate.hachannel.choice import Standing
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import (
+from quorate.hachannel import Channel, Settings, ViewEvent
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.messages import (
     Accept,
     Activate,
     Found,
@@ -14,10 +13,14 @@ from quorate.hachannel.messages import (
     Prepare,
     Promise,
 )
-from quorate.hachannel.view import NO_TAG, Seat, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand, founding
-from quorate.testing.drawing import draw
+from quorate.hachannel.model.view import NO_TAG, Seat, View, ViewNumber, Voter
+from quorate.hachannel.replication import peers
+from quorate.hachannel.transfer import learner
+from quorate.hachannel.view_change import choice, election, installation
+from quorate.hachannel.view_change.choice import Standing
+from quorate.testing.channel.by_hand import Hand, founding
 from quorate.testing.mutation import mutant, rewritten
+from quorate.testing.schedules.random_schedules import draw
 
 
 def _empty(channel):

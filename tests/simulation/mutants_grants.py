@@ -2,13 +2,15 @@
 
 import math
 
-from quorate.hachannel import donor, lease, porter
-from quorate.hachannel.messages import Grant, Heartbeat
-from quorate.hachannel.state import State
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host
+from quorate.hachannel.membership import witness_join
+from quorate.hachannel.model.messages import Grant, Heartbeat
+from quorate.hachannel.replication import lease
+from quorate.hachannel.replication.replica_state import State
+from quorate.hachannel.transfer import donor
+from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 Lease = lease.Lease
 
@@ -186,5 +188,5 @@ def witness_that_may_have_granted():
     quick=True,
 )
 def bound_witness_taken_in():
-    with rewritten(porter.Porter, "on_join", ("message.bound or", "")):
+    with rewritten(witness_join.Porter, "on_join", ("message.bound or", "")):
         yield

@@ -4,20 +4,14 @@ from collections import deque
 
 import msgspec
 
-from quorate.hachannel import (
-    ProvideSnapshot,
-    Settings,
-    choice,
-    donor,
-    election,
-    gate,
-    learner,
-    lending,
-    replication,
-)
-from quorate.hachannel.messages import CatchUp, Join, Reconfig
-from quorate.hachannel.view import Tag
-from quorate.testing.channel_hand import Hand, returning
+from quorate.hachannel import ProvideSnapshot, Settings
+from quorate.hachannel.model.messages import CatchUp, Join, Reconfig
+from quorate.hachannel.model.view import Tag
+from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.replication import normal_case
+from quorate.hachannel.transfer import donor, flow_control, learner
+from quorate.hachannel.view_change import choice, election
+from quorate.testing.channel.by_hand import Hand, returning
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
@@ -28,7 +22,7 @@ from quorate.testing.mutation import mutant, patched, rewritten
 )
 def learner_counted():
     original_caught_up = donor.Donor.on_caught_up
-    original_held = replication.Replication.held
+    original_held = normal_case.Replication.held
 
     def on_caught_up(self, now, voter, message):
         self._replication.learner = message.index
@@ -46,7 +40,7 @@ def learner_counted():
 
     with (
         patched(donor.Donor, "on_caught_up", on_caught_up),
-        patched(replication.Replication, "held", held),
+        patched(normal_case.Replication, "held", held),
     ):
         yield
 
@@ -85,7 +79,7 @@ def two_reconfigs_in_a_view():
 
     with (
         patched(donor.Donor, "step", step),
-        patched(gate.Gate, "reconfiguring", lambda self, current: False),
+        patched(view_triggers.Gate, "reconfiguring", lambda self, current: False),
     ):
         yield
 
@@ -162,7 +156,7 @@ def replaced_in_one_change():
 
 @mutant("A RECONFIG is effective as soon as the master appends it.", quick=True)
 def reconfig_effective_at_once():
-    original = replication.Replication.reconfigure
+    original = normal_case.Replication.reconfigure
 
     def reconfigure(self, now, change):
         original(self, now, change)
@@ -170,7 +164,7 @@ def reconfig_effective_at_once():
         config = choice.reconfigured(state.accepted.config, change)
         state.accepted = msgspec.structs.replace(state.accepted, config=config)
 
-    with patched(replication.Replication, "reconfigure", reconfigure):
+    with patched(normal_case.Replication, "reconfigure", reconfigure):
         yield
 
 
@@ -355,7 +349,7 @@ def one_lacks_large_entries():
     quick=True,
 )
 def lag_of_any_bytes():
-    with rewritten(lending.Lending, "lag", ("max(count / most, size / most_bytes)", "count / most")):
+    with rewritten(flow_control.Lending, "lag", ("max(count / most, size / most_bytes)", "count / most")):
         yield
 
 
@@ -366,5 +360,5 @@ def lag_of_any_bytes():
     quick=True,
 )
 def large_lag_never_let_in():
-    with rewritten(lending.Lending, "_most", ("* self._followed(session)", "")):
+    with rewritten(flow_control.Lending, "_most", ("* self._followed(session)", "")):
         yield

@@ -4,10 +4,10 @@ import sqlite3
 import tempfile
 from pathlib import Path
 
-from quorate.hachannel.journal import Damaged, Identity, Journal, WriteFailed
-from quorate.hachannel.log import Appended, Reset, Truncated
-from quorate.hachannel.messages import Entry
-from quorate.hachannel.view import Tag, ViewNumber
+from quorate.hachannel.journal.journal import Damaged, Identity, Journal, WriteFailed
+from quorate.hachannel.model.log import Appended, Reset, Truncated
+from quorate.hachannel.model.messages import Entry
+from quorate.hachannel.model.view import Tag, ViewNumber
 from quorate.testing.mutation import mutant, rewritten
 
 

@@ -1,22 +1,15 @@
 """Mutants of what comes late: to a learner that is elsewhere, or to a voter that has promised or granted."""
 
-from quorate.hachannel import (
-    Channel,
-    InstallPart,
-    ProvideSnapshot,
-    Settings,
-    donor,
-    election,
-    gate,
-    installation,
-    learner,
-)
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import CatchUp, Chunk, ChunkAck, Heartbeat, Join, Recorded
-from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
+from quorate.hachannel import Channel, InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.messages import CatchUp, Chunk, ChunkAck, Heartbeat, Join, Recorded
+from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.transfer import donor, learner
+from quorate.hachannel.view_change import election, installation
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, rewritten
+from quorate.testing.schedules.script import Script
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
@@ -222,7 +215,7 @@ def activated_against_a_promise():
 def proposed_within_its_grant():
     with (
         rewritten(election.Election, "propose", ("if self._lease.blocks(now, state.me):", "if False:")),
-        rewritten(gate.Gate, "_consider_master", ("start = max(start, self._lease.until)", "pass")),
+        rewritten(view_triggers.Gate, "_consider_master", ("start = max(start, self._lease.until)", "pass")),
     ):
         yield
 

@@ -1,18 +1,8 @@
 """Mutants of replicas that learn while they have, or get, something of their own."""
 
-from quorate.hachannel import (
-    Channel,
-    Deliver,
-    InstallPart,
-    ProvideSnapshot,
-    Settings,
-    donor,
-    forward,
-    learner,
-    state,
-)
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import (
+from quorate.hachannel import Channel, Deliver, InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.messages import (
     Accept,
     CatchUp,
     CaughtUp,
@@ -23,11 +13,13 @@ from quorate.hachannel.messages import (
     Join,
     NewView,
 )
-from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.hachannel.replication import forwarding, replica_state
+from quorate.hachannel.transfer import donor, learner
 from quorate.testing import Crash, Schedule, Shape, Submit, simulate
-from quorate.testing.channel_hand import Hand, returning
-from quorate.testing.channel_script import Script
+from quorate.testing.channel.by_hand import Hand, returning
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
@@ -62,14 +54,14 @@ def committed_beyond_what_came():
     quick=True,
 )
 def own_tail_committed():
-    original = state.State.commit_to
+    original = replica_state.State.commit_to
     taught = learner.Learner.on_catch_up
 
     def on_catch_up(self, voter, message):
         def commit_to(self, index):
             original(self, min(message.commit, self.log.last.at) if index else index)
 
-        with patched(state.State, "commit_to", commit_to):
+        with patched(replica_state.State, "commit_to", commit_to):
             taught(self, voter, message)
 
     with patched(learner.Learner, "on_catch_up", on_catch_up):
@@ -170,7 +162,7 @@ def forwarded_before_the_boot_is_durable():
     quick=True,
 )
 def boot_not_awaited():
-    with patched(forward.Forwarding, "_ready", True):
+    with patched(forwarding.Forwarding, "_ready", True):
         yield
 
 

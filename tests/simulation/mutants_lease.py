@@ -5,15 +5,17 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.hachannel import Channel, Settings, installation, lease
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.log import Leased
-from quorate.hachannel.messages import Prepare, Promise, Record, Recorded, Release
-from quorate.hachannel.view import NO_VIEW, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host
+from quorate.hachannel import Channel, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.log import Leased
+from quorate.hachannel.model.messages import Prepare, Promise, Record, Recorded, Release
+from quorate.hachannel.model.view import NO_VIEW, ViewNumber, Voter
+from quorate.hachannel.replication import lease
+from quorate.hachannel.view_change import installation
+from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 Lease = lease.Lease
 

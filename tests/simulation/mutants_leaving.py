@@ -1,12 +1,16 @@
 """Mutants of what becomes of the votes of replicas that leave in order."""
 
-from quorate.hachannel import Settings, channel, election, leavers, state, steps
-from quorate.hachannel.messages import Exit
+from quorate.hachannel import Settings
+from quorate.hachannel.membership import departures
+from quorate.hachannel.model.messages import Exit
+from quorate.hachannel.protocol import channel, decisions
+from quorate.hachannel.replication import replica_state
+from quorate.hachannel.view_change import election
 from quorate.testing import simulate
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
-from quorate.testing.drawing import draw
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.random_schedules import draw
+from quorate.testing.schedules.script import Script
 
 
 def _voters(host):
@@ -33,7 +37,7 @@ def all_but_one_leave_in_turn():
     quick=True,
 )
 def vote_of_the_leaver_stays():
-    with patched(leavers.Leavers, "next", lambda self, view: None):
+    with patched(departures.Leavers, "next", lambda self, view: None):
         yield
 
 
@@ -76,7 +80,7 @@ def witnesses_leave_at_the_same_time():
     quick=True,
 )
 def leaver_gone_before_its_vote():
-    with patched(state.State, "relied_on", property(lambda self: self.member)):
+    with patched(replica_state.State, "relied_on", property(lambda self: self.member)):
         yield
 
 
@@ -99,7 +103,7 @@ def one_leaves_after_another_died():
     quick=True,
 )
 def vote_of_the_dead_stays():
-    with rewritten(leavers.Leavers, "next", ("(*ended, *leaving)", "leaving")):
+    with rewritten(departures.Leavers, "next", ("(*ended, *leaving)", "leaving")):
         yield
 
 
@@ -110,7 +114,7 @@ def vote_of_the_dead_stays():
     quick=True,
 )
 def vote_of_the_dead_goes():
-    with rewritten(leavers.Leavers, "next", ("if not leaving:", "if False:")):
+    with rewritten(departures.Leavers, "next", ("if not leaving:", "if False:")):
         yield
 
 
@@ -134,7 +138,7 @@ def one_leaves_while_another_is_cut_off():
     quick=True,
 )
 def vote_of_one_cut_off_goes():
-    with rewritten(leavers.Leavers, "next", (" and state.peers.ended(voter)", "")):
+    with rewritten(departures.Leavers, "next", (" and state.peers.ended(voter)", "")):
         yield
 
 
@@ -154,7 +158,7 @@ def one_leaves_with_a_disk():
     quick=True,
 )
 def vote_goes_with_a_disk():
-    with rewritten(leavers.Leavers, "next", ("state.log.durable or ", "")):
+    with rewritten(departures.Leavers, "next", ("state.log.durable or ", "")):
         yield
 
 
@@ -236,7 +240,7 @@ def first_leaves_while_the_third_is_let_in():
     quick=True,
 )
 def leaver_gone_before_the_view():
-    with patched(steps.Steps, "_patience", lambda self: self._state.settings.leave_s):
+    with patched(decisions.Steps, "_patience", lambda self: self._state.settings.leave_s):
         yield
 
 
@@ -308,7 +312,9 @@ def joiner_leaves_that_does_not_know_that_it_votes():
     quick=True,
 )
 def joiner_gone_before_its_vote():
-    with rewritten(state.State, "relied_on", ("self.promised > NO_VIEW", "self.promised > self.newer")):
+    with rewritten(
+        replica_state.State, "relied_on", ("self.promised > NO_VIEW", "self.promised > self.newer")
+    ):
         yield
 
 
@@ -339,7 +345,7 @@ def all_come_back_one_by_one_and_leave():
     quick=True,
 )
 def vote_of_the_dead_last():
-    with rewritten(leavers.Leavers, "next", ("(*ended, *leaving)", "(*leaving, *ended)")):
+    with rewritten(departures.Leavers, "next", ("(*ended, *leaving)", "(*leaving, *ended)")):
         yield
 
 
@@ -360,5 +366,5 @@ def who_leaves_waits_for_one_that_is_silent():
     quick=True,
 )
 def patience_of_who_is_alone():
-    with rewritten(steps.Steps, "_patience", ("or not stays", "or stays")):
+    with rewritten(decisions.Steps, "_patience", ("or not stays", "or stays")):
         yield

@@ -1,8 +1,9 @@
 """Mutants of clusters that were made to begin again from one replica: those of before are no part of them."""
 
-from quorate.hachannel import election, state
-from quorate.testing.channel_script import begun_again, unlist
+from quorate.hachannel.replication import replica_state
+from quorate.hachannel.view_change import election
 from quorate.testing.mutation import mutant, rewritten
+from quorate.testing.schedules.script import begun_again, unlist
 
 
 def _serves(script, host):
@@ -104,7 +105,9 @@ def lineage_lost_in_the_next_view():
 )
 def foreign_voters_counted():
     with rewritten(
-        state.State, "review_lineage", ("foreign = said.lineage != accepted.lineage", "foreign = False")
+        replica_state.State,
+        "review_lineage",
+        ("foreign = said.lineage != accepted.lineage", "foreign = False"),
     ):
         yield
 
@@ -116,7 +119,7 @@ def foreign_voters_counted():
     quick=True,
 )
 def those_of_before_go_on():
-    with rewritten(state.State, "outdated", ("return link.replica", "return None")):
+    with rewritten(replica_state.State, "outdated", ("return link.replica", "return None")):
         yield
 
 
@@ -128,7 +131,7 @@ def those_of_before_go_on():
 )
 def earlier_forced_counts():
     later = "theirs.incarnation > own.incarnation"
-    with rewritten(state.State, "outdated", (later, "theirs.incarnation < own.incarnation")):
+    with rewritten(replica_state.State, "outdated", (later, "theirs.incarnation < own.incarnation")):
         yield
 
 
@@ -139,6 +142,8 @@ def earlier_forced_counts():
 )
 def removed_one_ends_the_others():
     with rewritten(
-        state.State, "outdated", ("theirs is None or not self.lists(theirs.replica)", "theirs is None")
+        replica_state.State,
+        "outdated",
+        ("theirs is None or not self.lists(theirs.replica)", "theirs is None"),
     ):
         yield

@@ -1,12 +1,16 @@
 """Mutants of the normal case and of what logs may forget."""
 
-from quorate.hachannel import Settings, donor, election, installation, log, peers, replication, state
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import Ack, Data, Grant, Prepare, Promise, Repair
-from quorate.hachannel.view import ViewNumber
-from quorate.testing.channel_hand import Hand, returning
-from quorate.testing.channel_script import Script
+from quorate.hachannel import Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model import log
+from quorate.hachannel.model.messages import Ack, Data, Grant, Prepare, Promise, Repair
+from quorate.hachannel.model.view import ViewNumber
+from quorate.hachannel.replication import normal_case, peers, replica_state
+from quorate.hachannel.transfer import donor
+from quorate.hachannel.view_change import election, installation
+from quorate.testing.channel.by_hand import Hand, returning
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 @mutant(
@@ -15,7 +19,7 @@ from quorate.testing.mutation import mutant, patched, rewritten
     quick=True,
 )
 def old_views_acknowledged():
-    original = state.State.promise
+    original = replica_state.State.promise
 
     def promise(self, number):
         serving = self.serving
@@ -23,8 +27,8 @@ def old_views_acknowledged():
         self.serving = serving and not self.leading
 
     with (
-        patched(state.State, "promise", promise),
-        patched(replication.Replication, "may_ack", lambda *_: True),
+        patched(replica_state.State, "promise", promise),
+        patched(normal_case.Replication, "may_ack", lambda *_: True),
     ):
         yield
 
@@ -50,7 +54,7 @@ def an_entry_and_a_proposal_come_together():
     quick=True,
 )
 def acknowledged_beside_a_promise():
-    with rewritten(replication.Replication, "flush", (" and self.may_ack(view)", "")):
+    with rewritten(normal_case.Replication, "flush", (" and self.may_ack(view)", "")):
         yield
 
 
@@ -61,7 +65,7 @@ def one_ack_short():
         others = max(current.k - 2, 0)
         return min(self._synced, matches[others - 1]) if others else self._synced
 
-    with patched(replication.Replication, "held", held):
+    with patched(normal_case.Replication, "held", held):
         yield
 
 
@@ -84,12 +88,12 @@ def a_master_comes_back_with_an_entry_of_its_own():
     scenario=a_master_comes_back_with_an_entry_of_its_own,
 )
 def tail_not_truncated():
-    original = state.State.splice
+    original = replica_state.State.splice
 
     def splice(self, entries, end):
         return original(self, entries, None)
 
-    with patched(state.State, "splice", splice):
+    with patched(replica_state.State, "splice", splice):
         yield
 
 
@@ -110,14 +114,14 @@ def truncated_below_commit():
 
 @mutant("A slave delivers what it receives.", quick=True)
 def delivered_before_commit():
-    original = replication.Replication.on_data
+    original = normal_case.Replication.on_data
 
     def on_data(self, now, voter, message):
         original(self, now, voter, message)
         if self._state.serving:
             self._state.commit_to(self._state.log.last.at)
 
-    with patched(replication.Replication, "on_data", on_data):
+    with patched(normal_case.Replication, "on_data", on_data):
         yield
 
 
@@ -127,7 +131,7 @@ def trimmed_too_far():
         self._trim = self._state.applied
         self.trim(self._trim)
 
-    with patched(replication.Replication, "bound", bound):
+    with patched(normal_case.Replication, "bound", bound):
         yield
 
 
@@ -155,7 +159,7 @@ def a_slave_lags_behind_its_window():
     quick=True,
 )
 def laggard_hears_of_the_end():
-    with patched(replication.Replication, "end_for", lambda self, _: self._state.log.last.at):
+    with patched(normal_case.Replication, "end_for", lambda self, _: self._state.log.last.at):
         yield
 
 
@@ -180,7 +184,7 @@ def a_slave_lags_with_large_entries():
 )
 def slave_bytes_unbounded():
     with rewritten(
-        replication.Replication,
+        normal_case.Replication,
         "_may_send",
         (" and slave.flight_bytes < settings.window_bytes", ""),
     ):
@@ -211,7 +215,7 @@ def a_slave_delivers_what_it_does_not_acknowledge():
 )
 def trimmed_unacknowledged():
     with rewritten(
-        replication.Replication, "bound", ("min(slave.applied, slave.match) for", "slave.applied for")
+        normal_case.Replication, "bound", ("min(slave.applied, slave.match) for", "slave.applied for")
     ):
         yield
 
@@ -239,7 +243,7 @@ def a_member_comes_back_after_a_few_large_entries():
     quick=True,
 )
 def large_entries_kept():
-    with rewritten(replication.Replication, "trim", ("(1 if heavy else TRIM_STEP)", "TRIM_STEP")):
+    with rewritten(normal_case.Replication, "trim", ("(1 if heavy else TRIM_STEP)", "TRIM_STEP")):
         yield
 
 
@@ -330,7 +334,7 @@ def a_master_does_not_run_for_a_while():
     quick=True,
 )
 def slaves_blamed_for_a_pause():
-    with patched(replication.Replication, "paused", lambda *_: None):
+    with patched(normal_case.Replication, "paused", lambda *_: None):
         yield
 
 
@@ -389,7 +393,7 @@ def a_disk_hangs_while_a_voter_is_asked_again_and_again():
     quick=True,
 )
 def repetitions_held():
-    with rewritten(state.State, "_hold", ("del held[place]", "pass")):
+    with rewritten(replica_state.State, "_hold", ("del held[place]", "pass")):
         yield
 
 
@@ -425,7 +429,7 @@ def _without_size(original):
 @mutant("What a slave was sent counts as acknowledged with the next acknowledgement.", quick=True)
 def sent_counts_as_acknowledged():
     with rewritten(
-        replication.Replication, "on_ack", ("slave.match = index", "slave.match = max(index, slave.sent)")
+        normal_case.Replication, "on_ack", ("slave.match = index", "slave.match = max(index, slave.sent)")
     ):
         yield
 
@@ -442,19 +446,19 @@ def all_by_majority():
 
 @mutant("A timeout stands for the acknowledgements that are missing.", caught=("I13", "I10"))
 def timeout_commits():
-    original = replication.Replication.stalled
+    original = normal_case.Replication.stalled
 
     def stalled(self, now):
         if original(self, now) is not None:
             self._state.commit_to(self._state.log.last.at)
 
-    with patched(replication.Replication, "stalled", stalled):
+    with patched(normal_case.Replication, "stalled", stalled):
         yield
 
 
 @mutant("A slave acknowledges an entry although it lacks the one before.", caught=("I13", "I10"), quick=True)
 def gap_acknowledged():
-    original = replication.Replication.on_data
+    original = normal_case.Replication.on_data
 
     def on_data(self, now, voter, message):
         state = self._state
@@ -462,45 +466,45 @@ def gap_acknowledged():
             state.send(voter.replica, Ack(message.entry.view, message.entry.index))
         original(self, now, voter, message)
 
-    with patched(replication.Replication, "on_data", on_data):
+    with patched(normal_case.Replication, "on_data", on_data):
         yield
 
 
 @mutant("A slave takes the commit index from whoever says one, of whatever view.")
 def stale_commits_taken():
-    original = replication.Replication.on_heartbeat
+    original = normal_case.Replication.on_heartbeat
 
     def on_heartbeat(self, now, voter, message):
         original(self, now, voter, message)
         self._state.commit_to(min(message.last, self._state.log.last.at))
 
-    with patched(replication.Replication, "on_heartbeat", on_heartbeat):
+    with patched(normal_case.Replication, "on_heartbeat", on_heartbeat):
         yield
 
 
 @mutant("A member keeps its own entries where the log of the new view differs.")
 def conflicts_kept():
-    original = state.State.splice
+    original = replica_state.State.splice
 
     def splice(self, entries, end):
         last = self.log.last.at
         mine = [self.log.get(e.index) if self.log.base.at < e.index <= last else e for e in entries]
         return original(self, mine, end)
 
-    with patched(state.State, "splice", splice):
+    with patched(replica_state.State, "splice", splice):
         yield
 
 
 @mutant("What was delivered is delivered again when a view begins.", quick=True)
 def delivered_again():
-    original = replication.Replication.begin
+    original = normal_case.Replication.begin
 
     def begin(self, now, view):
         original(self, now, view)
         self._state.applied = max(self._state.applied - 1, self._state.log.base.at)
         self._state.deliver()
 
-    with patched(replication.Replication, "begin", begin):
+    with patched(normal_case.Replication, "begin", begin):
         yield
 
 
@@ -533,6 +537,6 @@ def a_slave_asks_late_for_what_it_has():
 )
 def stale_repair_answered():
     with rewritten(
-        replication.Replication, "on_repair", ("slave.match <= message.index <", "message.index <")
+        normal_case.Replication, "on_repair", ("slave.match <= message.index <", "message.index <")
     ):
         yield

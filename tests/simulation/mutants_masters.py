@@ -1,9 +1,11 @@
 """Mutants of what a master of before leaves behind: with its learner, in its own transfer, in logs."""
 
-from quorate.hachannel import Settings, donor, state
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host
+from quorate.hachannel import Settings
+from quorate.hachannel.replication import replica_state
+from quorate.hachannel.transfer import donor
+from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def a_master_again_that_was_not_a_slave_in_between():
@@ -109,6 +111,8 @@ def a_slave_that_took_entries_of_a_later_view_and_dies():
 )
 def later_view_forgotten():
     with rewritten(
-        state.State, "__init__", ("if log.last.view > self.resumed else NO_VIEW", "if False else NO_VIEW")
+        replica_state.State,
+        "__init__",
+        ("if log.last.view > self.resumed else NO_VIEW", "if False else NO_VIEW"),
     ):
         yield

@@ -4,24 +4,17 @@ from functools import partial
 
 import msgspec
 
-from quorate.hachannel import (
-    Settings,
-    choice,
-    donor,
-    election,
-    installation,
-    lending,
-    membership,
-    porter,
-    replication,
-    state,
-    view,
-)
-from quorate.hachannel.messages import Dismiss, Join, decode_reconfig
+from quorate.hachannel import Settings
+from quorate.hachannel.membership import membership, witness_join
+from quorate.hachannel.model import view
+from quorate.hachannel.model.messages import Dismiss, Join, decode_reconfig
+from quorate.hachannel.replication import normal_case, replica_state
+from quorate.hachannel.transfer import donor, flow_control
+from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing import Add, Remove, Schedule, Shape
-from quorate.testing.channel_script import Script
-from quorate.testing.drawing import operated
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.random_schedules import operated
+from quorate.testing.schedules.script import Script
 
 
 def a_voter_that_is_removed_is_needed():
@@ -111,13 +104,13 @@ def a_witness_that_is_removed_while_it_comes():
     quick=True,
 )
 def unlisted_witness_let_in():
-    original = porter.Porter.step
+    original = witness_join.Porter.step
 
     def step(self, now):
         with patched(view.View, "lists", lambda _self, _replica: True):
             original(self, now)
 
-    with patched(porter.Porter, "step", step):
+    with patched(witness_join.Porter, "step", step):
         yield
 
 
@@ -193,7 +186,7 @@ def half_a_removal():
     quick=True,
 )
 def counted_before_caught_up():
-    with patched(lending.Lending, "lag", lambda *_: 0.0):
+    with patched(flow_control.Lending, "lag", lambda *_: 0.0):
         yield
 
 
@@ -327,7 +320,7 @@ def ahead_is_bereft():
                 return link
         return None
 
-    with patched(state.State, "forgetful", property(forgetful)):
+    with patched(replica_state.State, "forgetful", property(forgetful)):
         yield
 
 
@@ -356,5 +349,5 @@ def a_change_waits_for_others():
     quick=True,
 )
 def change_trimmed():
-    with rewritten(replication.Replication, "bound", ("if pending is not None:", "if False:")):
+    with rewritten(normal_case.Replication, "bound", ("if pending is not None:", "if False:")):
         yield

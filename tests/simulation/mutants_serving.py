@@ -1,10 +1,12 @@
 """Mutants of who serves: words of the view before, and views that come without having been promised."""
 
-from quorate.hachannel import dispatch, facts, installation, state
-from quorate.hachannel.messages import Activate, Data, Entry, Heartbeat, Prepare
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host
+from quorate.hachannel.model.messages import Activate, Data, Entry, Heartbeat, Prepare
+from quorate.hachannel.protocol import dispatch, heartbeats
+from quorate.hachannel.replication import replica_state
+from quorate.hachannel.view_change import installation
+from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def _accepts_before_the_others() -> tuple[Script, Host, Host, Entry]:
@@ -110,7 +112,9 @@ def entry_of_any_view_activates():
 )
 def heartbeat_of_any_view_activates():
     with rewritten(
-        facts.Facts, "on_heartbeat", ("and message.view == view.number:", "and message.view <= view.number:")
+        heartbeats.Facts,
+        "on_heartbeat",
+        ("and message.view == view.number:", "and message.view <= view.number:"),
     ):
         yield
 
@@ -122,7 +126,7 @@ def heartbeat_of_any_view_activates():
     quick=True,
 )
 def recorded_and_serves():
-    with rewritten(state.State, "accept", ("    self.serving = False\n", "")):
+    with rewritten(replica_state.State, "accept", ("    self.serving = False\n", "")):
         yield
 
 
@@ -134,14 +138,14 @@ def recorded_and_serves():
     budget={"tick": 1, "late": 0},
 )
 def promised_and_serves():
-    original = state.State.promise
+    original = replica_state.State.promise
 
     def promise(self, number):
         serving = self.serving and not self.leading
         original(self, number)
         self.serving = serving
 
-    with patched(state.State, "promise", promise):
+    with patched(replica_state.State, "promise", promise):
         yield
 
 
@@ -151,5 +155,5 @@ def promised_and_serves():
     quick=True,
 )
 def superseded_and_serves():
-    with rewritten(state.State, "supersede", ("        self.serving = False\n", "")):
+    with rewritten(replica_state.State, "supersede", ("        self.serving = False\n", "")):
         yield

@@ -2,22 +2,9 @@
 
 from contextlib import contextmanager
 
-from quorate.hachannel import (
-    Channel,
-    Deliver,
-    InstallPart,
-    Settings,
-    attempts,
-    election,
-    installation,
-    learner,
-    lease,
-    peers,
-    replication,
-    state,
-)
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.messages import (
+from quorate.hachannel import Channel, Deliver, InstallPart, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.messages import (
     Accept,
     Ack,
     CatchUp,
@@ -31,8 +18,11 @@ from quorate.hachannel.messages import (
     Promise,
     Record,
 )
-from quorate.hachannel.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel_hand import Hand, with_disks
+from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.hachannel.replication import lease, normal_case, peers, replica_state
+from quorate.hachannel.transfer import learner
+from quorate.hachannel.view_change import attempts, election, installation
+from quorate.testing.channel.by_hand import Hand, with_disks
 from quorate.testing.mutation import mutant, patched, rewritten
 
 
@@ -352,7 +342,7 @@ def granted_before_durable():
     quick=True,
 )
 def granted_after_a_promise():
-    with rewritten(state.State, "_take_back", ("held[1] == number.replica", "True")):
+    with rewritten(replica_state.State, "_take_back", ("held[1] == number.replica", "True")):
         yield
 
 
@@ -424,7 +414,7 @@ def a_slave_of_before_connects_with_who_was_master():
 )
 def slaves_of_before_are_sent_entries():
     with rewritten(
-        replication.Replication, "resume", ("slave is not None and self._state.leading", "slave is not None")
+        normal_case.Replication, "resume", ("slave is not None and self._state.leading", "slave is not None")
     ):
         yield
 
@@ -447,7 +437,7 @@ def an_acknowledgement_for_who_was_master():
 )
 def acknowledged_to_who_was_master():
     with rewritten(
-        replication.Replication, "on_ack", ("not state.leading or state.accepted", "state.accepted")
+        normal_case.Replication, "on_ack", ("not state.leading or state.accepted", "state.accepted")
     ):
         yield
 
@@ -469,7 +459,7 @@ def a_view_is_active_without_a_slave_whose_disk_is_slow():
     quick=True,
 )
 def acknowledged_when_superseded():
-    with rewritten(state.State, "supersede", ("not isinstance(held[2], Ack)", "True")):
+    with rewritten(replica_state.State, "supersede", ("not isinstance(held[2], Ack)", "True")):
         yield
 
 
@@ -496,5 +486,5 @@ def an_acknowledgement_of_the_view_before():
     quick=True,
 )
 def acknowledged_in_another_view():
-    with rewritten(replication.Replication, "on_ack", (" or message.view != state.accepted.number", "")):
+    with rewritten(normal_case.Replication, "on_ack", (" or message.view != state.accepted.number", "")):
         yield

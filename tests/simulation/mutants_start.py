@@ -1,14 +1,17 @@
 """Mutants of the first view, and of processes that come back into a view."""
 
-from quorate.hachannel import Channel, choice, gate, installation, lease
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.log import Accepted
-from quorate.hachannel.messages import Founded, Heartbeat, Prepare, Promise, Record
-from quorate.hachannel.view import View, ViewNumber, Voter
-from quorate.testing.channel_hand import founding
-from quorate.testing.channel_script import Script
-from quorate.testing.drawing import draw
+from quorate.hachannel import Channel
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.log import Accepted
+from quorate.hachannel.model.messages import Founded, Heartbeat, Prepare, Promise, Record
+from quorate.hachannel.model.view import View, ViewNumber, Voter
+from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.replication import lease
+from quorate.hachannel.view_change import choice, installation
+from quorate.testing.channel.by_hand import founding
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.random_schedules import draw
+from quorate.testing.schedules.script import Script
 
 VOTERS = (Voter(0, 7), Voter(1, 8), Voter(2, 9))
 VIEW = View(ViewNumber(3, 0, 7), VOTERS, VOTERS, 3, 0)
@@ -29,7 +32,7 @@ def founders_not_met():
         del active
         return view.quorum
 
-    with patched(choice, "quorum_of", quorum), patched(gate, "quorum_of", quorum):
+    with patched(choice, "quorum_of", quorum), patched(view_triggers, "quorum_of", quorum):
         yield
 
 

@@ -3,12 +3,14 @@
 import attrs
 import msgspec
 
-from quorate.hachannel import Settings, donor, learner, outbox, replication
-from quorate.hachannel.messages import CaughtUp, Chunk, ChunkAck
-from quorate.testing import channel_app
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
+from quorate.hachannel import Settings
+from quorate.hachannel.model.messages import CaughtUp, Chunk, ChunkAck
+from quorate.hachannel.replication import normal_case
+from quorate.hachannel.transfer import chunks, donor, learner
+from quorate.testing.channel import application
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def joined_under_load():
@@ -45,20 +47,20 @@ def away_while_trimmed():
 
 @mutant("What changes while the state is sent is not marked.", caught=("I15",), quick=True)
 def dirty_mark_lost():
-    original = channel_app.App.deliver
+    original = application.App.deliver
 
     def deliver(self, event):
         passes, self._passes = self._passes, None
         original(self, event)
         self._passes = passes
 
-    with patched(channel_app.App, "deliver", deliver):
+    with patched(application.App, "deliver", deliver):
         yield
 
 
 @mutant("A part that is sent again is taken off the marks only after it was read.", caught=("I15",))
 def mark_taken_off_late():
-    original = channel_app.App.next
+    original = application.App.next
 
     def advance(self, token, index, cells):
         given = original(self, token, index, cells)
@@ -66,7 +68,7 @@ def mark_taken_off_late():
             self._late = dict(self._passes.marks)
         return given
 
-    original_deliver = channel_app.App.deliver
+    original_deliver = application.App.deliver
 
     def deliver(self, event):
         original_deliver(self, event)
@@ -74,7 +76,7 @@ def mark_taken_off_late():
             self._passes.marks.clear()
             self._late = None
 
-    with patched(channel_app.App, "next", advance), patched(channel_app.App, "deliver", deliver):
+    with patched(application.App, "next", advance), patched(application.App, "deliver", deliver):
         yield
 
 
@@ -84,7 +86,7 @@ def mark_taken_off_late():
     scenario=joined_under_load,
 )
 def rest_not_as_of_one_entry():
-    original = channel_app.App.next
+    original = application.App.next
 
     def advance(self, token, index, cells):
         if self._rest:
@@ -93,7 +95,7 @@ def rest_not_as_of_one_entry():
             )
         return original(self, token, index, cells)
 
-    with patched(channel_app.App, "next", advance):
+    with patched(application.App, "next", advance):
         yield
 
 
@@ -139,7 +141,7 @@ def entry_after_state_skipped():
 )
 def pieces_counted():
     original_ack = donor.Donor.on_chunk_ack
-    original_held = replication.Replication.held
+    original_held = normal_case.Replication.held
 
     def on_chunk_ack(self, now, voter, message):
         if self._state.leading:
@@ -155,7 +157,7 @@ def pieces_counted():
 
     with (
         patched(donor.Donor, "on_chunk_ack", on_chunk_ack),
-        patched(replication.Replication, "held", held),
+        patched(normal_case.Replication, "held", held),
     ):
         yield
 
@@ -166,7 +168,7 @@ def pieces_counted():
     scenario=away_while_trimmed,
 )
 def stale_parts_trusted():
-    original = channel_app.App.begin
+    original = application.App.begin
 
     def begin(self, event):
         original(self, event)
@@ -176,16 +178,16 @@ def stale_parts_trusted():
                 start, floor=self.index, have=start.have and self.index
             )
 
-    original_take = channel_app.App.take
+    original_take = application.App.take
 
     def take(self, event):
         # What would be noticed at once: that it has never had a cell.
-        part = msgspec.msgpack.decode(event.data, type=channel_app.Part)
+        part = msgspec.msgpack.decode(event.data, type=application.Part)
         had = {**self.cells, **self._earlier, **self._staged}
         part = msgspec.structs.replace(part, kept=[key for key in part.kept if key in had])
         return original_take(self, attrs.evolve(event, data=msgspec.msgpack.encode(part)))
 
-    with patched(channel_app.App, "begin", begin), patched(channel_app.App, "take", take):
+    with patched(application.App, "begin", begin), patched(application.App, "take", take):
         yield
 
 
@@ -195,7 +197,7 @@ def stale_parts_trusted():
     scenario=away_while_trimmed,
 )
 def gone_parts_kept():
-    original = channel_app.App.take
+    original = application.App.take
 
     def take(self, event):
         if event.index is not None:
@@ -205,7 +207,7 @@ def gone_parts_kept():
             return marker
         return original(self, event)
 
-    with patched(channel_app.App, "take", take):
+    with patched(application.App, "take", take):
         yield
 
 
@@ -249,7 +251,7 @@ def piece_taken_twice():
         if piece.number >= self.taken + self._given - 1:
             self._waiting.append(piece)
 
-    with patched(outbox.Inbox, "add", add):
+    with patched(chunks.Inbox, "add", add):
         yield
 
 

@@ -5,8 +5,9 @@ from functools import partial
 
 import msgspec
 
-from quorate.hachannel import Settings, choice, election, gate, installation, learner, view
-from quorate.hachannel.messages import (
+from quorate.hachannel import Settings
+from quorate.hachannel.model import view
+from quorate.hachannel.model.messages import (
     Activate,
     Founded,
     Heartbeat,
@@ -16,11 +17,14 @@ from quorate.hachannel.messages import (
     Yield,
     decode_reconfig,
 )
-from quorate.hachannel.view import ViewNumber
-from quorate.testing import channel_world
-from quorate.testing.channel_hand import Hand
-from quorate.testing.channel_script import Script
+from quorate.hachannel.model.view import ViewNumber
+from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.transfer import learner
+from quorate.hachannel.view_change import choice, election, installation
+from quorate.testing.channel import world
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 
 def a_voter_that_dies_when_it_is_added():
@@ -71,7 +75,7 @@ def active_before_all_members_accepted():
 def active_without_majority():
     with (
         patched(installation, "activated", lambda have, source, active, new: set(new.members) <= set(have)),
-        patched(gate.Gate, "possible", lambda *_: True),
+        patched(view_triggers.Gate, "possible", lambda *_: True),
     ):
         yield
 
@@ -99,7 +103,7 @@ def promise_forgotten():
 
 @mutant("A replica that restarts without its memory keeps its identity as a voter.", quick=True)
 def amnesiac_votes():
-    with patched(channel_world.World, "incarnation", lambda _self: 1):
+    with patched(world.World, "incarnation", lambda _self: 1):
         yield
 
 
@@ -133,7 +137,7 @@ def barrier_ignored():
 
 @mutant("No slave ever proposes while its view is active (a fault of liveness).", quick=True)
 def gate_closed():
-    with patched(gate.Gate, "_gate_open", lambda *_: False):
+    with patched(view_triggers.Gate, "_gate_open", lambda *_: False):
         yield
 
 

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
-from quorate.hachannel import Channel, Settings, choice, election, porter, state
-from quorate.hachannel.messages import Prepare
-from quorate.hachannel.view import ViewNumber
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host
+from quorate.hachannel import Channel, Settings
+from quorate.hachannel.membership import witness_join
+from quorate.hachannel.model.messages import Prepare
+from quorate.hachannel.model.view import ViewNumber
+from quorate.hachannel.replication import replica_state
+from quorate.hachannel.view_change import choice, election
+from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.schedules.script import Script
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -81,7 +84,7 @@ def witness_not_counted() -> Iterator[None]:
     budget={"tick": 1, "stay": 1},
 )
 def min_copies_ignored() -> Iterator[None]:
-    with patched(state.State, "too_few_copies", ""):
+    with patched(replica_state.State, "too_few_copies", ""):
         yield
 
 
@@ -146,7 +149,7 @@ def the_disk_of_a_witness_that_comes_hangs() -> None:
     quick=True,
 )
 def witness_tried_at_once() -> Iterator[None]:
-    with rewritten(porter.Porter, "_may_try", ("if now < again:", "if False:")):
+    with rewritten(witness_join.Porter, "_may_try", ("if now < again:", "if False:")):
         yield
 
 
@@ -157,7 +160,7 @@ def witness_tried_at_once() -> Iterator[None]:
     quick=True,
 )
 def witness_gone_waits() -> Iterator[None]:
-    with rewritten(porter.Porter, "step", ("state.peers.link(each) is not None", "True")):
+    with rewritten(witness_join.Porter, "step", ("state.peers.link(each) is not None", "True")):
         yield
 
 
@@ -189,5 +192,7 @@ def a_witness_has_promised_a_view_that_never_comes() -> None:
     quick=True,
 )
 def promised_witness_left_alone() -> Iterator[None]:
-    with rewritten(porter.Porter, "_lacks", (" or (heard is not None and heard.promised > view.number)", "")):
+    with rewritten(
+        witness_join.Porter, "_lacks", (" or (heard is not None and heard.promised > view.number)", "")
+    ):
         yield

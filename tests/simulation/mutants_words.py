@@ -1,11 +1,7 @@
 """Mutants that believe what was said before, by who is silent now, or of more than there is."""
 
 from quorate.hachannel import Settings
-from quorate.hachannel.donor import Donor
-from quorate.hachannel.gate import Gate
-from quorate.hachannel.learner import Learner
-from quorate.hachannel.lease import Lease
-from quorate.hachannel.messages import (
+from quorate.hachannel.model.messages import (
     CatchUp,
     CaughtUp,
     Commit,
@@ -19,9 +15,13 @@ from quorate.hachannel.messages import (
     Release,
     Repair,
 )
-from quorate.hachannel.replication import Replication
-from quorate.hachannel.view import Voter
-from quorate.testing.channel_hand import Hand
+from quorate.hachannel.model.view import Voter
+from quorate.hachannel.protocol.view_triggers import Gate
+from quorate.hachannel.replication.lease import Lease
+from quorate.hachannel.replication.normal_case import Replication
+from quorate.hachannel.transfer.donor import Donor
+from quorate.hachannel.transfer.learner import Learner
+from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, rewritten
 
 

@@ -6,7 +6,7 @@ Two sources: figure 1 of OmniPaxos (Ng, Haridi, Carbone, 2023), and the nemesis 
 import pytest
 
 from quorate.hachannel import Settings
-from quorate.testing.channel_script import Script
+from quorate.testing.schedules.script import Script
 
 SETTINGS = Settings(suspect_s=0.5, view_change_s=0.4)
 

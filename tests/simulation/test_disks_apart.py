@@ -3,7 +3,7 @@
 import pytest
 
 from quorate.hachannel import Settings
-from quorate.testing.channel_script import Script
+from quorate.testing.schedules.script import Script
 
 
 def said(script: Script, line: str) -> int:

@@ -9,10 +9,10 @@ import pytest
 from click.testing import CliRunner
 
 from quorate.hachannel import Channel
-from quorate.testing.channel_world import Violation
-from quorate.testing.cloning import clone, digest, outline
-from quorate.testing.exhaustive import START_STATES, explore
-from quorate.testing.explore_command import command
+from quorate.testing.channel.machine import Violation
+from quorate.testing.exploration.cloning import clone, digest, outline
+from quorate.testing.exploration.command import command
+from quorate.testing.exploration.explorer import START_STATES, explore
 
 SMALL = {
     "quiet": {"cut": 1, "crash": 0, "tick": 0, "apart": 1},

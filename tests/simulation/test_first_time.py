@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_sim import simulate
-from quorate.testing.schedule import read
+from quorate.testing.schedules.schedule import read
+from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.simulation import simulate
 
 
 def told(script):

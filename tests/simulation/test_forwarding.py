@@ -3,9 +3,9 @@
 import pytest
 
 from quorate.hachannel import Settings, Stable
-from quorate.hachannel.messages import Commit, Data, Forward
-from quorate.testing.channel_net import Weather
-from quorate.testing.channel_script import Script
+from quorate.hachannel.model.messages import Commit, Data, Forward
+from quorate.testing.channel.network import Weather
+from quorate.testing.schedules.script import Script
 
 SLOW_SUSPICION = Settings(suspect_s=1.0)
 

@@ -3,10 +3,10 @@
 import pytest
 
 from quorate.hachannel import Settings, ViewNumber
-from quorate.hachannel.durable import DurableLog, Remembered
-from quorate.hachannel.log import Appended, Truncated
-from quorate.hachannel.messages import Ack, Entry, Prepare, Promise, Refuse
-from quorate.testing.channel_hand import Hand
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.log import Appended, Truncated
+from quorate.hachannel.model.messages import Ack, Entry, Prepare, Promise, Refuse
+from quorate.testing.channel.by_hand import Hand
 
 REPLICAS = range(3)
 PROMISED = ViewNumber(5, 2, 3)

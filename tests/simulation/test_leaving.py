@@ -4,11 +4,11 @@ import pytest
 
 from quorate.hachannel import Settings
 from quorate.testing import simulate
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_shape import Shape
+from quorate.testing.channel.cluster_shape import Shape
 from quorate.testing.faults.operators import Remove
 from quorate.testing.faults.processes import Leave
-from quorate.testing.schedule import Schedule
+from quorate.testing.schedules.schedule import Schedule
+from quorate.testing.schedules.script import Script
 
 
 def voters(host):

@@ -3,12 +3,12 @@
 import pytest
 
 from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
-from quorate.hachannel.messages import Join
+from quorate.hachannel.model.messages import Join
 from quorate.testing import Add, Remove, Schedule, Shape
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_sim import simulate
-from quorate.testing.channel_world import Host
-from quorate.testing.drawing import draw, operated
+from quorate.testing.channel.world import Host
+from quorate.testing.schedules.random_schedules import draw, operated
+from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.simulation import simulate
 
 
 def add(script, replica=None, *, start=True):

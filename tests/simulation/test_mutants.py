@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from quorate.testing import mutation
-from quorate.testing.channel_sim import simulate
 from quorate.testing.mutation import hunt, hunt_in, main
-from quorate.testing.spreading import spread
+from quorate.testing.schedules.parallel import spread
+from quorate.testing.schedules.simulation import simulate
 
 FILES = sorted(Path(__file__).parent.glob("mutants_*.py"))
 PAGE = Path(__file__).parents[2] / "docs" / "mutants.md"

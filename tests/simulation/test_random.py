@@ -10,9 +10,9 @@ from typing import get_args
 import pytest
 
 from quorate.hachannel import Message
-from quorate.hachannel.phases import TABLES
+from quorate.hachannel.protocol.phases import TABLES
 from quorate.testing import CHECKERS
-from quorate.testing.channel_sim import simulate
+from quorate.testing.schedules.simulation import simulate
 
 SEEDS = int(os.environ.get("QUORATE_SEEDS", "300"))
 BATCH = 25
@@ -67,7 +67,7 @@ def test_random_runs_reach_every_message_and_nearly_every_move_between_phases():
 def test_a_seed_is_one_run_whatever_the_hashes(seed):
     code = (
         "import contextlib, hashlib, io, sys\n"
-        "from quorate.testing.channel_sim import simulate\n"
+        "from quorate.testing.schedules.simulation import simulate\n"
         "out = io.StringIO()\n"
         "with contextlib.redirect_stdout(out):\n"
         f"    print(simulate(seed={seed}, echo=True, verbose=True))\n"

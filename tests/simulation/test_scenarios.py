@@ -3,9 +3,9 @@
 import pytest
 
 from quorate.hachannel import NotMaster, Settings
-from quorate.hachannel.messages import CatchUp, Chunk
-from quorate.testing.channel_net import Weather
-from quorate.testing.channel_script import Script
+from quorate.hachannel.model.messages import CatchUp, Chunk
+from quorate.testing.channel.network import Weather
+from quorate.testing.schedules.script import Script
 
 SLOW_SUSPICION = Settings(suspect_s=0.5, view_change_s=0.4)
 

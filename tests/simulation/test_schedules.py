@@ -39,13 +39,14 @@ from quorate.testing import (
     Submit,
     TornWrite,
 )
-from quorate.testing.channel_net import Weather
-from quorate.testing.channel_sim import simulate
-from quorate.testing.channel_world import Shape, Violation
-from quorate.testing.command import command
-from quorate.testing.drawing import draw, operated
-from quorate.testing.schedule import Schedule, ScheduleError, read
-from quorate.testing.shrink import shrink
+from quorate.testing.channel.cluster_shape import Shape
+from quorate.testing.channel.machine import Violation
+from quorate.testing.channel.network import Weather
+from quorate.testing.schedules.command import command
+from quorate.testing.schedules.random_schedules import draw, operated
+from quorate.testing.schedules.schedule import Schedule, ScheduleError, read
+from quorate.testing.schedules.shrink import shrink
+from quorate.testing.schedules.simulation import simulate
 
 EVERYTHING = [
     Crash(who=1, at=1.0, back_s=0.2),

@@ -12,10 +12,10 @@ from subprocess import PIPE, STDOUT, Popen
 import pytest
 from click.testing import CliRunner
 
-from quorate.hachannel import replication
+from quorate.hachannel.replication import normal_case
 from quorate.testing import draw, simulate
-from quorate.testing.command import command
-from quorate.testing.schedule import Schedule
+from quorate.testing.schedules.command import command
+from quorate.testing.schedules.schedule import Schedule
 
 BOUND_S = 60.0
 """Longer than anything takes that happens at all."""
@@ -37,7 +37,7 @@ def one_ack_short(monkeypatch):
         others = max(current.k - 2, 0)
         return min(self._synced, matches[others - 1]) if others else self._synced
 
-    monkeypatch.setattr(replication.Replication, "held", held)
+    monkeypatch.setattr(normal_case.Replication, "held", held)
 
 
 def test_it_ends_with_one_json_object_of_what_it_saw():

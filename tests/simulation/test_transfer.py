@@ -5,10 +5,10 @@ import msgspec
 import pytest
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
-from quorate.hachannel.messages import Ack
+from quorate.hachannel.model.messages import Ack
 from quorate.testing import Weather
-from quorate.testing.channel_app import App, Part, Spoiled
-from quorate.testing.channel_script import Script
+from quorate.testing.channel.application import App, Part, Spoiled
+from quorate.testing.schedules.script import Script
 
 
 class Watched(Script):

@@ -5,8 +5,8 @@ import pytest
 
 from quorate.hachannel import ChangeRefused, LeaseChanged, Settings
 from quorate.testing import Add, Crash, Isolate, Remove, Schedule, Shape, SlowDisk, simulate
-from quorate.testing.channel_script import Script
-from quorate.testing.channel_world import Host
+from quorate.testing.channel.world import Host
+from quorate.testing.schedules.script import Script
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 

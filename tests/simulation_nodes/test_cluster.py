@@ -8,9 +8,9 @@ import pytest
 
 from quorate.agents import Agent, Context, Create, Note, Notification, encode, factory, outside, reacts
 from quorate.engine import Effects
-from quorate.server.batching import BatchLimits
-from quorate.server.node_types import NodeSettings
-from quorate.testing.cluster import Cluster
+from quorate.server.node.batching import BatchLimits
+from quorate.server.node.outputs import NodeSettings
+from quorate.testing.servers.cluster import Cluster
 
 SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "40")))
 

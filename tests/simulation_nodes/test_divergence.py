@@ -18,8 +18,8 @@ from quorate.agents import (
     reacts,
 )
 from quorate.engine import Reaction
-from quorate.server.node_types import NodeSettings
-from quorate.testing.cluster import Cluster, SimulatedReplica
+from quorate.server.node.outputs import NodeSettings
+from quorate.testing.servers.cluster import Cluster, SimulatedReplica
 
 
 @attrs.frozen

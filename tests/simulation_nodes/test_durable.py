@@ -20,9 +20,9 @@ from quorate.agents import (
 )
 from quorate.engine import Effects
 from quorate.hachannel import Settings
-from quorate.server.batching import BatchLimits
-from quorate.server.node_types import NodeSettings
-from quorate.testing.durable_cluster import DurableCluster
+from quorate.server.node.batching import BatchLimits
+from quorate.server.node.outputs import NodeSettings
+from quorate.testing.servers.durable_cluster import DurableCluster
 
 SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "25")))
 

@@ -22,14 +22,14 @@ from quorate.agents import (
 )
 from quorate.engine import Engine
 from quorate.server.config import load
-from quorate.server.front import Front
-from quorate.server.hello import NETWORK
-from quorate.server.master import MasterSide
-from quorate.server.node import Node
-from quorate.server.outside import Metrics
-from quorate.server.places import Places
-from quorate.server.replica_settings import ReplicaSettings
-from quorate.testing.memory_net import MemoryNet
+from quorate.server.master.master import MasterSide
+from quorate.server.metrics import Metrics
+from quorate.server.network.addresses import Places
+from quorate.server.network.handshake import NETWORK
+from quorate.server.network.listener import Front
+from quorate.server.node.node import Node
+from quorate.server.settings import ReplicaSettings
+from quorate.testing.servers.memory_network import MemoryNet
 
 SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "12")))
 EPOCH_NS = 1_700_000_000_000_000_000

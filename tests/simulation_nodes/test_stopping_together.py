@@ -17,7 +17,7 @@ from quorate.agents import (
     outside,
     reacts,
 )
-from quorate.testing.cluster import Cluster
+from quorate.testing.servers.cluster import Cluster
 
 SEEDS = range(10)
 ARRIVES_S = 0.004

@@ -3,9 +3,9 @@
 import attrs
 
 from quorate.agents import Note, Notification, encode, outside
-from quorate.hachannel.messages import Commit, Message
-from quorate.hachannel.settings import TELL_AFTER_S
-from quorate.testing.cluster import Cluster
+from quorate.hachannel.model.messages import Commit, Message
+from quorate.hachannel.model.settings import TELL_AFTER_S
+from quorate.testing.servers.cluster import Cluster
 
 DELAY_S = (0.0001, 0.0002)
 

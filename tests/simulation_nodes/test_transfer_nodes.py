@@ -20,9 +20,9 @@ from quorate.agents import (
     reacts,
 )
 from quorate.hachannel import Settings
-from quorate.server.node_types import NodeSettings
-from quorate.testing.cluster import Cluster
-from quorate.testing.durable_cluster import DurableCluster
+from quorate.server.node.outputs import NodeSettings
+from quorate.testing.servers.cluster import Cluster
+from quorate.testing.servers.durable_cluster import DurableCluster
 
 SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "12")))
 AGENTS = 40
@@ -57,9 +57,9 @@ class Account(Agent):
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate.engine.transfer.PART_AGENTS", 3)
-    monkeypatch.setattr("quorate.engine.passes.FEW", 2)
-    monkeypatch.setattr("quorate.server.transferring.SLICE_AGENTS", 4)
+    monkeypatch.setattr("quorate.engine.snapshot.transfer.PART_AGENTS", 3)
+    monkeypatch.setattr("quorate.engine.snapshot.precopy.FEW", 2)
+    monkeypatch.setattr("quorate.server.node.state_transfer.SLICE_AGENTS", 4)
 
 
 def create(number: int) -> Note:

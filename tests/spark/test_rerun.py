@@ -17,7 +17,7 @@ from quorate.agents import Notification as Message
 from quorate.engine import Engine, Posts, Tick, encode_batch
 from quorate.replay import NoTrace, RerunReport, rerun, state_at
 from quorate.replay.command import command
-from quorate.server.tracing import TraceWriter
+from quorate.server.trace.writer import TraceWriter
 
 pytestmark = [
     pytest.mark.spark,

@@ -10,7 +10,7 @@ import pytest
 from quorate.agents import AgentId
 from quorate.engine import Reaction
 from quorate.replay import NoTrace, Report, reactions, totals, verify
-from quorate.server.tracing import TraceWriter
+from quorate.server.trace.writer import TraceWriter
 
 pytestmark = pytest.mark.spark
 

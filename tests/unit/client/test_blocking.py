@@ -131,7 +131,7 @@ def test_another_reply_than_the_accepted_one_is_an_error_that_carries_it(connect
 
 
 def test_a_reply_of_an_unknown_type_is_an_error_that_carries_it(connection, model, deposit, monkeypatch):
-    monkeypatch.setattr("quorate.client.desk.known_type", lambda name: None)
+    monkeypatch.setattr("quorate.client.pending.known_type", lambda name: None)
     with pytest.raises(UnexpectedReply, match="import its module"):
         connection.request("alice", deposit(1))
     model.push(deposit(3))

@@ -9,7 +9,7 @@ import pytest
 from quorate import Agent, AgentError, Context, ExceptionNotification, Notification, reacts
 from quorate.agents import AgentId, Note, encode
 from quorate.engine import EngineSettings, EngineStopped, NetInput, Nondeterministic
-from quorate.engine.words import MAX_WORDS
+from quorate.engine.error_text import MAX_WORDS
 from quorate.testing.harness import Harness
 
 HALF = "report-\udce9.pdf"

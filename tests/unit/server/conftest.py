@@ -5,13 +5,17 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.link import Link, LinkSettings
-from quorate.hachannel.transport import ChannelTransport
-from quorate.server.front import Front, Shaking
-from quorate.server.hello import CHANNEL, Hello
-from quorate.testing.memory_net import MemoryNet
+from quorate.hachannel.transport.connection import Link, LinkSettings
+from quorate.hachannel.transport.transport import ChannelTransport
+from quorate.server.network.handshake import CHANNEL, Hello
+from quorate.server.network.link_handshake import Shaking
+from quorate.server.network.listener import Front
+from quorate.testing.servers.memory_network import MemoryNet
 
 from .disk_rig import Rig
+from .fake_replica import free_port, hold, serve, state, target, xml
+
+__all__ = ["free_port", "hold", "make_peer", "net", "rig", "serve", "state", "target", "xml"]
 
 
 @pytest.fixture

@@ -11,11 +11,11 @@ import attrs
 
 from quorate import Agent, Context, Notification, reacts
 from quorate.engine import Capture, Engine
-from quorate.hachannel.journal import Identity, Journal
-from quorate.hachannel.messages import Entry
-from quorate.hachannel.view import ViewNumber
-from quorate.server.disk import Disk
-from quorate.server.storage import SCHEMA, StateStore
+from quorate.hachannel.journal.journal import Identity, Journal
+from quorate.hachannel.model.messages import Entry
+from quorate.hachannel.model.view import ViewNumber
+from quorate.server.storage.disk_writer import Disk
+from quorate.server.storage.state_store import SCHEMA, StateStore
 from quorate.testing.harness import Harness
 
 BOUND_S = 30.0

@@ -12,17 +12,10 @@ from twisted.internet.task import Clock
 from twisted.python.failure import Failure
 
 from quorate.agents import Agent, AgentId, Context, Note, Notification, Opaque, reacts
-from quorate.client.frames import (
-    MAGIC,
-    VERSION,
-    FrameBuffer,
-    Hello,
-    decode_server_frame,
-    encode_frame,
-)
+from quorate.client.frames import MAGIC, VERSION, FrameBuffer, Hello, decode_server_frame, encode_frame
 from quorate.client.session import Session
 from quorate.services.base import Service
-from quorate.services.client_link import ClientLink
+from quorate.services.client_connection import ClientLink
 from quorate.services.manager import ConnectionManager
 from quorate.services.tcp import TcpProxyService
 from quorate.testing.harness import Harness

@@ -453,7 +453,7 @@ def test_output_waits_for_a_slow_reader_and_gathers_in_one_frame(bench, deposit)
 
 
 def test_a_client_that_does_not_read_is_dropped_at_the_bound(bench, deposit, monkeypatch):
-    monkeypatch.setattr("quorate.services.client_link.MAX_HELD_NOTES", 100)
+    monkeypatch.setattr("quorate.services.client_connection.MAX_HELD_NOTES", 100)
     tcp, welcome = bench.opened()
     tcp.producer.pauseProducing()
     bench.say(tcp, ClientInput(0, 1, [note(deposit, 1)] * 200))

@@ -1,0 +1,107 @@
+"""What the faces of a connection share: what they show, what they take, and what they say when it is late."""
+
+import random
+from typing import Final
+
+from ..agents.envelope import ReplyTo, check_address
+from ..agents.ids import AgentId
+from ..agents.notification import Notification, encode
+from .driver import Driver
+from .events import SessionSettings
+from .pending import Desk, ReplyTypes
+from .session import Session
+from .url import parse_url
+
+__all__ = [
+    "NOTHING_CAME",
+    "NOT_ACKNOWLEDGED",
+    "NOT_ALL_ACKNOWLEDGED",
+    "Face",
+    "encoded",
+    "new_driver",
+    "no_answer",
+    "reply_types",
+]
+
+NOT_ACKNOWLEDGED: Final = "the cluster has not acknowledged the notification"
+NOT_ALL_ACKNOWLEDGED: Final = "not everything is acknowledged"
+NOTHING_CAME: Final = "nothing was received"
+
+
+def no_answer(to: AgentId | str) -> str:
+    """What is said when a request is not answered in time."""
+    return f"{to} has not answered"
+
+
+def encoded(
+    to: AgentId | ReplyTo | str, notification: Notification, request: int
+) -> tuple[AgentId | str, str, bytes, int]:
+    """The arguments of `Session.send`; address and request are those of the request if `to` is a `ReplyTo`.
+
+    Raises TypeError or ValueError if `to` is no address or the notification cannot be encoded.
+    """
+    payload = encode(notification)
+    if isinstance(to, ReplyTo):
+        check_address(to.agent, to.request)
+        return to.agent, notification.type_name, payload, to.request
+    check_address(to, request)
+    return to, notification.type_name, payload, request
+
+
+def reply_types(reply: type[Notification] | ReplyTypes | None) -> ReplyTypes:
+    """The classes that a caller accepts, as a tuple."""
+    if reply is None:
+        return ()
+    return reply if isinstance(reply, tuple) else (reply,)
+
+
+def new_driver(
+    url: str,
+    user: str,
+    password: str,
+    timeout: float,
+    reconnect_timeout: float,
+    settings: SessionSettings | None,
+) -> Driver:
+    """A session and its driver for the arguments of ``connect``. Raises BadUrl."""
+    tuned = settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)
+    return Driver(Session(parse_url(url), user, password, random.random, tuned), Desk())
+
+
+class Face:
+    """A connection as its user sees it, whether threads, coroutines or Deferreds wait for it."""
+
+    def __init__(self, driver: Driver, request_timeout_s: float | None):
+        self._driver = driver
+        self._session = driver.session
+        self._desk = driver.desk
+        self._request_timeout_s = request_timeout_s
+        self._requests = 0
+
+    @property
+    def id(self) -> str:
+        """The identifier of the connection: the id of its proxy agent."""
+        return self._desk.connection or ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
+        return self._session.is_open
+
+    @property
+    def reconnections(self) -> int:
+        """How many times the connection was opened again."""
+        return self._session.reconnections
+
+    @property
+    def unacknowledged(self) -> int:
+        """How many notifications the cluster has not acknowledged."""
+        return self._session.outbox.last_seq - self._session.outbox.acked
+
+    @property
+    def inbox_dropped(self) -> int:
+        """How many notifications were dropped because nobody received them."""
+        return self._desk.dropped
+
+    def _limit_of_request(self, timeout: float | None) -> float | None:
+        return self._request_timeout_s if timeout is None else timeout

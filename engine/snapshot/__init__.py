@@ -1,0 +1,1 @@
+"""The state of an engine as a whole: captured for the disk, transferred to another replica, digested."""

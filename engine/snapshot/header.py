@@ -1,0 +1,57 @@
+"""The head of a stored state: all but the agents."""
+
+from typing import Final
+
+import msgspec
+
+from ...agents import AgentId
+from ..server_links import LinkState
+from ..timers import Timer
+
+__all__ = ["Snapshot", "SnapshotError", "encode_header", "read_header"]
+
+_VERSION: Final = 2
+
+
+class SnapshotError(ValueError):
+    """A stored or received state cannot be used. The sentence says why."""
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of an engine, but for its agents."""
+
+    version: int = _VERSION
+    server: int
+    birth: int
+    applied: int
+    now_ns: int
+    position: int
+    next_stamp: int
+    dead_letters: int
+    chain: bytes
+    links: list[LinkState]
+    timers: list[Timer]
+    keys: dict[str, AgentId]
+
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_header(header: Snapshot) -> bytes:
+    """The bytes of a header."""
+    return _encoder.encode(header)
+
+
+def read_header(data: bytes, server: int) -> Snapshot:
+    """The header. Raises SnapshotError."""
+    try:
+        header = msgspec.msgpack.decode(data, type=Snapshot)
+    except msgspec.DecodeError as error:
+        raise SnapshotError(f"the snapshot's header is damaged: {error}") from error
+    if header.version != _VERSION:
+        raise SnapshotError(
+            f"the snapshot has version {header.version}, this program reads {_VERSION}; upgrade it"
+        )
+    if header.server != server:
+        raise SnapshotError(f"the snapshot is of server {header.server}, not of {server}")
+    return header

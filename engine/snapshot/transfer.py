@@ -1,0 +1,289 @@
+"""The state of an engine on its way to a replica that lacks it, in parts, while both engines go on.
+
+Source: the HA channel protocol, section 4. `Source` gives the parts, `Staging` takes them; what is replaced
+is replaced at the end, and only if its digest is that of the source.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import attrs
+import msgspec
+
+from ...agents import AgentId, AgentSpec
+from ..cell import AgentState, Cell, Resolve
+from ..directory import Directory, state_hash
+from .capture import Capture
+from .digest import Reckoning
+from .header import SnapshotError
+from .precopy import Action, Marker, Passes
+
+__all__ = ["End", "Given", "Source", "Staging", "Taken"]
+
+PART_BYTES: Final = 256 * 1024
+PART_AGENTS: Final = 400
+"""A part is closed above either: it takes a few milliseconds to make or to take."""
+DIGEST_BYTES: Final = 1024 * 1024
+"""So many bytes of agents are looked at for the digest at a time: a few milliseconds, too."""
+_BUCKET_BITS: Final = 8
+
+
+class End(msgspec.Struct, array_like=True, frozen=True):
+    """All but the agents, and what the digest of the whole is."""
+
+    header: bytes
+    digest: bytes
+
+
+class _Part(msgspec.Struct, array_like=True, frozen=True):
+    marker: Marker
+    """What the copy has after this part."""
+    start: Marker | None
+    """In the first part: what the copy is known to have already."""
+    kept: list[AgentId]
+    """What the copy has, and as it is."""
+    agents: list[AgentState]
+    gone: list[AgentId]
+    end: End | None
+    """In the last part."""
+
+
+_encoder = msgspec.msgpack.Encoder()
+_parts: msgspec.msgpack.Decoder[_Part] = msgspec.msgpack.Decoder(_Part)
+_markers: msgspec.msgpack.Decoder[Marker] = msgspec.msgpack.Decoder(Marker)
+
+
+def _bucket(identity: AgentId) -> int:
+    return identity.stamp >> _BUCKET_BITS
+
+
+@attrs.frozen
+class Given:
+    """A part of a state."""
+
+    data: bytes
+    index: int | None
+    """What is given from here on is as of this entry; None: not yet."""
+    last: bool
+
+
+class Source:
+    """Gives the state of an engine in parts. Made by `Engine.source`; a later one ends it."""
+
+    def __init__(
+        self,
+        directory: Directory,
+        now: Callable[[], int],
+        freeze: Callable[[Sequence[AgentId]], tuple[Capture, Reckoning]],
+        birth: int,
+        marker: bytes,
+        have: int,
+    ) -> None:
+        self._directory = directory
+        self._freeze = freeze
+        start = _start(marker, birth, have, now())
+        self._start: Marker | None = start
+        self._passes = Passes[AgentId](_bucket, self._changed, now, start)
+        directory.marks = self._passes.marks
+        self._passes.begin([cell.identity for cell in directory])
+        self._prepared = False
+        self._capture: Capture | None = None
+        self._gone: list[AgentId] = []
+        self._reckoning: Reckoning | None = None
+        self._over = False
+        self.flaws: list[str] = []
+        """Agents whose state cannot be stored any more, and why: they go all the same."""
+
+    @property
+    def passes(self) -> int:
+        """How often what had changed meanwhile was sent again."""
+        return self._passes.passes
+
+    @property
+    def over(self) -> bool:
+        """It has given the last part, or another source has taken its place."""
+        return self._over or self._directory.marks is not self._passes.marks
+
+    def close(self) -> None:
+        """Nobody wants the rest."""
+        if self._directory.marks is self._passes.marks:
+            self._directory.marks = None
+        if self._reckoning is not None:
+            self._reckoning.close()
+        self._over = True
+
+    def _changed(self, identity: AgentId) -> int | None:
+        cell = self._directory.find(identity)
+        return None if cell is None else cell.changed
+
+    def next(self) -> Given | None:
+        """The next part. None: some work was done; call again."""
+        if not self._prepared:
+            self._prepared = self._passes.prepare()
+            return None
+        kept: list[AgentId] = []
+        agents: list[AgentState] = []
+        size = 0
+        while size < PART_BYTES and len(kept) < 10 * PART_AGENTS and not self._passes.finished:
+            step = self._passes.step()
+            if step is None:
+                continue
+            action, identity = step
+            if action is Action.GONE:
+                self._gone.append(identity)
+                continue
+            cell = self._directory.find(identity)
+            assert cell is not None
+            if action is Action.KEEP:
+                kept.append(identity)
+            else:
+                agents.append(self._store(cell))
+                size += len(agents[-1].state) + PART_BYTES // PART_AGENTS
+            # For the digest of the whole, which is to cost little at the end.
+            self._directory.hash_of(cell)
+        if kept or agents or not self._passes.finished:
+            return Given(self._part(kept, agents), None, False)
+        if self._capture is None or self._reckoning is None:
+            self._capture, self._reckoning = self._freeze(self._passes.rest())
+            self._gone += self._capture.deleted
+        return self._last(self._capture, self._reckoning)
+
+    def _store(self, cell: Cell) -> AgentState:
+        state, flaw = cell.stored()
+        if flaw:
+            self.flaws.append(flaw)
+        return state
+
+    def _last(self, capture: Capture, reckoning: Reckoning) -> Given | None:
+        """The rest, as of one entry: what is about to change meanwhile was encoded before."""
+        if capture.done and not capture.agents and reckoning.left:
+            reckoning.step(PART_AGENTS, DIGEST_BYTES)
+            return None
+        done = capture.step(PART_AGENTS, PART_BYTES)
+        agents = capture.agents[:PART_AGENTS]
+        del capture.agents[:PART_AGENTS]
+        if not done or capture.agents or reckoning.left:
+            return Given(self._part([], agents), capture.index, False)
+        self.flaws += capture.flaws
+        self.close()
+        return Given(self._part([], agents, End(capture.header, reckoning.digest)), capture.index, True)
+
+    def _part(self, kept: list[AgentId], agents: list[AgentState], end: End | None = None) -> bytes:
+        start, self._start = self._start, None
+        gone, self._gone = self._gone, []
+        return _encoder.encode(_Part(self._passes.marker, start, kept, agents, gone, end))
+
+
+def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
+    """What a copy has already: parts of an earlier transfer, a whole state, or nothing that is of use."""
+    try:
+        known = _markers.decode(marker)
+        if known.place is not None:
+            known = msgspec.structs.replace(known, place=(known.place[0], AgentId(*known.place[1])))
+            hash(known.place)
+    except (msgspec.DecodeError, TypeError):
+        known = None
+    if known is not None and known.birth == birth and 0 <= known.have <= now and 0 <= known.floor <= now:
+        return known
+    # Entries above the last applied one were none for the engine.
+    return Marker(birth, min(max(have, 0), now))
+
+
+@attrs.frozen
+class Taken:
+    """What a part of a state has brought."""
+
+    agents: Sequence[AgentState]
+    anew: bool
+    """What earlier parts have brought is of no use any more."""
+
+
+class Staging:
+    """Takes the parts of a state. The engine it is for stays as it is until `Engine.install`.
+
+    It outlives the source: when another one goes on, what is here already need not come again.
+    """
+
+    def __init__(
+        self,
+        own: Callable[[AgentId], Cell | None],
+        birth: Callable[[], int],
+        load: Callable[[str], AgentSpec],
+        resolve: Resolve,
+    ) -> None:
+        self._own = own
+        self._birth = birth
+        self._load = load
+        self._resolve = resolve
+        self._specs: dict[str, AgentSpec] = {}
+        self._earlier: dict[AgentId, Cell] = {}
+        """From sources before this one."""
+        self._begun = False
+        self.based = False
+        """Agents of the engine are part of the whole."""
+        self.cells: dict[AgentId, Cell] = {}
+        self.hashes: dict[AgentId, int] = {}
+        """Of all agents that came in parts, also of some that are no more."""
+        self.end: End | None = None
+        self.marker = b""
+        """What another source is to know, to go on from here."""
+
+    @property
+    def gone(self) -> list[AgentId]:
+        """Agents that came in parts and are not part of the whole."""
+        return [identity for identity in self.hashes if identity not in self.cells]
+
+    def take(self, data: bytes) -> Taken:
+        """The next part of a source. After the last one `end` is set, and `Engine.install` may be called.
+
+        Raises SnapshotError when it is damaged or goes on from something else than what is here, AgentError
+        when it names a class that cannot be loaded here; this object is then of no use any more.
+        """
+        try:
+            part = _parts.decode(data)
+        except msgspec.DecodeError as error:
+            raise SnapshotError(f"a part of the state is damaged: {error}") from error
+        anew = part.start is not None and self._begin(part.start)
+        if part.start is None and not self._begun:
+            raise SnapshotError("the parts of the state do not begin with the first")
+        cells = self.cells
+        for identity in part.kept:
+            cell = self._earlier.get(identity)
+            if cell is None and self.based:
+                cell = self._own(identity)
+            if cell is None:
+                raise SnapshotError(f"agent {identity} is said to be here already, and is not")
+            cells[identity] = cell
+        for state in part.agents:
+            try:
+                cell = Cell.load(state, self._spec(state.cls), self._resolve)
+            except ValueError as error:
+                raise SnapshotError(f"the state of agent {state.identity} is of no use: {error}") from error
+            cells[state.identity] = cell
+            self.hashes[state.identity] = state_hash(cell)
+        for identity in part.gone:
+            cells.pop(identity, None)
+        self.end = part.end
+        self.marker = _encoder.encode(part.marker)
+        return Taken(part.agents, anew)
+
+    def _begin(self, start: Marker) -> bool:
+        """The first part of a source; says whether what is here is of no use any more."""
+        if start.have and start.birth != self._birth():
+            raise SnapshotError(
+                f"the parts go on from the state after entry {start.have} of another life, not from this one"
+            )
+        resumed = start.whole or start.place is not None
+        self._earlier = {**self._earlier, **self.cells} if resumed else {}
+        self.cells = {}
+        if not resumed:
+            self.hashes = {}
+        self.based = start.have > 0
+        self._begun = True
+        return not resumed
+
+    def _spec(self, cls: str) -> AgentSpec:
+        spec = self._specs.get(cls)
+        if spec is None:
+            spec = self._specs[cls] = self._load(cls)
+        return spec

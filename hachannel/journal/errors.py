@@ -1,0 +1,148 @@
+"""What keeps a journal from being used, in sentences: which of its files it is, and what to do."""
+
+import errno
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from .frame_file import FramesSpoiled
+from .rows import Spoiled
+
+__all__ = [
+    "FRAMES_SUFFIX",
+    "Damaged",
+    "Foreign",
+    "JournalError",
+    "WriteFailed",
+    "explain",
+    "explained",
+    "frames_path",
+    "gone",
+    "refused",
+    "translated",
+    "unusable",
+]
+
+MAX_PATH_BYTES: Final = 503
+"""SQLite takes 512 for a path, the names of its other files included."""
+FRAMES_SUFFIX: Final = "-frames"
+"""What the name of the file of frames has behind that of the database."""
+
+_NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
+_SHORT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
+_IN_ITS_PLACE: Final = {errno.EISDIR, errno.ENXIO, errno.ELOOP}
+_IN_USE: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+_NO_DAMAGE: Final = {
+    *_IN_USE,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_NOMEM,
+    sqlite3.SQLITE_AUTH,
+}
+
+
+class JournalError(Exception):
+    """The journal cannot be used. The text is one sentence."""
+
+
+class Foreign(JournalError):
+    """It is not the journal of this replica, or of another version of this program."""
+
+
+class Damaged(JournalError):
+    """It is not as it was written."""
+
+
+class WriteFailed(JournalError):
+    """Nothing more can be made durable."""
+
+
+def frames_path(path: Path) -> Path:
+    """The file of frames of the journal at `path`."""
+    return path.with_name(path.name + FRAMES_SUFFIX)
+
+
+def explain(error: sqlite3.Error | OSError) -> str:
+    """What SQLite or the system means, in words."""
+    if _is_full(error):
+        return "no space is left on the disk"
+    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
+
+
+def explained(path: Path, error: BaseException) -> BaseException:
+    """What keeps the journal at `path` from being opened. An OSError is one of its file of frames."""
+    match error:
+        case sqlite3.Error():
+            return translated(path, error)
+        case FramesSpoiled():
+            return Damaged(f"The journal {frames_path(path)} is damaged: {error}.")
+        case Spoiled():
+            return Damaged(f"The journal {path} is damaged: {error}.")
+        case UnicodeDecodeError():
+            # SQLite names what it finds in the place of a table.
+            return Damaged(f"The journal {path} is damaged: its schema is not what was written.")
+        case FileNotFoundError():
+            return Damaged(f"The journal {frames_path(path)} is damaged: it is missing.")
+        case OSError():
+            return unusable(frames_path(path), error)
+    return error
+
+
+def translated(path: Path, error: sqlite3.Error) -> JournalError:
+    """A damaged database, or one that cannot be used for another reason."""
+    code = _code(error)
+    if code in _IN_USE:
+        return JournalError(f"The journal {path} is in use by another process; end that first.")
+    if code in _NO_DAMAGE:
+        return unusable(path, error)
+    return Damaged(f"The journal {path} is damaged: {error}.")
+
+
+def unusable(path: Path, error: sqlite3.Error | OSError) -> JournalError:
+    """A file of a journal that cannot be read or written, for another reason than damage."""
+    length = len(str(path.absolute()).encode(errors="surrogateescape"))
+    if length > MAX_PATH_BYTES and _code(error) == sqlite3.SQLITE_CANTOPEN:
+        return JournalError(
+            f"The journal {path} cannot be used: its path has {length} bytes, and SQLite takes up to "
+            f"{MAX_PATH_BYTES}; choose a directory with a shorter one with --data."
+        )
+    return JournalError(f"The journal {path} cannot be used: {explain(error)}; {_remedy(error)}.")
+
+
+def refused(path: Path, error: sqlite3.Error | OSError) -> WriteFailed:
+    """A write to the journal at `path` that failed. An OSError is one of its file of frames."""
+    file = frames_path(path) if isinstance(error, OSError) else path
+    return WriteFailed(f"The journal {file} cannot be written: {explain(error)}.")
+
+
+def gone(path: Path) -> Damaged:
+    """A journal that was there."""
+    return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
+
+
+def _code(error: BaseException) -> int | None:
+    """What SQLite says it is, without the details; None where it says nothing."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
+
+
+def _is_full(error: sqlite3.Error | OSError) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in _NO_SPACE
+    return _code(error) == sqlite3.SQLITE_FULL
+
+
+def _remedy(error: sqlite3.Error | OSError) -> str:
+    number = error.errno if isinstance(error, OSError) else None
+    if _is_full(error):
+        return "free some"
+    if number == errno.EIO or _code(error) == sqlite3.SQLITE_IOERR:
+        return "mend or replace the disk"
+    if number in _SHORT or _code(error) == sqlite3.SQLITE_NOMEM:
+        return "end other programs, or raise the limits of this one"
+    if number in _IN_ITS_PLACE:
+        return "move away what stands in the place of the file"
+    return "let this user read and write it, or choose the right directory with --data"

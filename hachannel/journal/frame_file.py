@@ -1,0 +1,288 @@
+"""The file that a journal appends to: frames, each with one synced write, over what is needed no more.
+
+The file is cut into segments. Frames are numbered, without gaps, from one segment to the next; a `Manifest`,
+kept elsewhere, says which segments are in use, in their order, and how far the file was written when it was
+stored. The place of a segment that is in no manifest any more is written over: what is there has smaller
+numbers. A write that is interrupted leaves a last frame that is not whole. That one is cut; anything else
+that is not as it was written is `FramesSpoiled`.
+
+A frame is a head (magic, flags, number, length of the body, CRC-32 of the body, CRC-32 of the head so far)
+and a body. The sum of the head begins with the salt of the file, so that no frame of another file is taken
+for one of this.
+"""
+
+import errno
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import dropwhile
+from pathlib import Path
+from typing import Final, Self
+
+import attrs
+import msgspec
+
+from ..codec.buffers import Body, parts_of
+from ..codec.checksum import crc32
+from .rows import Spoiled
+
+__all__ = ["Found", "FrameFile", "FramesSpoiled", "Manifest", "Segment"]
+
+SEGMENT_BYTES: Final = 8 * 1024 * 1024
+"""Of a segment; one for a frame that is larger is as long as the frame."""
+AHEAD_BYTES: Final = 256 * 1024
+"""The file is lengthened by so much at a time, with zeros: a sync costs more when the file has grown."""
+SMALL_BYTES: Final = 16 * 1024
+"""For frames above, to write that much more would cost more than it spares."""
+_MAGIC: Final = b"\xf1Qj\n"
+_HEAD: Final = struct.Struct("<4sIQII")
+_SUM: Final = struct.Struct("<I")
+_HEAD_BYTES: Final = _HEAD.size + _SUM.size
+_JOINT: Final = 1
+_NOT_KNOWN: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
+
+
+class FramesSpoiled(Spoiled):
+    """The file of frames is not as it was written. The text says where."""
+
+
+class Segment(msgspec.Struct, array_like=True, frozen=True):
+    """A part of the file."""
+
+    offset: int
+    size: int
+    first: int
+    """The number of its first frame."""
+
+
+class Manifest(msgspec.Struct, array_like=True, frozen=True):
+    """What is to be known of the file to read it."""
+
+    salt: int
+    number: int
+    """Frames up to this one were there when this was stored."""
+    segments: tuple[Segment, ...]
+    """At least one; frames are appended to the last."""
+    count: int = 1
+    """How often one was stored."""
+
+    @classmethod
+    def first(cls, salt: int, room: int = 0) -> Self:
+        """That of an empty file. room: there is to be place for a frame with a body of so many bytes."""
+        return cls(salt, 0, (Segment(0, max(SEGMENT_BYTES, room + _HEAD_BYTES), 1),))
+
+
+@attrs.frozen
+class Found:
+    """A frame that was read."""
+
+    number: int
+    body: memoryview
+    joint: bool
+    """It holds only together with a manifest that has its number."""
+    end: int
+    """Where it ends."""
+
+
+class FrameFile:
+    """An open file. `append` what `fits`; what does not needs a `manifest` with room that was `stored`."""
+
+    def __init__(self, path: Path, manifest: Manifest, *, create: bool = False) -> None:
+        """Open the file, or make an empty one in place of whatever is there. Raises OSError."""
+        self._file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644)
+        with self.open_or_closed():
+            self._length = os.fstat(self._file).st_size
+            # What was written by a process that was killed is seen here, and need not be on the disk.
+            os.fsync(self._file)
+            if create:
+                _sync_directory(path.parent)
+        self._manifest = manifest
+        self.number = manifest.segments[0].first - 1
+        """Of the last frame."""
+        self._segment = manifest.segments[0]
+        self._position = 0
+        """In the segment: where the next frame begins."""
+        self._highest: dict[int, int] = {}
+        """Of the segment that begins with a frame: the highest index that is needed."""
+        self._dsync = getattr(os, "RWF_DSYNC", 0)
+
+    @contextmanager
+    def open_or_closed(self) -> Iterator[None]:
+        """It is closed if what is done meanwhile raises."""
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close it."""
+        os.close(self._file)
+
+    @property
+    def end(self) -> int:
+        """Where the next frame begins."""
+        return self._segment.offset + self._position
+
+    @property
+    def last(self) -> Manifest:
+        """The manifest stored last."""
+        return self._manifest
+
+    # Writing
+
+    def fits(self, size: int) -> bool:
+        """Whether a frame with a body of so many bytes can be appended."""
+        return self._position + _HEAD_BYTES + size <= self._segment.size
+
+    def append(self, body: Body, *, joint: bool = False) -> None:
+        """Write a frame and sync it. Raises OSError: then nothing is certain, and no more may be written."""
+        number = self.number + 1
+        pieces = parts_of(body)
+        size = sum = 0
+        for piece in pieces:
+            size += len(piece)
+            sum = crc32(piece, sum)
+        head = _HEAD.pack(_MAGIC, _JOINT * joint, number, size, sum)
+        parts = [head + _SUM.pack(crc32(head, self._manifest.salt)), *pieces]
+        start = self.end
+        self._position += _HEAD_BYTES + size
+        if self.end > self._length:
+            rest = self._segment.size - self._position
+            ahead = min(rest, AHEAD_BYTES) if size < SMALL_BYTES else 0
+            parts.append(bytes(ahead))
+            self._length = self.end + ahead
+        self._write(parts, start)
+        self.number = number
+
+    def hold(self, first: int, last: int) -> None:
+        """The last frame has the indices `first` to `last`, if any; none else from `first` on is needed."""
+        highest = self._highest
+        for segment in highest:
+            highest[segment] = min(highest[segment], first - 1)
+        if first <= last:
+            highest[self._segment.first] = last
+
+    def manifest(self, base: int, room: int = 0) -> Manifest:
+        """What to store: without the first segments that have nothing above `base`.
+
+        room: with a segment more, for a frame with a body of so many bytes.
+        """
+        highest, current = self._highest, self._segment
+        needed = dropwhile(lambda segment: highest.get(segment.first, 0) <= base, self._manifest.segments)
+        segments = list(needed)
+        if room:
+            segments.append(self._place(room + _HEAD_BYTES))
+        stored = self._manifest
+        return Manifest(stored.salt, self.number, tuple(segments) or (current,), stored.count + 1)
+
+    def stored(self, manifest: Manifest) -> None:
+        """The manifest made last is durable."""
+        if manifest.segments[-1] != self._segment:
+            self._segment = manifest.segments[-1]
+            self._position = 0
+        self._manifest = manifest
+        used = {segment.first for segment in manifest.segments}
+        self._highest = {first: last for first, last in self._highest.items() if first in used}
+
+    def _place(self, size: int) -> Segment:
+        """A segment in the first place that is free, or at the end."""
+        size = max(size, SEGMENT_BYTES)
+        start = 0
+        for segment in sorted(self._manifest.segments, key=lambda segment: segment.offset):
+            if segment.offset - start >= size:
+                break
+            start = segment.offset + segment.size
+        return Segment(start, size, self.number + 1)
+
+    def _write(self, parts: list[bytes], at: int) -> None:
+        left = [memoryview(part) for part in parts if part]
+        while left:
+            # One call, where the system has it, that writes and syncs.
+            try:
+                done = os.pwritev(self._file, left, at, self._dsync)
+            except OSError as error:
+                if not self._dsync or error.errno not in _NOT_KNOWN:
+                    raise
+                self._dsync = 0
+                continue
+            at += done
+            while left and done >= len(left[0]):
+                done -= len(left.pop(0))
+            if done:
+                left[0] = left[0][done:]
+        if not self._dsync:
+            os.fsync(self._file)
+
+    # Reading
+
+    def read(self) -> Iterator[Found]:
+        """All frames, in order; the next is appended after the last. Raises FramesSpoiled, OSError."""
+        stored = self._manifest
+        for segment, after in zip(stored.segments, (*stored.segments[1:], None), strict=True):
+            self._segment, self._position = segment, 0
+            data = self._read(segment.offset, segment.size)
+            while after is None or self.number < after.first - 1:
+                found = self._frame(data, self._position)
+                if found is None or found.number != self.number + 1:
+                    break
+                if found.joint and found.number > stored.number:
+                    break
+                self.number = found.number
+                self._position = found.end
+                yield found
+            if self.number < (stored.number if after is None else after.first - 1):
+                raise FramesSpoiled(f"frame {self.number + 1} is not what was written")
+        self._refuse_later()
+
+    def _refuse_later(self) -> None:
+        """A frame is written when the one before it is durable: if that is not there, it was lost."""
+        spaces = [(self.end, self._segment.offset + self._segment.size)]
+        start = 0
+        for segment in sorted(self._manifest.segments, key=lambda segment: segment.offset):
+            spaces.append((start, segment.offset))
+            start = segment.offset + segment.size
+        spaces.append((start, self._length))
+        for start, end in spaces:
+            data = self._read(start, end - start)
+            at = data.find(_MAGIC)
+            while at >= 0:
+                found = self._frame(data, at)
+                # The next one, if it is a joint one, was never confirmed.
+                if found is not None and found.number > self.number + found.joint:
+                    raise FramesSpoiled(f"frame {self.number + 1} is not what was written, later ones are")
+                at = data.find(_MAGIC, at + 1)
+
+    def _read(self, offset: int, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0:
+            part = os.pread(self._file, size, offset)
+            if not part:
+                break
+            parts.append(part)
+            offset += len(part)
+            size -= len(part)
+        return b"".join(parts)
+
+    def _frame(self, data: bytes, at: int) -> Found | None:
+        """The frame at a position, if it is whole."""
+        start = at + _HEAD_BYTES
+        if start > len(data):
+            return None
+        magic, flags, number, length, kept = _HEAD.unpack_from(data, at)
+        (sum,) = _SUM.unpack_from(data, at + _HEAD.size)
+        if magic != _MAGIC or sum != crc32(data[at : at + _HEAD.size], self._manifest.salt):
+            return None
+        body = memoryview(data)[start : start + length]
+        if len(body) != length or crc32(body) != kept:
+            return None
+        return Found(number, body, bool(flags & _JOINT), start + length)
+
+
+def _sync_directory(path: Path) -> None:
+    directory = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

@@ -1,0 +1,1 @@
+"""Replicas that are added, leave or are removed."""

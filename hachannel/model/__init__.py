@@ -1,0 +1,1 @@
+"""The vocabulary of the channel: views, messages, the log, events, settings and errors."""

@@ -1,0 +1,520 @@
+"""The HA channel: one replica's side of the replication protocol, without clock, randomness or IO."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from ..membership.departures import Leavers
+from ..membership.membership import Membership
+from ..membership.witness_join import Porter
+from ..model.errors import ChannelError
+from ..model.events import Output, Told
+from ..model.log import Log, MemoryLog
+from ..model.messages import Heartbeat, Message, Tell
+from ..model.settings import Settings
+from ..model.view import NO_TAG, NO_VIEW, Seat, View, Voter, majority
+from ..replication.forwarding import Forwarding
+from ..replication.lease import Lease, proposer
+from ..replication.normal_case import Replication
+from ..replication.peers import Peers
+from ..replication.replica_state import State
+from ..transfer.donor import Donor
+from ..transfer.learner import Learner
+from ..view_change.election import Election
+from ..view_change.installation import Installing
+from .decisions import Steps
+from .dispatch import Dispatch
+from .heartbeats import Facts
+from .phases import Phases
+from .view_triggers import Gate
+
+
+class Channel:
+    """One replica of a cluster.
+
+    Call one input, then `take()` and act on the output; call `tick` when `deadline` is reached. Times are
+    monotonic seconds. No input raises because of what a peer did.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        members: Sequence[int],
+        *,
+        incarnation: int,
+        cluster: str,
+        expected: int,
+        settings: Settings | None = None,
+        log: Log | None = None,
+        data: Mapping[int, bytes] | None = None,
+        fresh: bool = False,
+        witnesses: Collection[int] = (),
+    ) -> None:
+        """A replica that has not started.
+
+        me: its replica id. members: the configured replica ids, in order; they found the cluster, and once it
+        exists its views list who belongs to it. incarnation: a number that rises with every life of this
+        replica: of a lower one nothing that it forwards is ordered.
+        cluster: what makes the cluster what it is, whatever its replicas; others are strangers.
+        expected: how many empty replicas found the cluster. log: a durable one, or None for memory.
+        data: what to say of each replica, for the application: see `Seat`.
+        fresh: this replica is to get the whole state from the others, whatever the log has.
+        witnesses: those of the members that vote and hold no log; they count as expected.
+        Raises ValueError when these contradict each other.
+        """
+        if me not in members or len(set(members)) != len(members):
+            raise ValueError(f"replica {me} must be one of the distinct replicas {list(members)}")
+        if not len(members) // 2 < expected <= len(members):
+            least, most = majority(members), len(members)
+            raise ValueError(
+                f"expected is {expected} of {most} replicas: give from {least} to {most} (more than half, so "
+                "that two halves cannot both found a cluster)"
+            )
+        copies = set(members).difference(witnesses)
+        if not copies or not set(witnesses) <= set(members):
+            raise ValueError(f"witnesses {sorted(witnesses)} must be some of {list(members)}, and not all")
+        self._settings = settings if settings is not None else Settings()
+        if self._settings.min_copies > len(copies):
+            raise ValueError(
+                f"min_copies is {self._settings.min_copies}, but only {len(copies)} replicas hold the log"
+            )
+        self.state = State(
+            Voter(me, incarnation),
+            members,
+            cluster,
+            expected,
+            self._settings,
+            MemoryLog() if log is None else log,
+            {} if data is None else data,
+            witnesses,
+        )
+        self.lease = Lease(self.state)
+        self._replication = Replication(self.state)
+        self._forwarding = Forwarding(self.state, self._replication)
+        self._donor = Donor(self.state, self._replication, self.lease)
+        self._election = Election(self.state, self._replication, self._donor, self.lease)
+        porter = Porter(self.state, self._replication)
+        leavers = self._leavers = Leavers(self.state, self._replication)
+        gate = Gate(self.state, self._replication, self._donor, porter, leavers, self._election, self.lease)
+        self._membership = Membership(self.state, self._replication, self._election)
+        self._facts = Facts(
+            self.state,
+            self._replication,
+            self._election,
+            gate,
+            self._donor,
+            self._membership,
+            porter,
+            self.lease,
+        )
+        # A guest that was let in has got what it lacked.
+        fresh = fresh or (self.state.guest and self.state.log.last == NO_TAG)
+        self._learner = Learner(self.state, self.lease, self._set_busy, fresh=fresh)
+        self._dispatch = Dispatch(
+            self.state,
+            self.lease,
+            self._replication,
+            self._forwarding,
+            self._election,
+            self._facts,
+            self._membership,
+            self._donor,
+            self._learner,
+        )
+        self.state.loopback = self._dispatch.to_oneself
+        self._steps = Steps(
+            self.state,
+            self.lease,
+            self._replication,
+            self._forwarding,
+            self._election,
+            gate,
+            self._facts,
+            self._membership,
+            self._donor,
+            self._learner,
+        )
+
+    def _set_busy(self, busy: bool) -> None:
+        self._election.installation.busy = busy
+
+    # What an observer sees
+
+    @property
+    def role(self) -> str:
+        """One of: joining, slave, master, changing, blocked, witness, stopped."""
+        state = self.state
+        if state.stopped:
+            return "stopped"
+        if state.witness:
+            return "witness" if state.seated else "joining"
+        view = state.accepted
+        if view is None or not state.member:
+            return "joining"
+        if state.blocked:
+            return "blocked"
+        if not state.serving:
+            return "changing"
+        return "master" if view.members[0] == state.me else "slave"
+
+    @property
+    def phases(self) -> Phases:
+        """Where this replica is in each of the tables of `phases`."""
+        return Phases(self.role, self._election.phase, self._learner.phase, self._donor.phase)
+
+    @property
+    def view(self) -> View | None:
+        """The last view this replica accepted, None before the first."""
+        return self.state.accepted
+
+    @property
+    def master(self) -> int | None:
+        """Replica id of the master this replica follows, itself included; None while there is none."""
+        state = self.state
+        if state.serving and state.accepted is not None:
+            return state.accepted.members[0].replica
+        for link in state.peers:
+            heartbeat = link.heartbeat
+            if heartbeat is None or link.suspected:
+                continue
+            # Others may have told first of the view that it leads now.
+            leads = heartbeat.view < state.newer and link.voter == proposer(state.newer)
+            if leads or (heartbeat.master and heartbeat.view == state.newer):
+                return link.replica
+        return None
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """Replica ids of the members of the view, master first."""
+        view = self.state.accepted
+        return view.replicas() if view is not None else ()
+
+    @property
+    def seats(self) -> tuple[Seat, ...]:
+        """Who belongs to the cluster, as far as this replica knows."""
+        return self.state.seats
+
+    @property
+    def unlisted(self) -> bool:
+        """Whether the master said that this replica does not belong to the cluster: add it, or end it."""
+        return self.state.unlisted
+
+    @property
+    def commit(self) -> int:
+        """Index of the last committed entry known here."""
+        return self.state.commit
+
+    @property
+    def stable(self) -> int:
+        """All members of the view hold everything up to this index, which is committed."""
+        return self.state.stable
+
+    @property
+    def last(self) -> int:
+        """Index of the last entry in the log."""
+        return self.state.log.last.at
+
+    @property
+    def applied(self) -> int:
+        """Index of the last entry handed out as an event."""
+        return self.state.applied
+
+    @property
+    def foreigners(self) -> list[int]:
+        """Connected replicas that belong to another cluster than this one."""
+        return sorted(link.replica for link in self.state.peers if link.connected and link.foreign)
+
+    def may_come_back(self, replica: int, incarnation: int) -> bool:
+        """Whether this life of a replica is a voter of the latest view known here, and has a disk.
+
+        Then it is as good as ever when it is started again, whatever ran in its place meanwhile.
+        """
+        view = self.state.accepted
+        return self.state.log.durable and view is not None and Voter(replica, incarnation) in view.config
+
+    @property
+    def lacking(self) -> View | None:
+        """A view that this replica has heard of in vain: too few of those who hold it can be reached."""
+        return self._election.lacking
+
+    @property
+    def proposing(self) -> bool:
+        """Whether a view change proposed by this replica is under way."""
+        return not self._election.idle
+
+    @property
+    def installing(self) -> Installing | None:
+        """The view that this replica proposes, once its log and members are chosen and until it is active."""
+        return self._election.installation.current
+
+    @property
+    def can_submit(self) -> bool:
+        """Whether `submit` would take a payload now, and there is somebody to commit it."""
+        state = self.state
+        return state.leading and not state.leaving and not state.blocked and self._replication.room
+
+    @property
+    def can_change(self) -> bool:
+        """Whether `admit` and `remove` may be asked of this replica: it is a master that can commit."""
+        state = self.state
+        return state.leading and not state.leaving and state.commits
+
+    def holds_lease(self, now: float) -> bool:
+        """Whether this replica may do at this moment what only one may do: it is master, with the lease."""
+        return self.lease.holds(now)
+
+    @property
+    def can_forward(self) -> bool:
+        """Whether `forward` would take a payload now. It may wait here for a master."""
+        return self._forwarding.room
+
+    @property
+    def forwarding(self) -> int:
+        """How many payloads were forwarded here and have not been delivered here."""
+        return self._forwarding.waiting
+
+    @property
+    def ahead(self) -> int:
+        """How many entries wait here for the state that they follow."""
+        return self._learner.ahead
+
+    @property
+    def idle(self) -> bool:
+        """Nothing has come of the inputs since `take` that it would give out."""
+        return self.state.idle and not self._replication.owes
+
+    @property
+    def untold(self) -> bool:
+        """Of a master: slaves may not know yet of all that is committed.
+
+        Unless something is submitted soon it is to be taken with `tell`.
+        """
+        return self._replication.untold
+
+    @property
+    def told(self) -> int:
+        """Of a master: slaves were told that all members of the view hold everything up to this index."""
+        return self._replication.told
+
+    @property
+    def deadline(self) -> float | None:
+        """When to call `tick` next, None for never. Read it after each `take`."""
+        return self._steps.deadline
+
+    # Inputs
+
+    def start(self, now: float) -> None:
+        """Begin. Call once, before anything else."""
+        state, settings = self.state, self._settings
+        state.now = now
+        state.peers = Peers(state.others, now, settings)
+        if state.seats_of != NO_VIEW:
+            state.connect()
+        self._steps.start(now)
+
+    def tick(self, now: float) -> None:
+        """Time passed."""
+        self._steps.step(now, tick=True)
+
+    def connected(self, now: float, peer: int, incarnation: int) -> None:
+        """There is a connection with this life of a peer; it replaces an earlier one."""
+        state = self.state
+        link = None if state.stopped else state.peers.guest(peer, now)
+        if link is None:
+            return
+        voter = Voter(peer, incarnation)
+        # Also of the same voter: it may have been restarted from its disk.
+        link.forget()
+        link.voter = voter
+        link.connected = True
+        link.heard = now
+        self._replication.connected(voter)
+        state.send(peer, self._facts.heartbeat(voter))
+        self._membership.greet(link)
+        if state.leaving:
+            state.send(peer, self._facts.farewell())
+        self.lease.greet(peer)
+        self._learner.hurry()
+        self._replication.resume(voter)
+        self._forwarding.reconnected(now, voter)
+        self._election.installation.reconnected(now, voter)
+        self._donor.reconnected(voter)
+        state.attention = True
+        self._steps.step(now)
+
+    def disconnected(self, now: float, peer: int, *, ended: bool = False) -> None:
+        """The connection with a peer is gone; try to make another one at once.
+
+        ended: the process at its other end is known to have ended, say from the operating system they share.
+        """
+        link = self.state.peers.links.get(peer)
+        if link is None or self.state.stopped:
+            return
+        if link.connected:
+            link.connected = False
+            link.closed = now
+            self.state.peers.follow(self.state.others, now)
+        if ended and link.voter is not None and not link.connected:
+            link.ended = True
+            self.lease.release(link.voter)
+        self._steps.step(now)
+
+    def hears(self, now: float, peer: int) -> None:
+        """Some of a message has arrived on the connection with a peer: it is alive, and its way slow."""
+        link = self.state.peers.links.get(peer)
+        if link is not None and link.connected:
+            link.heard = now
+
+    def receive(self, now: float, peer: int, message: Message) -> None:
+        """A message arrived on the connection with a peer."""
+        link = self.state.peers.links.get(peer)
+        if link is None or not link.connected or link.voter is None or self.state.stopped:
+            return
+        link.heard = now
+        self.state.now = now
+        if link.foreign and not isinstance(message, Heartbeat):
+            return
+        self.lease.watch(now)
+        self._dispatch.message(now, link, link.voter, message)
+        if self.state.attention:
+            self._steps.step(now)
+
+    def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
+        """Append a payload; returns its index. Delivered once committed; perhaps never if the view is lost.
+
+        Raises NotMaster, WindowFull, PayloadTooLarge.
+        """
+        self.lease.watch(now)
+        return self._replication.submit(now, stamp_ns, payload)
+
+    def forward(self, now: float, payload: bytes) -> int:
+        """Have a payload ordered, from any replica; returns its number, from 1 for each process.
+
+        It is kept here and given to every new master until it is delivered here, or is part of a snapshot
+        that is installed here. Delivered once, and after everything forwarded here before; perhaps never if
+        this process ends. Raises WindowFull, PayloadTooLarge, ChannelError when this replica leaves.
+        """
+        self.state.now = now
+        return self._forwarding.submit(payload)
+
+    def admit(self, now: float, replica: int, data: bytes = b"", *, witness: bool = False) -> bool:
+        """Let a replica belong to the cluster, or change what is said of it; `data`, `witness`: see `Seat`.
+
+        Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
+        `seats`. Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
+        """
+        changed = self._membership.admit(now, replica, data, witness=witness)
+        self._steps.step(now)
+        return changed
+
+    def remove(self, now: float, replica: int) -> bool:
+        """Let a replica belong to the cluster no more. If it runs it stops in order; a master hands over.
+
+        Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
+        `seats`. Raises NotMaster, ChangeRefused, NotYet.
+        """
+        changed = self._membership.remove(now, replica)
+        self._steps.step(now)
+        return changed
+
+    def bar_founding(self) -> None:
+        """A cluster was heard of that does not let this replica in: it never founds one from now on."""
+        self.state.guest = True
+
+    def tell(self, peer: int, data: bytes) -> None:
+        """Send an application message to a replica: unordered, lost when there is no connection."""
+        state = self.state
+        if len(data) > state.settings.max_payload_bytes:
+            raise ChannelError(f"a message of {len(data)} bytes is too large: split it")
+        if peer == state.me.replica:
+            state.event(Told(peer, data))
+        elif peer in state.peers.links and state.peers.links[peer].connected:
+            state.send(peer, Tell(data))
+
+    def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
+        """An answer to ProvideSnapshot: the whole state after entry `index`.
+
+        `parts` may be a sequence, or be asked for a part when that is about to be sent; if it fails, the
+        transfer ends, and the other replica begins again.
+        """
+        self._donor.snapshot_ready(now, token, index, parts)
+        self._steps.step(now)
+
+    def part_ready(
+        self, now: float, token: int, data: bytes, index: int | None = None, *, last: bool = False
+    ) -> None:
+        """An answer to ProvideSnapshot or ProvidePart: some of the state, of any size.
+
+        index: from this part on, everything is as of that entry, and nothing given before is older than it
+        would be had it not changed since; the log is kept from there. last: the whole is the state after it.
+        """
+        self._donor.part_ready(now, token, data, index, last=last)
+        self._steps.step(now)
+
+    def part_failed(self, now: float, token: int, reason: str) -> None:
+        """An answer to ProvideSnapshot or ProvidePart: not now. The other replica asks again."""
+        self._donor.part_failed(token, reason)
+        self._steps.step(now)
+
+    def part_installed(self, now: float, token: int, marker: bytes = b"") -> None:
+        """An answer to InstallPart: done.
+
+        marker: what another master's application is to know to go on from here, if this one goes.
+        """
+        self._learner.part_installed(token, marker)
+        self._steps.step(now)
+
+    def part_refused(self, now: float, token: int, reason: str) -> None:
+        """An answer to InstallPart: it is of no use. Everything comes again, after a pause."""
+        self._learner.part_refused(now, token, reason)
+        self._steps.step(now)
+
+    def persisted(self, now: float, token: int) -> None:
+        """Everything in `Output.persist` up to the output with this token is durable."""
+        self.state.now = now
+        self.state.persisted(token)
+        self._steps.step(now)
+
+    def lease_ended(self, now: float) -> None:
+        """The answer to LeaseChanged(False): what only one may run has ended here.
+
+        Without it a master that leaves, or makes room for another one, is waited for as if it had died.
+        """
+        self.state.now = now
+        self.lease.ended()
+        self._steps.step(now)
+
+    def leave(self, now: float) -> None:
+        """Stop in order: `Stopped` follows, soon."""
+        state = self.state
+        if state.leaving or state.stopped:
+            return
+        state.leaving = True
+        state.note("leaves")
+        self._election.withdraw(now)
+        self.lease.give_up(now)
+        view = state.accepted
+        waits = state.relied_on and (view is None or view.members != (state.me,))
+        if waits and state.leading and view is not None and self._election.idle:
+            # The next view, which another one proposes, has it then.
+            vote = self._leavers.next(view)
+            if vote is not None:
+                self._leavers.remove(now, vote)
+        state.broadcast(self._facts.farewell())
+        if waits:
+            self._steps.leave(now)
+        else:
+            state.stop("left")
+        self._steps.step(now)
+
+    def take(self, *, more: bool = False, again: bool = False, tell: bool = False) -> Output:
+        """What the inputs since the last call produced.
+
+        more: the caller may submit something soon. What is committed travels with that then, instead of in a
+        message of its own; if nothing is submitted, see `untold`. again: if there are events, the caller acts
+        on them and calls this again before it waits; it may submit something then. tell: slaves are told what
+        is committed, whatever may follow, and whatever is in flight.
+        """
+        state = self.state
+        if not state.stopped:
+            self._forwarding.flush()
+            self._replication.flush(more or (again and state.eventful), tell)
+        return state.take()

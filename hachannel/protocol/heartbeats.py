@@ -1,0 +1,170 @@
+"""What replicas tell each other about where they stand: heartbeats, exits, announcements."""
+
+from ..membership.membership import Membership
+from ..membership.witness_join import Porter
+from ..model.messages import Exit, Heartbeat, Join, Record
+from ..model.view import NO_VIEW, ViewNumber, Voter
+from ..replication.lease import Lease
+from ..replication.normal_case import Replication
+from ..replication.peers import Link
+from ..replication.replica_state import State
+from ..transfer.donor import Donor
+from ..view_change.election import Election
+from .view_triggers import Gate
+
+
+class Facts:
+    """Tells where this replica stands, and takes in where the others do."""
+
+    def __init__(
+        self,
+        state: State,
+        replication: Replication,
+        election: Election,
+        gate: Gate,
+        donor: Donor,
+        membership: Membership,
+        porter: Porter,
+        lease: Lease,
+    ) -> None:
+        self._state = state
+        self._replication = replication
+        self._election = election
+        self._gate = gate
+        self._donor = donor
+        self._membership = membership
+        self._porter = porter
+        self._lease = lease
+
+    def is_blocked(self) -> bool:
+        """Whether too few replicas can be reached to go on."""
+        state = self._state
+        view = state.accepted
+        if view is None or not state.member:
+            return False
+        if state.leading:
+            return bool(state.too_few_copies) or not state.commits
+        if state.serving and not state.peers.departs(view.members[0]):
+            return False
+        return not self._gate.possible(view) or self._election.lacking is not None
+
+    def beat(self) -> None:
+        """Tell every peer where this replica stands."""
+        state = self._state
+        heartbeat = self.heartbeat()
+        for link in state.peers:
+            if link.connected:
+                lags = self._replication.end_for(link.voter) != heartbeat.last
+                state.send(link.replica, self.heartbeat(link.voter) if lags else heartbeat)
+
+    def heartbeat(self, to: Voter | None = None) -> Heartbeat:
+        """Where this replica stands; `to`: as this peer is told."""
+        state = self._state
+        view = state.accepted
+        return Heartbeat(
+            view.number if view is not None else NO_VIEW,
+            state.promised,
+            state.serving,
+            state.member,
+            state.leading and not state.leaving,
+            state.founded,
+            self._gate.exit,
+            state.commit,
+            self._replication.end_for(to),
+            state.applied,
+            self._replication.trim_point,
+            state.stable,
+            state.now if self._lease.asks else None,
+            None if view is None else view.lineage,
+            state.newer,
+        )
+
+    def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
+        """Where a peer stands."""
+        state = self._state
+        before, link.heartbeat = link.heartbeat, message
+        state.review_lineage(link)
+        if link.foreign:
+            return
+        exits = message.exit and not self._of_before(message.newest)
+        if exits != link.exit:
+            link.exit = exits
+            link.exit_since = now
+            state.attention = True
+        if before is None or before.view != message.view or before.promised != message.promised:
+            state.saw(message.promised)
+            state.saw(message.view)
+            state.attention = True
+        # It will not take part in a view below that: perhaps it knows it from a cluster that is gone.
+        state.saw(message.newest)
+        if message.founded:
+            link.join = None
+        if message.active:
+            view = state.accepted
+            state.supersede(message.view)
+            if view is not None and message.view == view.number:
+                if not state.serving and voter in view.members:
+                    self._election.installation.activate(now)
+            elif not state.member:
+                self._election.lost(now)
+        self._remind(voter, message)
+        self._replication.on_heartbeat(now, voter, message)
+        if message.mark is not None:
+            self._lease.on_mark(now, voter, message.mark)
+
+    def _of_before(self, number: ViewNumber) -> bool:
+        """Whether a voter said something of its master before it knew the view that this one follows.
+
+        It may follow the master of that view. If it does not it says so again, once it has heard of it.
+        """
+        state = self._state
+        view = state.accepted
+        return state.serving and view is not None and number < view.number
+
+    def _remind(self, voter: Voter, message: Heartbeat) -> None:
+        """A voter outside the view that missed its record could not grant the lease."""
+        state = self._state
+        view = state.accepted
+        if (
+            state.leading
+            and view is not None
+            and message.view < view.number >= message.promised
+            and voter in view.config
+            and voter not in view.members
+        ):
+            state.send(voter.replica, Record(view))
+
+    def farewell(self) -> Exit:
+        """This replica leaves."""
+        state = self._state
+        number = NO_VIEW if state.accepted is None else state.accepted.number
+        return Exit(number, True, f"replica {state.me.replica} leaves")
+
+    def on_exit(self, now: float, link: Link, message: Exit) -> None:
+        """A peer does not follow the master, or leaves."""
+        if not message.leaving and self._of_before(message.view):
+            return
+        if not link.exit:
+            link.exit_since = now
+        link.exit = True
+        if message.leaving:
+            link.leaving, link.left_at = True, self._state.promised
+        self._state.attention = True
+
+    def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
+        """A peer is outside the view and wants in."""
+        state = self._state
+        if message.cluster != state.cluster:
+            state.note(f"replica {link.replica} has another configuration: ignored")
+            return
+        if message.empty and link.join is None and message.birth != state.birth and state.newer == NO_VIEW:
+            state.note(
+                f"replica {link.replica} is configured with other replicas: use the same file to begin"
+            )
+        link.join = message
+        if not self._membership.lets_in(link):
+            return
+        if link.replica in state.witnesses:
+            self._porter.on_join(voter, message)
+        else:
+            self._donor.on_join(now, voter, message)

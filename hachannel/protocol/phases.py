@@ -1,0 +1,155 @@
+"""The phases of a replica, and which may follow which: the source of the diagrams in docs/states.md.
+
+``python -m quorate.hachannel`` prints that page. Every simulation compares every step with these tables.
+"""
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+import attrs
+
+__all__ = ["ROLES", "START", "TABLES", "VIEW_CHANGE", "Move", "Phases", "Table", "page"]
+
+START: Final = "[*]"
+"""Before the first phase of a process."""
+
+
+@attrs.frozen
+class Move:
+    """One phase may follow another within one step."""
+
+    source: str
+    target: str
+    when: str
+
+
+@attrs.frozen
+class Table:
+    """The phases of one part, and all moves between them."""
+
+    title: str
+    text: str
+    moves: Sequence[Move]
+
+    def allows(self, source: str, target: str) -> bool:
+        """Whether `target` may follow `source`."""
+        return source == target or any((move.source, move.target) == (source, target) for move in self.moves)
+
+    def diagram(self) -> str:
+        """The table as a state diagram in Mermaid."""
+        lines = (f"    {move.source} --> {move.target}: {move.when}" for move in self.moves)
+        return "\n".join(["stateDiagram-v2", *lines])
+
+
+class Phases(NamedTuple):
+    """Where one replica is."""
+
+    role: str
+    """In the table `ROLES`."""
+    change: str
+    """In the table `VIEW_CHANGE`."""
+    learning: str
+    """In the table `LEARNING`."""
+    giving: str
+    """In the table `GIVING`."""
+
+
+ROLES = Table(
+    "Roles",
+    "What `Channel.role` says, and `quorate status`. One step can take a replica through several phases: the"
+    " diagram shows where it can be after the step.",
+    (
+        Move(START, "joining", "a process begins outside every view"),
+        Move(START, "changing", "its disk says that it was a member"),
+        Move(START, "blocked", "the same, and nobody is there"),
+        Move(START, "master", "a cluster of one"),
+        Move(START, "stopped", "it leaves at once"),
+        Move(START, "witness", "its disk says that it votes"),
+        Move("joining", "witness", "a view counts it among its voters"),
+        Move("witness", "joining", "a view without it is active"),
+        Move("witness", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+        Move("joining", "changing", "it accepts a view"),
+        Move("joining", "blocked", "it accepts a view, and too few are left"),
+        Move("changing", "master", "the view is active, it is first"),
+        Move("changing", "slave", "the view is active"),
+        Move("changing", "joining", "a view without it is active"),
+        Move("changing", "blocked", "too few can be reached"),
+        Move("slave", "changing", "it promises another view"),
+        Move("slave", "joining", "a view without it is active"),
+        Move("slave", "blocked", "too few can be reached"),
+        Move("master", "changing", "it promises another view"),
+        Move("master", "joining", "a view without it is active"),
+        Move("master", "blocked", "too few can be reached"),
+        Move("blocked", "changing", "enough can be reached"),
+        Move("blocked", "slave", "the same, and the view still stands"),
+        Move("blocked", "master", "the same, it is first"),
+        Move("blocked", "joining", "a view without it is active"),
+        Move("joining", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+        Move("changing", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+        Move("slave", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+        Move("master", "stopped", "it leaves, alone or having waited in vain, or hears of such a cluster"),
+        Move("blocked", "stopped", "it leaves, or hears of a cluster begun again after its own"),
+    ),
+)
+
+VIEW_CHANGE = Table(
+    "The proposer of a view",
+    "Whatever goes wrong on the way leads back to `idle`, and to another attempt with a higher number.",
+    (
+        Move(START, "idle", "a process begins"),
+        Move(START, "preparing", "a cluster of one comes back from its disk"),
+        Move("idle", "preparing", "the gate is open, or a slave comes or goes"),
+        Move("preparing", "fetching", "another member has the longest log"),
+        Move("preparing", "installing", "the promises suffice, the log is here"),
+        Move("preparing", "idle", "refused, too late, or another one proposes"),
+        Move("fetching", "installing", "the log is here"),
+        Move("fetching", "preparing", "too late, and again"),
+        Move("fetching", "idle", "too late, or another one proposes"),
+        Move("installing", "idle", "the view is active, or failed"),
+        Move("installing", "preparing", "it failed, and again"),
+    ),
+)
+
+LEARNING = Table(
+    "A replica that joins",
+    "A replica that is not in the view, `joining` or cut off, announces itself until the master takes it as"
+    " its learner. What it has of a state stays useful when another master goes on.",
+    (
+        Move(START, "alone", "a process begins"),
+        Move("alone", "state", "the first part of a state comes"),
+        Move("alone", "entries", "what it has suffices: entries come"),
+        Move("state", "entries", "the whole state is installed"),
+        Move("state", "alone", "a view took it in, or the transfer came to nothing"),
+        Move("entries", "state", "another transfer begins with a state"),
+        Move("entries", "alone", "a view took it in"),
+    ),
+)
+
+GIVING = Table(
+    "A master with a learner",
+    "One at a time. The master serves meanwhile.",
+    (
+        Move(START, "nobody", "a process begins"),
+        Move("nobody", "state", "a replica announces itself that needs the state"),
+        Move("nobody", "entries", "the log has all that it lacks"),
+        Move("state", "entries", "it has installed the state"),
+        Move("state", "nobody", "it is gone or too slow, or this replica leads no more"),
+        Move("entries", "state", "the learner begins again, from the state"),
+        Move("entries", "nobody", "a view took it in, or the same"),
+    ),
+)
+
+TABLES = {"role": ROLES, "change": VIEW_CHANGE, "learning": LEARNING, "giving": GIVING}
+"""By the field of `Phases`."""
+
+
+def page() -> str:
+    """The text of docs/states.md."""
+    parts = [
+        "# The states of a replica",
+        "Drawn from the tables in `hachannel/protocol/phases.py` by `python -m quorate.hachannel`. Every step"
+        " of every simulation is compared with them.",
+    ]
+    for table in TABLES.values():
+        parts += [f"## {table.title}", table.text, f"```mermaid\n{table.diagram()}\n```"]
+    return "\n\n".join(parts) + "\n"

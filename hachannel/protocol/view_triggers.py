@@ -1,0 +1,227 @@
+"""When the view must change, and who changes it.
+
+Source: the channel protocol, section 3, step 1, and section 4. Suspicion is only a hint: it opens the gate,
+and the quorums decide.
+"""
+
+from collections.abc import Collection
+
+from ..membership.departures import Leavers
+from ..membership.witness_join import Porter
+from ..model.messages import Exit
+from ..model.view import View, Voter, present
+from ..replication.lease import Lease
+from ..replication.normal_case import Replication
+from ..replication.replica_state import State
+from ..transfer.donor import Donor
+from ..view_change.choice import quorum_of
+from ..view_change.election import GIVES_UP, Election
+
+HEARTBEATS = 2
+"""When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
+MAX_BACKOFF = 10
+"""Repeated failures stretch the pause between attempts up to this many retry intervals."""
+
+
+class Gate:
+    """Watches the master as a slave, the slaves as a master, and proposes when it must."""
+
+    def __init__(
+        self,
+        state: State,
+        replication: Replication,
+        donor: Donor,
+        porter: Porter,
+        leavers: Leavers,
+        election: Election,
+        lease: Lease,
+    ) -> None:
+        self._state = state
+        self._lease = lease
+        self._leavers = leavers
+        self._replication = replication
+        self._donor = donor
+        self._porter = porter
+        self._election = election
+        self.exit = False
+        """This replica does not follow a master."""
+        self.wake: float | None = None
+        """When this replica wants to propose."""
+        self._hopeless = float("-inf")
+        """When too few could be reached, last."""
+        self._opened: float | None = None
+        """Since when there is nobody to wait for."""
+        self._opened_for = 0.0
+        """The last progress of a view change when that was so."""
+
+    def possible(self, view: View, but: Collection[Voter] = ()) -> bool:
+        """Whether those who can be reached could agree on another view."""
+        alive = self._state.alive(view, but)
+        return (
+            present(alive, view.config) >= quorum_of(view, self._state.known_active)
+            and present(alive, view.members) >= len(view.members) - view.k + 1
+        )
+
+    def _promising(self, now: float, view: View, but: Collection[Voter] = ()) -> bool:
+        """Whether a proposal can succeed, and others had a moment to be heard since it became possible."""
+        if not self.possible(view, but):
+            self._hopeless = now
+            return False
+        start = self._hopeless + HEARTBEATS * self._state.settings.heartbeat_s
+        if now < start:
+            self.wake = start
+            return False
+        return True
+
+    def follows(self, now: float) -> bool:
+        """Whether this replica hears a master, or a proposer, it has no reason to leave."""
+        state = self._state
+        if state.serving and state.accepted is not None:
+            master = state.accepted.members[0]
+            return not state.leaving if master == state.me else not state.peers.departs(master)
+        if state.member:
+            awaited = Voter(state.promised.replica, state.promised.incarnation)
+            if awaited == state.me and state.known_active:
+                # It wants another view than the active one, with which others may be content: it says so.
+                return False
+            patience = GIVES_UP * self._election.patience
+            gone = awaited != state.me and state.peers.departs(awaited)
+            return not (state.leaving or gone) and now < self._election.since + patience
+        return any(
+            link.connected
+            and not (link.suspected or link.leaving)
+            and link.heartbeat is not None
+            and link.heartbeat.master
+            and link.heartbeat.view >= state.newer
+            for link in state.peers
+        )
+
+    def _gate_open(self, view: View) -> bool:
+        """Whether a majority of the configuration does not follow the master."""
+        exits = 0
+        for voter in view.config:
+            link = self._state.peers.link(voter)
+            if voter == self._state.me:
+                exits += self.exit
+            elif link is not None and not link.suspected:
+                exits += link.exit or link.leaving
+        return exits >= view.quorum
+
+    def consider(self, now: float) -> None:
+        """Look at everything and decide whether the view must change. Called when something happened."""
+        state = self._state
+        self.wake = None
+        view = state.accepted
+        exits = not self.follows(now)
+        if exits and not self.exit and view is not None and (state.serving or state.witness):
+            state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
+        self.exit = exits
+        if view is None or not state.member or not self._election.idle or state.leaving:
+            return
+        if state.leading:
+            self._consider_members(now, view)
+        else:
+            self._consider_master(now, view)
+
+    def _consider_master(self, now: float, view: View) -> None:
+        """As a slave, or a member whose view is not active: propose when there is nobody to wait for."""
+        state = self._state
+        peers = state.peers
+        settings = state.settings
+        candidates = [voter for voter in view.members if voter == state.me or not peers.departs(voter)]
+        delay = candidates.index(state.me) * settings.rank_delay_s
+        since, failures = self._election.since, self._election.failures
+        if since != self._opened_for:
+            self._opened, self._opened_for = None, since
+        awaited = Voter(state.promised.replica, state.promised.incarnation)
+        if state.serving:
+            gone = "is suspected" if peers.suspects(view.members[0]) else "leaves"
+            reason = f"master {view.members[0].replica} {gone}"
+            if not peers.departs(view.members[0]) or not self._gate_open(view):
+                self._opened = None
+                return
+            start = now if self._opened is None else self._opened
+            self._opened = start
+        elif awaited == state.me or peers.departs(awaited):
+            reason = f"view {state.promised} was not installed"
+            start = max(since, now if self._opened is None else self._opened)
+            self._opened = start
+            delay += min(max(failures - 1, 0), MAX_BACKOFF) * settings.retry_s
+        else:
+            reason = f"view {state.promised} was not installed in time"
+            self._opened = None
+            start = since + GIVES_UP * self._election.patience
+        if not self._promising(now, view):
+            return
+        if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):
+            # It is about to say where it stands: perhaps they go on in a view this replica recovers into.
+            start = max(start, now + settings.heartbeat_s)
+        start = max(start, self._lease.until)
+        if now >= start + delay:
+            self._election.propose(now, reason)
+        else:
+            self.wake = start + delay
+
+    def _consider_members(self, now: float, view: View) -> None:
+        """As the master: drop who is gone, bring in who is ready, make a new configuration effective."""
+        state = self._state
+        gone: list[Voter] = []
+        reasons: list[str] = []
+        for voter in view.members[1:]:
+            link = state.peers.link(voter)
+            if state.peers.departs(voter):
+                gone_by = "is suspected" if state.peers.suspects(voter) else "leaves"
+                reasons.append(f"slave {voter.replica} {gone_by}")
+            elif (
+                link is not None
+                and link.exit
+                and now - max(link.exit_since, state.active_since) > state.settings.suspect_s
+            ):
+                reasons.append(f"slave {voter.replica} does not hear the master")
+            else:
+                continue
+            gone.append(voter)
+        deaf = [voter for voter in gone if not state.peers.departs(voter)]
+        stalled, laggard = self._replication.stalled(now), self._replication.laggard()
+        if stalled is not None:
+            reasons.append(f"slave {stalled.replica} does not acknowledge")
+        if laggard is not None:
+            reasons.append(f"slave {laggard.replica} is too far behind")
+        vote = self._leavers.next(view)
+        if vote is not None and vote not in gone:
+            reasons.append(f"the vote of replica {vote.replica} goes")
+        if self._ignored(now, view):
+            reasons.append("too few voters follow it")
+        if self.reconfiguring(view):
+            reasons.append("the configuration changes")
+        if not reasons:
+            if self._porter.step(now):
+                reasons.append("a witness has promised another view")
+            if self._donor.step(now):
+                reasons.append("a replica joins")
+        if not reasons or not self._promising(now, view, deaf):
+            return
+        reason = "; ".join(reasons)
+        if reason == view.reason and now < state.active_since + state.settings.retry_s:
+            # The view that was to change this has not. Another one may, but not as fast as messages travel.
+            self.wake = state.active_since + state.settings.retry_s
+            return
+        if vote is not None:
+            self._leavers.remove(now, vote)
+        self._election.propose(now, reason, () if laggard is None else (laggard,))
+
+    def _ignored(self, now: float, view: View) -> bool:
+        """Whether the lease is not to be had because a voter outside has promised another view."""
+        since = self._lease.wanting_since
+        if since is None or now - since < self._state.settings.suspect_s:
+            return False
+        links = [self._state.peers.link(voter) for voter in view.config if voter not in view.members]
+        return any(
+            link is not None and link.heartbeat is not None and link.heartbeat.promised > view.number
+            for link in links
+        )
+
+    def reconfiguring(self, view: View) -> bool:
+        """Whether a change of the configuration is committed in this view."""
+        entry = self._state.log.reconfig(view.start)
+        return entry is not None and entry.view == view.number and entry.index <= self._state.commit

@@ -1,0 +1,518 @@
+"""The normal case: the master appends and multicasts, slaves acknowledge, what is acknowledged is committed.
+
+Source: the channel protocol, section 2. No timeout turns a missing acknowledgement into success; only a new
+view does.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from ..model.errors import NotMaster, PayloadTooLarge, TooFewCopies, WindowFull
+from ..model.messages import (
+    PAYLOAD,
+    RECONFIG,
+    Ack,
+    Change,
+    Commit,
+    Data,
+    Entry,
+    Heartbeat,
+    Repair,
+    encode_reconfig,
+)
+from ..model.settings import TRIM_STEP
+from ..model.submitters import Source
+from ..model.view import View, Voter
+from .replica_state import State
+
+MAX_REPAIR_PAUSE_S = 1.0
+
+
+@attrs.define(eq=False)
+class Progress:
+    """The master's knowledge of one slave."""
+
+    voter: Voter
+    match: int
+    """It acknowledged everything up to here."""
+    sent: int
+    """Everything up to here was sent to it."""
+    flight_bytes: int
+    """Payload bytes of what was sent and not acknowledged."""
+    applied: int
+    told: int
+    """The commit index it was sent."""
+    told_stable: int
+    """It was told that all members hold everything up to here."""
+    moved: float
+    """When `match` last rose, or had reached the end."""
+
+
+def _never() -> bool:
+    return False
+
+
+class Replication:
+    """Appending, acknowledging, committing, repairing and trimming."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._slaves: dict[Voter, Progress] = {}
+        self._synced = 0
+        """The master's own log is durable up to here."""
+        self._in_flight_bytes = 0
+        self._news = False
+        """Perhaps a slave that has everything does not know that it is committed, or held by all."""
+        self._trim = 0
+        self._lent = False
+        """At the last heartbeat the log was held for a transfer, and not for a slave or a change."""
+        self.lent_out: Callable[[], bool] = _never
+        """The log is full, and held for a learner that is waited for."""
+        self._changes = False
+        """A change of the configuration was appended in this view: it holds the log until the next one."""
+        self._ack_due = False
+        self._repair_at = 0.0
+        self._repair_pause_s = 0.0
+
+    # The master
+
+    def begin(self, now: float, view: View) -> None:
+        """`view` is active: start its normal case, on the master and on slaves."""
+        state = self._state
+        state.serving = True
+        state.active_since = now
+        self._ack_due = False
+        self._repair_pause_s = 0.0
+        self._in_flight_bytes = 0
+        self._synced = view.start
+        self._news = False
+        state.unanimous = view.k == len(view.members)
+        # All members have accepted the log of the view.
+        state.stable_to(view.start)
+        self._trim = 0
+        self._changes = False
+        start = view.start
+        self._slaves = {
+            voter: Progress(voter, start, start, 0, self._heard(voter), start, start, now)
+            for voter in view.members[1:]
+            if view.members[0] == state.me
+        }
+
+    def _heard(self, voter: Voter) -> int:
+        """What a slave has applied, as it said in an earlier view perhaps."""
+        link = self._state.peers.link(voter)
+        return 0 if link is None or link.heartbeat is None else link.heartbeat.applied
+
+    @property
+    def room(self) -> bool:
+        """Whether the window takes another entry, and the log.
+
+        The log is trimmed of what all members have, but for what a learner needs. Only a change of the
+        configuration that cannot take effect, because too few voters answer, can hold it for ever.
+        """
+        state = self._state
+        settings = state.settings
+        return (
+            state.log.last.at - state.commit < settings.window
+            and self._in_flight_bytes < settings.window_bytes
+            and not (self._changes and self._log_full and not self._lent)
+            and not self.lent_out()
+        )
+
+    @property
+    def _log_full(self) -> bool:
+        log, settings = self._state.log, self._state.settings
+        return len(log) >= settings.max_log or log.size_bytes >= settings.max_log_bytes
+
+    @property
+    def _heavy(self) -> bool:
+        """The log has half the bytes it may have. The other half is for what somebody lacks."""
+        state = self._state
+        return state.log.size_bytes > state.settings.max_log_bytes // 2
+
+    def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
+        """Append a payload of the application."""
+        state = self._state
+        if not state.leading or state.leaving:
+            raise NotMaster("this replica is not the master of an active view: submit on the master")
+        if len(payload) > state.settings.max_payload_bytes:
+            raise PayloadTooLarge(
+                f"a payload of {len(payload)} bytes is above {state.settings.max_payload_bytes}: split it"
+            )
+        if state.too_few_copies:
+            raise TooFewCopies(f"wait for {state.too_few_copies}")
+        if not self.room:
+            raise WindowFull("too many entries are in flight or kept: wait until can_submit is true")
+        return self._append(now, stamp_ns, payload, PAYLOAD)
+
+    def admit(self, now: float, source: Source, payload: bytes) -> None:
+        """Append what a member has submitted. Only when there is room."""
+        self._append(now, 0, payload, PAYLOAD, source)
+
+    def reconfigure(self, now: float, change: Change) -> None:
+        """Append a change of the configuration; it takes effect with the next view."""
+        self._changes = True
+        self._append(now, 0, encode_reconfig(change), RECONFIG)
+
+    def _append(
+        self, now: float, stamp_ns: int, payload: bytes, kind: int, source: Source | None = None
+    ) -> int:
+        state = self._state
+        log = state.log
+        assert state.accepted is not None
+        number = state.accepted.number
+        if not state.peers.links and (log.last.at % TRIM_STEP == 0 or self._heavy):
+            # A cluster of one has no heartbeats to do it.
+            self.bound(None)
+        index = log.last.at + 1
+        entry = Entry(number, index, stamp_ns, payload, kind, source)
+        log.append(entry)
+        self._in_flight_bytes += len(payload)
+        if self._slaves:
+            data = self._data(entry)
+            for slave in self._slaves.values():
+                if slave.match == index - 1:
+                    slave.moved = now
+                if slave.sent == index - 1 and self._may_send(slave):
+                    self._send_data(slave, data)
+        if log.durable:
+            state.record_entry(entry)
+            state.vow(state.me.replica, Ack(number, index))
+        else:
+            self._synced = index
+            if state.accepted.k == 1:
+                self._advance()
+        return index
+
+    def on_ack(self, now: float, voter: Voter, message: Ack) -> None:
+        """A slave, or the master's own disk, holds everything up to an index."""
+        state = self._state
+        if not state.leading or state.accepted is None or message.view != state.accepted.number:
+            return
+        last = state.log.last.at
+        index = message.index
+        if voter == state.me:
+            self._synced = max(self._synced, min(index, last))
+        else:
+            slave = self._slaves.get(voter)
+            if slave is None or index > last or index <= slave.match:
+                return
+            log = state.log
+            for known in range(slave.match + 1, min(index, slave.sent) + 1):
+                slave.flight_bytes -= len(log.get(known).payload)
+            slave.match = index
+            slave.moved = now
+            if slave.sent < index:
+                slave.sent = index
+            if slave.sent < last:
+                self._push(slave)
+        self._news = True
+        self._advance()
+
+    def _advance(self) -> None:
+        """Commit what k members hold, the master being one of them."""
+        state = self._state
+        view = state.accepted
+        assert view is not None
+        commit = self.held(view)
+        if commit > state.commit:
+            log = state.log
+            for index in range(state.commit + 1, commit + 1):
+                self._in_flight_bytes -= len(log.get(index).payload)
+            state.commit_to(commit)
+        if not state.unanimous:
+            state.stable_to(min(state.commit, self._by_all()))
+
+    def _send_data(self, slave: Progress, data: Data) -> None:
+        slave.sent = data.entry.index
+        slave.flight_bytes += len(data.entry.payload)
+        slave.told, slave.told_stable = data.commit, data.stable
+        self._state.send(slave.voter.replica, data)
+
+    def _data(self, entry: Entry) -> Data:
+        state = self._state
+        return Data(entry, state.commit, self._trim, state.stable)
+
+    def held(self, view: View) -> int:
+        """The highest index that k members of the view hold, the master included."""
+        others = view.k - 1
+        if others == 0:
+            return self._synced
+        if others == len(self._slaves):
+            return self._by_all()
+        matches = [slave.match for slave in self._slaves.values()]
+        matches.sort(reverse=True)
+        return min(self._synced, matches[others - 1])
+
+    def _by_all(self) -> int:
+        """The highest index that all members hold."""
+        lowest = self._synced
+        for slave in self._slaves.values():
+            if slave.match < lowest:
+                lowest = slave.match
+        return lowest
+
+    def _push(self, slave: Progress) -> None:
+        """Send a slave what it lacks, as far as its window goes."""
+        log = self._state.log
+        while slave.sent < log.last.at and self._may_send(slave):
+            self._send_data(slave, self._data(log.get(slave.sent + 1)))
+
+    def _may_send(self, slave: Progress) -> bool:
+        """Whether the window of a slave takes another entry. Others may commit without it, and go on."""
+        settings = self._state.settings
+        return slave.sent - slave.match < settings.window and slave.flight_bytes < settings.window_bytes
+
+    def _rewind(self, slave: Progress, index: int) -> None:
+        """What was sent to a slave after an entry is sent again."""
+        log = self._state.log
+        slave.sent = index
+        slave.flight_bytes = sum(len(log.get(known).payload) for known in range(slave.match + 1, index + 1))
+
+    def on_repair(self, voter: Voter, message: Repair) -> None:
+        """A slave misses entries, or may."""
+        state = self._state
+        slave = self._slaves.get(voter)
+        if (
+            state.leading
+            and slave is not None
+            and state.accepted is not None
+            and message.view == state.accepted.number
+            and slave.match <= message.index < slave.sent
+        ):
+            self._rewind(slave, message.index)
+            self._push(slave)
+
+    def connected(self, voter: Voter) -> None:
+        """What was on its way to a slave may be lost."""
+        slave = self._slaves.get(voter)
+        if slave is not None and self._state.leading:
+            self._rewind(slave, slave.match)
+
+    def resume(self, voter: Voter) -> None:
+        """Send a slave that has connected what it lacks."""
+        slave = self._slaves.get(voter)
+        if slave is not None and self._state.leading:
+            self._push(slave)
+
+    def end_for(self, voter: Voter | None) -> int:
+        """The end of the log as a peer is told of it: a slave hears of no more than it was sent.
+
+        It would take what its window holds back for lost, and ask again for all that is on its way.
+        """
+        slave = None if voter is None else self._slaves.get(voter)
+        return self._state.log.last.at if slave is None or not self._state.leading else slave.sent
+
+    def paused(self, now: float, seconds: float) -> None:
+        """This replica did not run for so long: no slave is to blame for that."""
+        for slave in self._slaves.values():
+            slave.moved = min(slave.moved + seconds, now)
+
+    def stalled(self, now: float) -> Voter | None:
+        """A slave that has left entries unacknowledged for too long."""
+        last = self._state.log.last.at
+        for slave in self._slaves.values():
+            if slave.match >= last:
+                slave.moved = now
+            elif now - slave.moved > self._state.settings.stall_s:
+                return slave.voter
+        return None
+
+    def laggard(self) -> Voter | None:
+        """The slave that keeps the log from being trimmed, when the log has become too long.
+
+        While the log is held for a transfer only one that lacks too much itself.
+        """
+        state = self._state
+        settings = state.settings
+        log = state.log
+        if len(log) <= settings.max_log and log.size_bytes <= settings.max_log_bytes:
+            return None
+        slave = min(self._slaves.values(), key=lambda slave: slave.match, default=None)
+        if slave is None or slave.match >= state.commit:
+            return None
+        lacks = log.last.at - slave.match
+        # In bytes, as far as the mean size of an entry tells.
+        little = lacks <= settings.max_log and lacks * log.size_bytes <= settings.max_log_bytes * len(log)
+        return None if self._lent and little else slave.voter
+
+    # Slaves
+
+    def on_data(self, now: float, voter: Voter, message: Data) -> None:
+        """The next entry, an old one, or one beyond a gap."""
+        state = self._state
+        view = state.accepted
+        entry = message.entry
+        if not state.serving or view is None or entry.view != view.number or voter != view.members[0]:
+            return
+        log = state.log
+        last = log.last.at
+        if entry.index == last + 1:
+            log.append(entry)
+            if log.durable:
+                state.record_entry(entry)
+            self._repair_pause_s = 0.0
+        elif entry.index > last + 1:
+            self._ask(now)
+        self._ack_due = True
+        if message.commit > state.commit:
+            state.commit_to(min(message.commit, log.last.at))
+        if message.stable > state.stable:
+            state.stable_to(min(message.stable, state.commit))
+        if message.trim > self._trim:
+            self._trim = message.trim
+            self.trim(message.trim)
+
+    def on_commit(self, now: float, voter: Voter, message: Commit) -> None:
+        """Nothing follows for now: deliver, or ask for the end of the log if it was lost."""
+        state = self._state
+        view = state.accepted
+        if not state.serving or view is None or message.view != view.number or voter != view.members[0]:
+            return
+        if message.last > state.log.last.at:
+            self._ask(now)
+        state.commit_to(min(message.commit, state.log.last.at))
+        state.stable_to(min(message.stable, state.commit))
+
+    @property
+    def owes(self) -> bool:
+        """Whether a slave has something to acknowledge."""
+        return self._ack_due
+
+    @property
+    def untold(self) -> bool:
+        """Perhaps slaves do not know that what they hold is committed; or held by all, if nothing follows."""
+        state = self._state
+        if not (self._news and self._slaves and state.leading):
+            return False
+        commit = state.commit
+        return commit == state.log.last.at or any(map(self._behind, self._slaves.values()))
+
+    def _behind(self, slave: Progress) -> bool:
+        """Whether a slave holds everything that is committed, and was not told that it is."""
+        return slave.told < self._state.commit <= slave.match
+
+    @property
+    def told(self) -> int:
+        """All slaves were told, as far as it was not lost, that all members hold everything up to here."""
+        return min((slave.told_stable for slave in self._slaves.values()), default=self._state.stable)
+
+    def flush(self, more: bool, tell: bool = False) -> None:
+        """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
+
+        The master tells at once what is committed, and what all members hold, unless `more` may be submitted
+        soon or entries are in flight: then the next Data, or the acknowledgement of the last entry, is the
+        occasion. tell: that has lasted long enough.
+        """
+        state = self._state
+        if (tell or not more) and self.untold:
+            if state.commit == state.log.last.at:
+                self._tell_commit()
+            elif tell:
+                self._tell_so_far()
+        if not self._ack_due:
+            return
+        self._ack_due = False
+        view = state.accepted
+        if view is not None and self.may_ack(view):
+            state.vow(view.members[0].replica, Ack(view.number, state.log.last.at))
+
+    def _tell_commit(self) -> None:
+        state = self._state
+        assert state.accepted is not None
+        self._news = False
+        last = state.log.last.at
+        stable = state.stable
+        message = Commit(state.accepted.number, state.commit, last, stable)
+        for slave in self._slaves.values():
+            # Who lacks something hears of it with what it lacks.
+            if slave.match == last and (slave.told < last or slave.told_stable < stable == last):
+                slave.told, slave.told_stable = last, stable
+                state.send(slave.voter.replica, message)
+
+    def _tell_so_far(self) -> None:
+        """Of entries in flight some are committed already: their senders may wait to hear of it."""
+        state = self._state
+        assert state.accepted is not None
+        for slave in self._slaves.values():
+            if self._behind(slave):
+                slave.told, slave.told_stable = state.commit, state.stable
+                message = Commit(state.accepted.number, state.commit, slave.sent, state.stable)
+                state.send(slave.voter.replica, message)
+
+    def may_ack(self, view: View) -> bool:
+        """Whether this replica may still acknowledge entries of its view."""
+        return self._state.serving and self._state.promised == view.number
+
+    def _ask(self, now: float) -> None:
+        """Ask for what is missing, with growing pauses."""
+        state = self._state
+        if now < self._repair_at or state.accepted is None:
+            return
+        self._repair_pause_s = min(
+            max(2 * self._repair_pause_s, state.settings.heartbeat_s), MAX_REPAIR_PAUSE_S
+        )
+        self._repair_at = now + self._repair_pause_s
+        state.send(state.accepted.members[0].replica, Repair(state.accepted.number, state.log.last.at))
+
+    def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
+        """A slave learns how far the master is, and the master how far a slave is."""
+        state = self._state
+        view = state.accepted
+        if message.master and not state.member:
+            # It may be a learner for long.
+            self.trim(message.trim)
+        if not state.serving or view is None or message.view != view.number:
+            return
+        if view.members[0] == state.me:
+            slave = self._slaves.get(voter)
+            if slave is not None:
+                slave.applied = message.applied
+        elif voter == view.members[0]:
+            if message.last > state.log.last.at:
+                self._ask(now)
+            elif message.commit != message.last:
+                # Of a slave that lags others have committed more than it was sent.
+                self._ack_due = True
+            state.commit_to(min(message.commit, state.log.last.at))
+            state.stable_to(min(message.stable, state.commit))
+            self.trim(message.trim)
+
+    # Memory
+
+    def bound(self, hold: int | None) -> None:
+        """Forget what all members have applied and acknowledged; `hold`: a transfer needs what is above.
+
+        A slave whose disk is slow delivers what others hold before it acknowledges it, and may need it again.
+        """
+        state = self._state
+        slaves = self._slaves.values()
+        trim = min([state.applied, *(min(slave.applied, slave.match) for slave in slaves)])
+        if state.accepted is not None:
+            pending = state.log.reconfig(state.accepted.start)
+            if pending is not None:
+                # The next view is derived from it.
+                trim = min(trim, pending.index - 1)
+        self._trim = trim
+        self._lent = hold is not None and hold < trim
+        self.trim(trim if hold is None else min(trim, hold))
+
+    @property
+    def trim_point(self) -> int:
+        """What every member has applied, as far as the master knows."""
+        return self._trim
+
+    def trim(self, index: int) -> None:
+        """Forget the entries below `index`, except a tail that spares a short absence the snapshot.
+
+        In steps, unless the entries are so large that a step of them is too long.
+        """
+        state = self._state
+        log = state.log
+        heavy = self._heavy
+        index = min(index, state.applied)
+        if not heavy and log.size_bytes <= state.settings.keep_bytes:
+            index -= state.settings.keep
+        if index - log.base.at >= (1 if heavy else TRIM_STEP):
+            log.trim(index)

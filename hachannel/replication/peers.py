@@ -1,0 +1,157 @@
+"""What is known of the other replicas: connections, signs of life, suspicion. Suspicion is only a hint."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+
+import attrs
+
+from ..model.messages import Heartbeat, Join
+from ..model.settings import Settings
+from ..model.view import NO_VIEW, ViewNumber, Voter
+
+
+@attrs.define(eq=False)
+class Link:
+    """One other replica, seen from here."""
+
+    replica: int
+    closed: float
+    """Since when there is no connection."""
+    voter: Voter | None = None
+    """The life of it that was connected last."""
+    connected: bool = False
+    heard: float = 0.0
+    heartbeat: Heartbeat | None = None
+    """The last one of this life."""
+    join: Join | None = None
+    """The last one of this life, cleared when it takes part in a view."""
+    exit: bool = False
+    """It does not follow a master."""
+    exit_since: float = 0.0
+    leaving: bool = False
+    left_at: ViewNumber = NO_VIEW
+    """The last view promised here when it said that it leaves."""
+    suspected: bool = False
+    ended: bool = False
+    """The process of this life has ended: the operating system said so."""
+    foreign: bool = False
+    """It belongs to another cluster: see `View.lineage`. Nothing but its heartbeats is heard."""
+
+    def forget(self) -> None:
+        """Another life begins: nothing known of the last one holds."""
+        self.heartbeat = None
+        self.join = None
+        self.exit = False
+        self.leaving, self.left_at = False, NO_VIEW
+        self.ended = False
+        self.foreign = False
+
+
+def founds(link: Link, birth: bytes) -> bool:
+    """Whether a replica holds nothing and would found the same cluster as this one."""
+    return link.join is not None and link.join.empty and link.join.birth == birth
+
+
+MAX_STRANGERS = 32
+"""Connections of replicas that do not belong to the cluster, or not any more."""
+
+
+class Peers:
+    """All other replicas: those of the cluster, and whoever else is connected."""
+
+    def __init__(self, replicas: Iterable[int], now: float, settings: Settings) -> None:
+        self.links = {replica: Link(replica, now) for replica in replicas}
+        self._suspect_s = settings.suspect_s
+        self._verify_s = settings.verify_s
+        # A replica that runs looks once in a heartbeat, and a little late: that is no pause, or silence would
+        # never be suspected. A shorter pause leaves at least a quarter of `suspect_s`.
+        self._pause_s = max(settings.suspect_s / 4, 2 * settings.heartbeat_s)
+        self._last = now
+
+    def follow(self, replicas: Collection[int], now: float) -> None:
+        """These are the others now. Who is not among them is forgotten, but for an open connection."""
+        for replica in replicas:
+            if replica not in self.links:
+                self.links[replica] = Link(replica, now)
+        for link in list(self.links.values()):
+            if link.replica not in replicas and not link.connected:
+                del self.links[link.replica]
+
+    def guest(self, replica: int, now: float) -> Link | None:
+        """The link of a replica that connects, whether it belongs to the cluster or not yet."""
+        link = self.links.get(replica)
+        if link is None and len(self.links) < MAX_STRANGERS:
+            if not self.links:
+                self._last = now
+            link = self.links[replica] = Link(replica, now)
+        return link
+
+    def __iter__(self) -> Iterator[Link]:
+        return iter(self.links.values())
+
+    def link(self, voter: Voter) -> Link | None:
+        """The connection with exactly this life of a replica, if there is one."""
+        link = self.links.get(voter.replica)
+        there = link is not None and link.connected and link.voter == voter and not link.foreign
+        return link if there else None
+
+    def suspects(self, voter: Voter) -> bool:
+        """Whether this life of a replica seems to be gone. Not for oneself."""
+        link = self.links.get(voter.replica)
+        return link is None or link.suspected or (link.voter != voter and link.voter is not None)
+
+    def departs(self, voter: Voter) -> bool:
+        """Whether this life of a replica seems to be gone, or says that it is going."""
+        link = self.links.get(voter.replica)
+        return self.suspects(voter) or (link is not None and link.leaving)
+
+    def ended(self, voter: Voter) -> bool:
+        """Whether this life of a replica is known to be over: the system said so, or a later one came."""
+        link = self.links.get(voter.replica)
+        if link is None or link.voter is None:
+            return False
+        return link.ended if link.voter == voter else link.voter > voter
+
+    def paused(self, now: float) -> float:
+        """Seconds this replica itself did not run, 0 when it did; its peers are not to blame for those."""
+        gap, self._last = now - self._last, now
+        # Without peers there are no heartbeats: nothing has to run.
+        if gap < self._pause_s or not self.links:
+            return 0.0
+        for link in self:
+            # Not beyond now: it may have been heard, or have gone, since this replica runs again.
+            link.heard = min(link.heard + gap, now)
+            link.closed = min(link.closed + gap, now)
+        return gap
+
+    def review(self, now: float) -> list[tuple[Link, str]]:
+        """Decide again whom to suspect; returns what changed and why."""
+        changes: list[tuple[Link, str]] = []
+        for link in self.links.values():
+            if link.connected:
+                suspected = link.foreign or now - link.heard >= self._suspect_s
+            else:
+                # One that was silent before does not live because its connection is closed for that.
+                suspected = (
+                    link.suspected or link.foreign or link.ended or now >= link.closed + self._verify_s
+                )
+            if suspected != link.suspected:
+                link.suspected = suspected
+                changes.append((link, self._reason(link, now) if suspected else "alive"))
+        return changes
+
+    @staticmethod
+    def _reason(link: Link, now: float) -> str:
+        if link.foreign:
+            return "belongs to another cluster"
+        if link.connected:
+            return f"silent for {now - link.heard:.2f} s"
+        return "its process has ended" if link.ended else f"no connection for {now - link.closed:.2f} s"
+
+    def deadline(self) -> float | None:
+        """When a closed connection will have been closed for too long."""
+        closed = math.inf
+        for link in self.links.values():
+            if not link.connected and not link.suspected and link.closed < closed:
+                closed = link.closed
+        return closed + self._verify_s if closed < math.inf else None

@@ -1,0 +1,160 @@
+"""The parts of a state on the wire: cut into pieces at one end, put together at the other. A leaf, pure."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+import attrs
+
+from ..model.messages import Chunk
+from ..model.submitters import Rows
+from ..model.view import Tag
+
+SLACK = 64
+"""The last piece of a part may be longer by one in so many bytes."""
+MAX_PART_BYTES = 1 << 30
+"""A part that is said to be larger than this is not believed."""
+
+
+class Parts:
+    """The parts that an application has given in advance, each made shortly before it is wanted.
+
+    Whatever `parts` raises is raised by the call that needs it. After that this is of no use: it would look
+    as if there were no more.
+    """
+
+    def __init__(self, parts: Iterable[bytes] = ()) -> None:
+        """Of a sequence, which may change later, all are taken, of anything else the first."""
+        listed = isinstance(parts, Sequence)
+        self._here: deque[bytes] = deque(parts if listed else ())
+        self._following: Iterator[bytes] | None = None if listed else iter(parts)
+        self._look_ahead()
+
+    def __bool__(self) -> bool:
+        return bool(self._here)
+
+    def take(self) -> bytes:
+        """The next one; there is one."""
+        taken = self._here.popleft()
+        self._look_ahead()
+        return taken
+
+    def _look_ahead(self) -> None:
+        if not self._here and self._following is not None:
+            for part in self._following:
+                self._here.append(part)
+                return
+            self._following = None
+
+
+@attrs.define(eq=False)
+class Outbox:
+    """The pieces of the donor, each kept until the learner has taken it."""
+
+    token: int
+    piece_bytes: int
+    """The largest piece, but for the last one of a part."""
+    window: int
+    """Pieces on their way."""
+    acked: int = 0
+    """Pieces that the learner has taken."""
+    acked_bytes: int = 0
+    """Their bytes."""
+    sent: int = 0
+    """Pieces sent, so far as is known not in vain."""
+    _pieces: deque[Chunk] = attrs.field(factory=deque[Chunk])
+    _next: int = 0
+
+    def put(self, data: bytes, at: Tag | None, origins: Rows = ()) -> None:
+        """Cut a part. at, origins: it is the last one, the whole is the state after that entry."""
+        start = 0
+        while True:
+            # The end of a part that is a little longer than a piece does not go alone.
+            more = len(data) - start > self.piece_bytes + self.piece_bytes // SLACK
+            piece = data[start : start + self.piece_bytes] if more else data[start:]
+            start += len(piece)
+            end = (None, ()) if more else (at, origins)
+            self._pieces.append(Chunk(self.token, self._next, piece, more, *end))
+            self._next += 1
+            if not more:
+                return
+
+    @property
+    def empty(self) -> bool:
+        """The learner has taken everything there was."""
+        return self.acked == self._next
+
+    @property
+    def hungry(self) -> bool:
+        """Everything there is was sent, and there is room for more on the way."""
+        return self.sent == self._next and self.sent - self.acked < self.window
+
+    def due(self) -> Iterator[Chunk]:
+        """What is to be sent now."""
+        while self.sent < self._next and self.sent - self.acked < self.window:
+            piece = self._pieces[self.sent - self.acked]
+            self.sent += 1
+            yield piece
+
+    def ack(self, count: int) -> bool:
+        """The learner has taken so many pieces; says whether that is news."""
+        if not self.acked < count <= self._next:
+            return False
+        for _ in range(count - self.acked):
+            self.acked_bytes += len(self._pieces.popleft().data)
+        self.acked = count
+        self.sent = max(self.sent, count)
+        return True
+
+    def again(self) -> None:
+        """What was sent and not acknowledged may be lost."""
+        self.sent = self.acked
+
+
+@attrs.define(eq=False)
+class Inbox:
+    """The pieces of the learner, in their order."""
+
+    window: int
+    """Pieces that may wait for the application."""
+    taken: int = 0
+    """Pieces that the application has, or that are the beginning of a part."""
+    taken_bytes: int = 0
+    """Bytes of the parts that the application was given."""
+    _waiting: deque[Chunk] = attrs.field(factory=deque[Chunk])
+    _part: list[bytes] = attrs.field(factory=list[bytes])
+    _part_bytes: int = 0
+    _given: bool = False
+    """The application has a part that it has not confirmed."""
+
+    def add(self, piece: Chunk) -> None:
+        """A piece arrived; one that does not follow, or for which there is no room, comes again."""
+        expected = self.taken + self._given + len(self._waiting)
+        if piece.number == expected and len(self._waiting) < 2 * self.window:
+            self._waiting.append(piece)
+
+    def part(self) -> tuple[bytes, Chunk] | None:
+        """The next part and its last piece, if it is here and the one before is confirmed."""
+        while self._waiting and not self._given:
+            piece = self._waiting.popleft()
+            self._part.append(piece.data)
+            self._part_bytes += len(piece.data)
+            if piece.more:
+                self.taken += 1
+                continue
+            data = self._part[0] if len(self._part) == 1 else b"".join(self._part)
+            self.taken_bytes += len(data)
+            self._part, self._part_bytes = [], 0
+            self._given = True
+            return data, piece
+        return None
+
+    @property
+    def too_large(self) -> bool:
+        """The part that is coming in is beyond belief."""
+        return self._part_bytes > MAX_PART_BYTES
+
+    def confirm(self) -> bool:
+        """The application has taken the part; says whether it had one to take."""
+        given, self._given = self._given, False
+        self.taken += given
+        return given

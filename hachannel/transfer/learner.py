@@ -1,0 +1,338 @@
+"""The side of a replica outside the active view: announce itself, take the state, keep up, wait to be let in.
+
+Source: the channel protocol, section 4. At start-up the same announcement is the barrier: enough empty
+replicas that see each other found the cluster.
+"""
+
+from collections.abc import Callable
+
+import attrs
+
+from ..model.events import InstallPart
+from ..model.log import Truncated
+from ..model.messages import Ahead, CatchUp, CaughtUp, Chunk, ChunkAck, Join
+from ..model.submitters import Origins, Rows
+from ..model.view import NO_TAG, NO_VIEW, Tag, Voter
+from ..replication.lease import Lease, proposer
+from ..replication.peers import founds
+from ..replication.replica_state import State
+from .chunks import Inbox
+from .flow_control import ahead_fill
+from .log_tail import Held
+
+MAX_BACKOFF = 50
+"""Repeated failures stretch the pause between attempts up to this many retry intervals."""
+
+
+@attrs.define(eq=False)
+class Learning:
+    """One state transfer, seen from the learner."""
+
+    token: int
+    donor: int
+    inbox: Inbox
+    ahead: Held
+    """Entries after the state that have come and are not in the log."""
+    parts: int = 0
+    """Parts given to the application."""
+    at: Tag | None = None
+    """The application has the last part: the whole is the state after this entry."""
+    origins: Rows = ()
+    """Who had submitted how much then."""
+    installed: bool = False
+    """The state is there, or need not come."""
+    bite: int = 0
+    """Mark of the last of them that were put there."""
+
+    @property
+    def ready(self) -> bool:
+        """The next entries are those after the end of the log."""
+        return self.installed and not self.ahead
+
+
+class Learner:
+    """Joining, from the barrier to the last entry before the view that takes this replica in."""
+
+    def __init__(self, state: State, lease: Lease, busy: Callable[[bool], None], *, fresh: bool) -> None:
+        self._state = state
+        self._lease = lease
+        self._busy = busy
+        self.fresh = fresh
+        """What this replica has is of no use, or lost: it wants the state, not entries."""
+        self.learning: Learning | None = None
+        self._next_join = 0.0
+        self._complete_since: float | None = None
+        self._marker = b""
+        """What the application has got of a state, in its own words."""
+        self._refused = 0
+        """The last transfer that came to nothing here."""
+        self._failures = 0
+        self._shown = 0
+        """Mark of the record that waits for the disk so that an answer does."""
+
+    @property
+    def phase(self) -> str:
+        """How far the transfer has come: see `phases.LEARNING`."""
+        if self.learning is None:
+            return "alone"
+        return "entries" if self.learning.ready else "state"
+
+    @property
+    def ahead(self) -> int:
+        """How many entries wait for the state that they follow."""
+        return 0 if self.learning is None else len(self.learning.ahead)
+
+    @property
+    def wake(self) -> float | None:
+        """When to tick next: at once while there is something to put into the log."""
+        learning = self.learning
+        return self._state.now if learning is not None and self._may_bite(learning) else None
+
+    # The barrier
+
+    @property
+    def empty(self) -> bool:
+        """This replica holds nothing, has heard of no cluster and was never in one.
+
+        It may have accepted a first view that is not known to be active.
+        """
+        state = self._state
+        return not state.guest and not state.founded and state.log.last == NO_TAG and state.newer == NO_VIEW
+
+    def may_boot(self, now: float, since: float, failures: int) -> bool:
+        """Whether enough empty replicas see each other and it is this one's turn to propose.
+
+        since, failures: the last progress of a proposal heard of, and how many of its own came to nothing.
+        """
+        state = self._state
+        if not self.empty or state.leaving or state.witness:
+            return False
+        found = {state.me.replica}
+        for link in state.peers:
+            if link.heartbeat is not None and link.heartbeat.founded:
+                return False
+            if link.connected and not link.suspected and founds(link, state.birth):
+                found.add(link.replica)
+        if len(found) < state.expected:
+            self._complete_since = None
+            return False
+        if self._complete_since is None:
+            self._complete_since = now
+        settings = state.settings
+        rank = [each for each in state.order if each in found - state.witnesses].index(state.me.replica)
+        wait = 0.0 if len(found) == len(state.order) else settings.boot_wait_s
+        wait += rank * settings.view_change_s + min(failures**2, MAX_BACKOFF) * settings.retry_s
+        return now >= max(self._complete_since, since) + wait
+
+    # Joining
+
+    def tick(self, now: float) -> None:
+        """Announce this replica while it is outside; take a bite of what it holds."""
+        state = self._state
+        if self.learning is not None and self._may_bite(self.learning):
+            self._bite(self.learning)
+        inside = state.seated if state.witness else state.member
+        if (inside and not self.empty) or state.leaving or now < self._next_join:
+            return
+        self._next_join = now + state.settings.retry_s * (1 if self.learning is None else 3)
+        state.broadcast(self.join())
+
+    def join(self) -> Join:
+        """The announcement."""
+        state, learning = self._state, self.learning
+        return Join(
+            state.cluster,
+            self.empty,
+            state.log.tag(state.commit),
+            0 if learning is None else learning.token,
+            0 if learning is None else learning.inbox.taken,
+            self._marker,
+            self.fresh,
+            self._refused,
+            state.birth,
+            self._lease.blocks(state.now, proposer(state.newer)),
+        )
+
+    def hurry(self) -> None:
+        """Announce this replica with the next tick."""
+        self._next_join = 0.0
+
+    def _follows(self, voter: Voter, token: int, *, entries: bool) -> Learning | None:
+        """The transfer that a message is of; a new one if the token is above all others."""
+        learning = self.learning
+        if self._state.member or self._state.witness or token <= self._refused:
+            return None
+        if learning is None or token > learning.token:
+            if self.installing or (entries and self.fresh):
+                return None
+            window = self._state.settings.transfer_window
+            learning = Learning(token, voter.replica, Inbox(window), Held(window), installed=entries)
+            self.learning = learning
+        return learning if (token, voter.replica) == (learning.token, learning.donor) else None
+
+    @property
+    def installing(self) -> bool:
+        """The application replaces its state."""
+        return self.learning is not None and self.learning.at is not None and not self.learning.installed
+
+    def on_chunk(self, voter: Voter, message: Chunk) -> None:
+        """A piece of the state."""
+        learning = self._follows(voter, message.token, entries=False)
+        if learning is None or message.number < 0:
+            return
+        if not learning.installed:
+            learning.inbox.add(message)
+            self._give(learning)
+        self._answer(learning)
+
+    def _answer(self, learning: Learning) -> None:
+        inbox, ahead = learning.inbox, learning.ahead
+        if ahead_fill(self._state.settings, inbox.taken_bytes, len(ahead), ahead.size_bytes) < 1:
+            ahead.tell()
+        # The last piece counts when all is in the log: if the answer that says so is lost it comes again.
+        bites = learning.installed and not learning.ready
+        answer = ChunkAck(learning.token, inbox.taken - bites, learning.ready, ahead.told)
+        if learning.ready:
+            # With a disk it is only true once it is there.
+            self._state.vow(learning.donor, answer)
+        else:
+            self._state.send(learning.donor, answer)
+
+    def _give(self, learning: Learning) -> None:
+        """Hand the next part to the application, if it is whole and the application has none."""
+        state = self._state
+        part = learning.inbox.part()
+        if learning.inbox.too_large:
+            self._give_up(learning, "a part of the state is too large")
+        if part is None:
+            return
+        data, piece = part
+        at, forwarded = piece.at, 0
+        if at is not None and self._has(at):
+            state.note(f"the state after entry {at.at} is not needed any more")
+            learning.installed = learning.inbox.confirm()
+            return
+        if at is not None and at.at < state.commit:
+            # Of a transfer that this replica has had before, in an earlier process, with entries after it.
+            self._give_up(learning, f"what follows entry {at.at} is committed here")
+            return
+        if at is not None:
+            state.note(f"installs the state after entry {at.at}")
+            learning.at, learning.origins = at, piece.origins
+            self._busy(True)
+            me = state.me
+            forwarded = Origins(piece.origins).last(me.replica, me.incarnation, state.boot)
+        index = None if at is None else at.at
+        state.event(InstallPart(learning.token, learning.parts, data, index, forwarded))
+        learning.parts += 1
+
+    def _has(self, at: Tag) -> bool:
+        """Whether the state here is that after this entry, or later, and of use."""
+        state = self._state
+        if self.fresh or at.at > state.applied:
+            return False
+        # Where disks were lost there may be another entry in its place.
+        return at.at < state.applied or state.log.tag(at.at) == at
+
+    def part_installed(self, token: int, marker: bytes) -> None:
+        """The application has taken a part; after the last one it has replaced its state."""
+        learning = self.learning
+        if learning is None or learning.token != token or not learning.inbox.confirm():
+            return
+        self._marker = marker
+        if learning.at is None:
+            self._give(learning)
+        else:
+            self._busy(False)
+            learning.installed = True
+            self._state.reset(learning.at, learning.origins)
+            if learning.ahead and learning.ahead.base != learning.at:
+                self._give_up(learning, "what came beside it does not follow it")
+                return
+            self._forget()
+        self._answer(learning)
+
+    # Entries
+
+    def on_ahead(self, voter: Voter, message: Ahead) -> None:
+        """Entries for the time when the state is there."""
+        learning = self.learning
+        if learning is None or (message.token, voter.replica) != (learning.token, learning.donor):
+            return
+        if not self._state.member and not learning.ready:
+            learning.ahead.add(message)
+            self._answer(learning)
+
+    def _may_bite(self, learning: Learning) -> bool:
+        """Whether there is something to put into the log, and the disk has what was put there last."""
+        state = self._state
+        there = learning.installed and bool(learning.ahead)
+        return there and not state.member and state.is_durable(learning.bite)
+
+    def _bite(self, learning: Learning) -> None:
+        """Put entries that are held into the log, so many that others are heard in between."""
+        state = self._state
+        entries = learning.ahead.take(state.settings.part_bytes)
+        reason = state.splice(entries, None)
+        if reason:
+            self._give_up(learning, reason)
+            return
+        state.commit_to(entries[-1].index)
+        learning.bite = state.mark(Truncated(state.log.last.at))
+        self._answer(learning)
+
+    def part_refused(self, now: float, token: int, reason: str) -> None:
+        """What came is of no use: ask for everything, in a new transfer."""
+        if self.learning is not None and self.learning.token == token:
+            self._give_up(self.learning, reason)
+            self._failures += 1
+            pause = min(2**self._failures, MAX_BACKOFF) * self._state.settings.retry_s
+            self._next_join = now + pause
+
+    def _give_up(self, learning: Learning, reason: str) -> None:
+        self._state.note(f"the state cannot be taken from replica {learning.donor}: {reason}")
+        self._busy(False)
+        self.learning = None
+        self._marker = b""
+        self._refused = learning.token
+        self.fresh = True
+
+    def on_catch_up(self, voter: Voter, message: CatchUp) -> None:
+        """Entries after the state."""
+        state = self._state
+        learning = self._follows(voter, message.token, entries=True)
+        if learning is None or not learning.ready:
+            return
+        log = state.log
+        base = message.base
+        if base.at > log.last.at or (base.at >= log.base.at and log.tag(base.at) != base):
+            # Not what this replica has: only the committed part is sure to be shared.
+            state.send(voter.replica, CaughtUp(message.token, state.commit, state.commit, True))
+            return
+        if base.at < 0 or (message.entries and message.entries[0].index != base.at + 1):
+            return
+        last = log.last.at
+        reason = state.splice(message.entries, None)
+        if reason:
+            state.note(f"cannot take entries after {base.at} from replica {voter.replica}: {reason}")
+            return
+        reached = max(base.at + len(message.entries), state.commit)
+        state.commit_to(min(message.commit, reached))
+        if log.last.at == last and state.is_durable(self._shown):
+            # Perhaps it is asked whether it can answer. If nothing waits for the disk, this does, though it
+            # changes nothing; no server's disk is in a hurry with `Committed`. One is enough while it hangs.
+            self._shown = state.mark(Truncated(last))
+        bound_s = self._lease.bound_s(state.now, voter)
+        state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False, bound_s))
+
+    def _forget(self) -> None:
+        """Nothing of earlier transfers is of use any more."""
+        self._marker = b""
+        self._failures = 0
+        self.fresh = False
+
+    def done(self) -> None:
+        """A view took this replica in."""
+        self.learning = None
+        self._complete_since = None
+        self._forget()

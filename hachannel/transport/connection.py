@@ -1,0 +1,446 @@
+"""A TCP connection that carries frames, and how one is opened. Twisted; it knows no protocol above frames."""
+
+import errno
+import socket
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, cast
+
+import attrs
+from twisted.internet.interfaces import IAddress
+from twisted.internet.protocol import Factory, connectionDone
+from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.python.failure import Failure
+
+from ..codec.buffers import Body
+from ..codec.framing import MAX_FRAME_BYTES, FrameError, FrameReader, frame_parts
+
+__all__ = [
+    "Address",
+    "CallPort",
+    "Handshake",
+    "Link",
+    "LinkHandler",
+    "LinkSettings",
+    "ReactorPort",
+    "connect",
+    "host_port",
+    "is_own_address",
+]
+
+NOBODY_LISTENS = "refused by other side"
+"""In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
+NO_ADDRESS = "DNS lookup failed"
+"""In what Twisted says of a host whose name does not resolve."""
+SILENCE = "nothing was heard"
+"""In the reason for which a connection was given up: the peer is frozen, or cut off."""
+
+Address = tuple[str, int]
+
+
+def host_port(host: str, port: object) -> str:
+    """An address as people write it: host:port, IPv6 in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class CallPort(Protocol):
+    """The part of a delayed call that is used here."""
+
+    def cancel(self) -> None:
+        """Forget the call."""
+        ...
+
+    def active(self) -> bool:
+        """Say whether the call is still to come."""
+        ...
+
+
+class ReactorPort(Protocol):
+    """The part of the reactor that is used here."""
+
+    def seconds(self) -> float:
+        """Return the reactor's clock in seconds."""
+        ...
+
+    def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> CallPort:  # noqa: N802
+        """Call the function after `delay` seconds."""
+        ...
+
+    def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> Any:  # noqa: N802
+        """Open a TCP connection."""
+        ...
+
+
+class _TcpPort(Protocol):
+    def write(self, data: bytes) -> None: ...
+    def writeSequence(self, data: Iterable[bytes]) -> None: ...  # noqa: N802
+    def loseConnection(self) -> None: ...  # noqa: N802
+    def abortConnection(self) -> None: ...  # noqa: N802
+    def pauseProducing(self) -> None: ...  # noqa: N802
+    def resumeProducing(self) -> None: ...  # noqa: N802
+    def registerProducer(self, producer: object, streaming: bool) -> None: ...  # noqa: N802
+    def unregisterProducer(self) -> None: ...  # noqa: N802
+    def setTcpNoDelay(self, enabled: bool) -> None: ...  # noqa: N802
+    def getPeer(self) -> IAddress: ...  # noqa: N802
+
+
+@attrs.frozen
+class LinkSettings:
+    """Limits of a connection and of its reopening. Times in seconds."""
+
+    max_frame_bytes: int = MAX_FRAME_BYTES
+    buffer_bytes: int = 64 * 1024 * 1024
+    """What may wait for a peer that does not read; above, the connection is dropped."""
+    ping_s: float = 1.0
+    """An idle side sends an empty frame this often."""
+    silence_s: float = 4.0
+    """A connection on which nothing arrives for so long is dropped: TCP itself would wait for minutes."""
+    connect_timeout_s: float = 2.0
+    hello_timeout_s: float = 5.0
+    first_delay_s: float = 0.05
+    max_delay_s: float = 1.0
+
+
+class LinkHandler(Protocol):
+    """Who is told what happens on a `Link`."""
+
+    def frames(self, link: "Link", bodies: list[bytes]) -> None:
+        """Frames arrived, in order."""
+        ...
+
+    def lost(self, link: "Link", reason: str) -> None:
+        """The connection is gone; called once, and not after `Link.abandon`."""
+        ...
+
+
+class Link(TwistedProtocol):
+    """One TCP connection that carries frames. A listener hands it over by replacing the handler."""
+
+    def __init__(self, reactor: ReactorPort, settings: LinkSettings, handler: LinkHandler) -> None:
+        self.handler = handler
+        self.peer = "?"
+        """Address of the other side, for the log."""
+        self.peer_host = ""
+        self.closed = False
+        self.heard_anything = False
+        self.on_part: Callable[[], None] | None = None
+        """Called when some of a long frame has arrived."""
+        self._reactor = reactor
+        self._settings = settings
+        self._reader = FrameReader(settings.max_frame_bytes)
+        self._held: list[bytes] = []
+        self._held_bytes = 0
+        self._writable = True
+        self._reason = ""
+        self._heard = self._sent = self._checked = 0.0
+        self._check: CallPort | None = None
+        """A look at its silence; once it is closing, its end if the peer reads nothing."""
+        self._gone = False
+
+    @property
+    def buffered_bytes(self) -> int:
+        """What waits here for the peer to read; the operating system holds more."""
+        return self._held_bytes
+
+    @property
+    def dropped(self) -> bool:
+        """This side has broken the connection."""
+        return bool(self._reason)
+
+    def limit_frames(self, max_bytes: int) -> None:
+        """Accept frames up to `max_bytes` from now on."""
+        self._reader.max_bytes = max_bytes
+
+    def connectionMade(self) -> None:  # noqa: N802
+        """Twisted: the connection is open."""
+        self._tcp = cast("_TcpPort", self.transport)
+        self._tcp.setTcpNoDelay(True)
+        self._tcp.registerProducer(self, True)
+        address = self._tcp.getPeer()
+        self.peer_host = str(getattr(address, "host", ""))
+        self.peer = host_port(self.peer_host, getattr(address, "port", "?"))
+
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        """Twisted: bytes arrived."""
+        if self.closed:
+            return
+        self._heard = self._reactor.seconds()
+        self.heard_anything = True
+        try:
+            bodies = self._reader.feed(data)
+        except FrameError as error:
+            self.drop(str(error))
+            return
+        if b"" in bodies:
+            bodies = [body for body in bodies if body]
+        if bodies:
+            self.handler.frames(self, bodies)
+        elif self.on_part is not None and self._reader.pending:
+            self.on_part()
+
+    def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
+        """Twisted: the connection is gone."""
+        self._gone = True
+        self._stop_check()
+        self._end(self._reason or reason.getErrorMessage())
+
+    def send(self, bodies: Sequence[Body]) -> None:
+        """Send frames in one write. Above the limit of what may wait, the connection is dropped."""
+        self.write(frame_parts(bodies))
+
+    def write(self, parts: list[bytes]) -> None:
+        """The same with the bytes of frames, as `frame_parts` gives them."""
+        if self.closed:
+            return
+        if self._writable:
+            self._sent = self._reactor.seconds()
+            if len(parts) == 1:
+                self._tcp.write(parts[0])
+            elif parts:
+                self._tcp.writeSequence(parts)
+            return
+        self._held += parts
+        self._held_bytes += sum(map(len, parts))
+        if self._held_bytes > self._settings.buffer_bytes:
+            self.drop(f"{self._held_bytes} bytes wait for a peer that does not read")
+
+    def pauseProducing(self) -> None:  # noqa: N802
+        """Twisted: the socket is full."""
+        self._writable = False
+
+    def resumeProducing(self) -> None:  # noqa: N802
+        """Twisted: the socket takes more."""
+        self._writable = True
+        if self._held:
+            held, self._held, self._held_bytes = self._held, [], 0
+            self._sent = self._reactor.seconds()
+            self._tcp.writeSequence(held)
+
+    def stopProducing(self) -> None:  # noqa: N802
+        """Twisted: the socket takes nothing any more."""
+        self._writable = False
+
+    def pause_reading(self) -> None:
+        """Stop reading: back-pressure to the other side. Silence is then no fault of the peer."""
+        self._tcp.pauseProducing()
+        self._heard = float("inf")
+
+    def resume_reading(self) -> None:
+        """Read again after `pause_reading`."""
+        self._heard = self._reactor.seconds()
+        self._tcp.resumeProducing()
+
+    def keep_alive(self) -> None:
+        """From now on send pings when idle, and drop the connection when the peer is silent too long."""
+        self._heard = self._sent = self._checked = self._reactor.seconds()
+        self._check = self._reactor.callLater(self._settings.ping_s, self._check_silence)
+
+    def close(self) -> None:
+        """Close once everything is written. The handler is told nothing more."""
+        self.abandon()
+        if self.transport is None or self._gone:
+            return
+        tcp = self._tcp
+        if self._held:
+            tcp.writeSequence(self._held)
+            self._held = []
+        # A registered producer that is paused would keep the connection open for ever.
+        tcp.unregisterProducer()
+        tcp.loseConnection()
+        # A peer that reads nothing would keep it, too.
+        self._check = self._reactor.callLater(self._settings.hello_timeout_s, tcp.abortConnection)
+
+    def drop(self, reason: str) -> None:
+        """Break the connection now; what waits is lost. The handler is told at once."""
+        if self.closed:
+            return
+        self._reason = reason
+        self._tcp.abortConnection()
+        self._end(reason)
+
+    def abandon(self) -> None:
+        """Tell the handler nothing more and ignore what arrives."""
+        self.closed = True
+        self._stop_check()
+
+    def _end(self, reason: str) -> None:
+        if self.closed:
+            return
+        self.abandon()
+        self._held.clear()
+        self._held_bytes = 0
+        self.handler.lost(self, reason)
+
+    def _stop_check(self) -> None:
+        if self._check is not None and self._check.active():
+            self._check.cancel()
+        self._check = None
+
+    def _check_silence(self) -> None:
+        now = self._reactor.seconds()
+        settings = self._settings
+        late = now - self._checked > 2 * settings.ping_s
+        self._checked = now
+        self._check = self._reactor.callLater(settings.ping_s, self._check_silence)
+        # A process that was itself stopped for a while must first read what has come in meanwhile.
+        if now - self._heard > settings.silence_s and not late:
+            self.drop(f"{SILENCE} for {settings.silence_s:g} s")
+        elif now - self._sent >= settings.ping_s * 0.9 and self._writable:
+            self.send([b""])
+
+
+class Handshake(Protocol):
+    """The first frames of a connection as the dialing side sees them."""
+
+    @property
+    def first(self) -> bytes:
+        """The frame to send first."""
+        ...
+
+    @property
+    def done(self) -> bool:
+        """True when the connection may be used."""
+        ...
+
+    @property
+    def fields(self) -> Mapping[str, Any]:
+        """What the other side said of itself."""
+        ...
+
+    def receive(self, frame: bytes) -> list[bytes]:
+        """Take a frame, return the frames to send. Raises an Exception with a sentence to give up."""
+        ...
+
+
+class _Dialing:
+    """A connection being opened: TCP, then the handshake, then `opened`; or `failed` once."""
+
+    def __init__(
+        self,
+        reactor: ReactorPort,
+        settings: LinkSettings,
+        handshake: Handshake,
+        opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
+        failed: Callable[[str], None],
+    ) -> None:
+        self._handshake = handshake
+        self._opened = opened
+        self._failed = failed
+        self._over = False
+        self._link: Link | None = None
+        self._reactor = reactor
+        self._settings = settings
+        self._timeout = reactor.callLater(settings.hello_timeout_s, self._fail, "no hello came in time")
+
+    def connected(self, link: Link) -> None:
+        self._link = link
+        if self._over:
+            link.drop("no longer wanted")
+            return
+        link.send([self._handshake.first])
+
+    def frames(self, link: Link, bodies: list[bytes]) -> None:
+        for position, body in enumerate(bodies):
+            try:
+                answers = self._handshake.receive(body)
+            except Exception as error:
+                self._fail(str(error))
+                return
+            if answers:
+                link.send(answers)
+            if self._handshake.done:
+                self._finish()
+                self._opened(link, self._handshake.fields, bodies[position + 1 :])
+                return
+
+    def lost(self, link: Link, reason: str) -> None:
+        del link
+        self._fail(reason)
+
+    def cancel(self) -> None:
+        """Give up silently."""
+        self._finish()
+        if self._link is not None:
+            self._link.abandon()
+            cast("_TcpPort", self._link.transport).abortConnection()
+
+    def refused(self, reason: str) -> None:
+        self._fail(reason)
+
+    def _fail(self, reason: str) -> None:
+        if self._over:
+            return
+        self.cancel()
+        self._failed(reason)
+
+    def _finish(self) -> None:
+        self._over = True
+        if self._timeout.active():
+            self._timeout.cancel()
+
+
+class _DialLink(Link):
+    def __init__(self, reactor: ReactorPort, settings: LinkSettings, dialing: _Dialing) -> None:
+        super().__init__(reactor, settings, dialing)
+        self._dialing = dialing
+
+    def connectionMade(self) -> None:  # noqa: N802
+        super().connectionMade()
+        self._dialing.connected(self)
+
+
+class _DialFactory(Factory):
+    noisy = False
+
+    def __init__(self, dialing: _Dialing, reactor: ReactorPort, settings: LinkSettings) -> None:
+        self._dialing = dialing
+        self._reactor = reactor
+        self._settings = settings
+
+    def startedConnecting(self, connector: object) -> None:  # noqa: N802
+        del connector
+
+    def buildProtocol(self, addr: IAddress | None) -> Link:  # noqa: N802
+        del addr
+        return _DialLink(self._reactor, self._settings, self._dialing)
+
+    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:  # noqa: N802
+        del connector
+        self._dialing.refused(reason.getErrorMessage())
+
+    def clientConnectionLost(self, connector: object, reason: Failure) -> None:  # noqa: N802
+        del connector, reason
+
+
+def connect(
+    reactor: ReactorPort,
+    address: Address,
+    settings: LinkSettings,
+    handshake: Handshake,
+    opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
+    failed: Callable[[str], None],
+) -> Callable[[], None]:
+    """Open a connection and shake hands; return a function that gives up silently.
+
+    `opened` gets the link, the fields of the other side's hello and frames that came with it; it must set
+    the handler of the link. `failed` gets the reason. Exactly one of them is called, later, unless given up.
+    """
+    dialing = _Dialing(reactor, settings, handshake, opened, failed)
+    factory = _DialFactory(dialing, reactor, settings)
+    try:
+        reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
+    except OSError as error:
+        # An address that cannot even be tried: of an interface that this machine does not have, say.
+        reactor.callLater(0, dialing.refused, error.strerror or str(error))
+    return dialing.cancel
+
+
+def is_own_address(address: str) -> bool:
+    """Whether it is an address of this machine. A name is none."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    # The system lets nobody bind an address that is not its own.
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((address, 0))
+    except OSError as error:
+        return error.errno not in (errno.EADDRNOTAVAIL, errno.EINVAL, errno.EAFNOSUPPORT)
+    return True

@@ -1,0 +1,324 @@
+"""Twisted transport of the channel: one TCP connection for each pair of replicas.
+
+The lower id of a pair dials. The other side cannot dial, but it *calls*: it opens a short connection whose
+hello says so. That makes the lower id dial at once instead of waiting for its next attempt, and tells the
+caller quickly if nobody listens there. So there are never two connections to choose from, and a newer one
+always replaces an older.
+
+The transport knows nothing of the channel: it moves opaque frames and reports to a `ChannelHost`. It is
+bounded: a peer that does not read is disconnected (the protocol repairs), redials back off with jitter.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import attrs
+
+from ..codec.buffers import Body
+from ..codec.framing import frame_parts
+from . import process_liveness
+from .connection import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect, host_port
+
+__all__ = ["ChannelHost", "ChannelTransport"]
+
+
+MAX_REASONS = 8
+"""Different reasons, for which a peer cannot be reached, are told at once; then one line now and then."""
+
+
+class ChannelHost(Protocol):
+    """Who uses the transport: normally the driver of a Channel."""
+
+    def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
+        """Frames arrived from a peer, in order."""
+        ...
+
+    def peer_alive(self, peer: int) -> None:
+        """Some of a long frame of a peer has arrived."""
+        ...
+
+    def peer_up(self, peer: int, incarnation: int) -> None:
+        """There is a connection to the peer now; an older one, if any, was reported down before."""
+        ...
+
+    def peer_down(self, peer: int, reason: str) -> None:
+        """The connection is gone."""
+        ...
+
+    def peer_unreachable(self, peer: int, reason: str) -> None:
+        """An attempt to reach a peer without connection has failed."""
+        ...
+
+
+@attrs.define
+class _Peer:
+    id: int
+    address: Address
+    dials: bool
+    """This side dials; otherwise it calls."""
+    link: Link | None = None
+    incarnation: int = 0
+    asked: int = 0
+    """The incarnation that asked last to be dialed."""
+    nonce: str = ""
+    """What told that life from others of the same incarnation, if it said."""
+    process: str = ""
+    """Of the last connection, if it runs where this one runs."""
+    give_up: Callable[[], None] | None = None
+    retry: CallPort | None = None
+    failures: int = 0
+    told: set[str] = attrs.field(factory=set[str])
+    """The reasons that were told since it was connected."""
+    leaves: bool = False
+    """It belongs to the cluster no more: what connection there is stays, and is not opened again."""
+
+
+class ChannelTransport:
+    """The connections of one replica to its peers.
+
+    `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
+    dialing side of a hello (`calls`: the connection only asks the peer to dial). The listening side belongs
+    to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer, the
+    fields ``replica``, ``incarnation``, ``process`` and ``nonce`` are used.
+    """
+
+    def __init__(
+        self,
+        me: int,
+        addresses: Mapping[int, Address],
+        host: ChannelHost,
+        reactor: ReactorPort,
+        handshake: Callable[[int, bool], Handshake],
+        log: Callable[[str], None],
+        settings: LinkSettings | None = None,
+        jitter: random.Random | None = None,
+    ) -> None:
+        self._me = me
+        self._host = host
+        self._reactor = reactor
+        self._handshake = handshake
+        self._log = log
+        self._settings = settings or LinkSettings()
+        self._jitter = jitter or random.Random()
+        self._running = False
+        self._peers = {id: _Peer(id, address, me < id) for id, address in addresses.items() if id != me}
+
+    @property
+    def connected(self) -> list[int]:
+        """The peers with a connection."""
+        return [peer.id for peer in self._peers.values() if peer.link is not None]
+
+    def ended(self, peer: int) -> bool:
+        """Whether the process of a peer that was connected last is known to have ended."""
+        return process_liveness.has_ended(self._peers[peer].process)
+
+    def start(self) -> None:
+        """Begin to reach the peers."""
+        self._running = True
+        for peer in self._peers.values():
+            self._reach(peer)
+
+    def stop(self) -> None:
+        """Close everything, without reports."""
+        self._running = False
+        for peer in self._peers.values():
+            self._quiet(peer)
+            if peer.link is not None:
+                link, peer.link = peer.link, None
+                link.close()
+
+    def knows(self, replica: int) -> bool:
+        """Whether that replica is a peer, or one that is about to go."""
+        return replica in self._peers
+
+    def life(self, replica: int) -> tuple[int, str]:
+        """The incarnation and the nonce of a peer that was connected last; (0, "") if none was."""
+        peer = self._peers.get(replica)
+        return (0, "") if peer is None else (peer.incarnation, peer.nonce)
+
+    def forget_life(self, replica: int) -> bool:
+        """An earlier life of a peer may connect again. False if a later one is connected at present."""
+        peer = self._peers.get(replica)
+        if peer is None or peer.link is not None:
+            return False
+        peer.incarnation = 0
+        return True
+
+    def follow(self, addresses: Mapping[int, Address]) -> None:
+        """These are the replicas now, this one included. Who is not among them keeps an open connection."""
+        for id, address in addresses.items():
+            if id == self._me:
+                continue
+            peer = self._peers.get(id)
+            if peer is None:
+                peer = self._peers[id] = _Peer(id, address, self._me < id)
+                if self._running:
+                    self._reach(peer)
+            peer.leaves = False
+            if peer.address != address:
+                peer.address, peer.failures = address, 0
+                peer.told.clear()
+                if self._running and peer.link is None:
+                    self._quiet(peer)
+                    self._reach(peer)
+        for peer in list(self._peers.values()):
+            if peer.id not in addresses:
+                peer.leaves = True
+                self._forget(peer)
+
+    def _forget(self, peer: _Peer) -> None:
+        """Let go of a peer that leaves, once it has no connection."""
+        if peer.leaves and peer.link is None:
+            self._quiet(peer)
+            self._peers.pop(peer.id, None)
+
+    def send(self, peers: Iterable[int], bodies: Sequence[Body]) -> None:
+        """Send frames to peers, to each in one write; without a connection they are lost."""
+        parts = frame_parts(bodies)
+        for id in peers:
+            peer = self._peers.get(id)
+            if peer is not None and peer.link is not None:
+                peer.link.write(parts)
+
+    def drop(self, peer: int, reason: str) -> None:
+        """Break the connection to a peer; a new one is tried."""
+        link = self._peers[peer].link if peer in self._peers else None
+        if link is not None:
+            link.drop(reason)
+
+    def accept(
+        self, link: Link, replica: int, incarnation: int, frames: list[bytes], fields: Mapping[str, Any]
+    ) -> None:
+        """Take over an accepted connection after its hello, which has the fields. `frames` came with it."""
+        peer = self._peers.get(replica)
+        if peer is None or not self._running or incarnation < peer.incarnation:
+            link.close()
+            return
+        self._adopt(peer, link, incarnation, frames, fields)
+
+    def called(self, replica: int, incarnation: int) -> bool:
+        """A peer with a higher id asks to be dialed.
+
+        False if it was, when it asked before, and an earlier life of it answered: both run, and that one
+        keeps the connection. To break it each time would only disturb the one, and not reach the other.
+        """
+        peer = self._peers.get(replica)
+        if peer is None or not self._running or not peer.dials:
+            return True
+        asked, peer.asked = peer.asked, incarnation
+        if peer.link is not None:
+            if peer.incarnation == incarnation:
+                return True
+            if peer.incarnation < incarnation == asked:
+                return False
+            peer.link.drop("the replica was started again")
+        if peer.retry is not None:
+            peer.failures = 0
+            self._quiet(peer)
+            self._reach(peer)
+        return True
+
+    def _reach(self, peer: _Peer) -> None:
+        peer.retry = None
+        if not self._running or peer.link is not None or peer.give_up is not None:
+            return
+
+        def opened(link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
+            peer.give_up = None
+            self._reached(peer, link, fields, frames)
+
+        def failed(reason: str) -> None:
+            peer.give_up = None
+            peer.failures += 1
+            new = reason not in peer.told and len(peer.told) < MAX_REASONS
+            if new or peer.failures == 30 or peer.failures % 300 == 0:
+                peer.told.add(reason)
+                self._log(f"replica {peer.id} at {host_port(*peer.address)} cannot be reached: {reason}")
+            self._retry(peer)
+            self._host.peer_unreachable(peer.id, reason)
+
+        handshake = self._handshake(peer.id, not peer.dials)
+        peer.give_up = connect(self._reactor, peer.address, self._settings, handshake, opened, failed)
+
+    def _reached(self, peer: _Peer, link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
+        replica, incarnation = fields.get("replica"), fields.get("incarnation")
+        if replica != peer.id or not isinstance(incarnation, int):
+            link.close()
+            peer.failures += 1
+            self._log(f"{link.peer} should be replica {peer.id} and says it is {replica}; check the networks")
+            self._retry(peer)
+        elif peer.dials:
+            self._adopt(peer, link, incarnation, frames, fields)
+        else:
+            # The peer dials now. If that fails there is another call.
+            link.close()
+            peer.failures = max(peer.failures, 3)
+            self._retry(peer)
+
+    def _retry(self, peer: _Peer) -> None:
+        if self._running and peer.link is None and peer.retry is None:
+            settings = self._settings
+            delay = min(settings.max_delay_s, settings.first_delay_s * 2 ** min(peer.failures, 16))
+            peer.retry = self._reactor.callLater(delay * self._jitter.uniform(0.6, 1.0), self._reach, peer)
+
+    def _adopt(
+        self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes], fields: Mapping[str, Any]
+    ) -> None:
+        if peer.link is not None:
+            peer.link.drop("a newer connection replaces this one")
+            if not self._running or self._peers.get(peer.id) is not peer:
+                # That was the end of this side, or of a peer that belongs to the cluster no more.
+                link.close()
+                return
+        self._quiet(peer)
+        peer.link = link
+        peer.incarnation = incarnation
+        running, nonce = fields.get("process"), fields.get("nonce")
+        peer.process = running if isinstance(running, str) and process_liveness.is_visible(running) else ""
+        peer.nonce = nonce if isinstance(nonce, str) else ""
+        peer.failures = 0
+        peer.told.clear()
+        link.limit_frames(self._settings.max_frame_bytes)
+        link.handler = _PeerLink(self, self._host, peer)
+        link.on_part = partial(self._host.peer_alive, peer.id)
+        link.keep_alive()
+        self._host.peer_up(peer.id, incarnation)
+        if frames and peer.link is link:
+            self._host.peer_frames(peer.id, frames)
+
+    def _quiet(self, peer: _Peer) -> None:
+        if peer.retry is not None and peer.retry.active():
+            peer.retry.cancel()
+        peer.retry = None
+        if peer.give_up is not None:
+            give_up, peer.give_up = peer.give_up, None
+            give_up()
+
+    def link_lost(self, peer: _Peer, link: Link, reason: str) -> None:
+        """Of a link in use: gone."""
+        if peer.link is link:
+            peer.link = None
+            self._log(f"connection to replica {peer.id} lost: {reason}")
+            self._host.peer_down(peer.id, reason)
+            self._forget(peer)
+            if peer.leaves:
+                return
+            # At once: a refused connection is the quickest proof that the peer is gone.
+            if peer.retry is None and peer.link is None:
+                peer.retry = self._reactor.callLater(0, self._reach, peer)
+
+
+@attrs.frozen
+class _PeerLink:
+    transport: ChannelTransport
+    host: ChannelHost
+    peer: _Peer
+
+    def frames(self, link: Link, bodies: list[bytes]) -> None:
+        if self.peer.link is link:
+            self.host.peer_frames(self.peer.id, bodies)
+
+    def lost(self, link: Link, reason: str) -> None:
+        self.transport.link_lost(self.peer, link, reason)

@@ -1,0 +1,179 @@
+"""What a proposer may conclude from the promises it got. Pure functions over views; a leaf.
+
+Source: the channel protocol, section 3, step 3. The two overlaps make sure that every committed entry is in
+the log that is adopted: |R and C| >= maj(C) finds the last view that can have been active, and
+|R and M| >= |M| - k + 1 meets every set of k members that may have committed an entry in it.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import Enum
+
+import attrs
+
+from ..model.messages import Admit, Change, Dismiss, Promise, Reconfig
+from ..model.view import Seat, Tag, View, Voter, majority, present
+
+
+@attrs.frozen
+class Choice:
+    """The log to adopt and who may carry it on."""
+
+    source: View
+    """The highest view accepted by anybody who answered."""
+    standing: "Standing"
+    """Whether it was active, if it is a first one."""
+    holder: Voter
+    """Who has the longest log among its members that accepted it."""
+    last: Tag
+    """The end of that log."""
+    members: tuple[Voter, ...]
+    """Its members that answered and do not leave, in order of seniority."""
+
+
+def quorum_of(view: View, active: bool) -> int:
+    """How many voters of a view's configuration a view that replaces it must meet.
+
+    A majority. Competing first views share no configuration; while the first view is not known to be active
+    it takes more than half of all replicas, as it does to found a cluster: any two such sets meet.
+    """
+    return view.quorum if active else max(view.quorum, view.boot)
+
+
+class Standing(Enum):
+    """What promises say of a first view: whether it was active."""
+
+    ACTIVE = "active"
+    """It was, or as many know of it as commit an entry, so that nobody can find that it never was."""
+    OPEN = "open"
+    """It may have been, and others may find that it never was."""
+    NEVER = "never"
+    """It never was and never will be, nor any view that takes it for active."""
+
+
+def standing(view: View, promises: Mapping[Voter, Promise]) -> Standing:
+    """Whether a first view was active, as far as those know who have promised more.
+
+    It becomes active once k members have noted that it may be, its proposer before all others. Who
+    does not know it, and has promised more, will never note it. See docs/decisions/0019.
+    """
+    same = accepted_by(view, promises)
+    if any(promise.active for promise in same.values()):
+        return Standing.ACTIVE
+    if any(_replaces(promise.accepted, view) for promise in promises.values()):
+        return Standing.NEVER
+    proposer = view.members[0]
+    aware = {voter for voter in view.members if voter in same and same[voter].foreseen}
+    unaware = [voter for voter in view.members if voter in same and voter not in aware]
+    if aware and len(aware | {proposer}) >= view.k:
+        return Standing.ACTIVE
+    behind = {voter for voter, promise in promises.items() if _before(promise.accepted, view)}
+    if behind.intersection(view.members) or len(view.members) - len(unaware) < view.k:
+        return Standing.NEVER
+    # Its proposer has not made it active, and is past it. Nor can a majority take it for active: one of these
+    # would have to accept what follows from that.
+    if proposer in same and len(view.config) - present({*same, *behind}, view.config) < view.quorum:
+        return Standing.NEVER
+    return Standing.OPEN
+
+
+def _replaces(accepted: View | None, view: View) -> bool:
+    """Whether a later first view was accepted: who proposed it found that none before was active."""
+    return accepted is not None and accepted.number > view.number and accepted.boot > 0 and not accepted.again
+
+
+def _before(accepted: View | None, view: View) -> bool:
+    return accepted is None or accepted.number < view.number
+
+
+def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
+    """The choice these promises allow, or the reason why they allow none yet."""
+    source = latest(promises)
+    if source is None:
+        return "nobody who answered has accepted a view"
+    same = accepted_by(source, promises)
+    stands = standing(source, promises)
+    reason = overlap(promises, source, stands is Standing.ACTIVE)
+    if reason:
+        return reason
+    holder = longest({voter: same[voter] for voter in source.members if voter in same}, me)
+    if holder is None:
+        return f"no member of view {source.number} that accepted it has answered"
+    members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
+    return Choice(source, stands, holder, same[holder].last, members)
+
+
+def latest(promises: Mapping[Voter, Promise]) -> View | None:
+    """The highest view that anybody who answered has accepted."""
+    views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
+    return max(views, key=lambda view: view.number, default=None)
+
+
+def accepted_by(view: View, promises: Mapping[Voter, Promise]) -> dict[Voter, Promise]:
+    """The promises of those who have accepted this view, and none after it."""
+    return {
+        voter: promise
+        for voter, promise in promises.items()
+        if promise.accepted is not None and promise.accepted.number == view.number
+    }
+
+
+def overlap(answered: Collection[Voter], source: View, active: bool) -> str:
+    """Why those who answered do not meet every quorum of `source`, "" when they do."""
+    voters, voters_needed = present(answered, source.config), quorum_of(source, active)
+    if voters < voters_needed:
+        return f"{voters} of {voters_needed} voters of view {source.number} answered"
+    members, members_needed = present(answered, source.members), len(source.members) - source.k + 1
+    if members < members_needed:
+        return f"{members} of {members_needed} members of view {source.number} answered"
+    return ""
+
+
+def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
+    """Who has the longest log; oneself when that is as long as any."""
+    best: Voter | None = None
+    for voter, promise in holders.items():
+        if (
+            best is None
+            or promise.last.at > holders[best].last.at
+            or (voter == me and promise.last.at == holders[best].last.at)
+        ):
+            best = voter
+    return best
+
+
+def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter, ...]:
+    """The configuration after at most one change, sorted."""
+    voters = set(config)
+    if isinstance(change, Dismiss):
+        voters = {voter for voter in voters if voter.replica != change.replica}
+    elif isinstance(change, Reconfig):
+        voter = Voter(change.replica, change.incarnation)
+        if change.add:
+            voters.add(voter)
+        else:
+            voters.discard(voter)
+    return tuple(sorted(voters))
+
+
+def seated(seats: Iterable[Seat], change: Change | None) -> tuple[Seat, ...]:
+    """The replicas of the cluster after at most one change, sorted."""
+    if not isinstance(change, Admit | Dismiss):
+        return tuple(seats)
+    rest = [seat for seat in seats if seat.replica != change.replica]
+    if isinstance(change, Admit):
+        rest.append(Seat(change.replica, change.data, change.witness))
+    return tuple(sorted(rest))
+
+
+def feasible(config: Collection[Voter], answered: Collection[Voter]) -> bool:
+    """Whether a configuration that is to come could become active with those who answered."""
+    return present(answered, config) >= majority(config)
+
+
+def activated(have: Collection[Voter], source: View | None, active: bool, view: View) -> bool:
+    """Whether those who accepted or recorded `view` make it active."""
+    if not set(view.members) <= set(have):
+        return False
+    if source is not None and present(have, source.config) < quorum_of(source, active):
+        return False
+    return present(have, view.config) >= quorum_of(view, False)

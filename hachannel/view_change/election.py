@@ -1,0 +1,573 @@
+"""Agreeing on another view: prepare, promise, choose, and get the log to adopt.
+
+Source: the channel protocol, section 3, steps 2 to 4.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping
+
+import attrs
+
+from ..model.messages import (
+    Change,
+    Dismiss,
+    Fetch,
+    Prepare,
+    Promise,
+    Reconfig,
+    Refuse,
+    Suffix,
+    Yield,
+    decode_reconfig,
+)
+from ..model.view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, majority, required, watching
+from ..replication.lease import Lease
+from ..replication.normal_case import Replication
+from ..replication.peers import founds
+from ..replication.replica_state import State
+from ..transfer.donor import Donor
+from .attempts import Fetched, Fetching, Preparing
+from .choice import Choice, Standing, choose, feasible, latest, overlap, reconfigured, seated, standing
+from .installation import Installation, Installing
+
+MAX_YIELDS = 2
+"""How often a proposer yields to the same first member before it goes on without it."""
+FREE_PROPOSALS = 2
+"""So many proposals have `view_change_s`; each further one has twice the time of the one before."""
+MAX_DOUBLINGS = 2
+"""But not more often than this."""
+GIVES_UP = 2
+"""A voter waits for a view so many times as long as its proposer, who knows better what takes so long."""
+MAX_SILENT = 2
+"""So many views that wait for a member in vain; then it is left out, and joins the one that follows."""
+
+
+class Election:
+    """Prepare, Promise and Choose; Installation does the rest."""
+
+    def __init__(self, state: State, replication: Replication, donor: Donor, lease: Lease) -> None:
+        self._state = state
+        self._replication = replication
+        self._donor = donor
+        self._lease = lease
+        self.installation = Installation(state, replication, lease, self.abandon)
+        self._attempt: Preparing | Fetching | None = None
+        self.since = 0.0
+        """When the last proposal heard of made progress."""
+        self.failures = 0
+        """How many attempts in a row came to nothing."""
+        self._proposals = 0
+        """How many were promised, here or elsewhere, since this replica last served."""
+        self._lacking: View | None = None
+        self._yields: dict[Voter, int] = {}
+        self._silent: dict[Voter, int] = {}
+        """How many views in a row waited in vain for a member to take their log."""
+        self._fetched = Fetched()
+        self._deferred: tuple[Voter, Prepare] | None = None
+        """What a grant forbids to promise as yet."""
+
+    @property
+    def idle(self) -> bool:
+        """No attempt of this replica is under way."""
+        return self._attempt is None and self.installation.current is None
+
+    @property
+    def phase(self) -> str:
+        """How far the attempt of this replica has come: see `phases.VIEW_CHANGE`."""
+        if self.installation.current is not None:
+            return "installing"
+        match self._attempt:
+            case Preparing():
+                return "preparing"
+            case Fetching():
+                return "fetching"
+            case None:
+                return "idle"
+
+    @property
+    def patience(self) -> float:
+        """How long a view may take to be installed before its proposer gives it up.
+
+        More with every proposal, up to a bound: else those of several replicas could interrupt each other for
+        ever where what they have to send takes longer.
+        """
+        doublings = min(max(self._proposals - FREE_PROPOSALS, 0), MAX_DOUBLINGS)
+        return self._state.settings.view_change_s * (1 << doublings)
+
+    @property
+    def waiting(self) -> str:
+        """What an attempt of this replica waits for."""
+        return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""
+
+    @property
+    def lacking(self) -> View | None:
+        """The last view that those know who answered this replica, while too few of it can be reached."""
+        view = self._lacking
+        if view is not None and overlap(self._state.alive(view), view, active=True):
+            return view
+        return None
+
+    # Prepare
+
+    def propose(
+        self, now: float, reason: str, exclude: Collection[Voter] = (), *, boot: bool = False
+    ) -> None:
+        """Start a view change. Not while a grant to another replica binds this one."""
+        state = self._state
+        if self._lease.blocks(now, state.me):
+            return
+        number = ViewNumber(self.next_counter(), state.me.replica, state.me.incarnation)
+        state.note(f"proposes view {number}: {reason}")
+        self._proposals += 1
+        self.installation.current = None
+        self._attempt = Preparing(number, reason, now, now, now, exclude, boot, self._donor.ready())
+        self.since = now
+        state.promise(number)
+        self._send_prepare(self._attempt)
+        state.vow(state.me.replica, self._promise(number))
+
+    def _send_prepare(self, attempt: Preparing) -> None:
+        """Ask everybody who has not answered; for the first view, only those who may found a cluster."""
+        message = Prepare(attempt.number, attempt.reason)
+        for link in self._state.peers:
+            asked = founds(link, self._state.birth) if attempt.boot else not link.foreign
+            if link.connected and link.voter not in attempt.promises and asked:
+                self._state.vow(link.replica, message)
+
+    def next_counter(self) -> int:
+        """A view counter above all that were seen, so that no number is used twice."""
+        return self._state.counter + 1
+
+    def _promise(self, number: ViewNumber) -> Promise:
+        """What this replica has."""
+        state = self._state
+        return Promise(
+            number,
+            state.accepted,
+            state.known_active,
+            state.log.last,
+            state.commit,
+            state.leaving,
+            state.foreseen,
+        )
+
+    def on_prepare(self, now: float, voter: Voter, message: Prepare) -> None:
+        """Somebody proposes a view."""
+        state = self._state
+        number = message.number
+        if number.replica != voter.replica or number.incarnation != voter.incarnation:
+            return
+        state.saw(number)
+        if number < state.promised:
+            state.send(voter.replica, Refuse(number, state.promised))
+            return
+        if number > state.promised:
+            if self._lease.blocks(now, voter):
+                if self._deferred is None or self._deferred[1].number < number:
+                    self._deferred = voter, message
+                return
+            self.abandon(now)
+            state.note(f"promised view {number}: {message.reason}")
+            self._proposals += 1
+            state.promise(number)
+        state.vow(voter.replica, self._promise(number))
+
+    def answer_deferred(self, now: float) -> None:
+        """Promise what a grant forbade to promise, once it is over."""
+        if self._deferred is None:
+            return
+        voter, message = self._deferred
+        if not self._lease.blocks(now, voter):
+            self._deferred = None
+            if self._state.peers.link(voter) is not None:
+                self.on_prepare(now, voter, message)
+
+    @property
+    def wake(self) -> float | None:
+        """When a grant that forbids a promise is over."""
+        if self._deferred is None:
+            return None
+        until = self._lease.bound_until
+        return until if until > self._state.now else None
+
+    def abandon(self, now: float) -> None:
+        """Another proposal is ahead of that of this replica."""
+        self._attempt = None
+        self.installation.current = None
+        self.since = now
+
+    def withdraw(self, now: float) -> None:
+        """This replica leaves: a view that it has not begun to install is left to the others."""
+        if self._attempt is not None:
+            self._state.note("leaves the next view to the others")
+            self.abandon(now)
+
+    def lost(self, now: float) -> None:
+        """A view is active without this replica: it has nothing to propose."""
+        if not self.idle:
+            self.abandon(now)
+        if self._fetched.entries:
+            self._fetched = Fetched()
+        self.installation.forget()
+
+    def fail(self, now: float, reason: str) -> None:
+        """The attempt of this replica came to nothing; another one follows after a pause."""
+        self._state.note(f"view {self._state.promised} not installed: {reason}")
+        self.abandon(now)
+        self.failures += 1
+        self._state.attention = True
+
+    def on_refuse(self, now: float, voter: Voter, message: Refuse) -> None:
+        """A voter has promised a higher view."""
+        state = self._state
+        state.saw(message.promised)
+        if self.idle or message.number != state.promised or message.promised <= state.promised:
+            return
+        installing = self.installation.current
+        if installing is not None and voter not in installing.bases:
+            return
+        self.fail(now, f"replica {voter.replica} has promised view {message.promised}")
+
+    # Choose
+
+    def on_promise(self, now: float, voter: Voter, message: Promise) -> None:
+        """A voter answers a proposal of this replica."""
+        link = self._state.peers.link(voter)
+        if link is not None:
+            # Its last word counts: who only once said that it leaves must not be dropped again and again. But
+            # it may have promised before that, and the promise waited, say for its disk.
+            link.leaving = message.leaving or (link.leaving and message.number <= link.left_at)
+        attempt = self._attempt
+        if isinstance(attempt, Preparing) and message.number == attempt.number:
+            if message.accepted is not None:
+                self._state.saw(message.accepted.number)
+            attempt.promises[voter] = message
+            self._evaluate(now, attempt)
+
+    def _evaluate(self, now: float, attempt: Preparing) -> None:
+        """Go on as soon as the promises suffice and everybody alive has answered."""
+        if now - attempt.ran > self._state.settings.suspect_s:
+            # Who has promised may be gone, and was not missed: this replica would accept a view whose other
+            # members never will, and which nobody can replace without them.
+            self.fail(now, "this replica did not run meanwhile")
+            return
+        attempt.ran = now
+        if attempt.boot:
+            self._evaluate_boot(now, attempt)
+            return
+        state = self._state
+        choice = choose(attempt.promises, state.me)
+        if isinstance(choice, str):
+            attempt.waiting = choice
+            self._lacking = latest(attempt.promises)
+            return
+        late = now - attempt.since >= state.settings.view_change_s
+        expected = {*state.alive(choice.source)}
+        # A change that a voter it brings does not answer for would be given up.
+        expected |= {
+            voter
+            for voter in reconfigured(choice.source.config, self.change(choice.source, attempt.promises))
+            if (link := state.peers.link(voter)) is not None and not link.suspected
+        }
+        if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
+            expected.add(attempt.joiner)
+        # Who is too far behind answers only after all that is on its way to it.
+        expected = {voter for voter in expected if voter not in attempt.exclude and self._answers(voter)}
+        if not late and not expected <= attempt.promises.keys():
+            attempt.waiting = "not everybody alive has answered"
+            return
+        members = self._staying(choice.source, choice.members, attempt)
+        while members and members[0] != state.me and self._yields.get(members[0], 0) >= MAX_YIELDS:
+            members = members[1:]
+        if not members:
+            self.fail(now, "nobody who answered can be a member")
+            # It yielded to all who can lead, and they did not: the patience of one of them ends first now.
+            self.since = now + (GIVES_UP + 1) * self.patience
+        elif members[0] != state.me:
+            self._yield(now, attempt, members[0])
+        else:
+            self._adopt(now, attempt, attrs.evolve(choice, members=members))
+
+    def _staying(self, source: View, members: Collection[Voter], attempt: Preparing) -> tuple[Voter, ...]:
+        """Those who may be members of the view: not who is excluded, has ended, or leaves for good."""
+        peers = self._state.peers
+        members = tuple(voter for voter in members if voter not in attempt.exclude and not peers.ended(voter))
+        members = tuple(voter for voter in members if self._answers(voter)) or members
+        config = reconfigured(source.config, self.change(source, attempt.promises))
+        # When nobody else holds the log, the change is given up.
+        return tuple(voter for voter in members if voter in config) or members
+
+    def _answers(self, voter: Voter) -> bool:
+        """Whether a view need not do without a member: it took the log of those before in time."""
+        return self._silent.get(voter, 0) < MAX_SILENT
+
+    def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
+        """The first member that answered leads."""
+        state = self._state
+        state.note(f"yields to replica {first.replica}")
+        self._yields[first] = self._yields.get(first, 0) + 1
+        self._lease.give_up(now)
+        state.send(first.replica, Yield(attempt.number, attempt.reason))
+        self.fail(now, f"replica {first.replica} is the first member")
+        self.since = now + self.patience
+
+    def on_yield(self, now: float, voter: Voter, message: Yield) -> None:
+        """Another proposer found that this replica leads: it does not lead itself."""
+        state = self._state
+        state.saw(message.number)
+        fit = (state.member or state.accepted is None) and not state.witness
+        if self.idle and fit and not state.leaving and message.number >= state.promised:
+            self._yields[voter] = MAX_YIELDS
+            # If a grant forbids it now, it is time as soon as that is over.
+            self.since = -math.inf
+            self.propose(now, message.reason)
+
+    def _adopt(self, now: float, attempt: Preparing, choice: Choice) -> None:
+        """Get the end of the log to adopt, if another replica has it, then install."""
+        state = self._state
+        accepted = state.accepted
+        same = accepted is not None and accepted.number == choice.source.number
+        base = state.log.last.at if same else state.commit
+        if choice.holder == state.me or (same and base == choice.last.at):
+            self._install(now, attempt, choice)
+            return
+        self._fetched = self._fetched.resume(choice, base, state.settings.retry_s)
+        fetching = Fetching(attempt, choice, self._fetched, now, now)
+        self._attempt = fetching
+        self._fetch(now, fetching)
+
+    def _fetch(self, now: float, attempt: Fetching) -> None:
+        """Ask for the next part of the log, or install the view when all of it is here."""
+        if attempt.fetched.reached >= attempt.choice.last.at:
+            self._splice(now, attempt)
+            return
+        attempt.asked = now
+        self._state.send(
+            attempt.choice.holder.replica, Fetch(attempt.prepared.number, attempt.fetched.reached)
+        )
+
+    def on_fetch(self, voter: Voter, message: Fetch) -> None:
+        """A proposer lacks the end of this replica's log."""
+        state = self._state
+        log = state.log
+        if message.number == state.promised and log.base.at <= message.index <= log.last.at:
+            entries = log.slice(message.index, log.last.at, state.settings.part_bytes)
+            # The proposal makes progress: a long end of a log over a slow network takes its time.
+            self.since = max(self.since, state.now)
+            state.send(voter.replica, Suffix(message.number, message.index, tuple(entries)))
+
+    def on_suffix(self, now: float, voter: Voter, message: Suffix) -> None:
+        """The end of the log to adopt, or a part of it."""
+        attempt = self._attempt
+        if (
+            not isinstance(attempt, Fetching)
+            or message.number != attempt.prepared.number
+            or voter != attempt.choice.holder
+            or message.index != attempt.fetched.reached
+        ):
+            return
+        attempt.fetched.entries.extend(message.entries)
+        attempt.moved = now
+        if message.entries:
+            self._fetch(now, attempt)
+        else:
+            self._splice(now, attempt)
+
+    def _splice(self, now: float, attempt: Fetching) -> None:
+        """The log may change only together with the acceptance of the view, which follows at once."""
+        self._fetched = Fetched()
+        fetched = attempt.fetched
+        end = fetched.entries[-1] if fetched.entries else None
+        last = self._state.log.tag(fetched.base) if end is None else Tag(end.view, end.index)
+        reason = "the log fetched does not end as promised"
+        if last == attempt.choice.last:
+            reason = self._state.splice(fetched.entries, last.at)
+        if reason:
+            self.fail(now, reason)
+        else:
+            self._install(now, attempt.prepared, attempt.choice)
+
+    def _install(self, now: float, attempt: Preparing, choice: Choice) -> None:
+        """This replica holds the log of the view: decide on the members and install."""
+        state = self._state
+        log = state.log
+        source = choice.source
+        change = self.change(source, attempt.promises)
+        remaining = self._staying(source, choice.members, attempt)
+        if state.me not in remaining:
+            self._yield(now, attempt, remaining[0])
+            return
+        config = reconfigured(source.config, change)
+        reason = self._unfeasible(change, config, attempt.promises)
+        if reason:
+            state.note(f"the change of the configuration is given up: {reason}")
+            change, config = None, source.config
+        bases: dict[Voter, int] = {}
+        for voter in remaining:
+            promise = attempt.promises[voter]
+            accepted = promise.accepted
+            same = accepted is not None and accepted.number == source.number
+            base = promise.last.at if same else promise.commit
+            if log.base.at <= base <= log.last.at and voter in config:
+                bases[voter] = base
+        joiner = attempt.joiner
+        if joiner is not None and (state.peers.ended(joiner) or not self._answers(joiner)):
+            joiner = None
+        if joiner is not None and joiner in config and joiner in attempt.promises and joiner not in bases:
+            base = attempt.promises[joiner].commit
+            if log.base.at <= base <= log.last.at:
+                bases[joiner] = base
+        bases.pop(state.me, None)
+        members = (state.me, *bases)
+        seats = seated(source.seats, change)
+        # What replaces a first view that is not known to be active takes its place.
+        first = source.boot > 0 and choice.standing is not Standing.ACTIVE
+        view = View(
+            attempt.number,
+            config,
+            members,
+            required(state.settings.mode, members, state.settings.min_copies),
+            log.last.at,
+            source.boot if first else 0,
+            attempt.reason,
+            seats,
+            self._witnesses(config, seats),
+            source.lineage,
+            first and (source.again or choice.standing is Standing.OPEN),
+        )
+        self._start(now, view, source, choice.standing is Standing.ACTIVE, bases)
+
+    def _unfeasible(
+        self, change: Change | None, config: Collection[Voter], promises: Mapping[Voter, Promise]
+    ) -> str:
+        """Why a configuration could not become active with those who answered, "" if it can."""
+        adds = isinstance(change, Reconfig) and change.add
+        # Otherwise who stays needs no more votes than before, and who leaves waits for the view.
+        stay = adds or isinstance(change, Dismiss)
+        answered = {voter for voter, promise in promises.items() if not (stay and promise.leaving)}
+        if self._state.me not in config or not feasible(config, answered):
+            return f"too few of replicas {', '.join(str(voter.replica) for voter in config)} answer"
+        if isinstance(change, Reconfig) and change.add:
+            voter = Voter(change.replica, change.incarnation)
+            link = self._state.peers.link(voter)
+            # One that is slow may answer too late each time, and comes all the same.
+            if voter not in answered and (link is None or link.suspected or link.leaving):
+                return f"replica {change.replica} leaves, or cannot be reached"
+        return ""
+
+    def _witnesses(self, config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter, ...]:
+        watchers = watching(seats)
+        return tuple(sorted(voter for voter in config if voter.replica in watchers))
+
+    def change(self, source: View, promises: Mapping[Voter, Promise]) -> Change | None:
+        """The change of the configuration that the adopted log makes, if any."""
+        entry = self._state.log.reconfig(source.start)
+        if entry is None or entry.view != source.number:
+            return None
+        change = decode_reconfig(entry.payload)
+        if isinstance(change, Reconfig) and not change.add:
+            promise = promises.get(Voter(change.replica, change.incarnation))
+            if promise is not None and not promise.leaving:
+                # It was to go because it left, or could not be reached: it is there, and stays.
+                return None
+        return change
+
+    def _start(
+        self, now: float, view: View, source: View | None, active: bool, bases: dict[Voter, int]
+    ) -> None:
+        """Hand over to the installation."""
+        self._attempt = None
+        self._yields.clear()
+        self._lacking = None
+        self.failures = 0
+        self.since = now
+        self.installation.propose(
+            now, Installing(view, source, active, bases, now, dict.fromkeys(bases, now), set(), set())
+        )
+
+    def _goes_on(self, attempt: Preparing) -> bool:
+        """Whether those who have answered can replace the last view that one of them accepted."""
+        return isinstance(choose(attempt.promises, self._state.me), Choice)
+
+    def _evaluate_boot(self, now: float, attempt: Preparing) -> None:
+        """The first view: enough empty replicas, and everybody who is seen empty, have promised."""
+        state = self._state
+        promises = {
+            voter: promise
+            for voter, promise in attempt.promises.items()
+            if voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)
+        }
+        stands = {
+            voter: standing(promise.accepted, promises)
+            for voter, promise in promises.items()
+            if promise.accepted is not None and promise.accepted.boot
+        }
+        seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
+        late = now - attempt.since >= state.settings.view_change_s / 2
+        awaited = not late and any(voter is not None and voter not in promises for voter in seen)
+        unsure = Standing.OPEN in stands.values()
+        if Standing.ACTIVE in stands.values() or (unsure and not awaited and self._goes_on(attempt)):
+            # The cluster is founded, perhaps: those who are left of its first view know it only now.
+            attempt.boot = False
+            self._evaluate(now, attempt)
+            return
+        for voter, promise in promises.items():
+            view = promise.accepted
+            if promise.last != NO_TAG or (view is not None and (view.again or not view.boot)):
+                self.fail(now, f"replica {voter.replica} belongs to a cluster already")
+                return
+        if unsure:
+            attempt.waiting = "replicas that do not answer may have founded a cluster"
+            return
+        if awaited or len(promises) < state.expected:
+            return
+        order = {replica: position for position, replica in enumerate(state.order)}
+        data = [voter for voter in promises if voter != state.me and voter.replica not in state.witnesses]
+        others = sorted(data, key=lambda voter: order[voter.replica])
+        members = (state.me, *others)
+        view = View(
+            attempt.number,
+            tuple(sorted(promises)),
+            members,
+            required(state.settings.mode, members, state.settings.min_copies),
+            0,
+            majority(state.order),
+            attempt.reason,
+            state.configured,
+            self._witnesses(promises, state.configured),
+        )
+        self._start(now, view, None, False, dict.fromkeys(others, 0))
+
+    # Time
+
+    def tick(self, now: float) -> None:
+        """Repeat what was not answered, give up what takes too long."""
+        state = self._state
+        settings = state.settings
+        attempt = self._attempt
+        installing = self.installation.current
+        reason = self.installation.drive(now, self.patience)
+        if reason:
+            for voter in () if installing is None else installing.lacking:
+                self._silent[voter] = self._silent.get(voter, 0) + 1
+            self.fail(now, reason)
+        elif isinstance(attempt, Preparing):
+            self._evaluate(now, attempt)
+            if self._attempt is attempt and now - attempt.since > 2 * self.patience:
+                self.fail(now, attempt.waiting)
+            elif self._attempt is attempt and now - attempt.sent >= settings.retry_s:
+                attempt.sent = now
+                self._send_prepare(attempt)
+        elif isinstance(attempt, Fetching):
+            if now - attempt.moved > 2 * self.patience:
+                self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
+            elif now - attempt.asked >= attempt.fetched.again_s:
+                # It is lost, or its way slow: parts that come twice for that would make it slower and slower.
+                attempt.fetched.again_s = min(2 * attempt.fetched.again_s, self.patience)
+                self._fetch(now, attempt)
+        if state.serving:
+            self._lacking = None
+            self.failures = self._proposals = 0
+            self._silent.clear()
+            self._yields.clear()
+            self._fetched = Fetched()

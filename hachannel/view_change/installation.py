@@ -1,0 +1,409 @@
+"""Installing a view: members take its log and accept it, other voters record it, then it becomes active.
+
+Source: the channel protocol, section 3, steps 4 to 6. A view is recorded only once all its members accepted
+it, so that whoever recorded it proves that every member holds its log. A first view becomes active only once
+as many members as commit an entry know that it will: whatever view follows without it hears of it from them,
+and does not say that the cluster begins, too.
+"""
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from ..model.events import ViewEvent
+from ..model.messages import Accept, Activate, Entry, Found, Founded, NewView, Record, Recorded, Refuse
+from ..model.view import NO_VIEW, Tag, View, ViewNumber, Voter
+from ..replication.lease import Lease, proposer
+from ..replication.normal_case import Replication
+from ..replication.replica_state import State
+from .choice import activated
+
+RESEND = 5
+"""The log of a view is sent again after this many retry intervals, then after twice as many, and so on: it
+may be long, and its way slow."""
+
+
+@attrs.define(eq=False)
+class Installing:
+    """A view this replica proposes and is installing."""
+
+    view: View
+    source: View | None
+    """The view it replaces, None for the first one."""
+    active: bool
+    """`source` was active, or nobody can find that it was not."""
+    bases: Mapping[Voter, int]
+    """For each other member: up to where it has the log already."""
+    since: float
+    sent: dict[Voter, float]
+    accepted: set[Voter]
+    recorded: set[Voter]
+    recording: float | None = None
+    """When it was last sent to be recorded."""
+    founding: float | None = None
+    """A first view that enough accepted: when the members were last told."""
+    founded: set[Voter] = attrs.field(factory=set[Voter])
+    """Who knows that."""
+    again: int = 0
+    """How often the log was sent again."""
+    known: bool = False
+    """It is active; a first view waits until that is durable here."""
+
+    @property
+    def lacking(self) -> list[Voter]:
+        """The other members whose answer is missing."""
+        answered = self.accepted if self.founding is None else self.founded
+        return [voter for voter in self.bases if voter not in answered]
+
+
+@attrs.define(eq=False)
+class Staged:
+    """The parts of a view's log that have arrived."""
+
+    number: ViewNumber
+    base: Tag
+    entries: list[Entry]
+
+
+class Installation:
+    """Both sides of installing a view."""
+
+    def __init__(
+        self, state: State, replication: Replication, lease: Lease, abandon: Callable[[float], None]
+    ) -> None:
+        self._state = state
+        self._replication = replication
+        self._lease = lease
+        self._abandon = abandon
+        self.current: Installing | None = None
+        self._staged: Staged | None = None
+        self._noted = NO_VIEW
+        """The first view of the cluster that is active: being made durable."""
+        self.busy = False
+        """The application is installing a snapshot: no view can be accepted meanwhile."""
+
+    # The proposer
+
+    def propose(self, now: float, installing: Installing) -> None:
+        """The log of the view is the log of this replica: accept it, and send it to the other members."""
+        state = self._state
+        view = installing.view
+        self.current = installing
+        state.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
+        for voter in installing.bases:
+            self._send(now, installing, voter)
+        if installing.source is not None or not installing.bases:
+            self._accept_own()
+
+    def _accept_own(self) -> None:
+        """The proposer accepts too, once; the first view last, so that nothing is lost if it fails."""
+        if self.current is not None and self._state.accepted != self.current.view:
+            self._state.accept(self.current.view)
+            self._state.vow(self._state.me.replica, Accept(self.current.view.number))
+
+    def _send(self, now: float, installing: Installing, voter: Voter) -> None:
+        """Send a member what it lacks of the log of the view, in parts."""
+        state = self._state
+        log = state.log
+        view = installing.view
+        start = installing.bases[voter]
+        installing.sent[voter] = now
+        base = log.tag(start)
+        done = start
+        while True:
+            entries = tuple(log.slice(done, view.start, state.settings.part_bytes))
+            offset, done = done - start, done + len(entries)
+            complete = done >= view.start
+            state.send(voter.replica, NewView(view, base, offset, entries, complete))
+            if complete:
+                return
+
+    def on_accept(self, now: float, voter: Voter, message: Accept) -> None:
+        """A member has the log of the view."""
+        installing = self.current
+        if (
+            installing is not None
+            and message.number == installing.view.number
+            and voter in installing.view.members
+        ):
+            installing.accepted.add(voter)
+            if installing.source is None and installing.accepted == set(installing.bases):
+                self._accept_own()
+            self._progress(now, installing)
+
+    def on_recorded(self, now: float, voter: Voter, message: Recorded) -> None:
+        """A voter that is no member knows the view."""
+        installing = self.current
+        if installing is not None and message.number == installing.view.number:
+            installing.recorded.add(voter)
+            self._progress(now, installing)
+
+    def _progress(self, now: float, installing: Installing) -> None:
+        """Record once all members accepted; activate once both majorities know."""
+        view = installing.view
+        if installing.recording is None and self.complete(installing):
+            self._record(now, installing)
+        have = installing.accepted | installing.recorded
+        if installing.known or not activated(have, installing.source, installing.active, view):
+            return
+        if not view.boot:
+            installing.known = True
+            self.activate(now)
+        elif installing.founding is None:
+            self._found(now, installing)
+
+    def _found(self, now: float, installing: Installing) -> None:
+        """Note that the first view may be active at any moment, then tell the members."""
+        state = self._state
+        first, installing.founding = installing.founding is None, now
+        if first:
+            state.foresee()
+            state.vow(state.me.replica, Founded(installing.view.number))
+        elif state.me in installing.founded:
+            self._tell(installing)
+
+    def _tell(self, installing: Installing) -> None:
+        """Tell the members. Who proposes the view has noted it before: one that knows proves that two do."""
+        for voter in installing.lacking:
+            self._state.send(voter.replica, Found(installing.view.number))
+
+    def on_founded(self, now: float, voter: Voter, message: Founded) -> None:
+        """A member will not forget that the first view may be active."""
+        installing = self.current
+        if (
+            installing is not None
+            and not installing.known
+            and message.number == installing.view.number == self._state.promised
+            and voter in installing.view.members
+        ):
+            installing.founded.add(voter)
+            if voter == self._state.me:
+                self._tell(installing)
+            if len(installing.founded) >= installing.view.k:
+                installing.known = True
+                self.activate(now)
+
+    def complete(self, installing: Installing) -> bool:
+        """Whether every member has accepted."""
+        return installing.accepted >= set(installing.view.members)
+
+    def _record(self, now: float, installing: Installing) -> None:
+        """Tell the voters that are no members."""
+        installing.recording = now
+        view = installing.view
+        voters = set(view.config)
+        if installing.source is not None:
+            voters |= set(installing.source.config)
+        for voter in sorted(voters - set(view.members) - installing.recorded):
+            if self._state.peers.link(voter) is not None:
+                self._state.send(voter.replica, Record(view))
+
+    def drive(self, now: float, patience: float) -> str:
+        """Repeat what was not answered; returns why the view cannot be installed, "" when it still can.
+
+        patience: how long it may take.
+        """
+        installing, state = self.current, self._state
+        if installing is None or installing.known:
+            return ""
+        lacking = installing.lacking
+        for voter in lacking:
+            if state.peers.departs(voter):
+                return f"replica {voter.replica} went away"
+        if now - installing.since > patience:
+            missing = [voter.replica for voter in lacking]
+            return f"no answer from {missing}" if missing else "too few voters recorded it"
+        if installing.founding is not None:
+            if now - installing.founding >= state.settings.retry_s:
+                self._found(now, installing)
+            return ""
+        again = False
+        for voter in installing.bases:
+            if (
+                voter not in installing.accepted
+                and now - installing.sent[voter] >= RESEND * state.settings.retry_s * 2**installing.again
+            ):
+                again = True
+                self._send(now, installing, voter)
+        installing.again += again
+        if installing.recording is not None and now - installing.recording >= state.settings.retry_s:
+            self._record(now, installing)
+        return ""
+
+    def reconnected(self, now: float, voter: Voter) -> None:
+        """What was on its way to a member may be lost."""
+        installing = self.current
+        if installing is None or voter not in installing.lacking:
+            return
+        if installing.founding is None:
+            self._send(now, installing, voter)
+        elif self._state.me in installing.founded:
+            self._state.send(voter.replica, Found(installing.view.number))
+
+    # Members and voters
+
+    def on_new_view(self, now: float, voter: Voter, message: NewView) -> None:
+        """A part of the log of a new view; the last one completes it."""
+        state = self._state
+        view = message.view
+        if voter != proposer(view.number) or state.me not in view.members or self.busy or state.witness:
+            return
+        if self._refused(voter, view.number) or self._bound(now, voter, view.number):
+            return
+        if state.accepted is not None and state.accepted.number == view.number:
+            if message.complete:
+                state.vow(voter.replica, Accept(view.number))
+            return
+        self._abandon(now)
+        staged = self._stage(message)
+        if staged is None or not message.complete:
+            return
+        self._staged = None
+        reason = self._adopt(view, staged)
+        if reason:
+            state.note(f"cannot accept view {view.number}: {reason}")
+            return
+        state.accept(view)
+        state.vow(voter.replica, Accept(view.number))
+
+    def _refused(self, voter: Voter, number: ViewNumber) -> bool:
+        """Answer a proposal below what was promised."""
+        state = self._state
+        state.saw(number)
+        if number >= state.promised:
+            return False
+        state.send(voter.replica, Refuse(number, state.promised))
+        return True
+
+    def _bound(self, now: float, voter: Voter, number: ViewNumber) -> bool:
+        """Whether a grant forbids a view that was not promised before; it is sent again."""
+        return number > self._state.promised and self._lease.blocks(now, voter)
+
+    def _stage(self, message: NewView) -> Staged | None:
+        """Put a part after the earlier ones; None when it does not follow them."""
+        if message.offset == 0:
+            self._staged = Staged(message.view.number, message.base, list(message.entries))
+            return self._staged
+        staged = self._staged
+        if (
+            staged is None
+            or staged.number != message.view.number
+            or staged.base != message.base
+            or len(staged.entries) != message.offset
+        ):
+            return None
+        staged.entries.extend(message.entries)
+        return staged
+
+    def _adopt(self, view: View, staged: Staged) -> str:
+        """Make the log of this replica the log of the view; returns why not, "" when done."""
+        log = self._state.log
+        base = staged.base
+        if base.at < 0 or base.at + len(staged.entries) != view.start:
+            return "its log is incomplete"
+        if staged.entries and staged.entries[0].index != base.at + 1:
+            return "its log does not begin where it says"
+        if base.at > log.last.at:
+            return f"this log ends at {log.last.at}, before {base.at}"
+        if base.at >= log.base.at and log.tag(base.at) != base:
+            return f"entry {base.at} differs"
+        return self._state.splice(staged.entries, view.start)
+
+    def forget(self) -> None:
+        """Parts of a log that nobody needs any more."""
+        self._staged = None
+
+    def on_record(self, now: float, voter: Voter, message: Record) -> None:
+        """All members accepted a view this voter is no member of."""
+        state = self._state
+        view = message.view
+        if voter != proposer(view.number) or state.me in view.members:
+            return
+        if self._refused(voter, view.number) or self._bound(now, voter, view.number):
+            return
+        if state.accepted is None or state.accepted.number != view.number:
+            self._abandon(now)
+            state.accept(view)
+            state.note(f"recorded view {view.number} of {view.replicas()}")
+        state.vow(voter.replica, Recorded(view.number))
+
+    def on_found(self, voter: Voter, message: Found) -> None:
+        """The first view may be active at any moment: who replaces it must find out."""
+        state = self._state
+        view = state.accepted
+        if (
+            view is not None
+            and view.number == message.number == state.promised
+            and voter == proposer(view.number)
+            and state.me in view.members
+        ):
+            if not state.foreseen:
+                # It comes along: no time yet for a proposal of this replica, which may be next in turn.
+                self._abandon(state.now)
+                state.foresee()
+            state.vow(voter.replica, Founded(view.number))
+
+    def on_activate(self, now: float, voter: Voter, message: Activate) -> None:
+        """The view is active."""
+        view = self._state.accepted
+        if view is not None and view.number == message.number and voter == view.members[0]:
+            self.activate(now)
+
+    def activate(self, now: float) -> None:
+        """The accepted view is active: deliver the rest of its log, then the view."""
+        state = self._state
+        view = state.accepted
+        if (
+            view is None
+            or state.serving
+            or not state.member
+            or state.promised != view.number
+            or state.log.last.at < view.start
+        ):
+            return
+        resumed = view.number == state.resumed
+        if resumed and view.members[0] == state.me:
+            # It has forgotten what its slaves hold: the next view tells.
+            return
+        state.supersede(view.number)
+        state.know_active()
+        if not view.boot:
+            self._begin(now, view, first_time=False)
+        elif self._noted != view.number:
+            # A process that forgot it would say again that this is the first time.
+            self._noted = view.number
+            state.vow(state.me.replica, Activate(view.number))
+
+    def on_noted(self, now: float, message: Activate) -> None:
+        """That the first view is active will not be forgotten here."""
+        state = self._state
+        view = state.accepted
+        if (
+            view is not None
+            and view.number == message.number == state.promised
+            and state.member
+            and not state.serving
+        ):
+            self._begin(now, view, first_time=not view.again and view.number != state.told)
+
+    def _begin(self, now: float, view: View, *, first_time: bool) -> None:
+        state = self._state
+        if self.current is not None:
+            self.current = None
+            for voter in view.members[1:]:
+                state.send(voter.replica, Activate(view.number))
+        self.forget()
+        state.commit_to(view.start)
+        self._replication.begin(now, view)
+        state.attention = True
+        state.note(f"view {view.number} of {view.replicas()} is active from {view.start}: {view.reason}")
+        state.event(
+            ViewEvent(
+                view.start,
+                view.number,
+                view.members[0].replica,
+                view.replicas(),
+                first_time,
+                view.reason,
+            )
+        )

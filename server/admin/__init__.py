@@ -1,0 +1,1 @@
+"""The administration protocol, its client, and the changes of a cluster that an administrator asks for."""

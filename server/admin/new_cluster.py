@@ -1,0 +1,127 @@
+"""What one stopped replica has on its disk, and making that the beginning of a new cluster."""
+
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Self
+
+from ...hachannel import Seat
+from ...hachannel.journal.journal import Journal, translated
+from ...hachannel.journal.new_cluster import NothingThere, begin_again, first_view
+from ...hachannel.model.messages import PAYLOAD
+from ...hachannel.model.view import Voter
+from ..config import Server
+from ..network.addresses import place_of
+from ..storage.data_directory import DataDir
+from ..storage.durability import JOURNAL_FILE, identity_of
+from ..storage.state_store import StateStore
+
+__all__ = ["Forcing", "ForcingError"]
+
+
+class ForcingError(Exception):
+    """It cannot be done, and nothing was changed. The text is one sentence."""
+
+
+class Forcing:
+    """The locked directory of a stopped replica. Made by `open`; `close` gives it back."""
+
+    def __init__(self, server: Server, replica: int, directory: DataDir, journal: Journal) -> None:
+        self._name = f"{server.name}.{replica}"
+        self._directory = directory
+        self._journal = journal
+        self._me = Voter(replica, directory.incarnation)
+        self._seats = tuple(Seat(each.id, place_of(each), each.witness) for each in server.replicas)
+
+    @classmethod
+    def open(cls, data: Path, server: Server, replica: int) -> Self:
+        """Lock the directory and read the journal in it; every row is checked.
+
+        Raises ForcingError, DataDirError, and JournalError when it is damaged.
+        """
+        path = data / server.name / str(replica) / JOURNAL_FILE
+        if not path.exists():
+            raise ForcingError(
+                f"{path.parent} has no journal of {server.name}.{replica}; say where it is with --data."
+            )
+        directory = DataDir.open(data, server.name, replica)
+        try:
+            journal = Journal.open(path, identity_of(server, replica), directory.incarnation, existing=True)
+            try:
+                _check_agents(path, journal)
+                made = cls(server, replica, directory, journal)
+                first_view(journal.remembered, made._me, made._seats)
+            except BaseException:
+                journal.close()
+                raise
+        except NothingThere:
+            directory.close()
+            raise ForcingError(
+                f"{server.name}.{replica} holds nothing of {server.name}: it never took part in it, or its "
+                "journal was damaged and put aside."
+            ) from None
+        except BaseException:
+            directory.close()
+            raise
+        return made
+
+    def report(self) -> list[str]:
+        """What the replica holds, and what is lost with the others: a line each."""
+        remembered = self._journal.remembered
+        view, last, commit = remembered.accepted, remembered.last, remembered.commit
+        lines = [f"{self._name} holds what was done up to entry {last}{self._when()}."]
+        if view is not None:
+            members = ", ".join(map(str, view.replicas()))
+            lines.append(f"The last view it knows of is {view.number.counter}, of the replicas {members}.")
+            if self._me.replica not in view.replicas():
+                lines.append(f"It did not take part in that view: what {members} acknowledged in it is LOST.")
+        if last > commit:
+            lines.append(
+                f"It does not know whether the entries {commit + 1} to {last} were acknowledged: they are "
+                "kept, and will have happened."
+            )
+        lines += [
+            "What other replicas acknowledged after that is LOST, although clients and other servers were "
+            "told that it is safe; what this server sent to others since, they have.",
+            "If any other replica with a later entry can be started with its directory, do that instead.",
+            "The other replicas, as they are, will never belong to the new cluster: REMOVE the directory of "
+            "each before it is started again; then it gets everything from this one. One that is started "
+            "with its old directory stops as soon as it hears of the new cluster; until then, as when the "
+            "network is cut, a majority of the old ones serves BESIDE it, and what they acknowledge is of no "
+            "use later.",
+        ]
+        return lines
+
+    def left_out(self) -> list[Seat]:
+        """The replicas that belong to the cluster as this one knows it, and are not in the file."""
+        view, declared = self._journal.remembered.accepted, {seat.replica for seat in self._seats}
+        return [] if view is None else [seat for seat in view.seats if seat.replica not in declared]
+
+    def begin_again(self) -> None:
+        """Do it. Raises JournalError."""
+        begin_again(self._journal, self._me, self._seats)
+
+    def close(self) -> None:
+        """Give the directory back."""
+        self._journal.close()
+        self._directory.close()
+
+    def _when(self) -> str:
+        stamps = [entry.stamp_ns for entry in self._journal.recovered if entry.kind == PAYLOAD]
+        if not any(stamps):
+            return ""
+        return f", of {datetime.fromtimestamp(max(stamps) / 1e9, UTC):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _check_agents(path: Path, journal: Journal) -> None:
+    """Raises JournalError when the saved agents are not as they were written."""
+    store = StateStore(path)
+    try:
+        if store.unfinished(journal.connection):
+            # A save that a kill has interrupted is brought to its end, as by a start.
+            journal.write([], also=store.settle)
+        stored = store.read(journal.connection)
+        for _ in () if stored is None else stored.agents:
+            pass
+    except sqlite3.Error as error:
+        raise translated(path, error) from None

@@ -1,0 +1,181 @@
+"""The frames of administration, after the hello. Pure.
+
+Each frame is the MessagePack of one array: a `Call` from the command, an `Answer` or a `Failure` with the
+same id from the replica, in any order. All are bounded by MAX_FRAME_BYTES.
+"""
+
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from ...agents.ids import AgentId
+from ..network.handshake import ProtocolError
+
+MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
+MAX_STATE_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
+"""Of an agent that is shown; the rest of the frame names it."""
+MAX_PAGE: Final = 1000
+"""Agents in one answer to `Agents`."""
+
+T = TypeVar("T")
+
+
+class Status(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="status"):
+    """Ask how the replica is. Answered by any replica, with a map."""
+
+
+class Agents(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="agents"):
+    """Ask for the agents whose ids follow `after`, ordered by id. Answered with list[AgentRow]."""
+
+    after: AgentId | None = None
+    limit: int = MAX_PAGE
+    anywhere: bool = False
+    """A slave answers as well, from the state it has."""
+
+
+class Inspect(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="inspect"):
+    """Ask for one agent. Answered with an AgentState."""
+
+    agent: AgentId | str
+    anywhere: bool = False
+
+
+class Post(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="post"):
+    """Send a notification to an agent. Answered with null once the server has it."""
+
+    to: AgentId | str
+    type: str
+    payload: bytes
+
+
+class Request(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="request"):
+    """Send a notification to an agent and wait for its reply. Answered with a Reply."""
+
+    to: AgentId | str
+    type: str
+    payload: bytes
+    timeout_s: float
+
+
+class Stop(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="stop"):
+    """Stop this replica in order. Answered with null before it stops."""
+
+    together: bool = False
+    """All replicas of the server are asked; see `Replica.stop`."""
+
+
+class Admit(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="admit"):
+    """Let a replica belong to the cluster; `place`: where it is. Answered with false if it is so already."""
+
+    replica: int
+    place: bytes
+    witness: bool = False
+    """It is to vote only."""
+
+
+class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="remove"):
+    """Let a replica belong to the cluster no more. Answered with false if it is so already."""
+
+    replica: int
+
+
+Body = Status | Agents | Inspect | Post | Request | Stop | Admit | Remove
+
+
+class Call(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="call"):
+    """A request of the administrator."""
+
+    id: int
+    body: Body
+
+
+class AgentRow(msgspec.Struct, array_like=True, frozen=True):
+    """One agent in a list."""
+
+    id: AgentId
+    name: str
+    class_name: str
+    reactions: int
+
+
+class AgentState(msgspec.Struct, array_like=True, frozen=True):
+    """One agent with its state, a MessagePack map of its attributes."""
+
+    row: AgentRow
+    state: bytes
+
+
+class Reply(msgspec.Struct, array_like=True, frozen=True):
+    """What the agent answered."""
+
+    sender: AgentId
+    type: str
+    payload: bytes
+
+
+class Answer(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="answer"):
+    """The result of a call."""
+
+    id: int
+    result: msgspec.Raw
+    behind: str = ""
+    """Why what is shown of agents may be behind what others have, in a sentence; "" if nothing says so."""
+
+
+FailureKind = Literal["not master", "not yet", "timeout", "unknown", "refused", "interrupted"]
+
+
+class Failure(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="failure"):
+    """Why a call has no result.
+
+    "not master": ask `master` (null: there is none at the moment). "not yet": ask again soon. "timeout": no
+    reply in time. "unknown": no such agent. "refused": the call is not acceptable. "interrupted": the replica
+    stopped being master meanwhile; whether the call had its effect is not known.
+    """
+
+    id: int
+    kind: FailureKind
+    sentence: str
+    master: tuple[str, int] | None = None
+
+
+_encoder = msgspec.msgpack.Encoder()
+_calls = msgspec.msgpack.Decoder(Call)
+_answers: "msgspec.msgpack.Decoder[Answer | Failure]" = msgspec.msgpack.Decoder(Answer | Failure)
+
+
+def encode(message: Call | Answer | Failure) -> bytes:
+    """Return the body of the frame. Raises ValueError when it is larger than MAX_FRAME_BYTES."""
+    frame = _encoder.encode(message)
+    if len(frame) > MAX_FRAME_BYTES:
+        raise ValueError(f"An administration frame has at most {MAX_FRAME_BYTES} bytes, not {len(frame)}.")
+    return frame
+
+
+def pack(result: object) -> msgspec.Raw:
+    """Return the result of an `Answer` in its encoded form."""
+    return msgspec.Raw(_encoder.encode(result))
+
+
+def decode_call(frame: bytes) -> Call:
+    """Read what an administrator sent; raise ProtocolError when it is no call."""
+    try:
+        return _calls.decode(frame)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"An administration call cannot be read: {error}.") from None
+
+
+def decode_answer(frame: bytes) -> Answer | Failure:
+    """Read what a replica answered; raise ProtocolError when it is no answer."""
+    try:
+        return _answers.decode(frame)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"The answer of the replica cannot be read: {error}.") from None
+
+
+def unpack(result: msgspec.Raw, expected: type[T]) -> T:
+    """Read the result of an `Answer`; raise ProtocolError when it is not of the expected type."""
+    try:
+        return msgspec.msgpack.decode(result, type=expected)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise ProtocolError(f"The result of the replica cannot be read: {error}.") from None

@@ -1,0 +1,244 @@
+"""What the administration commands share: options, error sentences, JSON for people and machines."""
+
+import contextlib
+import importlib
+import math
+import os
+import re
+import sys
+import typing
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, cast
+
+import click
+import msgspec
+from rich.console import Console
+
+from ...agents import AgentId, Notification, decode, known_type
+from ...agents.state_types import field_names
+from ..admin.client import FAILOVER_TIMEOUT_S, AdminError, ServerAdmin
+from ..config import Config, ConfigError, Server, UnknownName, load
+from ..config.model import MAX_ID
+from ..storage.data_directory import DataDirError
+from .supervisor import SupervisorError
+
+MAX_JSON_CHARS = 4 * 1024 * 1024
+
+_BARE_ID = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
+
+
+class Seconds(click.FloatRange):
+    """Type of an option: a time from `least` to `most`. NaN, which passes any limits, is refused, too."""
+
+    def __init__(self, least: float, most: float = 86400) -> None:
+        """Limits in seconds."""
+        super().__init__(least, most)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Raises click.BadParameter."""
+        seconds = super().convert(value, param, ctx)
+        if math.isnan(seconds):
+            self.fail(f"{value!r} is not a number of seconds.", param, ctx)
+        return seconds
+
+
+config_argument = click.argument(
+    "config", metavar="A3SERVERS.XML", type=click.Path(dir_okay=False, path_type=Path)
+)
+server_option = click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+patience_option = click.option(
+    "--timeout",
+    "patience_s",
+    metavar="SECONDS",
+    type=Seconds(0.1),
+    default=FAILOVER_TIMEOUT_S,
+    show_default=True,
+    help="How long to wait, for a master and its answer together.",
+)
+
+
+def replica_id(_ctx: click.Context, _param: click.Parameter, value: str | None) -> int | None:
+    """Callback of an option: read the id of a replica. Raises click.BadParameter."""
+    if value is None or (value.isascii() and value.isdigit() and len(value) < 6 and int(value) <= MAX_ID):
+        return None if value is None else int(value)
+    raise click.BadParameter(f"{value!r} is not the id of a replica; give a number from 0 to {MAX_ID}.")
+
+
+replica_option = click.option(
+    "--replica", metavar="ID", callback=replica_id, help="Ask this replica instead of the master."
+)
+
+
+_LONG_WORD = re.compile(r"[^\s/]{256,}")
+KEPT_CHARS = 60
+"""Of a longer word, in a sentence."""
+
+
+class Sentence(click.ClickException):
+    """Ends the command with one sentence on stderr and exit status 1."""
+
+    exit_code = 1
+
+    def show(self, file: typing.IO[Any] | None = None) -> None:
+        """Print the sentence, with words cut short that no name of a file is as long as."""
+        text = _LONG_WORD.sub(lambda word: f"{word[0][:KEPT_CHARS]}...", self.message)
+        click.echo(f"quorate: {text}", file=file or sys.stderr)
+
+
+class Problems(click.ClickException):
+    """Ends the command with the problems of a configuration, one a line, as `quorate check` prints them."""
+
+    exit_code = 1
+
+    def show(self, file: typing.IO[Any] | None = None) -> None:
+        """Print the problems."""
+        click.echo(self.message, file=file or sys.stderr)
+
+
+@contextlib.contextmanager
+def sentences() -> Generator[None]:
+    """Turn the errors that are meant for users into the end of the command."""
+    try:
+        yield
+    except ConfigError as error:
+        raise Problems(str(error)) from None
+    except (AdminError, DataDirError, SupervisorError, UnknownName) as error:
+        raise Sentence(str(error)) from None
+
+
+def read_config(path: Path) -> Config:
+    """Load a configuration without importing the services it names. Raises ConfigError."""
+    return load(path, check_services=False)
+
+
+def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:
+    """The servers to administer: one, or all of the configuration. Raises UnknownName."""
+    servers: tuple[Server, ...] = config.servers if server is None else (config.server(server),)
+    return [ServerAdmin(config, each, say=_say) for each in servers]
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"quorate: {sentence}", err=True)
+
+
+def import_from_here() -> None:
+    """Let modules of the current directory be imported, after what is installed."""
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.append(here)
+
+
+class NotImportable(Exception):
+    """The module is not to be found here, which a server elsewhere may well find."""
+
+
+def import_class(name: str) -> type:
+    """Import ``module:Class``.
+
+    Raises Sentence when it is not written so or the module has no such class, NotImportable when there is no
+    such module here.
+    """
+    module_name, _, qualname = name.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), *qualname.split("."))):
+        raise Sentence(f"{name!r} is not a class; write it as module:Class, like examples.bank:Account.")
+    import_from_here()
+    try:
+        found: Any = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        missing = error.name or module_name
+        raise NotImportable(
+            f"There is no module {missing} here; its directory must be in PYTHONPATH."
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise Sentence(f"Module {module_name} cannot be imported: {type(error).__name__}: {error}.") from None
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    if not isinstance(found, type):
+        raise Sentence(f"Module {module_name} has no class {qualname}.")
+    return cast("type[Any]", found)
+
+
+def import_notification(name: str) -> type[Notification]:
+    """Import the notification class ``module:Class``. Raises Sentence when that cannot be done."""
+    try:
+        found = import_class(name)
+    except NotImportable as error:
+        raise Sentence(str(error)) from None
+    if not issubclass(found, Notification):
+        raise Sentence(f"{name} is not a notification; derive it from quorate.Notification.")
+    return found
+
+
+def address_of(text: str) -> AgentId | str:
+    """Read an agent's id or name. Raises Sentence when it looks like an id and is none.
+
+    The ``#`` of an id may be left out: a shell takes it for the start of a comment.
+    """
+    if _BARE_ID.fullmatch(text):
+        text = f"#{text}"
+    if not text.startswith("#"):
+        return text
+    try:
+        return AgentId.parse(text)
+    except ValueError as error:
+        raise Sentence(f"{error}.") from None
+
+
+def json_object(text: str, what: str) -> dict[str, Any]:
+    """Read a JSON object given on the command line; `what` names it in the error."""
+    if len(text) > MAX_JSON_CHARS:
+        raise Sentence(f"{what} has more than {MAX_JSON_CHARS} characters.")
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Sentence(f"{what} must be a JSON object, like '{{\"amount\": 5}}': {error}.") from None
+
+
+def plain(payload: bytes) -> Any:
+    """What a MessagePack payload says, in values that JSON has (bytes become base64)."""
+    if not payload:
+        return None
+    try:
+        return msgspec.to_builtins(msgspec.msgpack.decode(payload), str_keys=True)
+    except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
+        raise Sentence(f"The server sent what cannot be shown: {error}.") from None
+
+
+def shown(type_name: str, payload: bytes) -> Any:
+    """What a notification says, as `plain` does, with agent ids as text where this process knows the type."""
+    kind = known_type(type_name)
+    if kind is not None:
+        with contextlib.suppress(ValueError, TypeError):
+            return msgspec.to_builtins(_with_texts(decode(kind, payload)), str_keys=True)
+    return plain(payload)
+
+
+def _with_texts(value: Any) -> Any:
+    """The value in maps and lists, with agent ids as text."""
+    if isinstance(value, AgentId):
+        return str(value)
+    if isinstance(value, dict):
+        return {_with_texts(key): _with_texts(item) for key, item in value.items()}  # pyright: ignore
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_with_texts(item) for item in cast("list[Any]", value)]
+    names = field_names(type(value))
+    return value if names is None else {name: _with_texts(getattr(value, name)) for name in names}
+
+
+def json_text(value: Any, *, indent: int = 0) -> str:
+    """JSON on one line, or indented for people."""
+    try:
+        encoded = msgspec.json.encode(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Sentence(f"The server sent what cannot be shown: {error}.") from None
+    return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
+
+
+def console() -> Console:
+    """Where tables go: as wide as the terminal, or as wide as it takes when it is none."""
+    made = Console(highlight=False)
+    if not made.is_terminal:
+        made.width = 200
+    return made

@@ -1,0 +1,119 @@
+"""`quorate deploy`: create an agent on a server."""
+
+import secrets
+import typing
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from ...agents import (
+    AgentError,
+    Create,
+    Created,
+    CreateFailed,
+    ExceptionNotification,
+    agent_spec,
+    decode,
+    encode,
+    factory,
+)
+from ..admin import wire
+from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
+from .common import (
+    NotImportable,
+    Sentence,
+    admins,
+    config_argument,
+    import_class,
+    json_object,
+    json_text,
+    patience_option,
+    plain,
+    read_config,
+    sentences,
+    server_option,
+)
+
+ATTEMPT_TIMEOUT_S = 5.0
+"""The wait for the factory's reply before the request is sent again, with the same key."""
+
+
+@click.command(epilog="Exit status: 0, or 1 if the agent was not created.")
+@config_argument
+@server_option
+@click.argument("class_name", metavar="MODULE:CLASS")
+@click.option("--name", metavar="NAME", help="A name for the agent, unique on its server.")
+@click.option("--state", metavar="JSON", default="{}", help="Initial attributes, as a JSON object.")
+@click.option("--key", metavar="TEXT", help="Deploying twice with one key gives one agent.")
+@patience_option
+def command(
+    config: Path,
+    server: str,
+    class_name: str,
+    name: str | None,
+    state: str,
+    key: str | None,
+    patience_s: float,
+) -> None:
+    """Create an agent and print its id.
+
+    The class must be importable on the replicas of the server: set PYTHONPATH where they are started. What is
+    importable here is checked here first.
+    """
+    with sentences():
+        (admin,) = admins(read_config(config), server)
+        encoded = state_of(class_name, state)
+        create = Create(class_name, name, encoded, None, key or secrets.token_hex(16))
+        click.echo(deploy(admin, create, patience_s))
+
+
+def deploy(admin: ServerAdmin, create: Create, patience_s: float = FAILOVER_TIMEOUT_S) -> str:
+    """Ask the factory of the server for an agent; return its id as text. Raises Sentence, AdminError.
+
+    patience_s: how long to wait, for a master and its answer together.
+    """
+    request = wire.Request(factory(admin.server.id), Create.type_name, encode(create), ATTEMPT_TIMEOUT_S)
+    reply = admin.ask_master(
+        request,
+        wire.Reply,
+        repeatable=True,
+        timeout_s=2 * ATTEMPT_TIMEOUT_S,
+        patience_s=patience_s,
+        within_s=patience_s,
+    )
+    try:
+        if reply.type == Created.type_name:
+            return str(decode(Created, reply.payload).id)
+        if reply.type == CreateFailed.type_name:
+            raise Sentence(decode(CreateFailed, reply.payload).reason)
+        if reply.type == ExceptionNotification.type_name:
+            failed = decode(ExceptionNotification, reply.payload)
+            raise Sentence(f"The agent was not created: {failed.error}: {failed.message}")
+    except ValueError as error:
+        raise Sentence(f"The answer of the server cannot be read: {error}.") from None
+    raise Sentence(f"The agent was not created: {reply.type} {json_text(plain(reply.payload))}")
+
+
+def state_of(class_name: str, state: str) -> bytes:
+    """Encode the initial attributes, checked against the class if it is importable here. Raises Sentence."""
+    given = json_object(state, "The state")
+    try:
+        cls = import_class(class_name)
+    except NotImportable:
+        click.echo(f"quorate: {class_name} is not importable here; only the server checks it.", err=True)
+        return msgspec.msgpack.encode(given)
+    try:
+        spec = agent_spec(cls)
+        hints = typing.get_type_hints(cls)
+        raw = msgspec.json.decode(state, type=dict[str, msgspec.Raw])
+        # JSON has no bytes and no dates: the types of the class say what the text stands for.
+        values = {key: msgspec.json.decode(value, type=hints.get(key, Any)) for key, value in raw.items()}
+        encoded = msgspec.msgpack.encode(values)
+        spec.build(encoded)
+    except AgentError as error:
+        raise Sentence(f"{error}.") from None
+    except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
+        raise Sentence(f"{class_name} cannot have the state {state}: {error}.") from None
+    return encoded

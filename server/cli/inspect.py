@@ -1,0 +1,53 @@
+"""`quorate inspect`: the state of one agent."""
+
+from pathlib import Path
+
+import click
+
+from ..admin import wire
+from ..admin.client import CALL_TIMEOUT_S
+from .common import (
+    address_of,
+    admins,
+    config_argument,
+    json_option,
+    json_text,
+    patience_option,
+    plain,
+    read_config,
+    replica_option,
+    sentences,
+    server_option,
+)
+
+
+@click.command(
+    epilog="Exit status: 0, or 1 if there is no such agent, its state is too large or nobody answers."
+)
+@config_argument
+@server_option
+@click.argument("agent", metavar="NAME-OR-ID")
+@replica_option
+@patience_option
+@json_option
+def command(
+    config: Path, server: str, agent: str, replica: int | None, patience_s: float, as_json: bool
+) -> None:
+    """Print the state of an agent as JSON."""
+    with sentences():
+        (admin,) = admins(read_config(config), server)
+        body = wire.Inspect(address_of(agent), anywhere=replica is not None)
+        if replica is None:
+            found = admin.ask_master(
+                body, wire.AgentState, repeatable=True, patience_s=patience_s, within_s=patience_s
+            )
+        else:
+            found = admin.ask(replica, body, wire.AgentState, min(CALL_TIMEOUT_S, patience_s))
+    shown = {
+        "id": str(found.row.id),
+        "name": found.row.name,
+        "class": found.row.class_name,
+        "reactions": found.row.reactions,
+        "state": plain(found.state),
+    }
+    click.echo(json_text(shown, indent=0 if as_json else 2))

@@ -1,0 +1,114 @@
+"""`quorate send`: a notification from the command line to an agent."""
+
+import math
+from pathlib import Path
+
+import click
+import msgspec
+
+from ...agents import FAILURES, ExceptionNotification, UnknownAgent, decode, encode
+from ..admin import wire
+from ..admin.client import CALL_TIMEOUT_S, FAILOVER_TIMEOUT_S
+from ..admin.protocol import MAX_TIMEOUT_S
+from .common import (
+    Seconds,
+    Sentence,
+    address_of,
+    admins,
+    config_argument,
+    import_notification,
+    json_object,
+    json_option,
+    json_text,
+    plain,
+    read_config,
+    sentences,
+    server_option,
+    shown,
+)
+
+DEFAULT_TIMEOUT_S = 10.0
+
+
+@click.command(
+    epilog="Exit status: 0, or 1 if the server does not answer, has no such agent, no reply comes in time or "
+    "it is a failure."
+)
+@config_argument
+@server_option
+@click.argument("agent", metavar="NAME-OR-ID")
+@click.argument("type_name", metavar="MODULE:TYPE")
+@click.argument("fields", metavar="[JSON]", default="{}")
+@click.option("--request", "wants_reply", is_flag=True, help="Wait for the reply and print it.")
+@click.option(
+    "--timeout",
+    "timeout_s",
+    metavar="SECONDS",
+    type=Seconds(0.1, MAX_TIMEOUT_S),
+    help=f"How long to wait, for a master and the reply together.  [default: {FAILOVER_TIMEOUT_S:g} for a "
+    f"master, then {DEFAULT_TIMEOUT_S:g} for the reply]",
+)
+@json_option
+def command(
+    config: Path,
+    server: str,
+    agent: str,
+    type_name: str,
+    fields: str,
+    wants_reply: bool,
+    timeout_s: float | None,
+    as_json: bool,
+) -> None:
+    """Send a notification to an agent, with its fields as a JSON object.
+
+    It is sent once: when the answer of the server is lost, the command says so and does not try again.
+    """
+    with sentences():
+        (admin,) = admins(read_config(config), server)
+        to = address_of(agent)
+        payload = payload_of(type_name, fields)
+        patience_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
+        reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
+        within_s = math.inf if timeout_s is None else timeout_s
+        if not wants_reply:
+            # A failure of the agent is not told; that there is none is.
+            post = wire.Post(to, type_name, payload)
+            admin.ask_master(post, type(None), repeatable=False, patience_s=patience_s, within_s=within_s)
+            return
+        reply = admin.ask_master(
+            wire.Request(to, type_name, payload, reply_s),
+            wire.Reply,
+            repeatable=False,
+            timeout_s=reply_s + CALL_TIMEOUT_S,
+            patience_s=patience_s,
+            within_s=within_s,
+        )
+    if reply.type in FAILURES:
+        raise Sentence(_failure(reply))
+    value = shown(reply.type, reply.payload)
+    if as_json:
+        click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
+    else:
+        click.echo(f"{reply.type} {json_text(value)}")
+
+
+def _failure(reply: wire.Reply) -> str:
+    try:
+        if reply.type == ExceptionNotification.type_name:
+            failed = decode(ExceptionNotification, reply.payload)
+            return f"{failed.agent} failed on {failed.type}: {failed.error}: {failed.message}"
+        if reply.type == UnknownAgent.type_name:
+            return f"There is no agent {decode(UnknownAgent, reply.payload).agent}."
+    except ValueError as error:
+        return f"The answer of the server cannot be read: {error}."
+    return f"{reply.sender} answered {reply.type}: {json_text(plain(reply.payload))}"
+
+
+def payload_of(type_name: str, fields: str) -> bytes:
+    """Encode the notification that the command line describes. Raises Sentence."""
+    json_object(fields, "The notification")
+    kind = import_notification(type_name)
+    try:
+        return encode(msgspec.json.decode(fields, type=kind))
+    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+        raise Sentence(f"{type_name} cannot be made of {fields}: {error}.") from None

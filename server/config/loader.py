@@ -1,0 +1,77 @@
+"""The configuration of a set of agent servers: ``load`` an ``a3servers.xml``, or learn what is wrong in it.
+
+The vocabulary is that of section 4.6 of the HA Joram specification, with a few attributes more; see
+docs/configuration.md and a3config.dtd.
+"""
+
+import os
+from pathlib import Path
+
+from .checks import check
+from .model import (
+    CONNECTION_MANAGER,
+    MAX_ID,
+    TCP_PROXY_SERVICE,
+    Address,
+    Config,
+    ConfigError,
+    Nat,
+    Network,
+    NoRoute,
+    Problem,
+    Replica,
+    Server,
+    ServiceSpec,
+    UnknownName,
+)
+from .properties import check_agreed, check_properties, check_together
+from .reader import read
+from .report import Report
+from .xml import MAX_FILE_BYTES, read_tree
+
+__all__ = [
+    "CONNECTION_MANAGER",
+    "MAX_FILE_BYTES",
+    "MAX_ID",
+    "TCP_PROXY_SERVICE",
+    "Address",
+    "Config",
+    "ConfigError",
+    "Nat",
+    "Network",
+    "NoRoute",
+    "Problem",
+    "Replica",
+    "Server",
+    "ServiceSpec",
+    "UnknownName",
+    "load",
+]
+
+
+def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config:
+    """Read and check a configuration file.
+
+    ``check_services`` imports the classes of services that are not built in, as a server would; without
+    it only their names are checked. Raises ConfigError, whose ``problems`` has all that is wrong.
+    """
+    place = Path(path)
+    # A name that is not text in this locale must not break the printing of a problem.
+    report = Report(os.fsencode(place).decode(errors="replace"))
+    tree = read_tree(place, report)
+    draft = read(tree, report, check_services)
+    servers = check(draft, report)
+    check_properties(tree, report)
+    config = Config(
+        path=place,
+        domains=tuple(name for name, _ in draft.domains),
+        servers=servers,
+        properties=draft.properties,
+        name=draft.name,
+        notes=tuple(sorted(report.notes, key=lambda note: note.line)),
+    )
+    if not report.problems:
+        check_agreed(config, report)
+        check_together(config, tree, report)
+    report.stop_if_bad()
+    return config

@@ -1,0 +1,194 @@
+"""The properties that servers and built-in services read, and whether a value can be used.
+
+Other names are allowed: a service of the user may read them. One that is almost a known name is noted.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from ...engine import EngineSettings
+from ...hachannel import Settings
+from ...hachannel.model.settings import LEAST_S
+from ...services.base import DEFAULT_MAX_CONNECTIONS
+from .dtd import Element
+from .model import AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
+from .reader import EXPECTED_PROPERTY
+from .report import Report, guess, shown
+
+HEARTBEATS_TO_SUSPECT = 4
+"""A replica is suspected after the silence of at least so many heartbeats: see `hachannel.Settings`."""
+
+_NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
+
+
+def _seconds(text: str) -> str | None:
+    good = _NUMBER.fullmatch(text) and 0 < float(text) < 86400
+    return None if good else "must be a number of seconds above 0 and below 86400"
+
+
+def _period(text: str) -> str | None:
+    good = _NUMBER.fullmatch(text) and LEAST_S <= float(text) < 86400
+    return None if good else f"must be a number of seconds from {LEAST_S:g} to 86399"
+
+
+def _whole(low: int, high: int) -> Callable[[str], str | None]:
+    def problem(text: str) -> str | None:
+        good = text.isascii() and text.isdigit() and len(text) < 16 and low <= int(text) <= high
+        return None if good else f"must be a whole number from {low} to {high}"
+
+    return problem
+
+
+def _boolean(text: str) -> str | None:
+    return None if text.lower() in {"true", "yes", "1", "false", "no", "0"} else "must be true or false"
+
+
+def _secret(text: str) -> str | None:
+    return None if text.strip() else "must not be empty"
+
+
+def _any(text: str) -> str | None:  # noqa: ARG001
+    return None
+
+
+_COUNT = _whole(0, 10**9)
+_COUNT_FROM_1 = _whole(1, 10**9)
+
+PROPERTIES: dict[str, Callable[[str], str | None]] = {
+    "batch_notes": _whole(1, 16384),
+    "client_interface": _any,
+    "digest_every": _COUNT,
+    "heartbeat_s": _period,
+    "high_water": _COUNT_FROM_1,
+    "lease_s": _seconds,
+    "max_connections": _whole(1, 10**6),
+    "max_frame": _whole(4096, 1 << 22),
+    "max_turn": _COUNT_FROM_1,
+    "max_waiting": _COUNT_FROM_1,
+    EXPECTED_PROPERTY: _any,  # checked against the number of replicas
+    SECRET_PROPERTY: _secret,
+    "snapshot_bytes": _COUNT_FROM_1,
+    "snapshot_entries": _COUNT_FROM_1,
+    "stall_s": _period,
+    "stop_on_exception": _boolean,
+    "suspect_s": _period,
+    "trace": _boolean,
+    "trace_roll_s": _seconds,
+}
+"""Name -> what is wrong with a value, None if nothing. docs/configuration.md says what each is for."""
+
+ATTRIBUTES = {
+    "ack": "<cluster>",
+    "durability": "<cluster> or <server>",
+    "min_copies": "<cluster>",
+    "mode": "<cluster>",
+    "witness": "<server>",
+}
+"""What is no property but an attribute, and of which elements: as a property it would have no effect."""
+
+
+def check_properties(tree: Element, report: Report) -> None:
+    """Report values that cannot be used, and attributes in the place of properties; note names misspelt."""
+    pending = [tree]
+    while pending:
+        element = pending.pop()
+        pending += element.children
+        name, value = element.get("name"), element.get("value")
+        if element.tag != "property" or not name or value is None:
+            continue
+        if name in ATTRIBUTES:
+            report.problem(
+                element.line,
+                f"{name} is no property, but an attribute of {ATTRIBUTES[name]}: write it there.",
+            )
+        problem = PROPERTIES.get(name, _any)(value)
+        if problem and name == SECRET_PROPERTY:
+            report.problem(element.line, f"the property {name} {problem}.")
+        elif problem:
+            report.problem(element.line, f"the property {name} {problem}, not {shown(value)}.")
+        elif name not in PROPERTIES and (near := guess(name, list(PROPERTIES), cutoff=0.8)):
+            report.note(element.line, f"no part of Quorate reads the property {shown(name)}{near}")
+
+
+def check_agreed(config: Config, report: Report) -> None:
+    """Report properties that replicas of one cluster must not differ in."""
+    for server in config.servers:
+        for name in AGREED:
+            values = [config.setting(name, server=server.id, replica=each.id) for each in server.replicas]
+            if len(set(values)) > 1:
+                report.problem(
+                    server.line,
+                    f"the replicas of {server.name} differ in the property {name}, which decides how agents "
+                    "react; move it into the <cluster>.",
+                )
+
+
+def check_together(config: Config, tree: Element, report: Report) -> None:
+    """Report values that are good each by itself, but not beside the others that hold for a replica."""
+    said: set[tuple[int, str]] = set()
+    for server in config.servers:
+        for replica in server.replicas:
+            scopes = {tree.line, server.line, replica.line}
+            for names, sentence in _contradictions(config, server, replica):
+                problem = (_line_of(tree, names, scopes) or server.line, sentence)
+                if problem not in said:
+                    said.add(problem)
+                    report.problem(*problem)
+
+
+def _contradictions(
+    config: Config, server: Server, replica: Replica
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """The properties that contradict each other, and a sentence."""
+
+    def value(name: str, default: float) -> float:
+        return float(config.setting(name, str(default), server=server.id, replica=replica.id) or default)
+
+    channel, engine = Settings(), EngineSettings()
+    heartbeat_s = value("heartbeat_s", channel.heartbeat_s)
+    suspect_s = value("suspect_s", channel.suspect_s)
+    least_s = max(HEARTBEATS_TO_SUSPECT * heartbeat_s, channel.verify_s)
+    if suspect_s < least_s:
+        yield (
+            ("heartbeat_s", "suspect_s"),
+            f"suspect_s is {suspect_s:g} and heartbeat_s is {heartbeat_s:g}: live replicas would be "
+            f"suspected; give suspect_s at least {least_s:g}, or lower heartbeat_s.",
+        )
+    lease_s = value("lease_s", suspect_s * 3 / 4)
+    if suspect_s >= least_s and lease_s < 2 * heartbeat_s:
+        yield (
+            ("lease_s", "heartbeat_s"),
+            f"lease_s is {lease_s:g} and heartbeat_s is {heartbeat_s:g}: no lease could be prolonged; "
+            f"give lease_s at least {2 * heartbeat_s:g}, or lower heartbeat_s.",
+        )
+    if suspect_s >= least_s and lease_s >= 2 * heartbeat_s:
+        try:
+            Settings(
+                mode=server.ack,
+                min_copies=server.min_copies,
+                heartbeat_s=heartbeat_s,
+                suspect_s=suspect_s,
+                lease_s=lease_s,
+                stall_s=value("stall_s", channel.stall_s),
+            )
+        except ValueError as error:  # whatever else a start would refuse
+            yield ("heartbeat_s", "suspect_s", "lease_s", "stall_s"), f"{error}."
+    connections = int(value("max_connections", DEFAULT_MAX_CONNECTIONS))
+    max_turn = int(value("max_turn", engine.max_turn))
+    if replica.service(TCP_PROXY_SERVICE) and max_turn <= connections:
+        yield (
+            ("max_turn", "max_connections"),
+            f"max_turn is {max_turn} and max_connections is {connections}: a new master tells all "
+            f"connections in one turn; give max_turn more than {connections}, or lower max_connections.",
+        )
+
+
+def _line_of(element: Element, names: tuple[str, ...], scopes: set[int]) -> int:
+    """The last line on which one of the properties is set for a replica, 0 if none is."""
+    own = [
+        child.line
+        for child in element.all("property")
+        if element.line in scopes and child.get("name") in names
+    ]
+    below = [_line_of(child, names, scopes) for child in element.children]
+    return max((*own, *below), default=0)

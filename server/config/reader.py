@@ -1,0 +1,386 @@
+"""From the XML tree to the model. Checks each value by itself; what is wrong is reported and left out.
+
+Elements that stand together are compared in config_check.
+"""
+
+import ipaddress
+import re
+from typing import cast
+
+import attrs
+
+from .dtd import Element
+from .model import MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
+from .report import Report, shown
+from .service_classes import args_problem, class_problem, number_of, port_of, resolve
+
+MAX_NAME = 64
+
+EXPECTED_PROPERTY = "nbClusterExpected"
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
+_LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+
+
+@attrs.frozen
+class NatDraft:
+    """A <nat> before the server it names is known."""
+
+    sname: str
+    replica: int | None
+    host: str
+    port: int
+    line: int
+
+
+@attrs.define
+class ServerDraft:
+    """A server with what cannot be settled before the whole file is read."""
+
+    server: Server
+    nats: dict[int, list[NatDraft]]
+    expected_at: int
+    """The line that sets nbClusterExpected, 0 if none does."""
+
+
+@attrs.define
+class Draft:
+    """The whole file, read but not yet compared."""
+
+    name: str
+    properties: dict[str, str]
+    domains: list[tuple[str, int]]
+    servers: list[ServerDraft]
+    expected: tuple[int, int] | None
+    """The number and the line of a nbClusterExpected for all clusters."""
+
+
+def read(config: Element, report: Report, check_services: bool) -> Draft:
+    """Read a tree whose structure has been checked; gaps are tolerated, they were reported before."""
+    properties = _properties(config, report)
+    expected = _expected_property(config, report)
+    domains = [
+        (name, element.line)
+        for element in config.all("domain")
+        if (name := _domain_name(element, report)) is not None
+    ]
+    for element in config.all("domain"):
+        network = element.get("network")
+        if network and not network.endswith(("PoolNetwork", "SimpleNetwork")):
+            report.note(
+                element.line, f"network={shown(network)} is ignored; every domain uses the same TCP network."
+            )
+    servers = [_server(each, report, check_services) for each in config.all("server", "transient", "cluster")]
+    return Draft(config.get("name") or "", properties, domains, servers, expected)
+
+
+def _server(element: Element, report: Report, check_services: bool) -> ServerDraft:
+    clustered = element.tag == "cluster"
+    identifier = _id(element, report)
+    name = _name(element, identifier, report)
+    nats: dict[int, list[NatDraft]] = {}
+    if clustered:
+        replicas: list[Replica] = []
+        for child in element.all("server"):
+            _refuse_cluster_attributes(child, report)
+            replica = _replica(child, _id(child, report), report, check_services, nats)
+            if replica is not None:
+                replicas.append(replica)
+        properties = _properties(element, report)
+    else:
+        only = _replica(element, 0, report, check_services, nats)
+        replicas = [only] if only else []
+        properties = dict(only.properties) if only else {}
+        if element.get("witness") == "true":
+            report.problem(
+                element.line, "only a replica of a cluster can be a witness; remove the attribute."
+            )
+        if element.tag == "transient" and element.get("server") is not None:
+            report.note(
+                element.line,
+                "the attribute server of <transient> is ignored; the networks tell who reaches it.",
+            )
+    number, expected_at = _expected(element, report)
+    if identifier is None:
+        # No id that is in use: the rest of the server is still worth checking.
+        identifier = -element.line
+    durability = _durability(element)
+    _check_mode(element, report)
+    ack = element.get("ack")
+    server = Server(
+        id=identifier,
+        name=name or f"the <{element.tag}> of line {element.line}",
+        clustered=clustered,
+        replicas=tuple(replicas),
+        ack=cast(Ack, ack) if ack in {"ALL", "MAJORITY"} else "ALL",
+        durability=durability,
+        transient=element.tag == "transient",
+        properties=properties,
+        expected=number or sum(not replica.witness for replica in replicas),
+        min_copies=_min_copies(element, report),
+        line=element.line,
+    )
+    return ServerDraft(server, nats, expected_at)
+
+
+def _replica(
+    element: Element,
+    identifier: int | None,
+    report: Report,
+    check_services: bool,
+    nats: dict[int, list[NatDraft]],
+) -> Replica | None:
+    host = _host(element, report)
+    networks = _networks(element, host or "", report)
+    services = _services(element, report, check_services)
+    properties = _properties(element, report)
+    translations = [nat for each in element.all("nat") if (nat := _nat(each, report)) is not None]
+    for ignored in element.all("jvmArgs"):
+        report.note(ignored.line, "jvmArgs is ignored; there is no Java virtual machine to give it to.")
+    witness = element.get("witness") == "true"
+    if witness and services:
+        report.problem(element.line, "a witness runs no services; remove them from it.")
+    if identifier is None:
+        return None
+    nats[identifier] = translations
+    return Replica(
+        id=identifier,
+        host=host or "",
+        networks=networks,
+        services=services,
+        properties=properties,
+        line=element.line,
+        witness=witness,
+    )
+
+
+def _refuse_cluster_attributes(element: Element, report: Report) -> None:
+    for name in ("ack", "durability", "mode", EXPECTED_PROPERTY):
+        if element.get(name) is not None:
+            report.problem(
+                element.line, f"{name} is the same for all replicas; move it to the <cluster> element."
+            )
+    for child in element.all("property"):
+        if child.get("name") == EXPECTED_PROPERTY:
+            report.problem(
+                child.line, f"{EXPECTED_PROPERTY} is the same for all replicas; move it into the <cluster>."
+            )
+    own_name = element.get("name")
+    if own_name:
+        report.note(
+            element.line, f"the name {shown(own_name)} of a replica is ignored; the cluster has the name."
+        )
+
+
+def _id(element: Element, report: Report) -> int | None:
+    text = element.get("id")
+    if text is None:
+        return None
+    number = number_of(text, 0, MAX_ID)
+    if number is None:
+        report.problem(
+            element.line, f"the id {shown(text)} is not usable; give a whole number from 0 to {MAX_ID}."
+        )
+    return number
+
+
+def _name(element: Element, identifier: int | None, report: Report) -> str | None:
+    text = element.get("name")
+    if text is None:
+        return None if identifier is None else f"s{identifier}"
+    return _usable_name(text, element, f"<{element.tag}>", report)
+
+
+def _usable_name(text: str, element: Element, what: str, report: Report) -> str | None:
+    if _NAME.fullmatch(text) and len(text) <= MAX_NAME:
+        return text
+    report.problem(
+        element.line,
+        f"the name {shown(text)} of {what} is not usable; begin with a letter and go on with "
+        f"letters, digits, '_', '-' and '.', at most {MAX_NAME} in all.",
+    )
+    return None
+
+
+def _domain_name(element: Element, report: Report) -> str | None:
+    text = element.get("name")
+    return None if text is None else _usable_name(text, element, "<domain>", report)
+
+
+def _host(element: Element, report: Report) -> str | None:
+    text = element.get("hostname")
+    if text is None:
+        return None
+    problem = host_problem(text)
+    if problem:
+        report.problem(element.line, problem)
+        return None
+    return text
+
+
+def host_problem(text: str) -> str | None:
+    """What is wrong with a host name or IP address, as one sentence."""
+    bad = f"the hostname {shown(text)} is not usable; give a host name or an IP address"
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        labels = text.rstrip(".").split(".")
+        numeric = labels[-1].isdigit()
+        if len(text) > 253 or numeric or not all(_LABEL.fullmatch(label) for label in labels):
+            return f"{bad}."
+        return None
+    if address.is_unspecified or address.is_multicast:
+        return f"{bad} that others can connect to."
+    return None
+
+
+def _port(element: Element, report: Report) -> int | None:
+    text = element.get("port")
+    if text is None:
+        return None
+    port = port_of(text)
+    if port is None:
+        report.problem(
+            element.line, f"the port {shown(text)} is not usable; give a whole number from 1 to 65535."
+        )
+    return port
+
+
+def _networks(element: Element, host: str, report: Report) -> tuple[Network, ...]:
+    networks: list[Network] = []
+    for child in element.all("network"):
+        domain, port = child.get("domain"), _port(child, report)
+        if domain is None:
+            continue
+        earlier = next((network for network in networks if network.domain == domain), None)
+        if earlier is not None:
+            report.problem(
+                child.line,
+                f"a second network in the domain {shown(domain)} (the first: line {earlier.line}); keep one.",
+            )
+            continue
+        # Port 0 stands for one already reported: the domain must count as declared.
+        networks.append(Network(domain, host, port or 0, child.line))
+    return tuple(networks)
+
+
+def _services(element: Element, report: Report, check_import: bool) -> tuple[ServiceSpec, ...]:
+    services: list[ServiceSpec] = []
+    for child in element.all("service"):
+        declared, args = child.get("class"), child.get("args") or ""
+        if declared is None:
+            continue
+        problem = class_problem(declared, check_import)
+        class_name = resolve(declared) or declared
+        problem = problem or args_problem(class_name, args)
+        if problem:
+            report.problem(child.line, problem)
+        earlier = next((service for service in services if service.class_name == class_name), None)
+        if earlier is not None:
+            report.problem(
+                child.line, f"the service {shown(declared)} stands on line {earlier.line} already; keep one."
+            )
+            continue
+        services.append(ServiceSpec(class_name, args, child.line, declared))
+    return tuple(services)
+
+
+def _properties(element: Element, report: Report) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for child in element.all("property"):
+        name, value = child.get("name"), child.get("value")
+        if name is None or value is None:
+            continue
+        if not name.strip():
+            report.problem(child.line, "a property has an empty name; name it, or remove it.")
+        elif name in properties:
+            report.problem(child.line, f"the property {shown(name)} is set twice here; keep one.")
+        properties[name] = value
+    return properties
+
+
+def _nat(element: Element, report: Report) -> NatDraft | None:
+    sname, host, port = element.get("sname"), _host(element, report), _port(element, report)
+    text = element.get("replica")
+    replica = number_of(text, 0, MAX_ID) if text is not None else None
+    if text is not None and replica is None:
+        report.problem(element.line, f"the replica {shown(text)} is not usable; give the id of a replica.")
+        return None
+    if sname is None or host is None or port is None:
+        return None
+    return NatDraft(sname, replica, host, port, element.line)
+
+
+def _durability(element: Element) -> Durability:
+    """A transient server has no memory beyond its process; any other has, unless it is told not to."""
+    if element.tag == "transient" or element.get("durability") == "memory":
+        return "memory"
+    return "disk"
+
+
+def _min_copies(element: Element, report: Report) -> int:
+    text = element.get("min_copies")
+    number = number_of(text, 1, MAX_ID) if text is not None else 1
+    if number is None:
+        report.problem(
+            element.line, f"min_copies must be a number of replicas, at least 1, not {shown(text or '')}."
+        )
+    return number or 1
+
+
+def _check_mode(element: Element, report: Report) -> None:
+    mode = element.get("mode")
+    if mode in {"group", "mesh"}:
+        report.problem(element.line, f'mode="{mode}" is reserved: this version has mode="ha" only; use it.')
+
+
+def _expected_property(element: Element, report: Report) -> tuple[int, int] | None:
+    for child in element.all("property"):
+        value = child.get("value")
+        if child.get("name") == EXPECTED_PROPERTY and value is not None:
+            number = _expected_number(value, child, report)
+            return None if number is None else (number, child.line)
+    return None
+
+
+def _expected_number(text: str, element: Element, report: Report) -> int | None:
+    number = number_of(text, 1, MAX_ID)
+    if number is None:
+        report.problem(
+            element.line,
+            f"{EXPECTED_PROPERTY} must be a number of replicas, more than half of them, not {shown(text)}.",
+        )
+    return number
+
+
+def _expected(element: Element, report: Report) -> tuple[int | None, int]:
+    """nbClusterExpected from the attribute or the property, and its line; (None, 0) if there is neither."""
+    text, inner = element.get(EXPECTED_PROPERTY), _expected_property(element, report)
+    number = _expected_number(text, element, report) if text is not None else None
+    if number is not None and inner is not None and inner[0] != number:
+        report.problem(
+            inner[1], f"{EXPECTED_PROPERTY} is {inner[0]} here and {number} on line {element.line}; keep one."
+        )
+    if number is not None:
+        return number, element.line
+    return inner or (None, 0)
+
+
+def nat_target(draft: NatDraft, servers: list[Server], line: int, report: Report) -> Nat | None:
+    """Settle a <nat>: the server by name or id; the replica may be left out if there is one only."""
+    target = next((server for server in servers if draft.sname in {server.name, str(server.id)}), None)
+    if target is None:
+        report.problem(
+            line, f"there is no server {shown(draft.sname)} to give another address; correct sname."
+        )
+        return None
+    replica = draft.replica
+    if replica is None:
+        if len(target.replicas) != 1:
+            report.problem(line, f'{target.name} has several replicas; say which one: replica="...".')
+            return None
+        replica = target.replicas[0].id
+    elif replica not in target.replica_ids:
+        report.problem(line, f"{target.name} has no replica {replica}; correct replica.")
+        return None
+    return Nat(target.id, replica, draft.host, draft.port, line)

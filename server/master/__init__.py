@@ -1,0 +1,1 @@
+"""What only a master does: services, requests, the networks to other servers."""

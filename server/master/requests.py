@@ -1,0 +1,63 @@
+"""Requests from outside of the engine that wait for their replies."""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from ...agents import Note
+from ...services.base import ReactorPort
+
+__all__ = ["MAX_REQUESTS", "NotServing", "Requests"]
+
+
+MAX_REQUESTS = 65536
+"""Requests that wait for a reply."""
+
+
+class NotServing(Exception):
+    """This replica is not, or no longer, the master."""
+
+
+class Requests:
+    """Requests from outside of the engine. Tokens of two incarnations differ, so no reply is mistaken."""
+
+    def __init__(self, reactor: ReactorPort, incarnation: int) -> None:
+        self._reactor = reactor
+        self._token = (incarnation & 0x7FFFFFFF) << 32
+        self._waiting: dict[int, Deferred[Note]] = {}
+
+    def new(self, timeout_s: float) -> "tuple[int, Deferred[Note]]":
+        """Return a token for `Note.request`, and what fires with the reply or fails with TimeoutError."""
+        if len(self._waiting) >= MAX_REQUESTS:
+            raise NotServing(f"{MAX_REQUESTS} requests wait for their replies; try again later")
+        self._token += 1
+        token = self._token
+        reply: Deferred[Note] = Deferred()
+        self._waiting[token] = reply
+        call = self._reactor.callLater(timeout_s, self._late, token)
+
+        def over(result: Any) -> Any:
+            self._waiting.pop(token, None)
+            if call.active():
+                call.cancel()
+            return result
+
+        reply.addBoth(over)
+        return token, reply
+
+    def answer(self, note: Note) -> None:
+        """A reply came; it is dropped if nobody waits for it."""
+        reply = self._waiting.pop(note.request, None)
+        if reply is not None:
+            reply.callback(note)
+
+    def fail(self, reason: str) -> None:
+        """Nobody will answer the requests under way."""
+        waiting, self._waiting = self._waiting, {}
+        for reply in waiting.values():
+            reply.errback(NotServing(reason))
+
+    def _late(self, token: int) -> None:
+        reply = self._waiting.pop(token, None)
+        if reply is not None:
+            reply.errback(TimeoutError("no reply came in time"))

@@ -1,0 +1,301 @@
+"""What stands outside of the engine on the master: services, and requests waiting for their replies."""
+
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
+
+import msgspec
+from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
+
+from ...agents import AgentId, Note
+from ...engine import Effects
+from ...engine.error_text import described, words
+from ...hachannel.transport.connection import CallPort
+from ...services.base import EmissionCallback, ReactorPort, Service
+from ..config import Config, Replica, Server, ServiceSpec
+from ..metrics import Metrics
+from .leased_reactor import LeasedReactor
+
+__all__ = ["OutsideHost", "Services"]
+
+INIT_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 5.0
+RETRY_FIRST_S = 1.0
+RETRY_LAST_S = 30.0
+"""Pauses between the attempts to start a service that could not start: doubled from the first to the last."""
+
+S = TypeVar("S", bound=Service)
+
+
+class OutsideHost(Protocol):
+    """What services need of the replica."""
+
+    @property
+    def accepting(self) -> bool:
+        """False while clients should not send more."""
+        ...
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the replica serves, and holds the lease at this moment."""
+        ...
+
+    @property
+    def metrics(self) -> Metrics:
+        """The counters and gauges of the replica."""
+        ...
+
+    def service_peers(self, class_name: str) -> Sequence[tuple[int, str, str]]:
+        """(replica, host, arguments) of a service on each replica of the server."""
+        ...
+
+    @property
+    def reactor(self) -> Any:
+        """The reactor."""
+        ...
+
+    def post_notes(self, notes: list[Note]) -> None:
+        """Put notifications into the next batch."""
+        ...
+
+    def request_note(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Send a notification and wait for its reply."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Write a line to the log."""
+        ...
+
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        ...
+
+
+class _Context:
+    """The server as one service sees it: a `ServiceContext`."""
+
+    def __init__(self, services: "Services", host: OutsideHost, spec: ServiceSpec) -> None:
+        self._services = services
+        self._host = host
+        self._spec = spec
+        config, server, replica = services.place
+        self.server_id = server.id
+        self.server_name = server.name
+        self.replica = replica.id
+        self.host = replica.host
+        self.leased = LeasedReactor(host.reactor, lambda: host.may_act)
+        self.reactor: ReactorPort = self.leased
+        self._config = config
+        self.lacked = ""
+        """Another service that this one asked for, and which could not start."""
+
+    @property
+    def peers(self) -> Sequence[tuple[int, str, str]]:
+        return self._host.service_peers(self._spec.class_name)
+
+    @property
+    def accepting(self) -> bool:
+        return self._host.accepting
+
+    def when_accepting(self, callback: Callable[[], None]) -> None:
+        self._services.when_accepting(callback)
+
+    def setting(self, name: str, default: str = "") -> str:
+        value = self._config.setting(name, default, server=self.server_id, replica=self.replica)
+        return self._services.bounded(name, default if value is None else value)
+
+    def sibling(self, service: type[S]) -> S | None:
+        found = self._services.sibling(service)
+        if found is None:
+            self.lacked = self._services.failed_one(service)
+        return found
+
+    def log(self, line: str) -> None:
+        self._host.log(f"{self._spec.short_name}: {line}")
+
+    def count(self, metric: str, n: int = 1) -> None:
+        self._host.metrics.count(metric, n)
+
+    def gauge(self, metric: str, value: float) -> None:
+        self._host.metrics.gauge(metric, value)
+
+    def post(self, notes: list[Note]) -> None:
+        self._host.post_notes(notes)
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        return self._host.request_note(note, timeout_s)
+
+    def subscribe(self, topic: str, callback: EmissionCallback) -> None:
+        self._services.subscribe(self, topic, callback)
+
+
+class Services:
+    """The services of a replica: started in the order of the XML, stopped in the opposite order.
+
+    A service that cannot start is told and counted (``services_failed``), and tried again while this replica
+    is master; the others go on: a server whose metrics page cannot listen still serves its clients.
+    Starts and stops never overlap.
+    """
+
+    def __init__(self, config: Config, server: Server, replica: Replica, host: OutsideHost) -> None:
+        self.place = (config, server, replica)
+        self.failed: dict[str, str] = {}
+        """Why services could not start so far, by their class."""
+        self.most: dict[str, int] = {}
+        """Settings that this process cannot bear larger, by their name."""
+        self._host = host
+        self._specs = replica.services
+        self._running: dict[int, tuple[_Context, Service]] = {}
+        """By their place in the XML."""
+        self._wish = 0
+        """Counts the wishes to start or stop: a start that is no longer the last wish goes no further."""
+        self._turns = DeferredLock()
+        self._retry: CallPort | None = None
+        self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
+        self._waiting: list[Callable[[], None]] = []
+
+    def start(self, first_time: bool) -> "Deferred[None]":
+        """Start all of them; fires when each has been tried once."""
+        self.give_up()
+        self.failed = {}
+        return self._in_turn(first_time, self._wish, RETRY_FIRST_S)
+
+    def give_up(self) -> None:
+        """A start that is under way comes to nothing: what fails in it from now on fails for that reason."""
+        self._wish += 1
+
+    def stop(self) -> "Deferred[None]":
+        """Stop all of them; fires when done, and never fails."""
+        self.give_up()
+        if self._retry is not None and self._retry.active():
+            self._retry.cancel()
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
+
+    def subscribe(self, context: _Context, topic: str, callback: EmissionCallback) -> None:
+        """Of a context."""
+        self._topics.setdefault(topic, []).append((context, callback))
+
+    def sibling(self, service: type[S]) -> S | None:
+        """Of a context."""
+        return next((each for _, each in self._running.values() if isinstance(each, service)), None)
+
+    def bounded(self, name: str, value: str) -> str:
+        """Of a context: the value of a setting, or what this process can bear of it."""
+        most = self.most.get(name)
+        return value if most is None or not value.isdigit() else str(min(int(value), most))
+
+    def failed_one(self, service: type[Service]) -> str:
+        """Of a context: the name of that service if it could not start, "" otherwise."""
+        name = f"{service.__module__}:{service.__qualname__}"
+        return service.__name__ if name in self.failed else ""
+
+    def when_accepting(self, callback: Callable[[], None]) -> None:
+        """Of a context."""
+        if self._host.accepting:
+            callback()
+        else:
+            self._waiting.append(callback)
+
+    def accept_again(self) -> None:
+        """Clients may send again: call those who wait for it."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for callback in waiting:
+                self._guard("a callback of when_accepting", callback)
+
+    def emit(self, effects: Effects) -> None:
+        """Hand out the emissions of a committed entry."""
+        for topic, agent, message in effects.emissions:
+            for _, callback in self._topics.get(topic, ()):
+                self._guard(f"a subscriber of {topic}", callback, agent, message)
+
+    def _guard(self, what: str, callback: Callable[..., None], *args: AgentId | msgspec.Struct) -> None:
+        """One service's mistake must not keep the others from their events."""
+        try:
+            callback(*args)
+        except (Exception, SystemExit) as error:
+            self._host.metrics.count("service_errors")
+            self._host.log(f"{what} failed: {': '.join(described(error))}")
+
+    def _in_turn(self, first_time: bool, wish: int, pause_s: float) -> "Deferred[None]":
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, wish, pause_s)))
+
+    async def _start(self, first_time: bool, wish: int, pause_s: float) -> None:
+        """Try to start what does not run; after the pause again what still does not."""
+        for place, spec in enumerate(self._specs):
+            if wish != self._wish:
+                return
+            if place not in self._running:
+                await self._start_one(place, spec, first_time, wish)
+        if wish == self._wish and len(self._running) < len(self._specs):
+            later = min(2 * pause_s, RETRY_LAST_S)
+            self._retry = self._host.reactor.callLater(pause_s, self._again, first_time, wish, later)
+
+    def _again(self, first_time: bool, wish: int, pause_s: float) -> None:
+        self._in_turn(first_time, wish, pause_s).addErrback(
+            lambda failure: self._host.log(f"starting the services failed: {failure.getErrorMessage()}")
+        )
+
+    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool, wish: int) -> None:
+        try:
+            service = load_service(spec.class_name)()
+        except (Exception, SystemExit) as error:
+            self._has_failed(spec, error)
+            return
+        context = _Context(self, self._host, spec)
+        # Before init: what starts later may ask for it, and what fails half-way must be stopped.
+        self._running[place] = (context, service)
+        try:
+            done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
+            await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
+        except (Exception, SystemExit) as error:
+            if wish == self._wish:
+                self._has_failed(spec, error, context.lacked)
+            del self._running[place]
+            for subscribers in self._topics.values():
+                subscribers[:] = [each for each in subscribers if each[0] is not context]
+            await self._stop_one(spec, context, service)
+        else:
+            if self.failed.pop(spec.class_name, None) is not None:
+                self._host.tell(f"service {spec.short_name} has started now")
+
+    async def _stop(self) -> None:
+        self.failed = {}
+        self._topics.clear()
+        self._waiting.clear()
+        running, self._running = self._running, {}
+        for place in sorted(running, reverse=True):
+            await self._stop_one(self._specs[place], *running[place])
+
+    async def _stop_one(self, spec: ServiceSpec, context: _Context, service: Service) -> None:
+        context.leased.ending = True
+        try:
+            done = maybeDeferred(cast("Any", service.stop))
+            await done.addTimeout(STOP_TIMEOUT_S, self._host.reactor)
+        except (Exception, SystemExit) as error:
+            self._host.log(f"{spec.short_name} did not stop in order: {': '.join(described(error))}")
+
+    def _has_failed(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
+        """`lacked`: the service without which it cannot start; what it says itself of that is left out."""
+        reason = f"it needs {lacked}" if lacked else words(error) or type(error).__name__
+        before = self.failed.get(spec.class_name)
+        if before is None:
+            self._host.metrics.count("services_failed")
+        if before != reason:
+            self.failed[spec.class_name] = reason
+            # That the other one cannot start was told.
+            (self._host.log if lacked else self._host.tell)(
+                f"service {spec.short_name} cannot start: {reason}; "
+                "it is tried again while this replica is master"
+            )
+
+
+def load_service(class_name: str) -> type[Service]:
+    """Import ``module:Class``. Raises ImportError, AttributeError or TypeError."""
+    module_name, _, qualified = class_name.partition(":")
+    found: Any = importlib.import_module(module_name)
+    for part in qualified.split("."):
+        found = getattr(found, part)
+    if not (isinstance(found, type) and issubclass(found, Service)):
+        raise TypeError(f"{class_name} is not a service: derive it from quorate.services.Service")
+    return found

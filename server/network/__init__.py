@@ -1,0 +1,1 @@
+"""Connections between servers, and the listener that all connections come through."""

@@ -1,0 +1,225 @@
+"""Networks between servers: FIFO and exactly once for each pair of servers, spoken by masters only.
+
+One TCP connection for each direction. After the hello the sender's frames are `Data`, the receiver's `Ack`.
+A sender finds the master of the other server by trying its replicas; a slave answers where the master is.
+What is not acknowledged is in the replicated state of the sender's engine, so a new master starts from there.
+The receiver's engine drops what it has already and what does not follow; it acknowledges once committed.
+
+Numbers hold for one life of either server (`Engine.birth`). Both hellos tell the birth; the sender has the
+other's in its replicated state before it sends anything, so it notices when the other has lost its own state.
+
+Lives follow each other, but news of them may come late. So whenever a server is heard in another life than
+before, every connection of another life and every attempt under way is given up (`NetworkHost.net_heard`):
+what is heard on a later one was said by a server that was alive later.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import attrs
+import msgspec
+
+from ...agents import Note
+from ...hachannel.transport.connection import Address, Link, LinkSettings
+from .handshake import Hello, NotNow, ProtocolError
+
+__all__ = ["Ack", "Data", "Incoming", "NetworkHost"]
+
+MAX_LINKS = 256
+"""Connections accepted from other servers; there is one from each, and a few that are being replaced."""
+
+MAX_REPLICAS_CHARS = 2000
+"""A hello is small: a longer list of replicas is left out of it, and the other side's file has to do."""
+
+
+class Data(msgspec.Struct, array_like=True, frozen=True, tag="d"):
+    """Notifications numbered without gap from `first_seq`."""
+
+    first_seq: int
+    notes: list[Note]
+
+
+class Ack(msgspec.Struct, array_like=True, frozen=True, tag="a"):
+    """Everything up to `upto` is in the receiver's replicated state."""
+
+    upto: int
+
+
+_encoder = msgspec.msgpack.Encoder()
+_data_decoder = msgspec.msgpack.Decoder(Data)
+
+
+class NetworkHost(Protocol):
+    """What the networks need from the replica."""
+
+    @property
+    def net_birth(self) -> int:
+        """The birth of our own server; 0 while it has none."""
+        ...
+
+    def net_heard(self, server: int, birth: int) -> None:
+        """Another server was heard just now, in the life of that birth."""
+        ...
+
+    def net_peer(self, server: int, birth: int) -> None:
+        """Record that another server lives that life; `Outgoing.begin_life` is called once that is done."""
+        ...
+
+    def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
+        """Put received notifications into the next batch."""
+        ...
+
+    def net_acked(self, server: int, birth: int, upto: int) -> None:
+        """Another server, in that life, has everything up to `upto`."""
+        ...
+
+    def net_received(self, server: int, birth: int) -> int:
+        """Return the highest number that our replicated state has from that life of a server."""
+        ...
+
+    def net_refusal(self) -> str | None:
+        """Return why nothing can be exchanged with other servers here, or None on a working master."""
+        ...
+
+    def net_master(self, server: int) -> Address | None:
+        """Return where the master of this cluster listens for `server`; None if unknown or this replica."""
+        ...
+
+    def net_replicas(self, server: int) -> list[tuple[int, str, int]]:
+        """Return (replica, host, port) of the replicas of this cluster, as `server` may reach them."""
+        ...
+
+    def net_knows(self, server: int) -> bool:
+        """Say whether the configuration has that other server."""
+        ...
+
+    @property
+    def net_accepting(self) -> bool:
+        """False while input from other servers has to wait."""
+        ...
+
+    def when_net_accepting(self, callback: Callable[[], None]) -> None:
+        """Call back once input from other servers may go on."""
+        ...
+
+
+class Incoming:
+    """The connections of other servers. Serves the purpose "network" of the listener."""
+
+    def __init__(
+        self,
+        server: int,
+        host: NetworkHost,
+        log: Callable[[str], None],
+        settings: LinkSettings | None = None,
+    ) -> None:
+        self._server = server
+        self._host = host
+        self._log = log
+        self._settings = settings or LinkSettings()
+        self._links: dict[int, _From] = {}
+
+    @property
+    def connected(self) -> list[int]:
+        """The servers whose master is connected."""
+        return list(self._links)
+
+    def answer(self, hello: Hello) -> Mapping[str, Any]:
+        """Of the listener: what to answer a hello. Raises ProtocolError to refuse."""
+        server, birth = hello.integer("server"), hello.integer("birth")
+        if birth <= 0:
+            raise ProtocolError("The birth of a server is a number above 0.")
+        if not self._host.net_knows(server):
+            raise ProtocolError(f"Server {server} is not in the configuration of server {self._server}.")
+        address = self._host.net_master(server)
+        if address is not None:
+            return {"server": self._server, "redirect": list(address)}
+        refusal = self._host.net_refusal()
+        if refusal is not None:
+            raise NotNow(refusal)
+        if len(self._links) >= MAX_LINKS and server not in self._links:
+            raise ProtocolError(f"{MAX_LINKS} servers are connected; that is the limit.")
+        upto = self._host.net_received(server, birth)
+        replicas = [list(each) for each in self._host.net_replicas(server)]
+        if sum(len(str(each)) for each in replicas) > MAX_REPLICAS_CHARS:
+            replicas = []
+        return {"server": self._server, "birth": self._host.net_birth, "upto": upto, "replicas": replicas}
+
+    def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
+        """Of the listener: take over a connection."""
+        server = hello.integer("server")
+        if self._host.net_refusal() is not None:
+            link.close()
+            return
+        former = self._links.pop(server, None)
+        if former is not None:
+            former.link.close()
+        handler = self._links[server] = _From(self, link, server, hello.integer("birth"))
+        link.limit_frames(self._settings.max_frame_bytes)
+        link.handler = handler
+        link.keep_alive()
+        if frames:
+            self.received(handler, frames)
+
+    def acknowledge(self, server: int, birth: int, upto: int) -> None:
+        """Tell another server's master that everything up to `upto` of that life is committed here."""
+        handler = self._links.get(server)
+        # The numbers of an earlier life are no numbers of this one.
+        if handler is not None and handler.birth == birth:
+            handler.link.send([_encoder.encode(Ack(upto))])
+
+    def keep_life(self, server: int, birth: int) -> None:
+        """Close the connection from a server unless it is of that life."""
+        handler = self._links.get(server)
+        if handler is not None and handler.birth != birth:
+            del self._links[server]
+            handler.link.close()
+
+    def close(self) -> None:
+        """Close all connections: this replica is no longer master."""
+        handlers, self._links = list(self._links.values()), {}
+        for handler in handlers:
+            handler.link.close()
+
+    def received(self, handler: "_From", bodies: list[bytes]) -> None:
+        """Of a link: notifications."""
+        server, birth, link = handler.server, handler.birth, handler.link
+        self._host.net_heard(server, birth)
+        try:
+            came = [_data_decoder.decode(body) for body in bodies]
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            link.drop("what came were no notifications")
+            return
+        for data in came:
+            self._host.net_input(server, birth, data.first_seq, data.notes)
+        if not self._host.net_accepting:
+            link.pause_reading()
+            self._host.when_net_accepting(lambda: self._resume(link))
+
+    def lost(self, handler: "_From", reason: str) -> None:
+        """Of a link: gone."""
+        if self._links.get(handler.server) is handler:
+            del self._links[handler.server]
+            self._log(f"connection from server {handler.server} lost: {reason}")
+
+    def _resume(self, link: Link) -> None:
+        if not link.closed:
+            link.resume_reading()
+
+
+@attrs.frozen(eq=False)
+class _From:
+    """Handler of the link from one server."""
+
+    incoming: Incoming
+    link: Link
+    server: int
+    birth: int
+
+    def frames(self, link: Link, bodies: list[bytes]) -> None:
+        del link
+        self.incoming.received(self, bodies)
+
+    def lost(self, link: Link, reason: str) -> None:
+        del link
+        self.incoming.lost(self, reason)

@@ -1,0 +1,143 @@
+"""What waits to be ordered, and how it is cut into batches. Pure."""
+
+from collections import deque
+
+import attrs
+
+from ...agents import Note
+from ...engine import NetAck, NetInput, Posts
+from ...engine.batch import Item
+
+__all__ = ["BatchLimits", "BatchQueue"]
+
+NOTE_BYTES = 96
+"""Counted for each notification besides its payload."""
+
+
+@attrs.frozen
+class BatchLimits:
+    """Sizes of batches, and of what may wait for one."""
+
+    batch_bytes: int = 128 * 1024
+    batch_notes: int = 1024
+    """A batch is closed when it has so much. A single larger item goes alone."""
+    high_water_bytes: int = 8 * 1024 * 1024
+    high_water_notes: int = 16 * 1024
+    """When more waits the queue is `full`, until half of it is gone."""
+
+
+@attrs.define
+class _Waiting:
+    item: Item
+    notes: int
+    size: int
+    tokens: list[int]
+
+
+def _size(notes: list[Note]) -> int:
+    return sum([len(note.payload) for note in notes]) + NOTE_BYTES * len(notes)
+
+
+class BatchQueue:
+    """Items in the order in which they came."""
+
+    def __init__(self, limits: BatchLimits) -> None:
+        self._limits = limits
+        self._queue: deque[_Waiting] = deque()
+        self.size_bytes = 0
+        self.notes = 0
+        """Notifications waiting."""
+        self.full = False
+
+    def __bool__(self) -> bool:
+        return bool(self._queue)
+
+    @property
+    def has_batch(self) -> bool:
+        """True when there is enough for a batch that need not wait for more."""
+        return self.notes >= self._limits.batch_notes or self.size_bytes >= self._limits.batch_bytes
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._queue.clear()
+        self.size_bytes = self.notes = 0
+        self.full = False
+
+    def add_notes(self, notes: list[Note], token: int | None) -> None:
+        """Add notifications; `token` comes with the batch that has the last of them."""
+        size = self._limits.batch_notes
+        if len(notes) <= size:
+            self._add_part(notes, [] if token is None else [token])
+            return
+        for start in range(0, len(notes), size):
+            last = start + size >= len(notes)
+            self._add_part(notes[start : start + size], [token] if last and token is not None else [])
+
+    def add_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
+        """Add notifications of another server in a life of it."""
+        self._add(NetInput(server, birth, first_seq, notes), len(notes), _size(notes), [])
+
+    def add_ack(self, server: int, birth: int, upto: int) -> None:
+        """Add an acknowledgement of a life of another server; a later one takes the place of the earlier."""
+        for waiting in self._queue:
+            item = waiting.item
+            if isinstance(item, NetAck) and item.server == server and item.birth == birth:
+                waiting.item = NetAck(server, birth, max(upto, item.upto))
+                return
+        self._add(NetAck(server, birth, upto), 0, 16, [])
+
+    def add(self, item: Item) -> None:
+        """Add an item without notifications."""
+        self._add(item, 0, 16, [])
+
+    def take(self) -> tuple[list[Item], list[int]]:
+        """Remove the next batch: its items and their tokens."""
+        items: list[Item] = []
+        tokens: list[int] = []
+        notes = size = 0
+        queue, limits = self._queue, self._limits
+        while queue:
+            waiting = queue[0]
+            if items and (
+                notes + waiting.notes > limits.batch_notes or size + waiting.size > limits.batch_bytes
+            ):
+                break
+            queue.popleft()
+            items.append(waiting.item)
+            tokens += waiting.tokens
+            notes += waiting.notes
+            size += waiting.size
+        self._weigh(-notes, -size)
+        return items, tokens
+
+    def _add_part(self, notes: list[Note], tokens: list[int]) -> None:
+        size = _size(notes)
+        limits = self._limits
+        tail = self._queue[-1] if self._queue else None
+        if (
+            tail is not None
+            and isinstance(tail.item, Posts)
+            and tail.notes + len(notes) <= limits.batch_notes
+            and tail.size + size <= limits.batch_bytes
+        ):
+            tail.item.notes.extend(notes)
+            tail.notes += len(notes)
+            tail.size += size
+            tail.tokens += tokens
+            self._weigh(len(notes), size)
+        else:
+            # A copy: this list grows, and the caller's is the caller's.
+            self._add(Posts(list(notes)), len(notes), size, tokens)
+
+    def _add(self, item: Item, notes: int, size: int, tokens: list[int]) -> None:
+        self._queue.append(_Waiting(item, notes, size, tokens))
+        self._weigh(notes, size)
+
+    def _weigh(self, notes: int, size: int) -> None:
+        self.notes += notes
+        self.size_bytes += size
+        limits = self._limits
+        if self.notes > limits.high_water_notes or self.size_bytes > limits.high_water_bytes:
+            self.full = True
+        elif self.notes * 2 <= limits.high_water_notes and self.size_bytes * 2 <= limits.high_water_bytes:
+            self.full = False

@@ -1,0 +1,166 @@
+"""The state of a replica on its way to another one, at both ends: between the channel and the engine."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import attrs
+
+from ...engine import Capture, Engine, SnapshotError, Source, Staging, Taken
+from ...hachannel import Channel, InstallPart, ProvidePart, ProvideSnapshot
+
+__all__ = ["StateTransfer", "Unusable"]
+
+SLICE_AGENTS: Final = 400
+SLICE_BYTES: Final = 1024 * 1024
+"""Agents, and bytes of them, prepared for the disk at a time: a few milliseconds."""
+MAX_REFUSALS: Final = 5
+"""So many states in a row that cannot be used are not an accident."""
+
+
+class Unusable(Exception):
+    """No state that comes from the others can be used here. The text is one sentence."""
+
+
+class StateTransfer:
+    """Answers the events of the channel that are about whole states, a few milliseconds at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        channel: Channel,
+        say: Callable[[str], None],
+        stage: Callable[[Taken], None] | None = None,
+    ) -> None:
+        """`say` takes lines for the log; `stage`, where there is a disk, what comes in: see `install`."""
+        self._engine = engine
+        self._channel = channel
+        self._say = say
+        self._stage = stage
+        self._staged = False
+        """There is something on the disk, beside the state, that is to become the state."""
+        self._token = 0
+        self._source: Source | None = None
+        self._index: int | None = None
+        """The source gives the state after this entry, and the channel has been told."""
+        self._staging: Staging | None = None
+        self._installing: Iterator[None] | None = None
+        """What has come is taking the place of the state."""
+        self._capture: Capture | None = None
+        self._refusals = 0
+
+    def settle(self, *, master: bool) -> None:
+        """A view has begun with this replica: it needs no state now, and only a master gives one."""
+        self._staging = self._installing = self._capture = None
+        self._unstage()
+        if not master and self._source is not None:
+            self._source.close()
+            self._source = None
+
+    # The master's side
+
+    def provide(self, now: float, event: ProvideSnapshot | ProvidePart) -> ProvidePart | None:
+        """Give the next part. Returns what to call this with once more, None when it was given."""
+        if isinstance(event, ProvideSnapshot):
+            self._token = event.token
+            self._source = self._engine.source(event.marker, event.have)
+            self._index = None
+        source = self._source
+        if source is None or event.token != self._token or source.over:
+            self._channel.part_failed(now, event.token, "the master has begun something else meanwhile")
+            return None
+        part = source.next()
+        if part is None:
+            return ProvidePart(event.token, event.index)
+        if part.index is not None and self._index is None:
+            # Later entries up to the one of the event hold nothing for the engine.
+            self._index = max(part.index, event.index)
+        self._channel.part_ready(now, event.token, part.data, self._index, last=part.last)
+        if part.last:
+            self._source = None
+            self._say(
+                f"the state after entry {self._index} was given, "
+                f"{source.passes} times what had changed meanwhile"
+            )
+            for flaw in source.flaws:
+                self._say(f"{flaw}; the reactions since then were given instead")
+        return None
+
+    # The learner's side
+
+    def install(self, now: float, event: InstallPart) -> Capture | None:
+        """Take a part; with the last one, replace the state of the engine.
+
+        Returns what is to be written in one piece with the records of the channel, None when there is
+        nothing. A state that has nothing of the one that is there goes to the disk as it comes; of another
+        one, what differs is prepared at the end. While `busy`, call it with the same event once more.
+        Raises AgentError, Unusable.
+        """
+        if self._capture is None:
+            try:
+                if self._installing is None:
+                    staging = self._take(event)
+                    if event.index is None:
+                        self._channel.part_installed(now, event.token, staging.marker)
+                        return None
+                    self._installing = self._engine.installing(staging)
+                for _ in self._installing:
+                    return None
+            except SnapshotError as error:
+                self._installing = None
+                self._refuse(now, event, error)
+                return None
+            return self._installed(now, event)
+        capture = self._capture
+        if not capture.step(SLICE_AGENTS, SLICE_BYTES):
+            return None
+        self._capture = None
+        self._channel.part_installed(now, event.token)
+        return capture
+
+    def _installed(self, now: float, event: InstallPart) -> Capture | None:
+        """What has come is the state."""
+        staging, index = self._staging, event.index
+        assert staging is not None
+        assert index is not None
+        self._staging = self._installing = None
+        self._refusals = 0
+        self._say(f"the state after entry {index} was installed, {len(staging.hashes)} agents came")
+        if self._stage is not None and not self._staged:
+            self._capture = self._engine.capture(index)
+            return None
+        self._channel.part_installed(now, event.token)
+        if self._stage is None:
+            return None
+        self._staged = False
+        return self._engine.adopted(index, staging.gone)
+
+    @property
+    def busy(self) -> bool:
+        """The new state takes the place of the old one, or is being prepared for the disk."""
+        return self._installing is not None or self._capture is not None
+
+    def _take(self, event: InstallPart) -> Staging:
+        staging = self._staging
+        if staging is None:
+            staging = self._staging = self._engine.staging()
+        taken = staging.take(event.data)
+        if staging.based:
+            self._unstage()
+        elif self._stage is not None:
+            self._stage(taken if self._staged else attrs.evolve(taken, anew=True))
+            self._staged = True
+        if (staging.end is None) != (event.index is None):
+            raise SnapshotError("the parts of the state end where they should not")
+        return staging
+
+    def _unstage(self) -> None:
+        if self._staged and self._stage is not None:
+            self._stage(Taken((), True))
+        self._staged = False
+
+    def _refuse(self, now: float, event: InstallPart, error: SnapshotError) -> None:
+        self._staging = None
+        self._refusals += 1
+        if self._refusals >= MAX_REFUSALS:
+            raise Unusable(f"the state of the other replicas cannot be used here: {error}") from error
+        self._channel.part_refused(now, event.token, str(error))

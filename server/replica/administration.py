@@ -1,0 +1,146 @@
+"""What an administrator can ask of a running replica, and have it do."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred
+
+from ...agents import AgentId, Note
+from ...hachannel import ChangeRefused, Channel
+from ...hachannel import NotMaster as ChannelMaster
+from ...hachannel.transport.connection import Address
+from ..admin.protocol import MASTER, NotMaster
+from ..network.addresses import read_place
+from ..node.divergence import SLICE_AGENTS, SLICE_BYTES
+from .status import build_status
+
+if TYPE_CHECKING:
+    from .replica import Replica
+
+__all__ = ["Administration"]
+
+
+class Administration:
+    """The `AdminTarget` of a replica."""
+
+    def __init__(self, replica: "Replica") -> None:
+        self._replica = replica
+
+    # What is so
+
+    @property
+    def server_id(self) -> int:
+        """Identifier of the server."""
+        return self._replica.server.id
+
+    def status(self) -> "Deferred[Mapping[str, Any]]":
+        """How the replica is: see `AdminTarget`."""
+        engine = self._replica.node.engine
+        found, reckoning = build_status(self._replica), engine.reckon()
+        told: Deferred[Mapping[str, Any]] = Deferred()
+
+        def go_on() -> None:
+            try:
+                done = reckoning.step(SLICE_AGENTS, SLICE_BYTES)
+            except Exception as error:
+                told.errback(error)
+                return
+            if not done:
+                self._replica.reactor.callLater(0, go_on)
+            elif engine.reckons(reckoning):
+                told.callback({**found, "digest": reckoning.digest.hex()})
+            else:
+                # Another state has taken the place of the one that was looked at.
+                self.status().chainDeferred(told)
+
+        go_on()
+        return told
+
+    @property
+    def role(self) -> str:
+        """See `AdminTarget`."""
+        return self._replica.node.role
+
+    def master_address(self) -> Address | None:
+        """Where the master listens, None if unknown."""
+        return self._replica.master_address()
+
+    def situation(self) -> str:
+        """See `AdminTarget`."""
+        return self._replica.situation()
+
+    def lacks_all(self) -> str:
+        """Why this replica holds no agents: it is a witness."""
+        me, places = self._replica.replica.id, self._replica.places
+        if me not in places.witnesses:
+            return ""
+        others = [str(id) for id in places.ids if id not in places.witnesses]
+        which = " or ".join([", ".join(others[:-1]), others[-1]] if others[1:] else others)
+        return f"{self._replica.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
+
+    def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
+        """(id, name, class, reactions) of every agent."""
+        for cell in self._replica.node.engine.cells():
+            yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
+
+    def state_of(self, address: AgentId | str) -> bytes | None:
+        """The state of an agent."""
+        return self._replica.node.engine.state_of(address)
+
+    def lacks(self, address: AgentId | str) -> bool:
+        """Whether no agent can have the address."""
+        return self._replica.node.engine.lacks(address)
+
+    # What can be done
+
+    def post(self, note: Note) -> "Deferred[None]":
+        """Post a notification; fires once committed. Raises NotMaster."""
+        self._require_master()
+        return self._replica.master.post_note(note)
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Send a notification and wait for its reply. Raises NotMaster."""
+        self._require_master()
+        return self._replica.master.request_note(note, timeout_s)
+
+    def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
+        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused.
+
+        Also of a master that serves nobody because it has too few copies: the replica may bring one.
+        """
+        if read_place(data) is None:
+            raise ChangeRefused(
+                "What is said of the replica cannot be read: use this version of the command."
+            )
+        return self._change(lambda channel, now: channel.admit(now, replica, data, witness=witness))
+
+    def remove(self, replica: int) -> bool:
+        """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
+        return self._change(lambda channel, now: channel.remove(now, replica))
+
+    def stop(self, *, together: bool) -> "Deferred[None]":
+        """Stop the replica in order; `together` with all others of its server."""
+        return self._replica.stop(together=together)
+
+    def _change(self, request: Callable[[Channel, float], bool]) -> bool:
+        replica = self._replica
+        if not replica.server.clustered:
+            raise ChangeRefused(f"{replica.server.name} is no <cluster>: its replica cannot be changed.")
+        changed: list[bool] = []
+
+        def ask(now: float, wall_ns: int) -> None:
+            changed.append(replica.node.change(now, wall_ns, request))
+
+        try:
+            replica.give(ask)
+        except ChannelMaster:
+            raise NotMaster(replica.master_address(), replica.situation()) from None
+        return bool(changed and changed[0])
+
+    def _require_master(self) -> None:
+        replica = self._replica
+        if replica.serving:
+            return
+        waits_for = replica.node.waits_for
+        situation = replica.situation() or (f"it waits for {waits_for}" if waits_for else "")
+        raise NotMaster(replica.master_address(), situation, leads=self.role == MASTER)

@@ -1,0 +1,91 @@
+"""How many client connections the open files of this process allow.
+
+A replica that has no descriptor left can neither be administered nor find its peers again: clients are to be
+refused before that.
+"""
+
+import contextlib
+import resource
+import sys
+from typing import Final
+
+import attrs
+
+from ...services.base import DEFAULT_MAX_CONNECTIONS
+from ..config import TCP_PROXY_SERVICE, Config, Replica, Server
+from ..network.listener import MAX_CONNECTIONS
+
+__all__ = ["Room", "make_room"]
+
+RESERVE: Final = 64
+"""Descriptors for files, listeners, the reactor, administrators, and clients that are being refused."""
+RESERVE_PER_REPLICA: Final = 4
+"""For another replica of the server: both call, and anew before a former call is given up."""
+RESERVE_PER_SERVER: Final = 4
+"""For another server, likewise."""
+PER_CLIENT: Final = 2
+"""A client that comes back finds room before its former connection is noticed to be dead."""
+LEAST_SHARE: Final = 4
+"""One of so many descriptors is for clients, even where the reserve would take all."""
+
+
+@attrs.frozen
+class Room:
+    """What fits into the open files of this process."""
+
+    limit: int
+    """Open files, at most."""
+    reserve: int
+    """Of these not for clients."""
+    wanted: int
+    """Client connections that the configuration allows."""
+
+    @property
+    def connections(self) -> int:
+        """Client connections that are taken."""
+        left = max(self.limit - self.reserve, self.limit // LEAST_SHARE)
+        return min(self.wanted, max(1, left // PER_CLIENT))
+
+    @property
+    def sentence(self) -> str:
+        """That these are fewer than the configuration allows, for the log; "" if they are not."""
+        if self.connections == self.wanted:
+            return ""
+        rest = self.limit - PER_CLIENT * self.connections
+        return (
+            f"takes {self.connections} client connections at most, and not the {self.wanted} of "
+            f"max_connections: this process may have {self.limit} open files, {PER_CLIENT} are for each "
+            f"client and {rest} for everything else; raise its hard limit (ulimit -n) or lower "
+            "max_connections"
+        )
+
+
+def make_room(config: Config, server: Server, replica: Replica) -> Room:
+    """Raise the limit of open files of this process as far as `replica` may need it, and can be."""
+    wanted = 0
+    if replica.service(TCP_PROXY_SERVICE) is not None:
+        said = config.setting("max_connections", None, server=server.id, replica=replica.id)
+        wanted = DEFAULT_MAX_CONNECTIONS if said is None else int(said)
+    reserve = (
+        RESERVE
+        + RESERVE_PER_REPLICA * (len(server.replicas) - 1)
+        + RESERVE_PER_SERVER * (len(config.servers) - 1)
+    )
+    # The listeners of the networks take so many on their own, if somebody opens them.
+    listeners = MAX_CONNECTIONS * len(replica.networks)
+    return Room(_raised(PER_CLIENT * wanted + reserve + listeners), reserve, wanted)
+
+
+def _raised(files: int) -> int:
+    """Allow `files` open files, or as many as may be; returns how many are allowed then."""
+    soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _limits())
+    if soft < files:
+        most = min(files, hard)
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, _limits()[1]))
+            return most
+    return soft
+
+
+def _limits() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -1,0 +1,528 @@
+"""A replica on a machine: drives a node with the reactor, and acts on what it says.
+
+Every replica listens on its networks and talks to its peers; the master also runs the networks to other
+servers and the services. Only what was committed leaves a replica.
+"""
+
+import contextlib
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from twisted.internet.defer import Deferred, DeferredList, succeed
+from twisted.python.failure import Failure
+
+from ...engine import Engine, Reaction
+from ...hachannel.journal.durable_log import DurableLog
+from ...hachannel.protocol.diagnosis import situation
+from ...hachannel.transport.connection import Address
+from ...hachannel.transport.direct_write import PromptReactor
+from ...hachannel.transport.transport import ChannelTransport
+from ..config import Config, Server
+from ..config import Replica as ReplicaConfig
+from ..errors import StartError
+from ..master.master import MasterSide
+from ..master.service_host import STOP_TIMEOUT_S
+from ..metrics import Metrics
+from ..network.addresses import Places
+from ..network.handshake import ADMIN, CHANNEL, NETWORK
+from ..network.listener import Front, Purpose
+from ..node.node import Node
+from ..node.outputs import Output, RoleChange
+from ..settings import ReplicaSettings
+from ..storage.data_directory import unusable
+from ..storage.directory_watch import DirectoryWatch
+from ..storage.durability import Durability, identity_of
+from . import gc_freeze
+from .administration import Administration
+from .driver import Driver
+from .fd_limits import make_room
+from .inbound import AdminPurpose, ChannelPurpose
+from .log_file import ReplicaLog
+from .peer_connections import PeerSide
+from .trace import TraceLives
+
+__all__ = ["Replica", "ReplicaFailed", "StartError"]
+
+LEAVE_TIMEOUT_S = 6.0
+RETIRE_TIMEOUT_S = STOP_TIMEOUT_S + 2.0
+"""Replicas that are to stop together have so long to come to the same entry, also if the master has to give
+up a service that does not stop; then each ends where it is."""
+REJOIN_FIRST_S = 0.5
+REJOIN_LAST_S = 60.0
+
+
+class ReplicaFailed(Exception):
+    """The replica cannot go on. The text is one sentence."""
+
+
+class Replica:
+    """One replica of a server: make it, `start` it, and wait for `stopped`.
+
+    `incarnation` is a number that grows with every life of this replica. `expected` takes the place of the
+    configuration's nbClusterExpected. `join`: it waits to be let in by a cluster, and never founds one.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        server: Server,
+        replica: ReplicaConfig,
+        *,
+        data: Path,
+        expected: int | None,
+        incarnation: int,
+        reactor: Any,
+        join: bool = False,
+    ) -> None:
+        self.config = config
+        self.server = server
+        self.replica = replica
+        self.directory = data / server.name / str(replica.id)
+        self.reactor = reactor
+        self.metrics = Metrics()
+        self.stopped: Deferred[None] = Deferred()
+        """Fires when the replica has stopped, whoever asked; fails with ReplicaFailed if it cannot go on."""
+        self.on_tell: Callable[[str], None] | None = None
+        """Gets the lines that whoever has started the replica should read."""
+        self.incarnation = incarnation
+        """The voter this replica is: the same one as before its last stop if its journal came through."""
+        self._life = incarnation
+        """Of this process, and of each node in it: never the same twice."""
+        self.started_at = time.monotonic()
+        self.settings = ReplicaSettings.read(config, server, replica)
+        self._join = join
+        self._expected = server.expected if expected is None else expected
+        self._log: ReplicaLog | None = None
+        self._fronts: list[Front] = []
+        self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
+        self.peers = PeerSide(self)
+        self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
+        self.interrupted = False
+        """A start that is under way is to be given up."""
+        self._stopping = False
+        self._refused = ""
+        """What the disk said, if it refused."""
+        self._left: Deferred[None] | None = None
+        self._rejoins = 0
+        self._replayed: list[Reaction] = []
+        self.durability = self._new_durability()
+        self._watch = DirectoryWatch(self.directory, reactor, self._directory_lost)
+        self._driver: Driver
+
+    # Life
+
+    def start(self) -> "Deferred[None]":
+        """Listen and join the others. Raises StartError; StartInterrupted after `interrupt`."""
+        try:
+            self._log = ReplicaLog(self.directory)
+        except OSError as error:
+            raise StartError(unusable(self.directory, error)) from None
+        try:
+            self._driver = self._new_driver()
+            self._listen()
+        except StartError:
+            self._close_fronts()
+            self._close_durability(save=False)
+            self._log.close()
+            raise
+        _use_monotonic(self.reactor)
+        self.log(f"replica {self.replica.id} of {self.server.name} starts, incarnation {self.incarnation}")
+        self._make_room()
+        self._begin()
+        return succeed(None)
+
+    def _make_room(self) -> None:
+        """Have clients refused before this process has no descriptor left for anything else."""
+        room = make_room(self.config, self.server, self.replica)
+        if room.sentence:
+            self.master.services.most["max_connections"] = room.connections
+            self.log(room.sentence)
+
+    def _listen(self) -> None:
+        purposes: dict[str, Purpose] = {
+            CHANNEL: ChannelPurpose(self),
+            NETWORK: self.master.incoming,
+            ADMIN: AdminPurpose(self, Administration(self)),
+        }
+        for network in self.replica.networks:
+            front = Front(
+                PromptReactor(self.reactor),
+                purposes,
+                secret=self.settings.secret,
+                log=self.log,
+                count=self.metrics.count,
+                settings=self.settings.link,
+            )
+            front.listen(network.port, _interface(network.host))
+            self._fronts.append(front)
+
+    def interrupt(self) -> None:
+        """Give up a start that is under way, which would hold up `stop`. A signal handler may call it."""
+        self.interrupted = True
+
+    def stop(self, *, together: bool = False) -> "Deferred[None]":
+        """Stop in order: services, networks, then leave the cluster. Fires when done; never fails.
+
+        together: all replicas of the server are told to stop. With disks none of them leaves then: they stop
+        after the same entry, in the same view, and whichever of them are a majority may begin again.
+        """
+        done: Deferred[None] = Deferred()
+        self.stopped.addBoth(partial(_pass_on, done))
+        if not self._stopping:
+            self._stopping = True
+            self.log("stopping")
+            end = partial(self._retire, self.reactor.seconds()) if together else self._leave
+            self.master.stop("this replica is stopping").addBoth(lambda _: end())
+        return done
+
+    def _begin(self) -> None:
+        if self.durability is not None:
+            self._watch.begin()
+        replayed, self._replayed = self._replayed, []
+        self.trace.open(self._life, replayed)
+        self.peers.start()
+        self._driver.give(self.node.start)
+
+    def _new_durability(self) -> Durability | None:
+        server = self.server
+        if server.durability != "disk":
+            return None
+        return Durability(
+            self.directory,
+            identity_of(server, self.replica.id),
+            server.clustered,
+            self.reactor,
+            self,
+            self.settings.durability,
+            guest=self._join,
+        )
+
+    def _new_driver(self, *, fresh: bool = False) -> Driver:
+        """A node for what the disk remembers, or for nothing. `fresh`: see `Node`. Raises StartError."""
+        routes = self.config.routes(self.server.id)
+        engine = Engine(self.server.id, self.config.names, self.settings.engine, routes=routes)
+        log: DurableLog | None = None
+        if self.durability is not None:
+            recovery = self.durability.open(self._life, engine)
+            log, self.incarnation, self._replayed = recovery.log, recovery.incarnation, recovery.trace
+            for line in recovery.lines:
+                self.log(line)
+            gc_freeze.keep()
+        try:
+            node = Node(
+                self.replica.id,
+                self.server.replica_ids,
+                server=self.server.id,
+                names=self.config.names,
+                incarnation=self.incarnation,
+                cluster=self.config.digest,
+                expected=self._expected + len(self.server.witness_ids),
+                witnesses=self.server.witness_ids,
+                channel_settings=self.settings.channel,
+                engine_settings=self.settings.engine,
+                settings=self.settings.node,
+                log=log,
+                engine=engine,
+                data=self.peers.places.data,
+                fresh=fresh,
+            )
+        except ValueError as error:
+            raise StartError(str(error)) from None
+        if self._join:
+            node.channel.bar_founding()
+        return Driver(node, self.reactor, self)
+
+    def _retire(self, asked_at: float) -> None:
+        if self.durability is None or self.node.role == "stopped":
+            self._leave()
+            return
+        self._end_after(asked_at + RETIRE_TIMEOUT_S - self.reactor.seconds())
+        self._driver.give(self.node.retire)
+
+    def _leave(self) -> None:
+        if self.node.role == "stopped":
+            self._finish(None)
+            return
+        self._end_after(LEAVE_TIMEOUT_S)
+        self._driver.give(self.node.leave)
+
+    def _end_after(self, seconds: float) -> None:
+        """Finish when the node has ended, but not later."""
+        self._left = Deferred()
+        self._left.addTimeout(max(0.0, seconds), self.reactor)
+        self._left.addBoth(lambda _: self._finish(None))
+
+    def _finish(self, failure: Failure | None) -> None:
+        """The node has ended: close everything, then fire `stopped`."""
+        self._watch.end()
+        self._driver.stop()
+        self.peers.stop()
+        stored = self.trace.close().addBoth(lambda _: self._close_durability(save=failure is None))
+        closing: list[Deferred[Any]] = [stored, *self._close_fronts()]
+        DeferredList(closing, consumeErrors=True).addBoth(lambda _: self._say_stopped(failure))
+
+    def _say_stopped(self, failure: Failure | None) -> None:
+        if failure is None and self._refused:
+            # It was stopped in order, and its state is not saved.
+            failure = _failed(self._refused)
+        self.log("stopped")
+        if self._log is not None:
+            self._log.close()
+        if not self.stopped.called:
+            if failure is None:
+                self.stopped.callback(None)
+            else:
+                self.stopped.errback(failure)
+
+    def _close_durability(self, *, save: bool) -> "Deferred[None]":
+        return succeed(None) if self.durability is None else self.durability.close(save=save)
+
+    def _close_fronts(self) -> "list[Deferred[Any]]":
+        fronts, self._fronts = self._fronts, []
+        return [front.stop() for front in fronts]
+
+    def _rejoin(self, reason: str) -> None:
+        """Replace the node by a new incarnation, which gets the state from the others."""
+        if self._stopping:
+            return
+        self._rejoins += 1
+        self.metrics.count("rejoins")
+        delay = min(REJOIN_LAST_S, REJOIN_FIRST_S * 2 ** min(self._rejoins, 16))
+        self._watch.end()
+        self._driver.stop()
+        self.peers.stop()
+        self.trace.close()
+        self._life = self.incarnation = max(self._life + 1, time.time_ns() // 1_000_000)
+        self.log(f"joining again in {delay:g} s as incarnation {self.incarnation}: {reason}")
+
+        def again(_: object) -> None:
+            if not self._stopping:
+                self._driver = self._new_driver(fresh=True)
+                self._begin()
+
+        waits = [self.master.stop(reason), Deferred[None]()]
+        self.reactor.callLater(delay, waits[1].callback, None)
+        if self.durability is not None:
+            waits.append(self.durability.renew(self._life))
+        DeferredList(waits, fireOnOneErrback=True, consumeErrors=True).addCallback(again).addErrback(
+            lambda failure: self._node_ended(f"The replica cannot join again: {_reason(failure)}", True)
+        )
+
+    # What the node says
+
+    @property
+    def node(self) -> Node:
+        """The node of the present incarnation."""
+        return self._driver.node
+
+    def act(self, out: Output) -> None:
+        """Do what the node wants done, messages first."""
+        durability = self.durability
+        if out.loaded:
+            gc_freeze.keep()
+        if out.messages:
+            # Before the disk is given anything: others that get these have disks to wait for, too.
+            self.peers.send(out.messages)
+        if durability is not None:
+            for taken in out.staged:
+                durability.stage(taken)
+            if out.persist:
+                durability.write(out.persist, out.token, out.installed)
+        if out.seats is not None:
+            self.peers.follow(out.seats)
+        for effects in out.effects:
+            try:
+                self.master.carry_out(effects)
+            except Exception as error:  # the outputs of other entries are to leave all the same
+                self.metrics.count("service_errors")
+                self.log(f"defect: the outputs of entry {effects.index} did not all leave: {error!r}")
+        if out.trace:
+            self.trace.write(out.trace)
+        for line in out.lines:
+            self.log(line)
+        for token in out.committed:
+            self.master.committed(token)
+        for role in out.roles:
+            self._follow(role)
+        if out.rejoin:
+            self._rejoin(out.rejoin)
+        elif out.stopped:
+            where = f"The directory of this replica is {self.directory.absolute()}."
+            self._node_ended(f"{out.stopped.rstrip('.')}. {where}" if out.failed else out.stopped, out.failed)
+
+    def acted(self) -> None:
+        """The node wants nothing more for now."""
+        self.master.call_waiting()
+        if self._left is not None and self.node.retired:
+            self._node_ended("stopped", False)
+
+    def persisted(self, token: int) -> None:
+        """The records up to this token are durable."""
+        self._driver.give(self.node.persisted, token)
+
+    def _directory_lost(self, path: Path) -> None:
+        if self.replica.witness:
+            remedy = "start it again, it joins as a new one"
+        elif self.server.clustered:
+            remedy = (
+                "start it again, it joins as a new one and gets the state from the others, if those go on"
+            )
+        else:
+            remedy = "put the directory back before you start it, without it the server begins with nothing"
+        self._disk_gone(
+            f"{path.absolute()} was removed, moved or replaced while {self.server.name}.{self.replica.id} "
+            f"ran; it has stopped, for it can keep nothing there: {remedy}."
+        )
+
+    def disk_failed(self, sentence: str) -> None:
+        """Nothing more can be made durable: the replica cannot go on."""
+        missing = self._watch.missing()
+        if missing is not None:
+            self._directory_lost(missing)
+        else:
+            self._disk_gone(f"{sentence} The replica has stopped; free or mend the disk and start it.")
+
+    def _disk_gone(self, sentence: str) -> None:
+        self.log(sentence)
+        self._refused = sentence
+        # From here on it acknowledges nothing.
+        self._driver.stop()
+        self._node_ended(sentence, True)
+
+    def _follow(self, role: RoleChange) -> None:
+        if not role.master:
+            self.log(f"this replica is master no longer: {role.reason}")
+            node = self.node
+            self.master.stop(role.reason).addBoth(lambda _: self._services_stopped(node))
+        elif not self._stopping:
+            self.log(f"this replica is master now: {role.reason}")
+            self.master.start(role.first_time)
+
+    def _services_stopped(self, node: Node) -> None:
+        if node is self.node:
+            self._driver.give(node.services_stopped)
+
+    def _node_ended(self, sentence: str, failed: bool) -> None:
+        if self._left is not None:
+            left, self._left = self._left, None
+            left.callback(None)
+            return
+        if self._stopping:
+            return
+        self._stopping = True
+        if not failed:
+            # The log has it.
+            self._tell_starter(sentence)
+        failure = _failed(sentence) if failed else None
+        self.master.stop(sentence).addBoth(lambda _: self._finish(failure))
+
+    # What its parts need
+
+    def give(self, call: Callable[..., None], *args: Any) -> None:
+        """Call an input of the node with the present time and these arguments, and act on what follows."""
+        self._driver.give(call, *args)
+
+    def flush_soon(self) -> None:
+        """Submit what was posted, at the end of this turn of the reactor."""
+        self._driver.flush_soon()
+
+    def trace_flushed(self) -> "Deferred[Any]":
+        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+        return self.trace.flushed()
+
+    @property
+    def transport(self) -> ChannelTransport | None:
+        """The connections to the peers; None in a plain server, or before joining again."""
+        return self.peers.transport
+
+    def may_come_back(self, replica: int, incarnation: int) -> bool:
+        """See `Channel.may_come_back`."""
+        return self.node.channel.may_come_back(replica, incarnation)
+
+    def peer_called(self, replica: int) -> None:
+        """Another replica asks to be connected with."""
+        self.peers.called(replica)
+
+    @property
+    def places(self) -> Places:
+        """Where the replicas are, as far as is known."""
+        return self.peers.places
+
+    @property
+    def serving(self) -> bool:
+        """Whether this replica does what only a master does, and goes on with it."""
+        return self.node.serving and not self._stopping
+
+    @property
+    def connections(self) -> int:
+        """Open on the networks it listens on."""
+        return sum(front.connections for front in self._fronts)
+
+    def situation(self) -> str:
+        """What keeps this replica from being master or slave; "" if nothing does, or it stops.
+
+        Of a master without a majority, whom it lacks.
+        """
+        if self._stopping:
+            return ""
+        otherwise = "`quorate status` says what those wait for"
+        peers = self.peers
+        said = situation(self.node.channel, peers.mute, astray=peers.astray, otherwise=otherwise)
+        return peers.turned_away or said if said else ""
+
+    def master_address(self) -> Address | None:
+        """Where the master listens, None if unknown."""
+        if self.node.serving and self.replica.networks:
+            return (self.replica.networks[0].host, self.replica.networks[0].port)
+        return self.master.master_in(None)
+
+    def log(self, line: str) -> None:
+        """Write a line to the log."""
+        if self._log is not None:
+            self._log.line(line)
+
+    def tell(self, line: str) -> None:
+        """Write a line to the log, and to whoever has started the replica."""
+        self.log(line)
+        self._tell_starter(line)
+
+    def _tell_starter(self, line: str) -> None:
+        if self.on_tell is not None:
+            # Its terminal may be closed, and its disk full.
+            with contextlib.suppress(OSError, ValueError):
+                self.on_tell(line)
+
+
+def _use_monotonic(reactor: Any) -> None:
+    """Make the reactor measure time by a clock that nobody sets.
+
+    Twisted takes the time of day: where that is set back by an hour, nothing is called for an hour. Calls
+    under way already would be confused, so the clock is left as it is where there are any.
+    """
+    if hasattr(reactor, "getDelayedCalls") and not reactor.getDelayedCalls():
+        reactor.seconds = time.monotonic
+
+
+def _interface(host: str) -> str:
+    """A host that only this machine reaches is listened on there only."""
+    if host == "localhost" or host.startswith("127."):
+        return "127.0.0.1"
+    return "::" if ":" in host else ""
+
+
+def _failed(sentence: str) -> Failure:
+    return cast("Failure", cast("Any", Failure)(ReplicaFailed(sentence)))
+
+
+def _reason(failure: Failure) -> str:
+    error = cast("Any", failure).value
+    error = getattr(cast("Any", error), "subFailure", None)
+    return failure.getErrorMessage() if error is None else str(error.getErrorMessage())
+
+
+def _pass_on(done: "Deferred[None]", result: Any) -> Any:
+    done.callback(None)
+    return result

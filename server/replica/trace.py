@@ -1,0 +1,92 @@
+"""The trace of a replica over its lives.
+
+The files of one life hold its reactions without a gap. Where some are missing, because the state came from
+another replica, a new life begins.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from twisted.internet.defer import Deferred, succeed
+from twisted.internet.threads import deferToThread
+
+from ...engine import Reaction
+from ..config import Replica, Server
+from ..settings import ReplicaSettings
+
+if TYPE_CHECKING:
+    from ..trace.writer import TraceWriter
+
+__all__ = ["TraceLives"]
+
+
+class TraceLives:
+    """Opens and closes the trace of a replica; does nothing where none is wanted, or none can be written."""
+
+    def __init__(
+        self,
+        directory: Path,
+        server: Server,
+        replica: Replica,
+        settings: ReplicaSettings,
+        log: Callable[[str], None],
+    ) -> None:
+        """`directory` is where the replica keeps its data; `log` takes lines."""
+        self._directory = directory / "trace"
+        self._server = server
+        self._replica = replica
+        self._wanted = settings.trace and not replica.witness
+        self._roll_s = settings.trace_roll_s
+        self._log = log
+        self._writer: TraceWriter | None = None
+        self._life = 0
+        """Tells the files of this trace from those of earlier ones; within one, no reaction is missing."""
+        self._traced = 0
+        """Position of the last reaction given to the trace."""
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps reactions from the disk, in one sentence; None if all is well."""
+        return None if self._writer is None else self._writer.problem
+
+    def open(self, life: int, replayed: Sequence[Reaction] = ()) -> None:
+        """Begin with a life that is `life` or later; perhaps no file has the reactions `replayed`."""
+        if not self._wanted:
+            return
+        self._life = max(self._life + 1, life)
+        try:
+            from ..trace.writer import TraceWriter
+
+            self._writer = TraceWriter(
+                self._directory,
+                self._server.name,
+                self._server.id,
+                self._replica.id,
+                self._life,
+                roll_s=self._roll_s,
+            )
+        except ImportError as error:
+            self._writer = None
+            self._log(f"no trace is written: {error}; install quorate[replay] for one")
+        self._traced = 0
+        if replayed:
+            self.write(list(replayed))
+
+    def write(self, reactions: list[Reaction]) -> None:
+        """Write reactions; where some are missing, the state came from another replica: a new life begins."""
+        if self._traced and reactions[0].position != self._traced + 1:
+            self.close()
+            self.open(self._life)
+        self._traced = reactions[-1].position
+        if self._writer is not None:
+            self._writer.write(reactions)
+
+    def flushed(self) -> "Deferred[Any]":
+        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+        return succeed(None) if self._writer is None else deferToThread(self._writer.flush)
+
+    def close(self) -> "Deferred[Any]":
+        """Write what there is and end; `open` may follow. Fires when done."""
+        writer, self._writer = self._writer, None
+        return succeed(None) if writer is None else deferToThread(writer.close)

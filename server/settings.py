@@ -1,0 +1,110 @@
+"""What the properties of the configuration say to a replica: the settings of its parts."""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+
+from ..engine import EngineSettings
+from ..hachannel import Settings
+from ..hachannel.transport.connection import LinkSettings
+from .config import Config, Replica, Server
+from .errors import StartError
+from .node.batching import BatchLimits
+from .node.outputs import NodeSettings
+from .storage.durability import DurabilitySettings
+
+__all__ = ["ReplicaSettings"]
+
+T = TypeVar("T")
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+@attrs.frozen
+class ReplicaSettings:
+    """The settings of a replica. Properties of the same name as a field of a part set that field."""
+
+    secret: str | None
+    trace: bool
+    """Property ``trace``: write a trace; true by default."""
+    trace_roll_s: float
+    """Property ``trace_roll_s``: a file of the trace is closed when its oldest row waits that long."""
+    channel: Settings
+    engine: EngineSettings
+    node: NodeSettings
+    link: LinkSettings
+    durability: DurabilitySettings
+
+    @classmethod
+    def read(cls, config: Config, server: Server, replica: Replica) -> "ReplicaSettings":
+        """Read them. Raises StartError, naming the property, when a value cannot be used."""
+
+        def value(name: str, default: T, convert: Callable[[str], T], expected: str) -> T:
+            text = config.setting(name, server=server.id, replica=replica.id)
+            if text is None:
+                return default
+            try:
+                return convert(text)
+            except (ValueError, KeyError):
+                raise StartError(f"The property '{name}' is '{text}'; it must be {expected}.") from None
+
+        def seconds(name: str, default: float) -> float:
+            return value(name, default, _positive, "a number of seconds above 0")
+
+        def whole(name: str, default: int) -> int:
+            return value(name, default, _natural, "a whole number of 0 or more")
+
+        def boolean(name: str, default: bool) -> bool:
+            return value(name, default, lambda text: _BOOLEANS[text.lower()], "true or false")
+
+        channel, engine, node, limits = Settings(), EngineSettings(), NodeSettings(), BatchLimits()
+        durability = DurabilitySettings()
+        suspect_s = seconds("suspect_s", channel.suspect_s)
+        try:
+            channel = Settings(
+                mode=server.ack,
+                min_copies=server.min_copies,
+                heartbeat_s=seconds("heartbeat_s", channel.heartbeat_s),
+                suspect_s=suspect_s,
+                lease_s=seconds("lease_s", suspect_s * 3 / 4),
+                stall_s=seconds("stall_s", channel.stall_s),
+            )
+        except ValueError as error:
+            raise StartError(f"These properties contradict each other: {error}.") from None
+        return cls(
+            secret=config.setting("secret", server=server.id, replica=replica.id),
+            trace=boolean("trace", True),
+            trace_roll_s=seconds("trace_roll_s", 10.0),
+            channel=channel,
+            engine=EngineSettings(
+                max_turn=whole("max_turn", engine.max_turn),
+                max_waiting=whole("max_waiting", engine.max_waiting),
+                high_water=whole("high_water", engine.high_water),
+                stop_on_exception=boolean("stop_on_exception", engine.stop_on_exception),
+            ),
+            node=NodeSettings(
+                limits=BatchLimits(batch_notes=whole("batch_notes", limits.batch_notes)),
+                digest_every=whole("digest_every", node.digest_every),
+            ),
+            # The channel is to suspect a silent peer before its connection is given up.
+            link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
+            durability=DurabilitySettings(
+                snapshot_entries=whole("snapshot_entries", durability.snapshot_entries),
+                snapshot_bytes=whole("snapshot_bytes", durability.snapshot_bytes),
+            ),
+        )
+
+
+def _positive(text: str) -> float:
+    number = float(text)
+    if not 0 < number < 86400:
+        raise ValueError
+    return number
+
+
+def _natural(text: str) -> int:
+    number = int(text)
+    if number < 0:
+        raise ValueError
+    return number

@@ -1,0 +1,1 @@
+"""The trace of a replica: one row for each reaction, written as Parquet files."""

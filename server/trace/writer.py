@@ -1,0 +1,293 @@
+"""The trace of a replica: every reaction it ran, in Parquet files that Spark reads.
+
+The reactor thread hands over lists of `Reaction`; a thread of the writer turns them into columns and writes a
+file when there are enough rows or when the oldest has waited long enough. A file appears under its name only
+when it is complete and on the disk, so a reader never meets a half-written one.
+"""
+
+import contextlib
+import os
+import time
+from collections import deque
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from threading import Condition, Thread
+from typing import BinaryIO
+
+from ...engine.reaction import Reaction
+from ..storage.fsync import sync_directory
+from .columns import Columns
+
+__all__ = ["TraceWriter"]
+
+ROLL_ROWS = 200_000
+ROLL_S = 10.0
+ROLL_BYTES = 64 * 1024 * 1024
+MAX_BUFFERED_ROWS = 500_000
+MAX_BUFFERED_BYTES = 256 * 1024 * 1024
+RETRY_S = 5.0
+CHUNK_ROWS = 1024
+CLOSE_TIMEOUT_S = 20.0
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Create a file for writing."""
+    return path.open("wb")
+
+
+class TraceWriter:
+    """Writes the trace of one incarnation of one replica to ``directory``.
+
+    Rows that wait for the disk are bounded in number and size; when there is no room, or when the disk
+    refuses, the server goes on: ``problem`` says in one sentence what is wrong and ``dropped`` counts the
+    rows lost. What the disk refused is kept and tried again as long as there is room.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        server: str,
+        server_id: int,
+        replica: int,
+        incarnation: int,
+        *,
+        roll_rows: int = ROLL_ROWS,
+        roll_s: float = ROLL_S,
+        max_buffered_rows: int = MAX_BUFFERED_ROWS,
+        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
+        retry_s: float = RETRY_S,
+        opener: Callable[[Path], BinaryIO] = open_file,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        # What the directory is in is made now or never: if it goes later, the replica's was removed.
+        with contextlib.suppress(OSError):
+            directory.parent.mkdir(parents=True, exist_ok=True)
+        self._directory = directory
+        self._prefix = f"{incarnation}-"
+        self._identity = (server, server_id, replica, incarnation)
+        self._roll_rows = roll_rows
+        self._roll_s = roll_s
+        self._max_rows = max_buffered_rows
+        self._max_bytes = max_buffered_bytes
+        self._retry_s = retry_s
+        self._open = opener
+        self._clock = clock
+        self.dropped = 0
+        """Rows that are in no file and never will be."""
+        self.written = 0
+        """Rows in finished files."""
+        self._changed = Condition()
+        self._pending: deque[list[Reaction]] = deque()
+        self._pending_rows = 0
+        self._held_rows = 0
+        self._held_bytes = 0
+        self._first_at: float | None = None
+        self._refused = ""
+        self._unfit = ""
+        """What is wrong with a row that cannot be stored, the first that was found."""
+        self._retry_at = clock()
+        self._flushes_asked = 0
+        self._flushes_done = 0
+        self._closing = False
+        self._sequence = 0
+        self._thread: Thread | None = None
+        if find_spec("pyarrow") is None:
+            self._refused = "pyarrow is not installed: run `pip install 'quorate[replay]'`"
+            return
+        self._thread = Thread(target=self._run, name="trace", daemon=True)
+        self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """What keeps rows from the disk, or that some are missing, in one sentence; None if all is well."""
+        if self._refused:
+            return f"the trace is not being written ({self.dropped} rows lost): {self._refused}"
+        if self._unfit:
+            return f"the trace lacks {self.dropped} rows: {self._unfit}"
+        if self.dropped:
+            return f"the trace lacks {self.dropped} rows, for which there was no room while the disk was busy"
+        return None
+
+    def write(self, reactions: list[Reaction]) -> None:
+        """Take the reactions of one entry, in order; the list must not change afterwards. Never blocks."""
+        rows = len(reactions)
+        if not rows:
+            return
+        size = 0
+        for reaction in reactions:
+            size += len(reaction.payload) + len(reaction.state)
+        with self._changed:
+            held = self._held_rows
+            if self._thread is None or self._closing:
+                self.dropped += rows
+                return
+            if held and (held + rows > self._max_rows or self._held_bytes + size > self._max_bytes):
+                self.dropped += rows
+                return
+            self._held_rows = held + rows
+            self._held_bytes += size
+            self._pending.append(reactions)
+            before = self._pending_rows
+            self._pending_rows = before + rows
+            if self._first_at is None:
+                self._first_at = self._clock()
+                self._changed.notify_all()
+            elif before < CHUNK_ROWS <= before + rows:
+                self._changed.notify_all()
+
+    def flush(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
+        """Wait until all rows so far are in finished files; False if the disk refuses or time runs out.
+
+        It blocks: call it from a thread that may wait.
+        """
+        if self._thread is None:
+            return False
+        with self._changed:
+            self._flushes_asked += 1
+            wanted = self._flushes_asked
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._flushes_done >= wanted, timeout_s)
+            return self._flushes_done >= wanted and not self._refused
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Write what is left and end. Rows that cannot be written now count as dropped. It blocks."""
+        thread = self._thread
+        if thread is None:
+            return
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        thread.join(timeout_s)
+
+    # ---- the writer's own thread
+
+    def _run(self) -> None:
+        columns = Columns(self._identity)
+        while True:
+            batch, flushes, closing = self._wait(len(columns))
+            self._convert(columns, batch)
+            if len(columns) and (flushes or closing or self._is_due(columns)):
+                self._roll(columns)
+            with self._changed:
+                if flushes:
+                    self._flushes_done = flushes
+                    self._changed.notify_all()
+                if closing:
+                    self.dropped += self._held_rows
+                    return
+
+    def _wait(self, converted: int) -> tuple[list[list[Reaction]], int, bool]:
+        """Sleep until there is something to do; return the rows to convert and what was asked for."""
+        with self._changed:
+            while True:
+                asked = self._flushes_asked if self._flushes_asked > self._flushes_done else 0
+                if asked or self._closing or self._pending_rows >= CHUNK_ROWS:
+                    break
+                if self._first_at is None:
+                    self._changed.wait()
+                    continue
+                until = self._retry_at if converted >= self._roll_rows else self._first_at + self._roll_s
+                remaining = max(until, self._retry_at) - self._clock()
+                if remaining <= 0:
+                    break
+                self._changed.wait(remaining)
+            batch = list(self._pending)
+            self._pending.clear()
+            self._pending_rows = 0
+            return batch, asked, self._closing
+
+    def _is_due(self, columns: Columns) -> bool:
+        now = self._clock()
+        old = self._first_at is not None and now >= self._first_at + self._roll_s
+        return now >= self._retry_at and (
+            old or len(columns) >= self._roll_rows or columns.size >= ROLL_BYTES
+        )
+
+    def _convert(self, columns: Columns, batch: list[list[Reaction]]) -> None:
+        """Turn rows into columns, in pieces small enough to let the reactor run in between."""
+        piece: list[Reaction] = []
+        for reactions in batch:
+            piece.extend(reactions)
+            while len(piece) >= CHUNK_ROWS:
+                self._extend(columns, piece[:CHUNK_ROWS])
+                del piece[:CHUNK_ROWS]
+        if piece:
+            self._extend(columns, piece)
+
+    def _extend(self, columns: Columns, piece: list[Reaction]) -> None:
+        try:
+            columns.extend(piece)
+        except Exception as error:  # one bad row must not end the trace, nor take others with it
+            if len(piece) > 1:
+                half = len(piece) // 2
+                self._extend(columns, piece[:half])
+                self._extend(columns, piece[half:])
+            else:
+                self._drop(piece[0], error)
+            return
+        if len(columns) >= self._roll_rows and self._is_due(columns):
+            self._roll(columns)
+        time.sleep(0)  # lets the reactor have the interpreter
+
+    def _drop(self, row: Reaction, error: Exception) -> None:
+        with self._changed:
+            self.dropped += 1
+            self._held_rows -= 1
+            self._held_bytes -= len(row.payload) + len(row.state)
+            if not self._held_rows:
+                self._first_at = None
+        self._unfit = self._unfit or f"row {row.position} cannot be stored: {reason(error)}"
+
+    def _roll(self, columns: Columns) -> None:
+        """Write the columns as one file; on failure they are kept, to be tried again."""
+        rows, size = len(columns), columns.size
+        try:
+            self._write_file(columns)
+        except Exception as error:  # the server goes on without its trace, whatever the disk does
+            self._refused = reason(error)
+            self._retry_at = self._clock() + self._retry_s
+            return
+        columns.clear()
+        with self._changed:
+            self._refused = ""
+            self.written += rows
+            self._held_rows -= rows
+            self._held_bytes -= size
+            self._first_at = self._clock() if self._held_rows else None
+
+    def _write_file(self, columns: Columns) -> None:
+        if not self._sequence:
+            self._prepare()
+        path = self._directory / f"{self._prefix}{self._sequence:06d}.parquet"
+        part = path.with_name(path.name + ".part")
+        try:
+            with self._open(part) as file:
+                columns.write(file, self.dropped)
+                file.flush()
+                os.fsync(file.fileno())
+            part.replace(path)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        sync_directory(self._directory)
+        self._sequence += 1
+
+    def _prepare(self) -> None:
+        """Make the directory, clear away what an earlier process left half-written, find the next number."""
+        self._directory.mkdir(exist_ok=True)
+        for stale in self._directory.glob("*.parquet.part"):
+            stale.unlink(missing_ok=True)
+        numbers = [0]
+        for path in self._directory.glob(f"{self._prefix}*.parquet"):
+            digits = path.stem.removeprefix(self._prefix)
+            if digits.isdigit():
+                numbers.append(int(digits))
+        self._sequence = max(numbers) + 1
+
+
+def reason(error: Exception) -> str:
+    """Return why a file could not be written."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror} ({error.filename})" if error.filename else error.strerror
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,1 @@
+"""A simulated cluster of channels on a virtual clock, network and disk."""

@@ -1,0 +1,125 @@
+"""An operator in a simulation of the channel: replicas are added, removed, moved and replaced while it runs.
+
+It asks whoever takes itself for the master, like the commands do, and asks again when nothing came of it. It
+has random numbers of its own, so that a run without it is as it was.
+"""
+
+from random import Random
+
+from ...hachannel import ChannelError
+from .world import Host, World
+
+MAX_REPLICAS = 7
+"""Of one cluster, with those removed."""
+WITNESSES = 0.3
+"""So many of those that are added are witnesses, as a fraction."""
+
+
+class Operator:
+    """Asks for changes of the cluster at random."""
+
+    def __init__(self, world: World, rate: float) -> None:
+        """rate: requests a second; 0: none."""
+        self._world = world
+        self._random = Random(f"operator {world.seed}")
+        self._rate = rate
+        self.stopped = False
+        self.counts: dict[str, int] = {}
+
+    def begin(self) -> None:
+        """Schedule the first request."""
+        if not self._rate:
+            return
+        self._world.at(self._world.now + 0.5 + self._random.expovariate(self._rate), self._next)
+
+    def _next(self) -> None:
+        if self.stopped:
+            return
+        world, random = self._world, self._random
+        masters = [host for host in world.hosts if host.running and not host.paused and host.state.leading]
+        if masters:
+            master = random.choice(masters)
+            random.choice([self._add, self._add, self._remove, self._remove, self._readmit, self._move])(
+                master
+            )
+        world.at(world.now + random.expovariate(self._rate), self._next)
+
+    def ask(self, name: str, master: Host, replica: int) -> bool:
+        """Have a master add or remove a replica; say whether it is so already, or refused, or under way.
+
+        The file has then what the master lists, with this change: an earlier one may have been given up.
+        Nobody writes one by which those without memory, when they start, would found another cluster.
+        """
+        world = self._world
+        listed = {*self._listed(master)}
+        file = listed - {replica} if name == "remove" else listed | {replica}
+        if world.could_found_again(file):
+            world.say(f"operator: no {name} {replica}: those that remain know of no cluster")
+            self.counts["refused"] = self.counts.get("refused", 0) + 1
+            return False
+        try:
+            if name == "remove":
+                fresh = master.channel.remove(master.clock(), replica)
+                world.hosts[replica].retired = True
+            else:
+                data = b"%s %d" % (name.encode(), replica)
+                witness = replica in world.watchers
+                fresh = master.channel.admit(master.clock(), replica, data, witness=witness)
+        except ChannelError as error:
+            world.say(f"operator: {name} {replica} at {master}: {error}")
+            self.counts["refused"] = self.counts.get("refused", 0) + 1
+            fresh = False
+        else:
+            world.configured = sorted(file)
+            world.say(f"operator: {name} {replica} at {master}: {fresh}")
+            self.counts[name] = self.counts.get(name, 0) + fresh
+        master.settle()
+        return fresh
+
+    def _listed(self, master: Host) -> list[int]:
+        return [seat.replica for seat in master.channel.seats]
+
+    def _add(self, master: Host) -> None:
+        """A new machine, perhaps of a witness: its process starts before or after it is added."""
+        world = self._world
+        if len(world.hosts) >= MAX_REPLICAS:
+            return
+        host = Host(world, len(world.hosts))
+        if self._random.random() < WITNESSES:
+            world.watchers.add(host.replica)
+        world.hosts.append(host)
+        world.at(world.now + self._random.random(), lambda: None if host.running else host.start())
+        self.ask("add", master, host.replica)
+
+    def _remove(self, master: Host) -> None:
+        """Any replica, the master as well."""
+        replica = self._random.choice(self._listed(master))
+        if self._leaves_enough(master, replica):
+            self.ask("remove", master, replica)
+
+    def _leaves_enough(self, master: Host, replica: int) -> bool:
+        """Whether those that remain can hold as many copies as are wanted: else the cluster would wait."""
+        world = self._world
+        watchers = world.watchers
+        files = (self._listed(master), world.configured)
+        copies = min(len({*file} - {replica, *watchers}) for file in files)
+        return copies >= world.shape.settings.min_copies
+
+    def _readmit(self, master: Host) -> None:
+        """One that was removed, or never came in: it is started again if it has ended."""
+        listed = self._listed(master)
+        gone = [host for host in self._world.hosts if host.replica not in listed]
+        if not gone:
+            return
+        host = self._random.choice(gone)
+        if self.ask("readmit", master, host.replica):
+            host.retired = False
+            if not host.running and not host.paused:
+                host.start()
+
+    def _move(self, master: Host) -> None:
+        """Another address of a replica that is down."""
+        listed = self._listed(master)
+        down = [host.replica for host in self._world.hosts if not host.running and host.replica in listed]
+        if down:
+            self.ask("move", master, self._random.choice(down))

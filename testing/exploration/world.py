@@ -1,0 +1,327 @@
+"""A cluster of real channels in which everything that happens is chosen from outside, event after event.
+
+There is no clock: that time passes at a replica is an event, and makes whatever the replica remembers older.
+A closed connection is a suspicion at once; silence is none. What the application has to do it does at once.
+A place can be kept and gone back to: what an event does not touch is shared between the places.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import attrs
+
+from ...hachannel import Channel, Message, Settings
+from ..channel.cluster_shape import Shape
+from ..channel.world import World
+from .cloning import age, clone, digest, outline
+from .host import NOT_OF_HISTORY, SmallChecks, SmallHost
+from .network import BUDGETED, Budget, Event, Wires
+
+__all__ = ["CALM", "Place", "SmallWorld"]
+
+CALM = Settings(
+    heartbeat_s=0.01,
+    suspect_s=1e6,
+    verify_s=0.0,
+    lease_s=0.02,
+    retry_s=0.2,
+    view_change_s=8.0,
+    rank_delay_s=0.0,
+    stall_s=1e6,
+    boot_wait_s=0.0,
+    transfer_pause_s=0.0,
+    transfer_share=1.0,
+    keep=8,
+)
+"""With one tick everything that is repeated is due, and nothing that is given up."""
+
+LATE_S = 20.0
+"""After so much time whatever waits for others has given up."""
+
+_NOT_OF_HOSTS = frozenset({"world", "_clock", "checks", "host", "settings", "_settings", "syncs", "cells"})
+"""What does not tell states apart: see `outline`. The cells follow from the chain."""
+
+
+@attrs.frozen(eq=False)
+class Place:
+    """A state of everything, kept to go back to. Nothing in it is changed any more."""
+
+    hosts: tuple[SmallHost, ...]
+    digests: tuple[bytes, ...]
+    connected: frozenset[tuple[int, int]]
+    waiting: dict[tuple[int, int], tuple[Message, ...]]
+    memory: list[dict[str, Any]]
+    budget: Budget
+    steps: float
+
+
+class SmallWorld(World):
+    """A world whose events are chosen from outside. It is at one place at a time."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        channel: Callable[..., Channel] = Channel,
+        *,
+        timed: bool = False,
+        synced_at_once: bool = True,
+    ) -> None:
+        """timed: clocks agree, and time passes for all at once; there are leases.
+
+        synced_at_once: what is written to a disk is durable at once; otherwise that is an event.
+        """
+        self.checks = SmallChecks()
+        super().__init__(0, shape, self.checks, channel)
+        self.checks.world = self
+        self.timed = timed
+        self.synced_at_once = synced_at_once
+        self.wires = Wires(self)
+        self.net: Any = self.wires
+        self.soon: list[tuple[SmallHost, Callable[[], None]]] = []
+        self.small = [SmallHost(self, replica) for replica in range(shape.replicas)]
+        self.hosts: Any = self.small
+        self.budget = Budget()
+        self.telling = False
+        """What replicas say is kept in `lines`."""
+        self._acting = 0
+        self._own: set[int] = set(range(shape.replicas))
+        self._digests: list[bytes] = [b""] * shape.replicas
+        self.touched: set[int] = set()
+        """The replicas that the last event changed."""
+
+    def say(self, line: str) -> None:
+        """Nothing, unless it is to be told."""
+        if self.telling:
+            self.lines.append(line)
+
+    def incarnation(self) -> int:
+        """A number no other process of the replica that starts uses; the same in every order of events."""
+        return self.small[self._acting].life + 1
+
+    def stamp(self) -> int:
+        """What a master's clock reads."""
+        return self.small[self._acting].payloads
+
+    # Places
+
+    def own(self, replica: int) -> SmallHost:
+        """A replica that is about to change: a copy, where another place has it, too."""
+        self.touched.add(replica)
+        if replica not in self._own:
+            self._own.add(replica)
+            shared = (self, self.checks, self.shape, self.shape.settings)
+            self.small[replica] = clone(self.small[replica], {id(each): each for each in shared})
+        return self.small[replica]
+
+    def keep(self) -> Place:
+        """Where this world is. It goes on with copies."""
+        for replica in self._own:
+            self._digests[replica] = digest(outline(self.small[replica], _NOT_OF_HOSTS))
+        self._own = set()
+        memory = self.checks.memory()
+        wires = self.wires
+        return Place(
+            tuple(self.small),
+            tuple(self._digests),
+            wires.connected,
+            dict(wires.waiting),
+            memory,
+            self.budget,
+            self.now,
+        )
+
+    def go(self, place: Place) -> None:
+        """Be at a place that was kept."""
+        self._own = set()
+        self.small[:] = place.hosts
+        self._digests[:] = place.digests
+        self.wires.connected = place.connected
+        self.wires.waiting = dict(place.waiting)
+        memo = {id(host): host for host in place.hosts}
+        self.checks.remember([clone(each, memo) for each in place.memory])
+        self.budget = place.budget
+        self.now = place.steps
+        self.soon.clear()
+
+    def print(self, place: Place) -> bytes:
+        """What tells a place from others."""
+        history = [
+            [outline(values[name], NOT_OF_HISTORY) for name in values if name not in NOT_OF_HISTORY]
+            for values in place.memory
+        ]
+        return digest(
+            (
+                place.digests,
+                sorted(place.connected),
+                sorted(place.waiting.items()),
+                attrs.astuple(place.budget),
+                self.checks.said_exit(),
+                history,
+            )
+        )
+
+    # Events
+
+    def events(self) -> list[Event]:
+        """What can happen next."""
+        wires, budget = self.wires, self.budget
+        running = [host.replica for host in self.small if host.running]
+        found: list[Event] = []
+        for pair, queue in sorted(wires.waiting.items()):
+            found.append(("deliver", *pair))
+            found += [(kind, *pair) for kind in ("lose", "twice") if getattr(budget, kind)]
+            if budget.overtake and len(queue) > 1:
+                found.append(("overtake", *pair))
+        for one in running if not budget.apart else ():
+            found += [("connect", one, o) for o in running if one < o and (one, o) not in wires.connected]
+        if budget.cut:
+            found += [("cut", *pair) for pair in sorted(wires.connected)]
+        for host in self.small:
+            one, waits = host.replica, 0 if host.disk is None else len(host.disk.waiting)
+            if not host.running:
+                found += [("start", one, one)] * (not budget.stay and not host.retired)
+                continue
+            if waits:
+                found.append(("sync", one, one))
+            if budget.crash:
+                found += [("crash", one, survive) for survive in range(waits + 1)]
+            if not self.timed:
+                found += [(kind, one, one) for kind in ("tick", "late") if getattr(budget, kind)]
+            if budget.submit and host.channel.can_submit:
+                found.append(("submit", one, one))
+            if budget.remove and host.channel.can_submit and len(host.channel.members) > 2:
+                found.append(("remove", one, host.channel.members[-1]))
+            if budget.forward and host.channel.can_forward and host.channel.role in ("slave", "changing"):
+                found.append(("forward", one, one))
+        if self.timed and budget.tick:
+            found.append(("tick", -1, -1))
+        if budget.outage and running:
+            found.append(("outage", -1, -1))
+        return found
+
+    def happen(self, event: Event) -> None:
+        """Let one event happen. Raises Violation."""
+        kind, one, other = event
+        self.now += 1.0
+        self.touched = set()
+        if kind in BUDGETED:
+            self.budget = self.budget.less(kind)
+        getattr(self, f"_{kind}")(one, other)
+        while self.soon:
+            host, action = self.soon.pop(0)
+            if host.running:
+                action()
+                host.settle()
+
+    def _deliver(self, one: int, other: int) -> None:
+        self._hand(one, other, self.wires.take(one, other))
+
+    def _hand(self, one: int, other: int, message: Message) -> None:
+        if self.telling:
+            self.say(str(message))
+        self.own(other).deliver(one, message)
+
+    def _lose(self, one: int, other: int) -> None:
+        self.touched.add(other)
+        self.wires.take(one, other)
+
+    def _twice(self, one: int, other: int) -> None:
+        self._hand(one, other, self.wires.take(one, other, keep=True))
+
+    def _overtake(self, one: int, other: int) -> None:
+        self._hand(one, other, self.wires.take(one, other, 1))
+
+    def _connect(self, one: int, other: int) -> None:
+        self.wires.connect(one, other)
+
+    def _cut(self, one: int, other: int) -> None:
+        self.wires.close(one, other)
+
+    def _start(self, one: int, _: int) -> None:
+        self._acting = one
+        self.own(one).start()
+
+    def _crash(self, one: int, survive: int) -> None:
+        host = self.own(one)
+        host.crash(survive if host.disk is not None and host.disk.waiting else 0)
+
+    def _outage(self, *_: int) -> None:
+        for host in list(self.small):
+            if host.running:
+                self.own(host.replica).crash(0)
+
+    def _sync(self, one: int, _: int) -> None:
+        self.own(one).sync()
+
+    def _tick(self, one: int, _: int) -> None:
+        self._pass([host.replica for host in self.small if host.running] if self.timed else [one], 1.0)
+
+    def _late(self, one: int, _: int) -> None:
+        self._pass([one], LATE_S)
+
+    def _pass(self, replicas: list[int], by_s: float) -> None:
+        """Time passes."""
+        hosts = [self.own(replica) for replica in replicas]
+        for host in hosts:
+            age(host.channel, by_s, (self, self.checks, host))
+        if self.timed:
+            self.wires.older(by_s)
+        # A lease is over before the grants it is made of are.
+        for host in sorted(hosts, key=lambda host: not host.channel.lease.held):
+            host.tick()
+
+    def _submit(self, one: int, _: int) -> None:
+        host, self._acting = self.own(one), one
+        payload = host.payload()
+        self.checks.submitted.add(payload)
+        host.submit(payload)
+
+    def _remove(self, one: int, other: int) -> None:
+        self._acting = one
+        host = self.own(one)
+        host.channel.remove(0.0, other)
+        host.settle()
+
+    def _forward(self, one: int, _: int) -> None:
+        host = self.own(one)
+        host.forward(host.payload())
+
+    # The way to a place
+
+    def do(self, *events: Event) -> None:
+        """Let these happen, whatever the budget says."""
+        for event in events:
+            budget = self.budget
+            self.happen(event)
+            self.budget = budget
+
+    def link_up(self, replicas: Iterable[int]) -> None:
+        """Connect some replicas with each other, where they are not."""
+        some, known = sorted(replicas), self.wires.connected
+        self.do(*[("connect", a, b) for a in some for b in some if a < b and (a, b) not in known])
+
+    def hand_over(self, holds: Callable[[], bool] = lambda: False) -> bool:
+        """Deliver what is under way, in order, until nothing is left or something holds; says whether."""
+        while not holds() and self.wires.waiting:
+            self.do(("deliver", *min(self.wires.waiting)))
+        return holds()
+
+    def settle(self, rounds: int = 6) -> None:
+        """Deliver everything, and let a little time pass, so many times."""
+        for _ in range(rounds):
+            self.hand_over()
+            self._everybody_ticks()
+        self.hand_over()
+
+    def until(self, holds: Callable[[], bool], rounds: int = 40) -> None:
+        """Deliver, and let time pass, until something holds. Raises AssertionError."""
+        for _ in range(rounds):
+            if self.hand_over(holds):
+                return
+            self._everybody_ticks()
+        roles = [(host.channel.role, host.channel.members) for host in self.small if host.running]
+        raise AssertionError(f"not within {rounds} rounds: {roles}")
+
+    def _everybody_ticks(self) -> None:
+        running = [host.replica for host in self.small if host.running]
+        self.do(*([("tick", -1, -1)] if self.timed else [("tick", one, one) for one in running]))

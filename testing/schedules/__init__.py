@@ -1,0 +1,1 @@
+"""Schedules of faults: drawn at random, written in JSON, run, shrunk."""

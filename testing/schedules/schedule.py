@@ -1,0 +1,211 @@
+"""A schedule: a cluster, and what happens to it when. Written, or read from a file; `drawing` draws them."""
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, get_args
+
+import attrs
+import msgspec
+
+from ..channel.arguments import check_seed, is_whole
+from ..channel.cluster_shape import Shape
+from ..channel.healing import unhealable
+from ..faults import Fault
+from . import validation as check
+from .json_errors import broken_json
+
+__all__ = ["Schedule", "ScheduleError", "read"]
+
+Deaths: TypeAlias = Literal["none", "first", "last"]
+"""When some replicas are dead once the faults are over: never; at first, until the others have recovered; or
+at last, from when all have."""
+AFTER_S = 1.0
+"""After the last fault of a written schedule, and before the cluster must recover."""
+
+
+MAX_RATE = 10_000.0
+"""Of submissions or of an operator, in a second: more would not end."""
+
+
+LEAST_PAYLOAD = 16
+"""Bytes of an entry: for the numbers that clients submit."""
+
+
+class ScheduleError(ValueError):
+    """This is no schedule; says what is wrong with it."""
+
+
+@attrs.frozen(kw_only=True)
+class Schedule:
+    """What is simulated. Times are virtual seconds from the start of the run."""
+
+    faults: Sequence[Fault] = ()
+    """What happens, in any order."""
+    shape: Shape = attrs.field(factory=Shape)
+    """The cluster: replicas, settings, network, disks."""
+    seconds: float | None = None
+    """When the faults end and the cluster must recover; None: a second after the last one begins. A fault
+    that would last longer is over then, whatever its `for_s` says."""
+    load: float = 20.0
+    """How often a second each client submits, up to 10,000; 0: only `Submit` does."""
+    spread_s: float = 0.3
+    """Replicas start within this time."""
+    operator: float = 0.0
+    """How often a second an operator adds, removes or moves a replica; 0: there is none."""
+    lease: bool = True
+    """In the end some replica must hold the lease, for good. False where no lease can last, on purpose."""
+    deaths: Deaths = "none"
+    """Whether replicas stay dead in the end, as many as the others can do without, which must recover."""
+
+    def __attrs_post_init__(self) -> None:
+        for name in ("seconds", "load", "spread_s", "operator"):
+            value = getattr(self, name)
+            number = is_whole(value) or isinstance(value, float) or (name == "seconds" and value is None)
+            if not number or (value is not None and not 0 <= value < math.inf):
+                raise ScheduleError(f"{name} is {value!r}: a number from 0")
+        for name in ("load", "operator"):
+            if getattr(self, name) > MAX_RATE:
+                raise ScheduleError(f"{name} is {getattr(self, name)!r}: at most {MAX_RATE:g} a second")
+        for name in ("seconds", "spread_s"):
+            value = getattr(self, name)
+            if value is not None and value > check.LONGEST_S:
+                raise ScheduleError(f"{name} is {value:g}: at most {check.LONGEST_S:g} seconds")
+        self._check_types()
+        try:
+            check.faults(self.faults, self.shape, operator=self.operator > 0, end=self.seconds)
+        except check.Wrong as error:
+            raise ScheduleError(str(error)) from None
+        lease_s, least_s = self.shape.settings.lease_s, self.shape.least_lease_s
+        if self.lease and lease_s < least_s:
+            lower = "lower part_bytes, " if self.shape.weather.bytes_per_s else ""
+            raise ScheduleError(
+                f"lease_s is {lease_s:g} seconds, and this network may need {least_s:.3g} to prolong a "
+                f"lease: {lower}raise lease_s, or set lease to false if none is to be demanded"
+            )
+
+    def must_recover(self) -> None:
+        """Raises ScheduleError when the cluster need not recover in time once the faults are over."""
+        reason = unhealable(self.shape)
+        if reason:
+            raise ScheduleError(reason)
+        try:
+            check.punctual(self.faults, self.end)
+        except check.Wrong as error:
+            raise ScheduleError(str(error)) from None
+
+    def _check_types(self) -> None:
+        faults: Any = self.faults
+        if not isinstance(faults, Sequence) or isinstance(faults, str | bytes):
+            raise ScheduleError(f"faults is {faults!r}: give a list of faults")
+        shape: Any = self.shape
+        if not isinstance(shape, Shape):
+            raise ScheduleError(f"shape is {shape!r}: give a Shape")
+        payload = self.shape.settings.max_payload_bytes
+        if payload < LEAST_PAYLOAD:
+            raise ScheduleError(
+                f"max_payload_bytes is {payload}: at least {LEAST_PAYLOAD}, since clients submit numbers"
+            )
+        if not isinstance(self.lease, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ScheduleError(f"lease is {self.lease!r}: true or false")
+        if self.deaths not in get_args(Deaths):
+            raise ScheduleError(f"deaths is {self.deaths!r}: one of {', '.join(get_args(Deaths))}")
+
+    @property
+    def end(self) -> float:
+        """When the faults end, those too whose `for_s` is not over."""
+        if self.seconds is not None:
+            return self.seconds
+        return max((fault.at for fault in self.faults), default=0.0) + AFTER_S
+
+    def without(self, dropped: Iterable[int]) -> "Schedule":
+        """The same without the faults at these positions."""
+        gone = set(dropped)
+        kept = [fault for position, fault in enumerate(self.faults) if position not in gone]
+        return attrs.evolve(self, faults=kept, seconds=self.end)
+
+    def to_json(self, seed: int) -> bytes:
+        """The schedule as a file that `quorate simulate --schedule` plays again with this seed.
+
+        Raises ScheduleError for a seed that is no whole number from 0.
+        """
+        try:
+            check_seed(seed)
+        except ValueError as error:
+            raise ScheduleError(str(error)) from None
+        plain = {
+            "seed": seed,
+            "shape": msgspec.to_builtins(self.shape),
+            "seconds": self.end,
+            "load": self.load,
+            "spread_s": self.spread_s,
+            "operator": self.operator,
+            "lease": self.lease,
+            "deaths": self.deaths,
+            "faults": [{"fault": fault.name, **msgspec.to_builtins(fault)} for fault in self.faults],
+        }
+        return msgspec.json.format(msgspec.json.encode(plain)) + b"\n"
+
+
+def read(path: Path) -> tuple[Schedule, int]:
+    """The schedule in a file, and its seed. Raises ScheduleError with one sentence."""
+    try:
+        plain = _decoded(path.read_bytes())
+        seed = check.part(plain.pop("seed", 0), int, "seed")
+        if seed < 0:
+            raise check.Wrong(f"seed is {seed}: a whole number from 0")
+        plain_faults = check.part(plain.pop("faults", []), list[Any], "faults")
+        faults = [check.fault(each, position) for position, each in enumerate(plain_faults)]
+        shape = check.shape(plain.pop("shape", {}))
+        rest = check.part(plain, _Rest)
+        return Schedule(
+            faults=faults,
+            shape=shape,
+            seconds=rest.seconds,
+            load=rest.load,
+            spread_s=rest.spread_s,
+            operator=rest.operator,
+            lease=rest.lease,
+            deaths=rest.deaths,
+        ), seed
+    except OSError as error:
+        raise ScheduleError(f"{path} cannot be read: {error.strerror}.") from None
+    except ValueError as error:
+        raise ScheduleError(f"{path} is no schedule: {error}.") from None
+    except RecursionError:
+        raise ScheduleError(f"{path} is no schedule: it is nested too deeply.") from None
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        plain = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError) as error:
+        raise check.Wrong(broken_json(error, data)) from None
+    # What is there twice would be taken once, without a word.
+    json.loads(data, object_pairs_hook=_once)
+    plain = check.part(plain, dict[str, Any])
+    unknown = sorted(map(repr, set(plain) - set(_FIELDS)))
+    if unknown:
+        raise check.Wrong(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
+    return plain
+
+
+def _once(pairs: list[tuple[str, Any]]) -> None:
+    """Refuse an object that has a field twice."""
+    names = [name for name, _ in pairs]
+    for name in names:
+        if names.count(name) > 1:
+            raise check.Wrong(f"the field {name!r} is there twice in one object")
+
+
+class _Rest(msgspec.Struct):
+    seconds: float | None = None
+    load: float = 20.0
+    spread_s: float = 0.3
+    operator: float = 0.0
+    lease: bool = True
+    deaths: Deaths = "none"
+
+
+_FIELDS = ("seed", "faults", "shape", *_Rest.__struct_fields__)

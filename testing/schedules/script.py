@@ -1,0 +1,238 @@
+"""Scripted simulations of the channel: a cluster that does what a test says, checked after every step."""
+
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from ...hachannel import Deliver, Event, Settings, ViewEvent
+from ...hachannel.journal.new_cluster import first_view
+from ...hachannel.model.log import Accepted, Activated
+from ...hachannel.model.view import Voter
+from ..channel.cluster_shape import Shape
+from ..channel.network import Weather
+from ..channel.world import Host, Observer, World
+from ..checks import Checks
+from ..faults import Fault, Injector
+
+QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
+"""A cluster that soon notices who is gone."""
+
+
+class Script(Checks):
+    """A cluster, by default of three replicas with the default settings on a quiet network."""
+
+    def __init__(
+        self,
+        replicas: int = 3,
+        *,
+        expected: int | None = None,
+        seed: int = 1,
+        settings: Settings | None = None,
+        weather: Weather | None = None,
+        snapshot_s: float = 0.01,
+        chunk: int = 8,
+        disk: bool = False,
+        parts: bool = True,
+        witnesses: int = 0,
+        shared_host: bool = True,
+        stop_s: float = 0.0,
+        drift: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.deliveries: dict[int, list[bytes]] = {}
+        """What each replica's present process has delivered."""
+        self.view_events: dict[int, list[ViewEvent]] = {}
+        self.first_times = 0
+        self._payloads = 0
+        shape = Shape(
+            replicas=replicas,
+            expected=replicas if expected is None else expected,
+            settings=Settings() if settings is None else settings,
+            weather=Weather(slow_chance=0.0) if weather is None else weather,
+            snapshot_s=snapshot_s,
+            chunk=chunk,
+            disk=disk,
+            parts=parts,
+            witnesses=witnesses,
+            shared_host=shared_host,
+            stop_s=stop_s,
+            drift=drift,
+        )
+        self.world = World(seed, shape, self)
+        self.hosts = self.world.hosts
+        self.net = self.world.net
+        self.injector = Injector(self.world, self)
+
+    # Observing
+
+    def started(self, host: Host) -> None:
+        """A new process."""
+        super().started(host)
+        self.deliveries[host.replica] = []
+        self.view_events[host.replica] = []
+
+    def delivered(self, host: Host, event: Event) -> None:
+        """Remember what the application sees."""
+        super().delivered(host, event)
+        if isinstance(event, Deliver):
+            self.deliveries[host.replica].append(event.payload)
+        elif isinstance(event, ViewEvent):
+            self.view_events[host.replica].append(event)
+            self.first_times += event.first_time and event.master == host.replica
+
+    # Acting
+
+    def form(self) -> Host:
+        """Start every replica; returns the master."""
+        for host in self.hosts:
+            host.start()
+        return self.whole()
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.run(self.world.now + seconds)
+
+    def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> float:
+        """Let time pass until something holds; returns how long it took. Raises AssertionError."""
+        start = self.world.now
+        if not condition() and not self.world.run(start + seconds, condition):
+            roles = [(str(host), host.channel.role, host.channel.members) for host in self.running()]
+            raise AssertionError(f"not within {seconds} s; {roles}")
+        return self.world.now - start
+
+    def running(self) -> list[Host]:
+        """The hosts whose process lives."""
+        return [host for host in self.hosts if host.running]
+
+    def whole(self, but: Iterable[int] = (), seconds: float = 15.0) -> Host:
+        """Wait until all replicas, except those given, are the members of one view; returns the master."""
+        hosts = [host for host in self.hosts if host.replica not in set(but)]
+
+        def one_view() -> bool:
+            views = [host.channel.view for host in hosts if host.running]
+            data = [host for host in hosts if not host.watches]
+            return (
+                len(views) == len(hosts)
+                and all(host.channel.role in ("master", "slave", "witness") for host in hosts)
+                and all(view is not None and view.number == views[0].number for view in views if views[0])
+                and set(hosts[0].channel.members) == {host.replica for host in data}
+            )
+
+        self.until(one_view, seconds)
+        return self.master()
+
+    def leave(self, *hosts: Host) -> float:
+        """Stop replicas in order, all at once; returns how long the last one took."""
+        for host in hosts:
+            host.leave()
+        return self.until(lambda: not any(host.running for host in hosts))
+
+    def alone(self, host: Host) -> None:
+        """Wait until a replica is master, with the lease, of a view in which nobody else votes."""
+
+        def sole_voter() -> bool:
+            view = host.channel.view
+            return (
+                view is not None
+                and view.config == (host.state.me,)
+                and host.channel.holds_lease(host.clock())
+            )
+
+        self.until(sole_voter)
+
+    def master(self) -> Host:
+        """The one replica that takes submissions. Raises AssertionError when there is none."""
+        masters = [host for host in self.running() if host.channel.can_submit and not host.paused]
+        assert len(masters) == 1, f"masters: {[str(host) for host in masters]}"
+        return masters[0]
+
+    def submit(self, host: Host, count: int = 1) -> list[bytes]:
+        """Submit fresh payloads at a replica; returns those it took."""
+        taken: list[bytes] = []
+        for _ in range(count):
+            self._payloads += 1
+            payload = b"p%d" % self._payloads
+            self.submitted.add(payload)
+            if host.submit(payload):
+                taken.append(payload)
+        return taken
+
+    def forward(self, host: Host, count: int = 1) -> list[bytes]:
+        """Have fresh payloads ordered from a replica; returns those it took."""
+        taken: list[bytes] = []
+        for _ in range(count):
+            self._payloads += 1
+            payload = b"f%d" % self._payloads
+            if host.forward(payload) is not None:
+                taken.append(payload)
+        return taken
+
+    def everywhere(self, payloads: Iterable[bytes], seconds: float = 10.0) -> None:
+        """Wait until every running replica that is not joining has these in its sequence."""
+        expected = set(payloads)
+
+        def delivered() -> bool:
+            top = max((self.delivered_once.get(payload, 1 << 60) for payload in expected), default=0)
+            return all(
+                host.channel.applied >= top
+                for host in self.running()
+                if host.channel.role not in ("joining", "witness") and not host.paused
+            )
+
+        self.until(delivered, seconds)
+
+    def fault(self, fault: Fault) -> None:
+        """Inject a fault now, whatever its time says. Raises AssertionError when it has no effect."""
+        assert self.injector.inject(fault), f"{fault} has no effect"
+
+    def cut(self, *directions: tuple[int, int]) -> None:
+        """Nothing arrives from the first to the second of each."""
+        self.net.cut.update(directions)
+
+    def split(self, one: Iterable[int], other: Iterable[int]) -> None:
+        """Cut both directions between two groups."""
+        others = list(other)
+        for a in one:
+            for b in others:
+                self.cut((a, b), (b, a))
+
+    def force(self, host: Host) -> None:
+        """Make a stopped replica with a disk the beginning of a new cluster, as `force-new-cluster` does.
+
+        What was committed before may be lost by that, so nothing is checked any more.
+        """
+        disk = host.disk
+        assert disk is not None, f"{host} has no disk"
+        assert not host.running, f"{host} runs"
+        self.world.observer = Observer()
+        disk.incarnation = self.world.incarnation()
+        view = first_view(disk.remembered, Voter(host.replica, disk.incarnation), ())
+        for record in (Accepted(view), Activated(view.number)):
+            disk.remembered.apply(record)
+
+    def mend(self) -> None:
+        """Everything is connected again."""
+        for direction in sorted(self.net.cut):
+            self.net.mend(direction)
+
+
+def begun_again() -> Script:
+    """Three replicas with disks ended after 20 entries; the last is to be the beginning of a new cluster."""
+    script = Script(3, disk=True, settings=QUICK)
+    script.everywhere(script.submit(script.form(), 20))
+    script.run(0.5)
+    for host in script.hosts:
+        host.crash()
+    script.force(script.hosts[-1])
+    return script
+
+
+def unlist(host: Host, replica: int) -> None:
+    """As far as the disk of a stopped replica knows, another one was removed from the cluster."""
+    assert host.disk is not None
+    remembered = host.disk.remembered
+    view = remembered.accepted
+    assert view is not None
+    seats = tuple(seat for seat in view.seats if seat.replica != replica)
+    for record in (Accepted(replace(view, seats=seats)), Activated(view.number)):
+        remembered.apply(record)

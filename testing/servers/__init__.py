@@ -1,0 +1,1 @@
+"""Simulated clusters of agent servers, and network namespaces for real ones."""

@@ -1,0 +1,383 @@
+"""A simulated cluster: real nodes (channel, engine and batching) on a virtual clock and network.
+
+Everything random comes from the seed, so a run can be repeated. The cluster keeps books while it runs and
+raises `Violation` when two replicas do not react the same way to the same entries, or when something that was
+promised is broken; `check` compares the states at the end.
+"""
+
+import heapq
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import attrs
+
+from ...agents import Note
+from ...engine import Effects, EngineSettings, Reaction
+from ...hachannel import Message, Settings
+from ...server.node.node import Node
+from ...server.node.outputs import NodeSettings, Output, RoleChange
+
+__all__ = ["Cluster", "SimulatedReplica", "Violation"]
+
+EPOCH_NS = 1_700_000_000_000_000_000
+
+
+class Violation(AssertionError):
+    """The cluster has broken a promise. The text has the seed."""
+
+
+@attrs.define(eq=False)
+class SimulatedReplica:
+    """One replica of a simulated cluster."""
+
+    id: int
+    node: Node
+    incarnation: int
+    alive: bool = False
+    skew_ns: int = 0
+    """How far its clock is ahead of the true time."""
+    life: int = 0
+    """Grows when it is killed: what was meant for an earlier life is dropped."""
+    rejoin: str = ""
+    roles: list[RoleChange] = attrs.field(factory=list[RoleChange])
+    lines: list[str] = attrs.field(factory=list[str])
+
+
+@attrs.define(eq=False)
+class _Link:
+    """The connection of a pair: up in a generation, or down."""
+
+    generation: int = 0
+    up: bool = False
+    cut: bool = False
+    arrival: dict[int, float] = attrs.field(factory=dict[int, float])
+    """When the last message to each side arrives: the order is kept."""
+
+
+class Cluster:
+    """Replicas 0 to `size` - 1 of server 0.
+
+    Times are virtual seconds. `delay_s` is the range of a message's delay. `on_effects` gets what a master
+    acts on, with its id.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        size: int = 3,
+        *,
+        delay_s: tuple[float, float] = (0.0002, 0.003),
+        skew_s: float = 0.0,
+        channel_settings: Settings | None = None,
+        engine_settings: EngineSettings | None = None,
+        node_settings: NodeSettings | None = None,
+        on_effects: Callable[[int, Effects], None] | None = None,
+    ) -> None:
+        self.seed = seed
+        self.random = random.Random(seed)
+        self.now = 100.0
+        self.current = -1
+        """The replica whose code runs now: for agents that are to misbehave on one replica only."""
+        self.committed: set[int] = set()
+        """Tokens of `post` that a master reported as committed."""
+        self.reactions: dict[int, Reaction] = {}
+        """What the cluster has reacted, by position."""
+        self.stop_s = 0.0
+        """How long services take to stop."""
+        self._delay_s = delay_s
+        self._settings = (channel_settings, engine_settings, node_settings)
+        self._on_effects = on_effects
+        self._queue: list[tuple[float, int, Callable[[], None]]] = []
+        self._count = 0
+        self._token = 0
+        self._ticks: dict[int, float] = {}
+        self._begun = False
+        """Something is committed: the services of the cluster were started for the first time."""
+        self._ids = tuple(range(size))
+        self._links = {
+            frozenset((one, other)): _Link() for one in self._ids for other in self._ids if one < other
+        }
+        self.replicas: dict[int, SimulatedReplica] = {}
+        for id in self._ids:
+            skew_ns = int(self.random.uniform(-skew_s, skew_s) * 1e9)
+            self.replicas[id] = SimulatedReplica(id, self._node(id, 1), 1, skew_ns=skew_ns)
+        for id in self._ids:
+            self.at(self.random.uniform(0, 0.2), partial(self._start, id))
+
+    # What tests call
+
+    def at(self, delay_s: float, call: Callable[[], None]) -> None:
+        """Call something later."""
+        self._count += 1
+        heapq.heappush(self._queue, (self.now + delay_s, self._count, call))
+
+    def run(self, seconds: float) -> None:
+        """Let time pass."""
+        end = self.now + seconds
+        while self._queue and self._queue[0][0] <= end:
+            self._next()
+        self.now = end
+
+    def run_until(self, condition: Callable[[], bool], limit_s: float = 60.0) -> None:
+        """Let time pass until a condition holds. Raises Violation after `limit_s` virtual seconds."""
+        end = self.now + limit_s
+        while not condition():
+            if self.now > end or not self._queue:
+                raise Violation(f"seed {self.seed}: not within {limit_s:g} s; {self.describe()}")
+            self._next()
+
+    def master(self) -> SimulatedReplica | None:
+        """The replica that serves, if there is one."""
+        serving = [each for each in self.replicas.values() if each.alive and each.node.role == "master"]
+        serving = [each for each in serving if each.node.serving]
+        # A master that was cut off may not know yet that there is a newer one.
+        return max(serving, key=_view_number, default=None)
+
+    def whole(self) -> bool:
+        """Say whether all replicas are in the same view, have applied the same entries, and one serves."""
+        living = [each for each in self.replicas.values() if each.alive]
+        views = {_view_number(each) for each in living}
+        roles = sorted(each.node.role for each in living)
+        return (
+            len(living) == len(self._ids)
+            and len(views) == 1
+            and any(each.node.serving for each in living)
+            and roles == ["master", *["slave"] * (len(living) - 1)]
+            and len({each.node.engine.applied for each in living}) == 1
+            and not any(each.node.unapplied or each.node.queued_notes for each in living)
+            and len({each.node.channel.last for each in living}) == 1
+            and len({each.node.channel.commit for each in living}) == 1
+        )
+
+    def post(self, notes: list[Note]) -> int | None:
+        """Post at the master; returns a token that is in `committed` one day, or None without a master."""
+        master = self.master()
+        if master is None:
+            return None
+        self._token += 1
+        if not master.node.post(notes, self._token):
+            return None
+        token = self._token
+        self._do(master, master.node.flush)
+        return token
+
+    def kill(self, id: int) -> None:
+        """The process of a replica ends at once; its connections break."""
+        replica = self.replicas[id]
+        replica.alive = False
+        replica.life += 1
+        self._ticks.pop(id, None)
+        for other in self._others(id):
+            self._break(id, other)
+
+    def restart(self, id: int) -> None:
+        """Start a killed replica again, with nothing."""
+        replica = self.replicas[id]
+        replica.incarnation += 1
+        replica.node = self._node(id, replica.incarnation, fresh=bool(replica.rejoin))
+        replica.rejoin = ""
+        self._start(id)
+
+    def leave(self, id: int) -> None:
+        """A replica stops in order. Its services stop when its node says so."""
+        replica = self.replicas[id]
+        self._do(replica, replica.node.leave)
+
+    def retire(self, id: int) -> None:
+        """A replica is told to stop with all others; kill it once its node is `retired`."""
+        replica = self.replicas[id]
+        self._do(replica, replica.node.retire)
+
+    def cut(self, id: int) -> None:
+        """Nothing gets through between a replica and the others; connections break after a while."""
+        for other in self._others(id):
+            link = self._link(id, other)
+            link.cut = True
+            generation = link.generation
+            self.at(4.0, partial(self._break, id, other, generation))
+
+    def heal(self) -> None:
+        """Let everything through again."""
+        for pair, link in self._links.items():
+            if link.cut:
+                link.cut = False
+                one, other = pair
+                # Bytes were lost: the connection cannot go on.
+                self._break(one, other)
+                self._connect_later(one, other)
+
+    def describe(self) -> str:
+        """One line on every replica."""
+
+        def line(each: SimulatedReplica) -> str:
+            channel, role = each.node.channel, each.node.role if each.alive else "down"
+            indexes = f"last {channel.last} commit {channel.commit} applied {each.node.engine.applied}"
+            return f"{each.id}: {role} view {_view_number(each)} {indexes}"
+
+        return "; ".join(map(line, self.replicas.values()))
+
+    def check(self) -> None:
+        """Raise Violation unless all living replicas are in the same state."""
+        digests = {each.id: each.node.engine.digest() for each in self.replicas.values() if each.alive}
+        if len(set(digests.values())) != 1:
+            raise Violation(f"seed {self.seed}: states differ; {self.describe()}")
+
+    # The machinery
+
+    def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
+        channel, engine, node = self._settings
+        return Node(
+            id,
+            self._ids,
+            server=0,
+            names={"s0": 0},
+            incarnation=incarnation,
+            cluster="simulated",
+            expected=len(self._ids),
+            channel_settings=channel,
+            engine_settings=engine,
+            settings=node,
+            fresh=fresh,
+        )
+
+    def _others(self, id: int) -> list[int]:
+        return [other for other in self._ids if other != id]
+
+    def _link(self, one: int, other: int) -> _Link:
+        return self._links[frozenset((one, other))]
+
+    def _next(self) -> None:
+        at, _, call = heapq.heappop(self._queue)
+        self.now = max(self.now, at)
+        call()
+
+    def _start(self, id: int) -> None:
+        replica = self.replicas[id]
+        replica.alive = True
+        self._do(replica, replica.node.start)
+        for other in self._others(id):
+            self._connect_later(id, other)
+
+    def _connect_later(self, one: int, other: int) -> None:
+        self.at(self.random.uniform(0.001, 0.05), lambda: self._connect(one, other))
+
+    def _connect(self, one: int, other: int) -> None:
+        link = self._link(one, other)
+        ends = (self.replicas[one], self.replicas[other])
+        if link.up or link.cut or not all(end.alive for end in ends):
+            return
+        link.up = True
+        link.generation += 1
+        link.arrival.clear()
+        generation = link.generation
+        for end, peer in (ends, ends[::-1]):
+            if link.generation == generation:
+                self._do(end, end.node.connected, peer.id, peer.incarnation)
+
+    def _break(self, one: int, other: int, generation: int | None = None) -> None:
+        link = self._link(one, other)
+        if not link.up or (generation is not None and link.generation != generation):
+            return
+        link.up = False
+        link.generation += 1
+        for end, peer in ((one, other), (other, one)):
+            life = self.replicas[end].life
+            self.at(self.random.uniform(*self._delay_s), partial(self._broken, end, peer, life))
+
+    def _broken(self, end: int, peer: int, life: int) -> None:
+        replica = self.replicas[end]
+        if replica.alive and replica.life == life and not self._link(end, peer).up:
+            self._do(replica, replica.node.disconnected, peer)
+            self._connect_later(end, peer)
+
+    def _do(self, replica: SimulatedReplica, call: Callable[..., None], *args: Any) -> None:
+        """Give a replica an input (a method of its node), and act on all that follows from it."""
+        before, self.current = self.current, replica.id
+        try:
+            node = replica.node
+            now, wall_ns = self.now, EPOCH_NS + int(self.now * 1e9) + replica.skew_ns
+            call(now, wall_ns, *args)
+            while True:
+                self._act(replica, node.take())
+                if not node.work(now, wall_ns):
+                    break
+            self._act(replica, node.take())
+        finally:
+            self.current = before
+        if replica.rejoin:
+            # The runtime does the same: a new incarnation in the same process.
+            self.kill(replica.id)
+            self.at(0.5, lambda: self.restart(replica.id))
+        else:
+            self._arm(replica, now, wall_ns)
+
+    def _act(self, replica: SimulatedReplica, out: Output) -> None:
+        for peer, message in out.messages:
+            self._carry(replica.id, peer, message)
+        for reaction in out.trace:
+            known = self.reactions.setdefault(reaction.position, reaction)
+            if known != reaction and not replica.rejoin:
+                self.diverged(replica, known, reaction)
+        if self._on_effects is not None:
+            for effects in out.effects:
+                self._on_effects(replica.id, effects)
+        self.committed.update(out.committed)
+        replica.lines += out.lines
+        replica.roles += out.roles
+        for role in out.roles:
+            if not role.master:
+                # After what it does now.
+                self.at(self.stop_s, partial(self._services_stopped, replica, replica.life))
+        if self._begun and any(role.first_time for role in out.roles):
+            raise Violation(f"seed {self.seed}: the cluster was founded twice; {self.describe()}")
+        self._begun = self._begun or replica.node.engine.birth > 0
+        if out.failed:
+            raise Violation(f"seed {self.seed}: replica {replica.id} failed: {out.stopped}")
+        replica.rejoin = out.rejoin or replica.rejoin
+
+    def _services_stopped(self, replica: SimulatedReplica, life: int) -> None:
+        if replica.alive and replica.life == life:
+            self._do(replica, replica.node.services_stopped)
+
+    def diverged(self, replica: SimulatedReplica, known: Reaction, reaction: Reaction) -> None:
+        """Two replicas reacted differently. Override it where that is wanted."""
+        raise Violation(
+            f"seed {self.seed}: replica {replica.id} reacted with {reaction}, another with {known}"
+        )
+
+    def _carry(self, sender: int, receiver: int, message: Message) -> None:
+        link = self._link(sender, receiver)
+        if not link.up or link.cut:
+            return
+        generation = link.generation
+        arrival = max(self.now + self.random.uniform(*self._delay_s), link.arrival.get(receiver, 0.0))
+        link.arrival[receiver] = arrival
+        self.at(arrival - self.now, lambda: self._arrive(sender, receiver, message, generation))
+
+    def _arrive(self, sender: int, receiver: int, message: Message, generation: int) -> None:
+        link = self._link(sender, receiver)
+        if link.generation == generation and not link.cut:
+            replica = self.replicas[receiver]
+            self._do(replica, replica.node.receive, sender, [message])
+
+    def _arm(self, replica: SimulatedReplica, now: float, wall_ns: int) -> None:
+        deadline = replica.node.deadline(now, wall_ns)
+        armed = self._ticks.get(replica.id)
+        if deadline is None or (armed is not None and armed <= deadline):
+            return
+        at = max(deadline, now + 1e-6)
+        self._ticks[replica.id] = at
+        life = replica.life
+        self.at(at - now, lambda: self._tick(replica, at, life))
+
+    def _tick(self, replica: SimulatedReplica, at: float, life: int) -> None:
+        if replica.alive and replica.life == life and self._ticks.get(replica.id) == at:
+            del self._ticks[replica.id]
+            self._do(replica, replica.node.tick)
+
+
+def _view_number(replica: SimulatedReplica) -> Any:
+    view = replica.node.channel.view
+    return (0, -1, 0) if view is None else tuple(view.number)

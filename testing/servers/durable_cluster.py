@@ -1,0 +1,170 @@
+"""A simulated cluster whose replicas have disks: what was not synced when one is killed is gone."""
+
+from typing import Any
+
+import attrs
+
+from ...agents import AgentId
+from ...engine import AgentState, Capture, Engine, Taken
+from ...hachannel.journal.durable_log import DurableLog, Remembered
+from ...hachannel.model.log import Committed
+from ...hachannel.model.messages import PAYLOAD
+from ...server.node.node import Node
+from ...server.node.outputs import Output
+from ..channel.disk import SimulatedDisk, Write
+from .cluster import Cluster, SimulatedReplica, Violation
+
+__all__ = ["AgentDisk", "DurableCluster"]
+
+
+@attrs.frozen
+class _Staging(Write[Capture]):
+    """Agents of a state that comes in."""
+
+    taken: Taken = attrs.field(kw_only=True)
+
+
+@attrs.define(eq=False)
+class AgentDisk(SimulatedDisk[Capture]):
+    """Keeps the agents of an engine, each in its last saved state."""
+
+    header: bytes = b""
+    agents: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
+    coming: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
+    """Of a state that is not here as a whole. A start drops it."""
+
+    def put(self, write: Write[Capture]) -> None:
+        """See `SimulatedDisk`."""
+        super().put(write)
+        if isinstance(write, _Staging):
+            if write.taken.anew:
+                self.coming = {}
+            self.coming |= {agent.identity: agent for agent in write.taken.agents}
+
+    def save(self, state: Capture) -> None:
+        """Keep what has changed."""
+        if state.staged:
+            self.agents, self.coming = self.coming, {}
+        elif state.full:
+            self.agents = {}
+        for identity in state.deleted:
+            self.agents.pop(identity, None)
+        self.agents |= {agent.identity: agent for agent in state.agents}
+        self.header = state.header
+
+
+class DurableCluster(Cluster):
+    """See `Cluster`. `sync_s` is the range of the time that a sync takes.
+
+    A killed replica comes back with its disk and as the same voter; `lose_disk` before that takes the disk.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        size: int = 3,
+        *,
+        sync_s: tuple[float, float] = (0.001, 0.02),
+        snapshot_entries: int = 20,
+        **options: Any,
+    ) -> None:
+        self.disks = {id: AgentDisk() for id in range(size)}
+        self.recoveries = 0
+        """Entries applied again so far."""
+        self._logs: dict[int, DurableLog] = {}
+        self._sync_s = sync_s
+        self._snapshot_entries = snapshot_entries
+        super().__init__(seed, size, **options)
+
+    def kill(self, id: int) -> None:
+        """The process ends at once. Of what waits for the disk, the first part may be there all the same."""
+        disk = self.disks[id]
+        disk.crash(self.random.randint(0, len(disk.waiting)))
+        super().kill(id)
+
+    def lose_disk(self, id: int) -> None:
+        """The disk of a killed replica is replaced by an empty one."""
+        self.disks[id] = AgentDisk(Remembered(guest=True))
+        self.replicas[id].incarnation += 1
+
+    def restart(self, id: int) -> None:
+        """Start a killed replica again with what is on its disk."""
+        replica = self.replicas[id]
+        if replica.rejoin:
+            self.lose_disk(id)
+            replica.rejoin = ""
+        replica.node = self._node(id, replica.incarnation)
+        self._start(id)
+
+    def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
+        disk = self.disks[id]
+        disk.coming = {}
+        channel, engine_settings, node = self._settings
+        engine = Engine(0, {"s0": 0}, engine_settings)
+        if disk.header:
+            engine.load(disk.header, disk.agents.values())
+        base = disk.remembered.base.at
+        if disk.saved < base:
+            raise Violation(f"seed {self.seed}: a state after {disk.saved} and entries from {base + 1} on")
+        for index in range(disk.saved + 1, disk.remembered.commit + 1):
+            entry = disk.entries[index]
+            if entry.kind == PAYLOAD:
+                self.recoveries += 1
+                for reaction in engine.apply(entry.index, entry.stamp_ns, entry.payload).trace:
+                    known = self.reactions.setdefault(reaction.position, reaction)
+                    if known != reaction:
+                        raise Violation(f"seed {self.seed}: recovered with {reaction}, before {known}")
+        self._logs[id] = log = disk.log()
+        return Node(
+            id,
+            self._ids,
+            server=0,
+            names={"s0": 0},
+            incarnation=incarnation,
+            cluster="simulated",
+            expected=len(self._ids),
+            channel_settings=channel,
+            settings=node,
+            log=log,
+            engine=engine,
+            fresh=fresh,
+        )
+
+    def _act(self, replica: SimulatedReplica, out: Output) -> None:
+        for taken in out.staged:
+            self._write(replica, _Staging((), taken=taken))
+        if out.persist:
+            installed = out.installed
+            saved = installed.index if installed is not None else 0
+            self._write(replica, Write(out.persist, out.token, installed, saved))
+            self._snapshot(replica)
+        super()._act(replica, out)
+
+    def _snapshot(self, replica: SimulatedReplica) -> None:
+        """Now and then the engine's state goes to the disk, too."""
+        engine, disk = replica.node.engine, self.disks[replica.id]
+        if engine.applied - disk.saved >= self._snapshot_entries and self.random.random() < 0.2:
+            capture = engine.capture()
+            capture.step()
+            trim = min(self._logs[replica.id].base.at, capture.index)
+            self._write(replica, Write([Committed(capture.index)], 0, capture, capture.index, trim))
+
+    def _write(self, replica: SimulatedReplica, write: Write[Capture]) -> None:
+        disk = self.disks[replica.id]
+        disk.waiting.append(write)
+        if len(disk.waiting) == 1:
+            self._sync_later(replica.id, replica.life)
+
+    def _sync_later(self, id: int, life: int) -> None:
+        self.at(self.random.uniform(*self._sync_s), lambda: self._synced(id, life))
+
+    def _synced(self, id: int, life: int) -> None:
+        replica, disk = self.replicas[id], self.disks[id]
+        if not replica.alive or replica.life != life or not disk.waiting:
+            return
+        # What came while the disk was busy waits for the next sync.
+        token = disk.sync(self.random.randint(1, len(disk.waiting)))
+        if disk.waiting:
+            self._sync_later(id, life)
+        if token:
+            self._do(replica, replica.node.persisted, token)

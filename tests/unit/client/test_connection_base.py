@@ -1,0 +1,40 @@
+"""What a caller gives to a connection, before it goes on its way."""
+
+from typing import Any
+
+import attrs
+import pytest
+
+from quorate import Notification, ReplyTo
+from quorate.agents import AgentId
+from quorate.client.connection_base import encoded
+
+
+@attrs.frozen
+class Go(Notification):
+    number: int = 0
+
+
+@pytest.mark.parametrize(
+    "to",
+    [
+        "\ud800",
+        "caf\udce9@s1",
+        5,
+        None,
+        AgentId(0, 0, 1.5),  # type: ignore[arg-type]
+        AgentId(0, 0, -1),
+        ReplyTo(AgentId(0, 0, 1025), "1"),  # type: ignore[arg-type]
+        ReplyTo("alice", -1),  # type: ignore[arg-type]
+    ],
+)
+def test_an_address_that_no_server_could_read_is_refused_at_once(to: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match="is not"):
+        encoded(to, Go(), 1)
+
+
+def test_an_address_that_can_be_read_is_taken() -> None:
+    agent = AgentId(0, 0, 1025)
+    assert encoded("zoë@s1", Go(), 3)[::3] == ("zoë@s1", 3)
+    assert encoded(agent, Go(), 0)[::3] == (agent, 0)
+    assert encoded(ReplyTo(agent, 7), Go(), 0)[::3] == (agent, 7)

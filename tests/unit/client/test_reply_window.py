@@ -1,0 +1,61 @@
+"""How much a client has under way to agents that answer."""
+
+import pytest
+
+from quorate.agents.proxy import MAX_OUTPUT_BYTES
+from quorate.client.reply_window import FIRST, ROOM_BYTES, Answers
+
+
+def test_who_gets_no_answers_has_twice_as_much_under_way_with_every_round():
+    answers = Answers()
+    for _ in range(7):
+        answers.acknowledged(answers.window, answers.window_bytes)
+    assert answers.window == 128 * FIRST
+    assert answers.window_bytes == 128 * ROOM_BYTES
+
+
+@pytest.mark.parametrize("size", [300, 20_000, ROOM_BYTES - 1])
+def test_what_is_under_way_has_answers_that_fit(size):
+    answers = Answers()
+    for _ in range(100):
+        count = min(answers.window, max(1, answers.window_bytes // size))
+        assert count * size <= ROOM_BYTES
+        answers.asked(0.0)
+        answers.received(0.5, count * size)
+        answers.acknowledged(count, count * size)
+    # What is forgotten is rounded.
+    assert max(1, ROOM_BYTES // size) - answers.window in (0, 1)
+
+
+def test_one_is_always_allowed():
+    answers = Answers()
+    answers.asked(0.0)
+    answers.received(0.5, 10 * MAX_OUTPUT_BYTES)
+    assert answers.window == 1
+    answers.acknowledged(1, 10)
+    assert answers.window == 1
+
+
+def test_the_latest_answers_count():
+    answers = Answers()
+    for _ in range(1000):
+        answers.asked(0.0)
+        answers.received(0.5, 100_000)
+        answers.acknowledged(1, 100)
+    assert answers.window == 10
+    for _ in range(100_000):
+        answers.acknowledged(1, 100)
+    assert answers.window > 16_384
+    for _ in range(10):
+        answers.asked(0.0)
+        answers.received(0.5, 100_000)
+        answers.acknowledged(1, 100)
+    assert answers.window < 5000
+
+
+def test_what_comes_to_who_sends_nothing_is_no_answer():
+    answers = Answers()
+    answers.received(5.0, 10 * MAX_OUTPUT_BYTES)
+    answers.asked(6.0)
+    answers.received(7.1, 10 * MAX_OUTPUT_BYTES)
+    assert answers.window == FIRST

@@ -1,0 +1,29 @@
+"""What a channel remembers of a peer whose connection was made again, and says again of what was lost."""
+
+from quorate.hachannel import Channel, Voter
+from quorate.hachannel.model.messages import Exit, Promise
+from quorate.hachannel.model.view import NO_VIEW
+from quorate.testing.channel.by_hand import Hand
+
+
+def test_a_voter_that_left_and_came_back_from_its_disk_is_not_leaving_any_more() -> None:
+    channel = Channel(0, [0, 1, 2], incarnation=1, cluster="c", expected=3)
+    channel.start(0.0)
+    channel.connected(0.1, 1, 7)
+    channel.receive(0.2, 1, Exit(NO_VIEW, True, "it leaves"))
+    assert channel.state.peers.departs(Voter(1, 7))
+    channel.disconnected(0.3, 1)
+    channel.connected(5.0, 1, 7)
+    assert not channel.state.peers.departs(Voter(1, 7))
+
+
+def test_a_promise_that_was_lost_is_given_again():
+    hand = Hand()
+    hand.form()
+    hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
+    hand.deliver(0, 1)
+    [lost] = [message for message in hand.lose(1, 0) if isinstance(message, Promise)]
+    hand.tick(hand.settings.retry_s + 0.01, 0)
+    hand.deliver(0, 1)
+    [promise] = hand.waiting(1, 0, Promise)
+    assert promise.number == lost.number

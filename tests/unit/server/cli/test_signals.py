@@ -1,0 +1,51 @@
+"""The signals that stop `quorate up` and `quorate start` in order."""
+
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from quorate.server.cli import start, up
+from quorate.server.cli.supervisor import TOGETHER
+
+ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@pytest.fixture(autouse=True)
+def handlers() -> Iterator[None]:
+    """The handlers are put back."""
+    before = {number: signal.getsignal(number) for number in (*ALL, TOGETHER)}
+    # These tests may run under nohup.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_up_is_asked_to_stop_by_each(number: signal.Signals) -> None:
+    with up._asked_to_stop() as asked:
+        signal.raise_signal(number)
+        assert asked.is_set()
+
+
+def test_up_that_is_not_to_hear_of_a_hang_up_does_not() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with up._asked_to_stop() as asked:
+        signal.raise_signal(signal.SIGHUP)
+        assert not asked.is_set()
+
+
+def test_start_is_interrupted_at_once_and_its_reactor_stops_by_each_that_is_not_ignored() -> None:
+    heard: list[object] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: heard.append(number))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    start._heed_signals(lambda: heard.append("interrupted"), lambda: heard.append("all stop"))
+    for number in (*ALL, TOGETHER):
+        signal.raise_signal(number)
+    assert heard == [
+        *("interrupted", signal.SIGTERM),
+        *("interrupted", signal.SIGHUP),
+        *("all stop", "interrupted", TOGETHER),
+    ]

@@ -1,0 +1,38 @@
+"""`quorate up` says that its file was edited, and what that means."""
+
+import os
+from pathlib import Path
+
+from quorate.server.cli.up import Edited
+
+SERVER = '<server id="{0}" hostname="{1}"><network domain="D1" port="{0}01"/></server>'
+BEFORE = {("s0", 1), ("s0", 2)}
+
+
+def write(path: Path, *replicas: tuple[int, str]) -> None:
+    inside = "".join(SERVER.format(*replica) for replica in replicas)
+    path.write_text(f'<config><domain name="D1"/><cluster id="0" name="s0">{inside}</cluster></config>')
+
+
+def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_path: Path) -> None:
+    path = tmp_path / "a3servers.xml"
+    write(path, (1, "localhost"), (2, "localhost"))
+    edited = Edited(path)
+    assert edited.look(BEFORE) == []
+    os.utime(path, ns=(1, 1))
+    assert edited.look(BEFORE) == [], "touched, and still the same"
+    write(path, (1, "localhost"), (3, "localhost"), (4, "far.example"))
+    first, *rest = edited.look(BEFORE)
+    assert "was edited; what runs goes on as before" in first
+    assert rest == [f"s0.3 is new: start it with `quorate start {path} --server s0 --replica 3 --join`"]
+    assert edited.look(BEFORE) == []
+
+
+def test_an_edit_that_spoils_the_file_is_told_and_a_file_that_is_gone_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "a3servers.xml"
+    write(path, (1, "localhost"))
+    edited = Edited(path)
+    path.unlink()
+    assert edited.look(BEFORE) == []
+    path.write_text("<config>")
+    assert edited.look(BEFORE) == [f"{path} was edited and is not valid; see `quorate check {path}`"]

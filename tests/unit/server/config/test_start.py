@@ -1,0 +1,52 @@
+"""What `quorate check` lets pass a replica can start with: both refuse the same settings."""
+
+from pathlib import Path
+
+import pytest
+
+from quorate.server.config import ConfigError, load
+from quorate.server.config.properties import PROPERTIES
+from quorate.server.settings import ReplicaSettings
+
+TEXTS = (
+    *("", " ", "0", "1", "2", "-1", "+1", "1_0", "0x10", "1e3", "1e-3", "inf", "nan", "true", "no", "\u0661"),
+    *("0.0001", "0.0009", "0.001", "0.01", "0.5", "3", "4096", "16384", "86399", "86399.9999", "86400"),
+    *("1000000", "1000000000", "999999999999999", "0.000000000001", "999999999999.999999999999"),
+)
+
+
+def starts(path: Path) -> None:
+    config = load(path, check_services=False)
+    for server in config.servers:
+        for replica in server.replicas:
+            ReplicaSettings.read(config, server, replica)
+
+
+@pytest.mark.parametrize("name", sorted(PROPERTIES))
+@pytest.mark.parametrize("other", ["", "0.04"])
+def test_a_setting_that_passes_is_one_to_start_with(name: str, other: str, tmp_path: Path) -> None:
+    beside = f'<property name="suspect_s" value="{other}"/>' if other and name != "suspect_s" else ""
+    for text in TEXTS:
+        path = tmp_path / "a3servers.xml"
+        path.write_text(
+            f'<config><property name="{name}" value="{text}"/>{beside}<domain name="D1"/>'
+            '<cluster id="0" name="s0"><server id="0" hostname="localhost"><network domain="D1" port="1"/>'
+            '</server><server id="1" hostname="localhost"><network domain="D1" port="2"/></server>'
+            "</cluster></config>",
+            encoding="utf-8",
+        )
+        try:
+            load(path, check_services=False)
+        except ConfigError:
+            continue
+        starts(path)
+
+
+@pytest.mark.parametrize("name", ["heartbeat_s", "suspect_s", "stall_s"])
+def test_a_period_that_would_do_nothing_but_repeat_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a3servers.xml"
+    path.write_text(
+        f'<config>\n<property name="{name}" value="0.0009"/><server id="0" name="s0" hostname="h"/></config>'
+    )
+    with pytest.raises(ConfigError, match=rf":2: the property {name} must be a number of seconds from 0.001"):
+        load(path)

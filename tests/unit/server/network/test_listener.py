@@ -1,0 +1,166 @@
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import pytest
+from twisted.internet.protocol import ClientFactory, Protocol
+
+from quorate.hachannel.codec.framing import FrameReader, frame_parts
+from quorate.hachannel.transport.connection import Link
+from quorate.server.errors import StartError
+from quorate.server.network.handshake import (
+    ADMIN,
+    HELLO_TIMEOUT_S,
+    Hello,
+    ProtocolError,
+    build_hello,
+    parse_hello,
+)
+from quorate.server.network.listener import Front
+from quorate.server.network.rate_limit import RateLimit
+from quorate.testing.servers.memory_network import MemoryNet
+
+
+def joined(bodies: list[bytes]) -> bytes:
+    return b"".join(frame_parts(bodies))
+
+
+class Raw(Protocol):
+    """A stranger."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.lost = False
+        self._reader = FrameReader()
+
+    def dataReceived(self, data: bytes) -> None:
+        self.got += self._reader.feed(data)
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self.lost = True
+
+
+class Echo:
+    """Serves a purpose by sending back what comes."""
+
+    def answer(self, hello: Hello) -> Mapping[str, Any]:
+        if hello.fields.get("unwanted"):
+            raise ProtocolError("You are not wanted here.")
+        return {"name": "echo"}
+
+    def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
+        link.handler = self
+        if frames:
+            self.frames(link, frames)
+
+    def frames(self, link: Link, bodies: list[bytes]) -> None:
+        link.send(bodies)
+
+    def lost(self, link: Link, reason: str) -> None:
+        pass
+
+
+class Place:
+    def __init__(self, net: MemoryNet, **options: Any) -> None:
+        self.net = net
+        self.lines: list[str] = []
+        self.counts: list[str] = []
+        self.reactor = net.machine("server")
+        self.front = Front(
+            self.reactor,
+            {ADMIN: Echo()},
+            secret=None,
+            log=self.lines.append,
+            count=self.counts.append,
+            **options,
+        )
+        self.front.listen(100)
+
+    def connect(self) -> Raw:
+        made: list[Raw] = []
+
+        class Factory(ClientFactory):
+            def buildProtocol(self, addr: Any) -> Raw:
+                made.append(Raw())
+                return made[0]
+
+        self.net.machine("client").connectTCP("server", 100, Factory())
+        self.net.advance(0.01)
+        return made[0]
+
+
+@pytest.fixture
+def place(net: MemoryNet) -> Place:
+    return Place(net)
+
+
+def test_a_hello_is_answered_and_the_purpose_takes_over(place: Place) -> None:
+    raw = place.connect()
+    raw.transport.write(joined([build_hello(ADMIN, {}), b"and", b"more"]))
+    place.net.advance(0.1)
+    assert parse_hello(raw.got[0]).fields == {"name": "echo"}
+    assert raw.got[1:] == [b"and", b"more"]
+    assert place.counts == []
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        joined([b"not msgpack \xc1"]),
+        joined([msgspec.msgpack.encode(["quorate", 99, "admin", {}])]),
+        joined([msgspec.msgpack.encode(["quorate", 1, "network", {}])]),
+        joined([build_hello(ADMIN, {"unwanted": True})]),
+        joined([b"x" * 5000]),
+    ],
+)
+def test_garbage_gets_one_line_and_is_counted_and_closed(place: Place, garbage: bytes) -> None:
+    raw = place.connect()
+    raw.transport.write(garbage)
+    place.net.advance(0.1)
+    assert raw.lost
+    assert place.counts == ["garbage"]
+    assert len(place.lines) == 1
+    assert "127.0.0.1" in place.lines[0]
+    assert place.front.connections == 0
+
+
+def test_who_says_nothing_is_closed_after_a_while(place: Place) -> None:
+    raw = place.connect()
+    place.net.advance(HELLO_TIMEOUT_S - 0.1)
+    assert not raw.lost
+    place.net.advance(0.3)
+    assert raw.lost
+    assert place.counts == ["garbage"]
+
+
+def test_who_only_connects_and_leaves_is_no_garbage(place: Place) -> None:
+    raw = place.connect()
+    raw.transport.loseConnection()
+    place.net.advance(HELLO_TIMEOUT_S * 2)
+    assert place.counts == []
+    assert place.lines == []
+
+
+def test_connections_over_the_limit_are_refused(net: MemoryNet) -> None:
+    place = Place(net, max_connections=2)
+    raws = [place.connect() for _ in range(3)]
+    net.advance(0.1)
+    assert [raw.lost for raw in raws] == [False, False, True]
+    assert place.counts == ["refused_connections"]
+    assert place.front.connections == 2
+
+
+def test_a_taken_port_is_one_clear_sentence(place: Place) -> None:
+    other = Front(place.reactor, {}, secret=None, log=print, count=print)
+    with pytest.raises(StartError, match=r"Port 100 .*stop the program that uses it or change the port"):
+        other.listen(100)
+
+
+def test_the_log_of_bad_connections_is_limited() -> None:
+    lines: list[str] = []
+    limit = RateLimit(lines.append, lines=2, period_s=10)
+    for _ in range(5):
+        limit.line(0.0, "bad")
+    limit.line(11.0, "bad")
+    assert lines == ["bad", "bad", "3 more lines about bad connections were left out", "bad"]

@@ -1,0 +1,84 @@
+"""A node and the reactor."""
+
+from typing import Any
+
+import pytest
+from twisted.internet.task import Clock
+
+from quorate.hachannel.transport.timer import RAISED_PAUSE_S
+from quorate.server.replica.driver import Driver
+
+
+class Node:
+    """A node that is due until it has ticked, and never has anything to say."""
+
+    patient = False
+    unapplied = 0
+
+    def __init__(self) -> None:
+        self.ticks = 0
+        self.fails = False
+        self.due = True
+
+    def tick(self, now: float, wall_ns: int) -> None:
+        self.ticks += 1
+        if self.fails:
+            raise RuntimeError("defect")
+        self.due = False
+
+    def flush(self, now: float, wall_ns: int) -> None:
+        """Nothing waits."""
+
+    def take(self) -> None:
+        """Nothing."""
+
+    def work(self, now: float, wall_ns: int) -> bool:
+        return False
+
+    def slow(self, seconds: float) -> None:
+        """Nothing to name."""
+
+    def deadline(self, now: float, wall_ns: int) -> float | None:
+        return now if self.due else None
+
+
+class Host:
+    def act(self, out: Any) -> None:
+        """Nothing is wanted."""
+
+    def acted(self) -> None:
+        """Nothing."""
+
+
+def test_after_a_tick_that_raised_there_is_another_and_not_at_once() -> None:
+    clock, node = Clock(), Node()
+    made: Any = node
+    driver = Driver(made, clock, Host())
+    node.fails = True
+    driver.give(node.flush)
+    with pytest.raises(RuntimeError):
+        clock.advance(0.0)
+    assert node.ticks == 1
+    driver.give(node.flush)
+    clock.advance(0.0)
+    assert node.ticks == 1
+    assert len(clock.getDelayedCalls()) == 1
+    node.fails = False
+    clock.advance(RAISED_PAUSE_S)
+    assert node.ticks == 2
+
+
+def test_work_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, node = Clock(), Node()
+    now, took, said = [0.0], [0.2, 7.5, 0.1], list[float]()
+
+    def work(*_: Any) -> bool:
+        now[0] += took.pop(0)
+        return bool(took)
+
+    made: Any = node
+    made.work, made.slow = work, said.append
+    monkeypatch.setattr("quorate.server.replica.driver.time.monotonic", lambda: now[0])
+    Driver(made, clock, Host()).give(node.flush)
+    assert took == []
+    assert said == [pytest.approx(7.5)]
