@@ -14,7 +14,7 @@ from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_CAME,
-    Face,
+    ConnectionBase,
     encoded,
     new_driver,
     no_answer,
@@ -140,7 +140,7 @@ class AsyncioPort:
             transport.write(data)
 
 
-class AsyncConnection(Face):
+class AsyncConnection(ConnectionBase):
     """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it."""
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):

@@ -22,7 +22,7 @@ from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_CAME,
-    Face,
+    ConnectionBase,
     encoded,
     new_driver,
     no_answer,
@@ -43,7 +43,7 @@ _Answer = tuple["Future[Notification]", ReplyTypes]
 _Command = tuple[AgentId | str, str, bytes, int, "Future[None] | None", _Answer | None]
 
 
-class Connection(Face):
+class Connection(ConnectionBase):
     """A blocking connection. Make it with `connect`."""
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):

@@ -8,7 +8,7 @@ from ..agents.ids import AgentId
 from ..agents.notification import Notification, encode
 from .driver import Driver
 from .events import SessionSettings
-from .pending import Desk, ReplyTypes
+from .pending import PendingRequests, ReplyTypes
 from .session import Session
 from .url import parse_url
 
@@ -16,7 +16,7 @@ __all__ = [
     "NOTHING_CAME",
     "NOT_ACKNOWLEDGED",
     "NOT_ALL_ACKNOWLEDGED",
-    "Face",
+    "ConnectionBase",
     "encoded",
     "new_driver",
     "no_answer",
@@ -65,10 +65,10 @@ def new_driver(
 ) -> Driver:
     """A session and its driver for the arguments of ``connect``. Raises BadUrl."""
     tuned = settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)
-    return Driver(Session(parse_url(url), user, password, random.random, tuned), Desk())
+    return Driver(Session(parse_url(url), user, password, random.random, tuned), PendingRequests())
 
 
-class Face:
+class ConnectionBase:
     """A connection as its user sees it, whether threads, coroutines or Deferreds wait for it."""
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):

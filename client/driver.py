@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from .events import Connect, Disconnect
-from .pending import Desk
+from .pending import PendingRequests
 from .session import Session
 from .url import Endpoint
 
@@ -37,7 +37,7 @@ class Port(Protocol):
 class Driver:
     """Calls the session with the time, and does what it asks for."""
 
-    def __init__(self, session: Session, desk: Desk):
+    def __init__(self, session: Session, desk: PendingRequests):
         self.session = session
         self.desk = desk
         self.paused = False

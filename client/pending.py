@@ -21,7 +21,7 @@ from .errors import (
 from .events import Acknowledged, Delivered, Ended, Event, Opened
 from .frames import ServerNote
 
-__all__ = ["INBOX_LIMIT", "Desk", "Received", "ReplyTypes", "Waiter", "outcome"]
+__all__ = ["INBOX_LIMIT", "PendingRequests", "Received", "ReplyTypes", "Waiter", "outcome"]
 
 INBOX_LIMIT: Final = 65536
 """Notifications kept for ``receive``; then the oldest is dropped."""
@@ -92,7 +92,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
         ) from None
 
 
-class Desk:
+class PendingRequests:
     """Matches acknowledgements and replies with those who wait for them. For one thread."""
 
     def __init__(self, inbox_limit: int = INBOX_LIMIT):

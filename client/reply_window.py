@@ -11,7 +11,7 @@ from typing import Final
 
 from ..agents.proxy import MAX_OUTPUT_BYTES
 
-__all__ = ["Answers"]
+__all__ = ["ReplyWindow"]
 
 ROOM_BYTES: Final = MAX_OUTPUT_BYTES // 4
 """For the answers to all that is under way; those to what was before that may wait still."""
@@ -25,7 +25,7 @@ LATE_S: Final = 1.0
 """What comes so long after something was under way is no answer."""
 
 
-class Answers:
+class ReplyWindow:
     """What came back for what was sent, and what follows from it, whatever the server allows."""
 
     def __init__(self) -> None:

@@ -57,7 +57,7 @@ from .frames import (
     note_size,
 )
 from .outbox import Outbox
-from .reply_window import Answers
+from .reply_window import ReplyWindow
 from .states import Closing, Connecting, Greeting, New, Open, Over, State, Waiting
 from .url import Endpoint, format_endpoint
 
@@ -93,7 +93,7 @@ class Session:
         self._most = self.settings.window
         """Unacknowledged notifications that the server and the settings allow."""
         self.outbox = Outbox()
-        self._answers = Answers()
+        self._answers = ReplyWindow()
         self.last_out = 0
         """Number of the last notification received."""
         self.reconnections = 0

@@ -15,7 +15,7 @@ from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
     NOTHING_CAME,
-    Face,
+    ConnectionBase,
     encoded,
     new_driver,
     no_answer,
@@ -200,7 +200,7 @@ class _Port:
             self._link.write(data)
 
 
-class TwistedConnection(Face):
+class TwistedConnection(ConnectionBase):
     """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread."""
 
     def __init__(self, reactor: _Reactor, driver: Driver, request_timeout_s: float | None):

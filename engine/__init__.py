@@ -9,9 +9,9 @@ from .reaction import Reaction
 from .rerun import Rerun
 from .settings import EngineSettings
 from .snapshot.capture import Capture
-from .snapshot.digest import Reckoning
+from .snapshot.digest import IncrementalDigest
 from .snapshot.header import SnapshotError
-from .snapshot.precopy import Action, Marker, Passes
+from .snapshot.precopy import Action, Marker, PrecopyRounds
 from .snapshot.transfer import Source, Staging, Taken
 
 __all__ = [
@@ -24,17 +24,17 @@ __all__ = [
     "Engine",
     "EngineSettings",
     "EngineStopped",
+    "IncrementalDigest",
     "Item",
     "Marker",
     "NetAck",
     "NetInput",
     "NetPeer",
     "Nondeterministic",
-    "Passes",
     "Posts",
+    "PrecopyRounds",
     "Ran",
     "Reaction",
-    "Reckoning",
     "Rerun",
     "SnapshotError",
     "Source",

@@ -8,7 +8,7 @@ import msgspec
 
 from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
 from ..agents.notification import UNREADABLE
-from .error_text import described, words
+from .error_text import described, error_text
 from .reaction import outputs_hash
 
 __all__ = [
@@ -223,7 +223,7 @@ class Cell:
             return saved, self.spec.load(saved)
         except Exception as error:
             raise Unstorable(
-                f"the state of {self.spec.name} can no longer be stored: {words(error)}"
+                f"the state of {self.spec.name} can no longer be stored: {error_text(error)}"
             ) from error
 
     # Outside of reactions

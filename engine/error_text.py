@@ -2,13 +2,13 @@
 
 from typing import Final
 
-__all__ = ["MAX_WORDS", "described", "summary", "words"]
+__all__ = ["MAX_WORDS", "described", "error_text", "summary"]
 
 MAX_WORDS: Final = 1000
 """Characters of a text; the rest is left out."""
 
 
-def words(error: BaseException) -> str:
+def error_text(error: BaseException) -> str:
     """The text of an exception.
 
     It is the agent's: its own code may fail at it, it may be of any length, and half a surrogate pair in it,
@@ -22,7 +22,7 @@ def words(error: BaseException) -> str:
 
 def described(error: BaseException) -> tuple[str, str]:
     """The name of an exception's class, and its text."""
-    return type(error).__name__[:MAX_WORDS], words(error)
+    return type(error).__name__[:MAX_WORDS], error_text(error)
 
 
 def summary(kind: str, message: str) -> str:

@@ -27,7 +27,7 @@ from ..agents import (
 from ..agents.notification import UNREADABLE
 from .cell import Cell
 from .directory import Directory
-from .error_text import described, words
+from .error_text import described, error_text
 from .settings import EngineSettings
 
 __all__ = ["Factory", "FactoryResult"]
@@ -80,7 +80,7 @@ class Factory:
             state = spec.save(spec.build(ask.state))
             cell = Cell.create(identity, ask.name, spec, state)
         except (AgentError, ValueError) as error:
-            return self._refused(stamp, ask, words(error))
+            return self._refused(stamp, ask, error_text(error))
         except BaseException as error:  # also SystemExit: the code of the class ends nothing but this
             kind, message = described(error)
             return self._refused(stamp, ask, f"{ask.class_name} cannot be created: {kind}: {message}")

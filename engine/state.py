@@ -13,7 +13,7 @@ from .routing import Mail, Routing
 from .server_links import Links
 from .settings import EngineSettings
 from .snapshot.capture import Capture
-from .snapshot.digest import Reckoning, digest_of
+from .snapshot.digest import IncrementalDigest, digest_of
 from .snapshot.header import Snapshot, SnapshotError, encode_header, read_header
 from .snapshot.transfer import Source, Staging
 from .timers import Timers
@@ -132,11 +132,11 @@ class EngineState:
         """
         return digest_of(self._directory.digest(), self._facts(self._mail.links, self._timers, self))
 
-    def reckon(self) -> Reckoning:
+    def reckon(self) -> IncrementalDigest:
         """The same, step by step: the digest as of now, while the engine goes on."""
-        return Reckoning(self._directory, self._facts(self._mail.links, self._timers, self))
+        return IncrementalDigest(self._directory, self._facts(self._mail.links, self._timers, self))
 
-    def reckons(self, reckoning: Reckoning) -> bool:
+    def reckons(self, reckoning: IncrementalDigest) -> bool:
         """Whether it is of this state, and not of one that this one has taken the place of."""
         return reckoning.of(self._directory)
 
@@ -229,7 +229,7 @@ class EngineState:
         """
         return Source(self._directory, lambda: self.applied, self._freeze, self.birth, marker, have)
 
-    def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, Reckoning]:
+    def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, IncrementalDigest]:
         self._rest = self._captured(0, rest, False)
         return self._rest, self.reckon()
 

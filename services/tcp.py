@@ -32,7 +32,7 @@ from ..agents.proxy import (
     ReopenRefused,
 )
 from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, Welcome
-from ..hachannel.transport.direct_write import PromptReactor
+from ..hachannel.transport.direct_write import DirectWriteReactor
 from .base import DEFAULT_MAX_CONNECTIONS, ListeningPort, Service, ServiceContext, ServiceError
 from .client_connection import ClientLink
 from .manager import ConnectionManager, note_from_service
@@ -137,7 +137,7 @@ class TcpProxyService(Service):
             )
         ctx.subscribe(CLIENT_TOPIC, self._emitted)
         try:
-            self._port = PromptReactor(ctx.reactor).listenTCP(
+            self._port = DirectWriteReactor(ctx.reactor).listenTCP(
                 self.settings.port, _Listener(self), interface=self.settings.interface
             )
         except CannotListenError as error:

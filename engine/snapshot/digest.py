@@ -6,7 +6,7 @@ import msgspec
 
 from ..directory import Directory
 
-__all__ = ["Reckoning", "digest_of"]
+__all__ = ["IncrementalDigest", "digest_of"]
 
 
 def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
@@ -15,7 +15,7 @@ def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
     return hashlib.blake2b(packed, digest_size=16).digest()
 
 
-class Reckoning:
+class IncrementalDigest:
     """The digest as of the moment at which `Engine.reckon` made this.
 
     An agent that is about to change is looked at before. So no step takes long, however many agents had

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import attrs
 import msgspec
 
-__all__ = ["Action", "Marker", "Passes"]
+__all__ = ["Action", "Marker", "PrecopyRounds"]
 
 K = TypeVar("K", bound=Any)
 
@@ -50,7 +50,7 @@ class Action(Enum):
 
 
 @attrs.define(eq=False)
-class Passes(Generic[K]):
+class PrecopyRounds(Generic[K]):
     """The parts of a state, one by one, in the order in which a copy is to get them.
 
     Parts are visited in the order of (`bucket` of the key, key), which is the same at every source: so a copy

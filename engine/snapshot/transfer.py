@@ -14,9 +14,9 @@ from ...agents import AgentId, AgentSpec
 from ..cell import AgentState, Cell, Resolve
 from ..directory import Directory, state_hash
 from .capture import Capture
-from .digest import Reckoning
+from .digest import IncrementalDigest
 from .header import SnapshotError
-from .precopy import Action, Marker, Passes
+from .precopy import Action, Marker, PrecopyRounds
 
 __all__ = ["End", "Given", "Source", "Staging", "Taken"]
 
@@ -74,7 +74,7 @@ class Source:
         self,
         directory: Directory,
         now: Callable[[], int],
-        freeze: Callable[[Sequence[AgentId]], tuple[Capture, Reckoning]],
+        freeze: Callable[[Sequence[AgentId]], tuple[Capture, IncrementalDigest]],
         birth: int,
         marker: bytes,
         have: int,
@@ -83,13 +83,13 @@ class Source:
         self._freeze = freeze
         start = _start(marker, birth, have, now())
         self._start: Marker | None = start
-        self._passes = Passes[AgentId](_bucket, self._changed, now, start)
+        self._passes = PrecopyRounds[AgentId](_bucket, self._changed, now, start)
         directory.marks = self._passes.marks
         self._passes.begin([cell.identity for cell in directory])
         self._prepared = False
         self._capture: Capture | None = None
         self._gone: list[AgentId] = []
-        self._reckoning: Reckoning | None = None
+        self._reckoning: IncrementalDigest | None = None
         self._over = False
         self.flaws: list[str] = []
         """Agents whose state cannot be stored any more, and why: they go all the same."""
@@ -154,7 +154,7 @@ class Source:
             self.flaws.append(flaw)
         return state
 
-    def _last(self, capture: Capture, reckoning: Reckoning) -> Given | None:
+    def _last(self, capture: Capture, reckoning: IncrementalDigest) -> Given | None:
         """The rest, as of one entry: what is about to change meanwhile was encoded before."""
         if capture.done and not capture.agents and reckoning.left:
             reckoning.step(PART_AGENTS, DIGEST_BYTES)

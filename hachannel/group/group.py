@@ -32,10 +32,10 @@ from ..model.messages import Ack, Data, decode_message
 from ..model.settings import TELL_AFTER_S, Settings
 from ..protocol.channel import Channel
 from ..transport.connection import Address, CallPort
-from ..transport.direct_write import PromptReactor
+from ..transport.direct_write import DirectWriteReactor
 from ..transport.process_liveness import this_process
 from ..transport.sending import send_messages
-from ..transport.timer import Alarm
+from ..transport.timer import Timer
 from ..transport.transport import ChannelTransport
 from .application import Application, Messages
 from .arguments import ROOM_BYTES, as_messages, check_all_members, check_arguments
@@ -113,7 +113,7 @@ class Group:
         self.stopped: Deferred[None] = Deferred()
         """Fires when this member has stopped, or its port was taken; GroupFailed if it cannot go on."""
         self._settings = settings or Settings()
-        self._reactor: ReactorWithListeners = PromptReactor(reactor)
+        self._reactor: ReactorWithListeners = DirectWriteReactor(reactor)
         self._now: Callable[[], float] = (
             time.monotonic if isinstance(reactor, ReactorBase) else self._reactor.seconds
         )
@@ -159,7 +159,7 @@ class Group:
         self._gives = False
         """Another member was getting the state then."""
         self._driving = self._stirred = self._drive_due = False
-        self._alarm = Alarm(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
+        self._alarm = Timer(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
         self._waits = Waits(self._channel, log)
 
     # What can be asked

@@ -9,14 +9,14 @@ So who leaves waits until a view is active in whose configuration it is not: see
 from ..model.messages import Reconfig
 from ..model.view import View, Voter
 from ..replication.normal_case import Replication
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..view_change.choice import feasible, reconfigured
 
 
-class Leavers:
+class Departures:
     """Says whose vote is to go, one with each view."""
 
-    def __init__(self, state: State, replication: Replication) -> None:
+    def __init__(self, state: ReplicaState, replication: Replication) -> None:
         self._state = state
         self._replication = replication
 

@@ -11,7 +11,7 @@ from ..model.messages import Admit, Change, Dismiss, Reconfig, Seats, Unlisted, 
 from ..model.view import View
 from ..replication.normal_case import Replication
 from ..replication.peers import Link
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..view_change.choice import feasible, reconfigured, seated
 from ..view_change.election import Election
 
@@ -24,7 +24,7 @@ MAX_SEAT_BYTES = 2048
 class Membership:
     """Takes requests to change who belongs to the cluster, and tells who does."""
 
-    def __init__(self, state: State, replication: Replication, election: Election) -> None:
+    def __init__(self, state: ReplicaState, replication: Replication, election: Election) -> None:
         self._state = state
         self._replication = replication
         self._election = election

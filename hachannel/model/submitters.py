@@ -8,7 +8,7 @@ a prefix of the log says, every replica that has the prefix knows.
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
-__all__ = ["Origins", "Row", "Rows", "Source"]
+__all__ = ["Row", "Rows", "Source", "Submitters"]
 
 
 class Source(NamedTuple):
@@ -30,16 +30,16 @@ Row: TypeAlias = Source
 Rows: TypeAlias = tuple[Row, ...]
 
 
-class Origins:
+class Submitters:
     """The last entry of each origin. One row for each replica: its latest process replaces earlier ones."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._rows: dict[int, Row] = {row.replica: row for row in rows}
         self._kept: Rows | None = None
 
-    def copy(self) -> "Origins":
+    def copy(self) -> "Submitters":
         """A table that goes its own way from here."""
-        return Origins(self._rows.values())
+        return Submitters(self._rows.values())
 
     @property
     def rows(self) -> Rows:

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ..membership.departures import Leavers
+from ..membership.departures import Departures
 from ..membership.membership import Membership
-from ..membership.witness_join import Porter
+from ..membership.witness_admission import WitnessAdmission
 from ..model.errors import ChannelError
 from ..model.events import Output, Told
 from ..model.log import Log, MemoryLog
@@ -15,16 +15,16 @@ from ..replication.forwarding import Forwarding
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.peers import Peers
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from ..transfer.learner import Learner
 from ..view_change.election import Election
 from ..view_change.installation import Installing
-from .decisions import Steps
+from .decision_loop import DecisionLoop
 from .dispatch import Dispatch
-from .heartbeats import Facts
+from .heartbeats import Heartbeats
 from .phases import Phases
-from .view_triggers import Gate
+from .view_triggers import ViewTriggers
 
 
 class Channel:
@@ -76,7 +76,7 @@ class Channel:
             raise ValueError(
                 f"min_copies is {self._settings.min_copies}, but only {len(copies)} replicas hold the log"
             )
-        self.state = State(
+        self.state = ReplicaState(
             Voter(me, incarnation),
             members,
             cluster,
@@ -91,11 +91,13 @@ class Channel:
         self._forwarding = Forwarding(self.state, self._replication)
         self._donor = Donor(self.state, self._replication, self.lease)
         self._election = Election(self.state, self._replication, self._donor, self.lease)
-        porter = Porter(self.state, self._replication)
-        leavers = self._leavers = Leavers(self.state, self._replication)
-        gate = Gate(self.state, self._replication, self._donor, porter, leavers, self._election, self.lease)
+        porter = WitnessAdmission(self.state, self._replication)
+        leavers = self._leavers = Departures(self.state, self._replication)
+        gate = ViewTriggers(
+            self.state, self._replication, self._donor, porter, leavers, self._election, self.lease
+        )
         self._membership = Membership(self.state, self._replication, self._election)
-        self._facts = Facts(
+        self._facts = Heartbeats(
             self.state,
             self._replication,
             self._election,
@@ -120,7 +122,7 @@ class Channel:
             self._learner,
         )
         self.state.loopback = self._dispatch.to_oneself
-        self._steps = Steps(
+        self._steps = DecisionLoop(
             self.state,
             self.lease,
             self._replication,

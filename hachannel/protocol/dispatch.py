@@ -42,11 +42,11 @@ from ..replication.forwarding import Forwarding
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
 from ..replication.peers import Link
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from ..transfer.learner import Learner
 from ..view_change.election import Election
-from .heartbeats import Facts
+from .heartbeats import Heartbeats
 
 
 class Dispatch:
@@ -54,12 +54,12 @@ class Dispatch:
 
     def __init__(
         self,
-        state: State,
+        state: ReplicaState,
         lease: Lease,
         replication: Replication,
         forwarding: Forwarding,
         election: Election,
-        facts: Facts,
+        facts: Heartbeats,
         membership: Membership,
         donor: Donor,
         learner: Learner,

@@ -1,30 +1,30 @@
 """What replicas tell each other about where they stand: heartbeats, exits, announcements."""
 
 from ..membership.membership import Membership
-from ..membership.witness_join import Porter
+from ..membership.witness_admission import WitnessAdmission
 from ..model.messages import Exit, Heartbeat, Join, Record
 from ..model.view import NO_VIEW, ViewNumber, Voter
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
 from ..replication.peers import Link
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from ..view_change.election import Election
-from .view_triggers import Gate
+from .view_triggers import ViewTriggers
 
 
-class Facts:
+class Heartbeats:
     """Tells where this replica stands, and takes in where the others do."""
 
     def __init__(
         self,
-        state: State,
+        state: ReplicaState,
         replication: Replication,
         election: Election,
-        gate: Gate,
+        gate: ViewTriggers,
         donor: Donor,
         membership: Membership,
-        porter: Porter,
+        porter: WitnessAdmission,
         lease: Lease,
     ) -> None:
         self._state = state

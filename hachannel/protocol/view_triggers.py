@@ -6,13 +6,13 @@ and the quorums decide.
 
 from collections.abc import Collection
 
-from ..membership.departures import Leavers
-from ..membership.witness_join import Porter
+from ..membership.departures import Departures
+from ..membership.witness_admission import WitnessAdmission
 from ..model.messages import Exit
 from ..model.view import View, Voter, present
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from ..view_change.choice import quorum_of
 from ..view_change.election import GIVES_UP, Election
@@ -23,16 +23,16 @@ MAX_BACKOFF = 10
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
 
 
-class Gate:
+class ViewTriggers:
     """Watches the master as a slave, the slaves as a master, and proposes when it must."""
 
     def __init__(
         self,
-        state: State,
+        state: ReplicaState,
         replication: Replication,
         donor: Donor,
-        porter: Porter,
-        leavers: Leavers,
+        porter: WitnessAdmission,
+        leavers: Departures,
         election: Election,
         lease: Lease,
     ) -> None:

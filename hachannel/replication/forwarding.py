@@ -13,10 +13,10 @@ import attrs
 from ..model.errors import ChannelError, PayloadTooLarge, WindowFull
 from ..model.log import Booted
 from ..model.messages import Forward, Forwarded
-from ..model.submitters import Origins, Source
+from ..model.submitters import Source, Submitters
 from ..model.view import View, Voter
 from .normal_case import Replication
-from .replica_state import State
+from .replica_state import ReplicaState
 
 MAX_ASK_PAUSE_S = 1.0
 """A master that asks for the same numbers again and again pauses up to this long in between."""
@@ -46,7 +46,7 @@ class Held:
 class Forwarding:
     """Both sides of submitting from any member."""
 
-    def __init__(self, state: State, replication: Replication) -> None:
+    def __init__(self, state: ReplicaState, replication: Replication) -> None:
         self._state = state
         self._replication = replication
         # The origin.
@@ -68,7 +68,7 @@ class Forwarding:
         self._booted: int | None = None
         """The token of the output that made the number of this process durable."""
         # The master.
-        self._admitted = Origins()
+        self._admitted = Submitters()
         self._held: dict[int, Held] = {}
         self._turn = 0
 

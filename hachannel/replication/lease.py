@@ -16,13 +16,13 @@ from ..model.events import LeaseChanged
 from ..model.log import Leased
 from ..model.messages import Grant, Release
 from ..model.view import ViewNumber, Voter
-from .replica_state import State
+from .replica_state import ReplicaState
 
 
 class Lease:
     """Both sides: what this replica granted, and what was granted to it."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self.holder: Voter | None = None
         """Who was granted last; None with a grant that is not over: somebody, forgotten."""

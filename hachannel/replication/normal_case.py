@@ -24,7 +24,7 @@ from ..model.messages import (
 from ..model.settings import TRIM_STEP
 from ..model.submitters import Source
 from ..model.view import View, Voter
-from .replica_state import State
+from .replica_state import ReplicaState
 
 MAX_REPAIR_PAUSE_S = 1.0
 
@@ -56,7 +56,7 @@ def _never() -> bool:
 class Replication:
     """Appending, acknowledging, committing, repairing and trimming."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._slaves: dict[Voter, Progress] = {}
         self._synced = 0

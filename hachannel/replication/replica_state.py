@@ -22,7 +22,7 @@ from ..model.log import (
 )
 from ..model.messages import PAYLOAD, Ack, Entry, Grant, Message
 from ..model.settings import Settings
-from ..model.submitters import Origins, Rows
+from ..model.submitters import Rows, Submitters
 from ..model.view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter, watching
 from .peers import Link, Peers
 
@@ -35,7 +35,7 @@ NOTHING = Output()
 """What a step that produced nothing gives out; nobody writes to it."""
 
 
-class State:
+class ReplicaState:
     """The facts of one replica. Only the parts of its channel write to it."""
 
     def __init__(
@@ -108,7 +108,7 @@ class State:
         """The highest view counter seen."""
         self.commit = recovered.commit
         self.applied = recovered.applied
-        self.origins = Origins(recovered.origins)
+        self.origins = Submitters(recovered.origins)
         """Who has submitted how much, after `applied`."""
         self.boot = recovered.boots + 1
         """Which process of this life it is: what it forwards is numbered anew."""
@@ -420,7 +420,7 @@ class State:
     def reset(self, base: Tag, origins: Rows) -> None:
         """The state after `base` came as a snapshot."""
         self.log.reset(base)
-        self.origins = Origins(origins)
+        self.origins = Submitters(origins)
         self.record(Reset(base, origins))
         self.commit = self.applied = base.at
 

@@ -14,12 +14,12 @@ from ..model.messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
 from ..model.view import Voter
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from .chunks import Outbox, Parts
-from .flow_control import Lending
+from .flow_control import FlowControl
 from .log_tail import Lead
-from .pacing import Pace
-from .transfer import Phase, Session
+from .pacing import Pacing
+from .transfer import Phase, Transfer
 
 REPLICA_BITS = 16
 """The lowest bits of a token are the donor's id: no two masters ever give the same one."""
@@ -38,17 +38,17 @@ MAX_AGAIN = 2
 class Donor:
     """State transfer, seen from the master."""
 
-    def __init__(self, state: State, replication: Replication, lease: Lease) -> None:
+    def __init__(self, state: ReplicaState, replication: Replication, lease: Lease) -> None:
         self._state = state
         self._replication = replication
         replication.lent_out = self.full
         self._lease = lease
-        self.session: Session | None = None
+        self.session: Transfer | None = None
         self._last = 0
         """The last token given to a transfer, or to a question."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
-        self._lending = Lending(state)
+        self._lending = FlowControl(state)
 
     @property
     def phase(self) -> str:
@@ -104,12 +104,12 @@ class Donor:
         elif session.lead is not None and session.lead.waits and now - session.lead.moved > session.again_s:
             session.lead.again(now)
 
-    def _gone(self, session: Session) -> bool:
+    def _gone(self, session: Transfer) -> bool:
         """Whether the learner is not there any more. A connected one that is silent may be installing."""
         link = self._state.peers.link(session.voter)
         return self._state.peers.departs(session.voter) if link is None else link.leaving
 
-    def _stuck(self, now: float, session: Session) -> bool:
+    def _stuck(self, now: float, session: Transfer) -> bool:
         """Whether the learner has had something to do for long, and does not: its disk hangs, say.
 
         Or it takes what is sent, and never answers in time to be taken in: its disk is slow.
@@ -121,7 +121,7 @@ class Donor:
             busy = not session.asked and (session.whole or not session.outbox.empty)
         return now - session.doubted > long or (busy and now - session.came > long)
 
-    def _lost(self, session: Session, message: Join) -> bool:
+    def _lost(self, session: Transfer, message: Join) -> bool:
         """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
 
         It may be another process of the same voter, which was back before anybody noticed. Or a master of
@@ -163,8 +163,10 @@ class Donor:
         have = message.commit
         log = state.log
         outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
-        pace = Pace(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at)
-        session = self.session = Session(
+        pace = Pacing(
+            settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at
+        )
+        session = self.session = Transfer(
             voter, token, token, now, now, now, settings.suspect_s, Phase.STATE, outbox, pace
         )
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
@@ -196,12 +198,12 @@ class Donor:
 
     # The state
 
-    def _wants(self, session: Session) -> bool:
+    def _wants(self, session: Transfer) -> bool:
         """Whether another part may be asked for, if it is time."""
         there = session.at is None or bool(session.rest)
         return session.phase is Phase.STATE and there and not session.asked and session.outbox.hungry
 
-    def _ask(self, now: float, session: Session) -> None:
+    def _ask(self, now: float, session: Transfer) -> None:
         """Ask the application for the next part, unless it has given it in advance."""
         state, pace = self._state, session.pace
         while self._wants(session) and pace.wake is not None and now >= pace.wake:
@@ -220,7 +222,7 @@ class Donor:
             session.came = now
             self._push(session)
 
-    def _ask_application(self, session: Session) -> None:
+    def _ask_application(self, session: Transfer) -> None:
         state = self._state
         session.asked = True
         if not session.frozen:
@@ -232,11 +234,11 @@ class Donor:
             session.begun = True
             state.event(ProvideSnapshot(session.token, state.applied, session.have, session.marker))
 
-    def _push(self, session: Session) -> None:
+    def _push(self, session: Transfer) -> None:
         for piece in session.outbox.due():
             self._state.send(session.voter.replica, piece)
 
-    def _asked(self, token: int) -> Session | None:
+    def _asked(self, token: int) -> Transfer | None:
         """The transfer that an answer of the application is for."""
         session = self.session
         if session is None or session.token != token or not session.asked:
@@ -270,7 +272,7 @@ class Donor:
         session.heard = session.moved = now
         self._ask(now, session)
 
-    def _freeze(self, session: Session, index: int | None, *, last: bool) -> bool:
+    def _freeze(self, session: Transfer, index: int | None, *, last: bool) -> bool:
         """The parts are as of entry `index` from here on; false if the log does not reach back to it."""
         if index is None:
             return not last
@@ -320,7 +322,7 @@ class Donor:
             self._push(session)
             self._ask(now, session)
 
-    def _push_ahead(self, now: float, session: Session) -> None:
+    def _push_ahead(self, now: float, session: Transfer) -> None:
         """Send entries beside the state, as many messages as the window allows."""
         state, lead = self._state, session.lead
         if lead is None:
@@ -336,14 +338,14 @@ class Donor:
 
     # Entries
 
-    def _begin_entries(self, now: float, session: Session, after: int) -> None:
+    def _begin_entries(self, now: float, session: Transfer, after: int) -> None:
         session.phase = Phase.ENTRIES
         session.rest = Parts()
         session.hold = session.sent = session.acked = after
         session.moved = session.came = session.follows = now
         self._push_entries(session)
 
-    def _push_entries(self, session: Session, *, again: bool = False) -> None:
+    def _push_entries(self, session: Transfer, *, again: bool = False) -> None:
         """Send entries, as many messages as the window allows. again: those that were sent before."""
         state = self._state
         log = state.log
@@ -405,7 +407,7 @@ class Donor:
         self._push_entries(session)
         state.attention = True
 
-    def _rewind(self, now: float, session: Session) -> None:
+    def _rewind(self, now: float, session: Transfer) -> None:
         """No progress for a while: send again what the learner has not acknowledged."""
         if session.phase is Phase.STATE:
             session.outbox.again()
@@ -490,7 +492,7 @@ class Donor:
             return False
         return True
 
-    def _proved(self, now: float, session: Session) -> bool:
+    def _proved(self, now: float, session: Transfer) -> bool:
         """Whether the learner has shown that it can answer and may promise; if not it is asked to.
 
         One whose disk hangs announces itself all the same, and lacks nothing while nothing happens; each view

@@ -11,10 +11,10 @@ does.
 import math
 
 from ..model.settings import Settings
-from ..replication.replica_state import State
-from .transfer import Phase, Session
+from ..replication.replica_state import ReplicaState
+from .transfer import Phase, Transfer
 
-__all__ = ["AHEAD", "ENTRY_BYTES", "MIN_LAG", "Lending", "ahead_fill"]
+__all__ = ["AHEAD", "ENTRY_BYTES", "MIN_LAG", "FlowControl", "ahead_fill"]
 
 ENTRY_BYTES = 1024
 """Of a state, once taken, let the log that is held for a learner have one entry more."""
@@ -45,17 +45,17 @@ def ahead_fill(settings: Settings, taken: int, count: int, size_bytes: int) -> f
     return _fill(settings, AHEAD * taken, count, size_bytes)
 
 
-class Lending:
+class FlowControl:
     """The log of the present transfer."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self.in_vain: set[int] = set()
         """Replicas that did not come further while all waited for them."""
         self.missed: dict[int, int] = {}
         """In how many views a replica was to be taken in, and was not."""
 
-    def fill(self, session: Session) -> float:
+    def fill(self, session: Transfer) -> float:
         """How full the log is that is held for a transfer; from 1 on it is long enough.
 
         It may grow with the state that the learner has taken, which is in the memory of the application here,
@@ -64,7 +64,7 @@ class Lending:
         log = self._state.log
         return _fill(self._state.settings, session.outbox.acked_bytes, len(log), log.size_bytes)
 
-    def hurry(self, session: Session) -> float:
+    def hurry(self, session: Transfer) -> float:
         """How little the transfer may rest, lest either becomes full: from 0, a quarter is free, to 1.
 
         The log here, or what the learner holds of it until it has the state.
@@ -75,18 +75,18 @@ class Lending:
             fill = max(fill, ahead_fill(self._state.settings, taken, len(lead), lead.acked_bytes))
         return min(max(0.0, 4 * fill - 3), 1.0)
 
-    def full(self, session: Session) -> bool:
+    def full(self, session: Transfer) -> bool:
         """Whether all wait for the learner: nothing new is taken."""
         return self._waits(session) and (self._held(session) or self.far(session))
 
-    def _held(self, session: Session) -> bool:
+    def _held(self, session: Transfer) -> bool:
         """Whether the log that is held for the learner is as long as it may be."""
         return session.hold is not None and self.fill(session) >= 1
 
-    def _waits(self, session: Session) -> bool:
+    def _waits(self, session: Transfer) -> bool:
         return self._state.settings.mode == "ALL" and session.voter.replica not in self.in_vain
 
-    def overflows(self, now: float, session: Session) -> str:
+    def overflows(self, now: float, session: Transfer) -> str:
         """Why the transfer ends: the learner is not waited for, or not any more. Empty: it goes on."""
         held, waits = self._held(session), self._waits(session)
         if not held and not (waits and self.far(session)):
@@ -107,11 +107,11 @@ class Lending:
 
     # What a learner that follows lacks
 
-    def _followed(self, session: Session) -> float:
+    def _followed(self, session: Transfer) -> float:
         """From 1 on, how long it has followed."""
         return 1 + max(0.0, self._state.now - session.follows) / LAG_S
 
-    def _most(self, session: Session) -> tuple[int, float]:
+    def _most(self, session: Transfer) -> tuple[int, float]:
         """How many entries, and bytes, one that goes with the next view may lack."""
         settings = self._state.settings
         finer = 2 * self.missed.get(session.voter.replica, 0)
@@ -119,7 +119,7 @@ class Lending:
         least_bytes = settings.transfer_window * settings.part_bytes
         return count, max(settings.window_bytes >> finer, least_bytes) * self._followed(session)
 
-    def lag(self, session: Session) -> float:
+    def lag(self, session: Transfer) -> float:
         """How much is missing, in units of what may go with the next view."""
         state = self._state
         if session.phase is not Phase.ENTRIES or state.peers.suspects(session.voter):
@@ -132,7 +132,7 @@ class Lending:
         size = sum([len(log.get(index).payload) for index in range(session.acked + 1, log.last.at + 1)])
         return max(count / most, size / most_bytes)
 
-    def far(self, session: Session) -> bool:
+    def far(self, session: Transfer) -> bool:
         """Whether more is missing than may be after so long a time.
 
         Not of one that came near enough and did not answer in time then, or not for a view: its disk or way

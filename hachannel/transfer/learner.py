@@ -11,11 +11,11 @@ import attrs
 from ..model.events import InstallPart
 from ..model.log import Truncated
 from ..model.messages import Ahead, CatchUp, CaughtUp, Chunk, ChunkAck, Join
-from ..model.submitters import Origins, Rows
+from ..model.submitters import Rows, Submitters
 from ..model.view import NO_TAG, NO_VIEW, Tag, Voter
 from ..replication.lease import Lease, proposer
 from ..replication.peers import founds
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from .chunks import Inbox
 from .flow_control import ahead_fill
 from .log_tail import Held
@@ -53,7 +53,9 @@ class Learning:
 class Learner:
     """Joining, from the barrier to the last entry before the view that takes this replica in."""
 
-    def __init__(self, state: State, lease: Lease, busy: Callable[[bool], None], *, fresh: bool) -> None:
+    def __init__(
+        self, state: ReplicaState, lease: Lease, busy: Callable[[bool], None], *, fresh: bool
+    ) -> None:
         self._state = state
         self._lease = lease
         self._busy = busy
@@ -221,7 +223,7 @@ class Learner:
             learning.at, learning.origins = at, piece.origins
             self._busy(True)
             me = state.me
-            forwarded = Origins(piece.origins).last(me.replica, me.incarnation, state.boot)
+            forwarded = Submitters(piece.origins).last(me.replica, me.incarnation, state.boot)
         index = None if at is None else at.at
         state.event(InstallPart(learning.token, learning.parts, data, index, forwarded))
         learning.parts += 1

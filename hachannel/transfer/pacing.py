@@ -8,7 +8,7 @@ time; and the busier the machines are, the longer a burst takes, and so the rest
 
 import attrs
 
-__all__ = ["MAX_REST_S", "Pace", "rest_after"]
+__all__ = ["MAX_REST_S", "Pacing", "rest_after"]
 
 MAX_REST_S = 2.0
 """No rest is longer: what held up a burst for so long was not the burst."""
@@ -23,7 +23,7 @@ def rest_after(took_s: float, share: float, most_s: float, least_s: float = 0.0)
 
 
 @attrs.define
-class Pace:
+class Pacing:
     """The bursts of one transfer. Times are those of `now`, in seconds."""
 
     share: float

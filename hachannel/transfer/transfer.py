@@ -11,9 +11,9 @@ from ..model.submitters import Rows
 from ..model.view import Tag, Voter
 from .chunks import Outbox, Parts
 from .log_tail import Lead
-from .pacing import Pace
+from .pacing import Pacing
 
-__all__ = ["Phase", "Session"]
+__all__ = ["Phase", "Transfer"]
 
 
 class Phase(Enum):
@@ -24,7 +24,7 @@ class Phase(Enum):
 
 
 @attrs.define(eq=False)
-class Session:
+class Transfer:
     """One state transfer."""
 
     voter: Voter
@@ -42,7 +42,7 @@ class Session:
     """When it has not come further for so long, what is under way is taken for lost."""
     phase: Phase
     outbox: Outbox
-    pace: Pace
+    pace: Pacing
     hold: int | None = None
     """The log above it is needed."""
     kept: int = 0

@@ -12,7 +12,7 @@ from typing import Any
 
 from .connection import CallPort
 
-__all__ = ["PromptReactor"]
+__all__ = ["DirectWriteReactor"]
 
 MOST_PARTS = 512
 """In one system call; systems take 1024."""
@@ -171,7 +171,7 @@ class _PromptFactory:
         return protocol
 
 
-class PromptReactor:
+class DirectWriteReactor:
     """A reactor whose TCP connections write at once."""
 
     def __init__(self, reactor: Any) -> None:

@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from .connection import CallPort, ReactorPort
 
-__all__ = ["Alarm"]
+__all__ = ["Timer"]
 
 RAISED_PAUSE_S = 0.1
 """A call that raised is made again after this: at once it would perhaps do nothing but raise."""
 
 
-class Alarm:
+class Timer:
     """Calls `ring` when the deadline is reached; `now` is the clock of the deadline. None: there is none."""
 
     def __init__(

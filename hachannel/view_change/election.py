@@ -24,7 +24,7 @@ from ..model.view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, majority, r
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
 from ..replication.peers import founds
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from .attempts import Fetched, Fetching, Preparing
 from .choice import Choice, Standing, choose, feasible, latest, overlap, reconfigured, seated, standing
@@ -45,7 +45,7 @@ MAX_SILENT = 2
 class Election:
     """Prepare, Promise and Choose; Installation does the rest."""
 
-    def __init__(self, state: State, replication: Replication, donor: Donor, lease: Lease) -> None:
+    def __init__(self, state: ReplicaState, replication: Replication, donor: Donor, lease: Lease) -> None:
         self._state = state
         self._replication = replication
         self._donor = donor

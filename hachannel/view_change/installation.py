@@ -15,7 +15,7 @@ from ..model.messages import Accept, Activate, Entry, Found, Founded, NewView, R
 from ..model.view import NO_VIEW, Tag, View, ViewNumber, Voter
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from .choice import activated
 
 RESEND = 5
@@ -69,7 +69,7 @@ class Installation:
     """Both sides of installing a view."""
 
     def __init__(
-        self, state: State, replication: Replication, lease: Lease, abandon: Callable[[float], None]
+        self, state: ReplicaState, replication: Replication, lease: Lease, abandon: Callable[[float], None]
     ) -> None:
         self._state = state
         self._replication = replication

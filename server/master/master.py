@@ -11,10 +11,10 @@ from twisted.python.failure import Failure
 from ...agents import Note
 from ...engine import Effects
 from ...hachannel.transport.connection import Address
-from ...hachannel.transport.direct_write import PromptReactor
+from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..config import Config, NoRoute, Replica, Server
 from ..metrics import Metrics
-from ..network.addresses import Places
+from ..network.addresses import Addresses
 from ..network.handshake import NETWORK
 from ..network.incoming import Incoming
 from ..network.link_handshake import Shaking
@@ -54,7 +54,7 @@ class MasterHost(Protocol):
         ...
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Addresses:
         """The replicas of this server."""
         ...
 
@@ -169,7 +169,7 @@ class MasterSide:
                 other.id,
                 [(place.host, place.port) for place in places],
                 self,
-                PromptReactor(self.reactor),
+                DirectWriteReactor(self.reactor),
                 self._shaking,
                 self._host.log,
                 self._settings.link,

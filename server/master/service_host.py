@@ -9,7 +9,7 @@ from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 
 from ...agents import AgentId, Note
 from ...engine import Effects
-from ...engine.error_text import described, words
+from ...engine.error_text import described, error_text
 from ...hachannel.transport.connection import CallPort
 from ...services.base import EmissionCallback, ReactorPort, Service
 from ..config import Config, Replica, Server, ServiceSpec
@@ -277,7 +277,7 @@ class Services:
 
     def _has_failed(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
         """`lacked`: the service without which it cannot start; what it says itself of that is left out."""
-        reason = f"it needs {lacked}" if lacked else words(error) or type(error).__name__
+        reason = f"it needs {lacked}" if lacked else error_text(error) or type(error).__name__
         before = self.failed.get(spec.class_name)
         if before is None:
             self._host.metrics.count("services_failed")

@@ -9,7 +9,7 @@ from ...hachannel.model.view import watching
 from ...hachannel.transport.connection import Address, host_port
 from ..config import Replica, Server
 
-__all__ = ["Place", "Places", "described", "differing", "place_of", "read_place"]
+__all__ = ["Addresses", "Place", "described", "differing", "place_of", "read_place"]
 
 
 class Place(msgspec.Struct, array_like=True, frozen=True):
@@ -58,7 +58,7 @@ def described(place: Place | str | None, witness: bool) -> str:
     return f"{place}, a witness" if witness else str(place)
 
 
-class Places:
+class Addresses:
     """The replicas of this server and where they are."""
 
     def __init__(self, server: Server, replica: Replica) -> None:

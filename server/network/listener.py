@@ -69,7 +69,7 @@ class Purpose(Protocol):
 class _Guest:
     """A connection that has not finished its hello."""
 
-    front: "Front"
+    front: "Listener"
     acceptor: Acceptor
     timeout: CallPort | None = None
 
@@ -103,7 +103,7 @@ class _Guest:
 
 
 class _FrontLink(Link):
-    front: "Front"
+    front: "Listener"
 
     def connectionMade(self) -> None:  # noqa: N802
         super().connectionMade()
@@ -126,7 +126,7 @@ NOBODY = _Nobody()
 """A handler for links that are about to be closed."""
 
 
-class Front(Factory):
+class Listener(Factory):
     """Accepts connections on a replica's network port.
 
     `secret` as in the configuration. `log` gets lines about bad connections (limited), `count` the names of

@@ -6,7 +6,7 @@ The slaves tell the master their digests; the master decides, and tells the one 
 from collections.abc import Callable
 from typing import Final
 
-from ...engine import Engine, Reckoning
+from ...engine import Engine, IncrementalDigest
 from ...hachannel import Channel, Told, ViewEvent
 from .digests import DigestBook, Diverged, Report, Verdict, decode_tell, encode_tell
 
@@ -43,7 +43,7 @@ class Comparison:
         self._book = DigestBook(me)
         self._view: ViewEvent | None = None
         self._blamed: set[int] = set()
-        self._reckoning: Reckoning | None = None
+        self._reckoning: IncrementalDigest | None = None
         self._index = 0
         """The position that is reckoned."""
         self._share = 0

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...hachannel.transport.connection import ReactorPort
-from ...hachannel.transport.timer import Alarm
+from ...hachannel.transport.timer import Timer
 from ..node.node import Node
 from ..node.outputs import Output
 
@@ -41,7 +41,7 @@ class Driver:
         self._driving = self._again = self._flush_due = self._stopped = False
         self._spare = False
         """This turn of the reactor may be used for what has time, once."""
-        self._alarm = Alarm(self._deadline, reactor, time.monotonic, lambda: self.give(node.tick))
+        self._alarm = Timer(self._deadline, reactor, time.monotonic, lambda: self.give(node.tick))
 
     def give(self, call: Callable[..., None], *args: Any) -> None:
         """Call an input of the node with the present time and these arguments, and act on what follows."""

@@ -11,7 +11,7 @@ from ..admin.protocol import AdminProtocol, AdminTarget, serve_admin
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
 from ..metrics import Metrics
-from ..network.addresses import Places
+from ..network.addresses import Addresses
 from ..network.handshake import Hello, NotNow, ProtocolError
 from ..network.listener import NOBODY
 
@@ -56,7 +56,7 @@ class PurposeHost(Protocol):
         ...
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Addresses:
         """The replicas."""
         ...
 

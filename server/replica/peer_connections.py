@@ -6,13 +6,13 @@ from typing import Any, Protocol
 
 from ...hachannel import Message, ProtocolError, Seat, decode_message
 from ...hachannel.transport.connection import NO_ADDRESS, NOBODY_LISTENS, SILENCE
-from ...hachannel.transport.direct_write import PromptReactor
+from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.sending import send_messages
 from ...hachannel.transport.transport import ChannelTransport
 from ..config import Config, Replica, Server
 from ..metrics import Metrics
-from ..network.addresses import Places
+from ..network.addresses import Addresses
 from ..network.handshake import CHANNEL, SECRET
 from ..network.handshake import ProtocolError as HelloError
 from ..network.link_handshake import Shaking
@@ -116,7 +116,7 @@ class PeerSide:
 
     def __init__(self, host: PeerHost) -> None:
         self._host = host
-        self.places = Places(host.server, host.replica)
+        self.places = Addresses(host.server, host.replica)
         """Where the replicas are, as far as is known."""
         self.transport: ChannelTransport | None = None
         """The connections; None in a plain server, or before joining again."""
@@ -150,7 +150,7 @@ class PeerSide:
             host.replica.id,
             self.places.addresses(),
             self,
-            PromptReactor(host.reactor),
+            DirectWriteReactor(host.reactor),
             self._handshake,
             host.log,
             host.settings.link,

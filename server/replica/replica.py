@@ -18,7 +18,7 @@ from ...engine import Engine, Reaction
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.protocol.diagnosis import situation
 from ...hachannel.transport.connection import Address
-from ...hachannel.transport.direct_write import PromptReactor
+from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.transport import ChannelTransport
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
@@ -26,9 +26,9 @@ from ..errors import StartError
 from ..master.master import MasterSide
 from ..master.service_host import STOP_TIMEOUT_S
 from ..metrics import Metrics
-from ..network.addresses import Places
+from ..network.addresses import Addresses
 from ..network.handshake import ADMIN, CHANNEL, NETWORK
-from ..network.listener import Front, Purpose
+from ..network.listener import Listener, Purpose
 from ..node.node import Node
 from ..node.outputs import Output, RoleChange
 from ..settings import ReplicaSettings
@@ -96,7 +96,7 @@ class Replica:
         self._join = join
         self._expected = server.expected if expected is None else expected
         self._log: ReplicaLog | None = None
-        self._fronts: list[Front] = []
+        self._fronts: list[Listener] = []
         self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
         self.peers = PeerSide(self)
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
@@ -148,8 +148,8 @@ class Replica:
             ADMIN: AdminPurpose(self, Administration(self)),
         }
         for network in self.replica.networks:
-            front = Front(
-                PromptReactor(self.reactor),
+            front = Listener(
+                DirectWriteReactor(self.reactor),
                 purposes,
                 secret=self.settings.secret,
                 log=self.log,
@@ -447,7 +447,7 @@ class Replica:
         self.peers.called(replica)
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Addresses:
         """Where the replicas are, as far as is known."""
         return self.peers.places
 

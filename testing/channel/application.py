@@ -9,7 +9,7 @@ from collections import deque
 import attrs
 import msgspec
 
-from ...engine import Action, Marker, Passes
+from ...engine import Action, Marker, PrecopyRounds
 from ...hachannel import Deliver, InstallPart, ProvideSnapshot
 
 CELLS = 24
@@ -62,7 +62,7 @@ class App:
         self.cells: dict[int, Cell] = {}
         self.spoiled = False
         """The next part cannot be read, or used."""
-        self._passes: Passes[int] | None = None
+        self._passes: PrecopyRounds[int] | None = None
         self._token = 0
         self._start: Marker | None = None
         self._rest: deque[tuple[int, Cell]] | None = None
@@ -117,7 +117,7 @@ class App:
         self._token = event.token
         self._start = start
         self._rest, self._gone = None, []
-        self._passes = Passes[int](_bucket, self._changed, lambda: self.index, start, few=1)
+        self._passes = PrecopyRounds[int](_bucket, self._changed, lambda: self.index, start, few=1)
         self._passes.begin(self.cells)
         while not self._passes.prepare():
             pass
@@ -160,7 +160,7 @@ class App:
         self._passes = None
         return self._part(passes, kept, send, self._end), self._at, True
 
-    def _freeze(self, passes: Passes[int], index: int) -> None:
+    def _freeze(self, passes: PrecopyRounds[int], index: int) -> None:
         """What is left, as of now."""
         self._at = max(self.index, index)
         self._end = (self.index, self.chain)
@@ -173,7 +173,7 @@ class App:
 
     def _part(
         self,
-        passes: Passes[int],
+        passes: PrecopyRounds[int],
         kept: list[int],
         cells: dict[int, Cell],
         end: tuple[int, bytes] | None = None,

@@ -27,7 +27,7 @@ from ...hachannel import (
 from ...hachannel.journal.durable_log import Remembered
 from ...hachannel.model.log import Committed, Log, MemoryLog, Reset
 from ...hachannel.model.view import View
-from ...hachannel.replication.replica_state import State
+from ...hachannel.replication.replica_state import ReplicaState
 from .application import App, Saved, Spoiled
 from .clock import MachineClock
 from .cluster_shape import Shape
@@ -92,7 +92,7 @@ class Host:
         self.lost = False
         """It stays dead: the others have to do without it."""
         self.channel: Channel
-        self.state: State
+        self.state: ReplicaState
         """The inside of the channel, for checkers."""
         self.app = App()
         self.disk: Disk | None = None

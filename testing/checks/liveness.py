@@ -6,7 +6,7 @@ With all replicas, and with as few as can do without those that stay dead (`Host
 from collections.abc import Callable
 
 from ...hachannel import ViewNumber
-from ...hachannel.replication.replica_state import State
+from ...hachannel.replication.replica_state import ReplicaState
 from ...hachannel.transfer.pacing import MAX_REST_S
 from ..channel.application import CELLS
 from ..channel.cluster_shape import SMALL_BYTES, Shape
@@ -131,7 +131,7 @@ def _calm(world: World, limit: float) -> None:
 
 def seated(world: World) -> list[Host]:
     """The replicas of the cluster, as those know that are in its last view; without the lost ones."""
-    last: State | None = None
+    last: ReplicaState | None = None
     for host in world.hosts:
         if host.running and (last is None or host.state.seats_of > last.seats_of):
             last = host.state

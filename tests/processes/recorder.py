@@ -26,7 +26,7 @@ from quorate.hachannel.journal.durable_log import DurableLog
 from quorate.hachannel.journal.journal import Identity, Journal
 from quorate.hachannel.model.log import Reset
 from quorate.hachannel.model.messages import PAYLOAD
-from quorate.hachannel.transport.timer import Alarm
+from quorate.hachannel.transport.timer import Timer
 from quorate.testing import mutation
 
 PACE_S = 0.02
@@ -110,7 +110,7 @@ class RecordedGroup(Group):
             log=durable,
         )
         self._channel.journal = journal
-        self._alarm = Alarm(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
+        self._alarm = Timer(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
         limits = GroupLimits()
         self._order = OrderOfOneProcess(me, life, limits, settings.max_payload_bytes - 64)
         self._order.boot = journal.remembered.boots + 1

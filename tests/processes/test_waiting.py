@@ -20,7 +20,18 @@ def test_a_replica_with_other_settings_is_refused_and_says_so(make_site: MakeSit
     other.write_text(
         site.xml.read_text().replace("<config>", '<config><property name="lease_s" value="0.3"/>')
     )
-    words = ["-m", "quorate", "start", other, "--server", "s0", "--replica", 1, "--data", site.place / "data"]
+    words = [
+        "-m",
+        "quorate",
+        "start",
+        other,
+        "--server",
+        "s0",
+        "--replica",
+        1,
+        "--data",
+        site.place / "data",
+    ]
     wrong = start(*words, cwd=site.place)
     wrong.until("has another configuration than replica")
     assert not any("slave" in line for line in wrong.lines)

@@ -4,7 +4,7 @@ from quorate.hachannel import Channel, Settings
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.messages import Found, Founded
 from quorate.hachannel.model.view import View, ViewNumber, Voter
-from quorate.hachannel.protocol import decisions, heartbeats
+from quorate.hachannel.protocol import decision_loop, heartbeats
 from quorate.hachannel.replication import forwarding, peers
 from quorate.hachannel.view_change import installation
 from quorate.testing.channel.by_hand import slow_proposer
@@ -141,7 +141,7 @@ def a_voter_that_missed_the_view_is_needed():
     quick=True,
 )
 def record_not_repeated():
-    with rewritten(heartbeats.Facts, "on_heartbeat", ("self._remind(voter, message)", "pass")):
+    with rewritten(heartbeats.Heartbeats, "on_heartbeat", ("self._remind(voter, message)", "pass")):
         yield
 
 
@@ -205,5 +205,5 @@ def a_replica_is_admitted_while_another_one_learns():
     quick=True,
 )
 def outsiders_not_told():
-    with rewritten(decisions.Steps, "_follow_up", ("self._membership.greet(link)", "pass")):
+    with rewritten(decision_loop.DecisionLoop, "_follow_up", ("self._membership.greet(link)", "pass")):
         yield

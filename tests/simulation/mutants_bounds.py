@@ -235,7 +235,7 @@ def a_large_state_takes_long():
     quick=True,
 )
 def large_states_begin_anew():
-    with rewritten(flow_control.Lending, "fill", ("session.outbox.acked_bytes", "0")):
+    with rewritten(flow_control.FlowControl, "fill", ("session.outbox.acked_bytes", "0")):
         yield
 
 
@@ -350,7 +350,7 @@ def all_wait_for_a_learner_once():
     quick=True,
 )
 def learners_never_awaited():
-    with patched(flow_control.Lending, "full", lambda *_: False):
+    with patched(flow_control.FlowControl, "full", lambda *_: False):
         yield
 
 
@@ -361,7 +361,7 @@ def learners_never_awaited():
     quick=True,
 )
 def learners_awaited_for_ever():
-    with rewritten(flow_control.Lending, "overflows", ("self._state.settings.stall_s", "1e9")):
+    with rewritten(flow_control.FlowControl, "overflows", ("self._state.settings.stall_s", "1e9")):
         yield
 
 
@@ -372,7 +372,9 @@ def learners_awaited_for_ever():
     quick=True,
 )
 def learners_awaited_again():
-    with rewritten(flow_control.Lending, "overflows", ("self.in_vain.add(session.voter.replica)", "pass")):
+    with rewritten(
+        flow_control.FlowControl, "overflows", ("self.in_vain.add(session.voter.replica)", "pass")
+    ):
         yield
 
 
@@ -408,5 +410,5 @@ def nobody_waits_for_a_learner_by_majority():
     quick=True,
 )
 def learners_awaited_by_majority():
-    with rewritten(flow_control.Lending, "_waits", ('self._state.settings.mode == "ALL" and ', "")):
+    with rewritten(flow_control.FlowControl, "_waits", ('self._state.settings.mode == "ALL" and ', "")):
         yield

@@ -72,7 +72,10 @@ def members_overlap_removed():
             return "too few voters"
         return ""
 
-    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
         yield
 
 
@@ -84,7 +87,10 @@ def voters_overlap_removed():
         few = view.present(answered, source.members) < len(source.members) - source.k + 1
         return "too few members" if few else ""
 
-    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
         yield
 
 
@@ -149,7 +155,10 @@ def voters_overlap_one_short():
         enough = view.present(answered, source.config) >= choice.quorum_of(source, active) - 1
         return "" if "voters of view" in reason and enough else reason
 
-    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
         yield
 
 
@@ -167,7 +176,10 @@ def members_overlap_one_short():
         enough = view.present(answered, source.members) >= len(source.members) - source.k
         return "" if "members of view" in reason and enough else reason
 
-    with patched(choice, "overlap", overlap), patched(view_triggers.Gate, "possible", lambda *_: True):
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
         yield
 
 
@@ -175,7 +187,7 @@ def members_overlap_one_short():
 def half_is_a_majority():
     with (
         patched(view, "majority", lambda config: (len(config) + 1) // 2),
-        patched(view_triggers.Gate, "possible", lambda *_: True),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
     ):
         yield
 

@@ -21,7 +21,7 @@ def exits_of_all():
         links = [self._state.peers.link(voter) for voter in view.config if voter != self._state.me]
         return self.exit and all(link is not None and link.exit for link in links)
 
-    with patched(view_triggers.Gate, "_gate_open", opened):
+    with patched(view_triggers.ViewTriggers, "_gate_open", opened):
         yield
 
 
@@ -32,5 +32,5 @@ def exits_of_all():
 )
 def dead_slaves_stay():
     leaves = ("if state.peers.departs(voter):", "if link is not None and link.leaving:")
-    with rewritten(view_triggers.Gate, "_consider_members", leaves):
+    with rewritten(view_triggers.ViewTriggers, "_consider_members", leaves):
         yield

@@ -26,49 +26,49 @@ def with_tails(seed):
 
 @mutant("A promise is not written.", caught=("I3", "I1"), schedule=with_disks, quick=True)
 def promise_not_written():
-    original = replica_state.State.record
+    original = replica_state.ReplicaState.record
 
     def record(self, what):
         if not isinstance(what, replica_state.Promised):
             original(self, what)
 
-    with patched(replica_state.State, "record", record):
+    with patched(replica_state.ReplicaState, "record", record):
         yield
 
 
 @mutant("An accepted view is not written.", caught=("I3", "raised"), schedule=with_disks, quick=True)
 def acceptance_not_written():
-    original = replica_state.State.record
+    original = replica_state.ReplicaState.record
 
     def record(self, what):
         if not isinstance(what, replica_state.Accepted):
             original(self, what)
 
-    with patched(replica_state.State, "record", record):
+    with patched(replica_state.ReplicaState, "record", record):
         yield
 
 
 @mutant("Entries that slaves receive are not written.", schedule=with_disks, quick=True)
 def entries_not_written():
-    original = replica_state.State.record_entry
+    original = replica_state.ReplicaState.record_entry
 
     def record_entry(self, entry):
         if self.leading:
             original(self, entry)
 
-    with patched(replica_state.State, "record_entry", record_entry):
+    with patched(replica_state.ReplicaState, "record_entry", record_entry):
         yield
 
 
 @mutant("A cut of the log is not written.", caught=("I17",), schedule=with_tails)
 def cut_not_written():
-    original = replica_state.State.record
+    original = replica_state.ReplicaState.record
 
     def record(self, what):
         if not isinstance(what, replica_state.Truncated):
             original(self, what)
 
-    with patched(replica_state.State, "record", record):
+    with patched(replica_state.ReplicaState, "record", record):
         yield
 
 
@@ -85,7 +85,7 @@ def said_before_synced():
         else:
             self.send(replica, message)
 
-    with patched(replica_state.State, "vow", vow):
+    with patched(replica_state.ReplicaState, "vow", vow):
         yield
 
 
@@ -97,7 +97,7 @@ def said_before_synced():
     budget={"tick": 0, "stay": 1},
 )
 def own_entries_counted_unsynced():
-    original = replica_state.State.vow
+    original = replica_state.ReplicaState.vow
 
     def vow(self, replica, message):
         if replica == self.me.replica and isinstance(message, Ack):
@@ -105,7 +105,7 @@ def own_entries_counted_unsynced():
         else:
             original(self, replica, message)
 
-    with patched(replica_state.State, "vow", vow):
+    with patched(replica_state.ReplicaState, "vow", vow):
         yield
 
 
@@ -113,7 +113,7 @@ def own_entries_counted_unsynced():
     "A proposer asks for promises before its disk has the number.", caught=("I3", "I1"), schedule=with_disks
 )
 def number_not_durable():
-    original = replica_state.State.vow
+    original = replica_state.ReplicaState.vow
 
     def vow(self, replica, message):
         if isinstance(message, election.Prepare):
@@ -121,7 +121,7 @@ def number_not_durable():
         else:
             original(self, replica, message)
 
-    with patched(replica_state.State, "vow", vow):
+    with patched(replica_state.ReplicaState, "vow", vow):
         yield
 
 
@@ -198,7 +198,7 @@ def a_slave_that_stops_while_it_syncs():
     caught=("I3",),
 )
 def acknowledged_after_a_promise():
-    with rewritten(replica_state.State, "_take_back", ("not isinstance(held[2], Ack) and", "")):
+    with rewritten(replica_state.ReplicaState, "_take_back", ("not isinstance(held[2], Ack) and", "")):
         yield
 
 
@@ -223,5 +223,5 @@ def a_view_is_recorded_by_a_slave_whose_disk_is_slow():
     quick=True,
 )
 def record_takes_nothing_back():
-    with rewritten(replica_state.State, "accept", ("if view.number > self.promised:", "if False:")):
+    with rewritten(replica_state.ReplicaState, "accept", ("if view.number > self.promised:", "if False:")):
         yield

@@ -202,7 +202,7 @@ def origins_of_a_state_not_remembered():
 
 @mutant("That the log begins anew after a state is not written.", caught=("I17",), quick=True)
 def reset_not_written():
-    with rewritten(replica_state.State, "reset", ("self.record(Reset(base, origins))", "pass")):
+    with rewritten(replica_state.ReplicaState, "reset", ("self.record(Reset(base, origins))", "pass")):
         yield
 
 
@@ -212,7 +212,7 @@ def reset_not_written():
 )
 def origins_written_too_early():
     with rewritten(
-        replica_state.State,
+        replica_state.ReplicaState,
         "commit_to",
         ("self.deliver()", "rows = self.origins.rows\n    self.deliver()"),
         ("Committed(index, self.origins.rows)", "Committed(index, rows)"),
@@ -248,7 +248,9 @@ def granted_before_a_record_is_durable():
     quick=True,
 )
 def accepted_binds_not():
-    with rewritten(replica_state.State, "record", ("Promised | Accepted | Leased", "Promised | Leased")):
+    with rewritten(
+        replica_state.ReplicaState, "record", ("Promised | Accepted | Leased", "Promised | Leased")
+    ):
         yield
 
 

@@ -7,7 +7,7 @@ from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.log import Accepted, Foreseen
 from quorate.hachannel.model.messages import Found, Prepare, Promise, Record
 from quorate.hachannel.model.view import NO_TAG, View, ViewNumber, Voter
-from quorate.hachannel.replication.replica_state import State
+from quorate.hachannel.replication.replica_state import ReplicaState
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.hachannel.view_change.choice import Standing
 from quorate.testing import simulate
@@ -63,7 +63,7 @@ def foreseen_is_active():
         self.know_active()
         self.foreseen = True
 
-    with patched(State, "foresee", foresee):
+    with patched(ReplicaState, "foresee", foresee):
         yield
 
 

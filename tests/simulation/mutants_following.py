@@ -77,7 +77,7 @@ def a_learner_as_fast_as_its_master():
     quick=True,
 )
 def as_far_as_ever():
-    with rewritten(flow_control.Lending, "far", ("count * closer > settings.max_log)", "False)")):
+    with rewritten(flow_control.FlowControl, "far", ("count * closer > settings.max_log)", "False)")):
         yield
 
 
@@ -88,7 +88,7 @@ def as_far_as_ever():
     quick=True,
 )
 def as_far_in_bytes_as_ever():
-    with rewritten(flow_control.Lending, "far", ("size > most_bytes and", "False and")):
+    with rewritten(flow_control.FlowControl, "far", ("size > most_bytes and", "False and")):
         yield
 
 
@@ -115,7 +115,7 @@ def a_learner_that_cannot_be_taken_in():
     quick=True,
 )
 def nearer_than_near():
-    with rewritten(flow_control.Lending, "far", ("count > most and ", "")):
+    with rewritten(flow_control.FlowControl, "far", ("count > most and ", "")):
         yield
 
 
@@ -141,7 +141,7 @@ def a_learner_that_hangs_while_all_wait():
     quick=True,
 )
 def hanging_learner_awaited():
-    with rewritten(flow_control.Lending, "overflows", ("not (waits and self.far(session))", "True")):
+    with rewritten(flow_control.FlowControl, "overflows", ("not (waits and self.far(session))", "True")):
         yield
 
 
@@ -163,7 +163,9 @@ def a_learner_stays_far_behind_by_majority():
     quick=True,
 )
 def behind_by_majority():
-    with rewritten(flow_control.Lending, "overflows", ("(waits and self.far(session))", "self.far(session)")):
+    with rewritten(
+        flow_control.FlowControl, "overflows", ("(waits and self.far(session))", "self.far(session)")
+    ):
         yield
 
 
@@ -199,7 +201,7 @@ def a_learner_that_answers_late():
     quick=True,
 )
 def late_learner_awaited():
-    with rewritten(flow_control.Lending, "far", (" or silent", "")):
+    with rewritten(flow_control.FlowControl, "far", (" or silent", "")):
         yield
 
 
@@ -221,5 +223,5 @@ def a_learner_that_missed_a_view():
     quick=True,
 )
 def missing_learner_awaited():
-    with rewritten(flow_control.Lending, "far", (" or self.missed.get(session.voter.replica)", "")):
+    with rewritten(flow_control.FlowControl, "far", (" or self.missed.get(session.voter.replica)", "")):
         yield

@@ -3,7 +3,7 @@
 from quorate.hachannel import Settings
 from quorate.hachannel.model import submitters
 from quorate.hachannel.model.messages import Forward, Forwarded
-from quorate.hachannel.model.submitters import Origins, Source
+from quorate.hachannel.model.submitters import Source, Submitters
 from quorate.hachannel.replication import forwarding, normal_case, replica_state
 from quorate.hachannel.transfer import learner
 from quorate.testing.channel.by_hand import Hand
@@ -77,7 +77,9 @@ def table_forgotten_at_failover():
 
     def forgetful(self, now, view):
         begin(self, now, view)
-        self._admitted = Origins(row for row in self._admitted.rows if row.replica == self._state.me.replica)
+        self._admitted = Submitters(
+            row for row in self._admitted.rows if row.replica == self._state.me.replica
+        )
 
     def believing(self, voter, message):
         source = Source(voter.replica, voter.incarnation, message.boot, message.oseq - 1)
@@ -94,24 +96,24 @@ def table_forgotten_at_failover():
 
 @mutant("A snapshot comes without the table of origins.", caught=("I7",), quick=True)
 def table_missing_in_snapshot():
-    with patched(replica_state.State, "origins_at", lambda self, index: ()):
+    with patched(replica_state.ReplicaState, "origins_at", lambda self, index: ()):
         yield
 
 
 @mutant("A snapshot comes with the table of a later index.", caught=("I7",), quick=True)
 def table_ahead_of_snapshot():
-    with patched(replica_state.State, "origins_at", lambda self, index: self.origins.rows):
+    with patched(replica_state.ReplicaState, "origins_at", lambda self, index: self.origins.rows):
         yield
 
 
 @mutant("A learner keeps its own table instead of that of the snapshot.", caught=("I7",), quick=True)
 def table_not_installed():
-    original = replica_state.State.reset
+    original = replica_state.ReplicaState.reset
 
     def reset(self, base, rows):
         original(self, base, self.origins.rows)
 
-    with patched(replica_state.State, "reset", reset):
+    with patched(replica_state.ReplicaState, "reset", reset):
         yield
 
 
@@ -162,19 +164,19 @@ def processes_not_distinguished():
         row = self._rows.get(source.replica)
         return 1 if row is None else row.oseq + 1
 
-    with patched(submitters.Origins, "expected", expected):
+    with patched(submitters.Submitters, "expected", expected):
         yield
 
 
 @mutant("The processes of one life with a disk number what they forward as if they were one.")
 def processes_of_a_life_not_counted():
-    original = replica_state.State.__init__
+    original = replica_state.ReplicaState.__init__
 
     def init(self, *arguments):
         original(self, *arguments)
         self.boot = 1
 
-    with patched(replica_state.State, "__init__", init):
+    with patched(replica_state.ReplicaState, "__init__", init):
         yield
 
 
@@ -185,11 +187,11 @@ def processes_of_a_life_not_counted():
     quick=True,
 )
 def snapshot_counts_nothing_of_its_receiver():
-    class Forgetful(Origins):
+    class Forgetful(Submitters):
         def last(self, *_):
             return 0
 
-    with patched(learner, "Origins", Forgetful):
+    with patched(learner, "Submitters", Forgetful):
         yield
 
 

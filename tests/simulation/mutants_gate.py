@@ -4,7 +4,7 @@ from quorate.hachannel import Channel, Settings
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.messages import Ack, Exit, Heartbeat
 from quorate.hachannel.model.view import View, ViewNumber, Voter
-from quorate.hachannel.protocol import decisions, heartbeats, view_triggers
+from quorate.hachannel.protocol import decision_loop, heartbeats, view_triggers
 from quorate.hachannel.replication import normal_case, peers
 from quorate.testing.channel.by_hand import Hand
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -16,7 +16,7 @@ def one_exit_opens():
     def opened(self, view):
         return self.exit
 
-    with patched(view_triggers.Gate, "_gate_open", opened):
+    with patched(view_triggers.ViewTriggers, "_gate_open", opened):
         yield
 
 
@@ -32,7 +32,7 @@ def gate_one_short():
                 exits += link.exit or link.leaving
         return exits >= view.quorum - 1
 
-    with patched(view_triggers.Gate, "_gate_open", opened):
+    with patched(view_triggers.ViewTriggers, "_gate_open", opened):
         yield
 
 
@@ -45,13 +45,13 @@ def silence_counts_as_exit():
             exits += self.exit if voter == self._state.me else link is None or link.suspected or link.exit
         return exits >= view.quorum
 
-    with patched(view_triggers.Gate, "_gate_open", opened):
+    with patched(view_triggers.ViewTriggers, "_gate_open", opened):
         yield
 
 
 @mutant("An EXIT counts for ever, also in later views.", caught=("gate",))
 def old_exits_count():
-    original = heartbeats.Facts.on_heartbeat
+    original = heartbeats.Heartbeats.on_heartbeat
     ever = set()
 
     def on_heartbeat(self, now, link, voter, message):
@@ -66,8 +66,8 @@ def old_exits_count():
         return exits >= view.quorum
 
     with (
-        patched(heartbeats.Facts, "on_heartbeat", on_heartbeat),
-        patched(view_triggers.Gate, "_gate_open", opened),
+        patched(heartbeats.Heartbeats, "on_heartbeat", on_heartbeat),
+        patched(view_triggers.ViewTriggers, "_gate_open", opened),
     ):
         yield
 
@@ -80,7 +80,7 @@ def old_exits_count():
     budget={"tick": 0, "apart": 1},
 )
 def late_exit_counts():
-    with patched(heartbeats.Facts, "_of_before", lambda *_: False):
+    with patched(heartbeats.Heartbeats, "_of_before", lambda *_: False):
         yield
 
 
@@ -115,7 +115,7 @@ def exit_outlives_its_view():
         if not (name == "exit" and value is False and during):
             original(self, name, value)
 
-    follow_up = decisions.Steps._follow_up
+    follow_up = decision_loop.DecisionLoop._follow_up
 
     def forgetting_nothing(self, now):
         during.append(now)
@@ -126,7 +126,7 @@ def exit_outlives_its_view():
 
     with (
         patched(peers.Link, "__setattr__", set_but_not_then),
-        patched(decisions.Steps, "_follow_up", forgetting_nothing),
+        patched(decision_loop.DecisionLoop, "_follow_up", forgetting_nothing),
     ):
         yield
 
@@ -152,7 +152,7 @@ def a_member_wants_another_view_and_nobody_submits():
     quick=True,
 )
 def own_proposal_followed():
-    original = view_triggers.Gate.follows
+    original = view_triggers.ViewTriggers.follows
 
     def follows(self, now):
         known, self._state.known_active = self._state.known_active, False
@@ -161,7 +161,7 @@ def own_proposal_followed():
         finally:
             self._state.known_active = known
 
-    with patched(view_triggers.Gate, "follows", follows):
+    with patched(view_triggers.ViewTriggers, "follows", follows):
         yield
 
 
@@ -182,7 +182,7 @@ def a_slave_does_not_hear_its_master():
     quick=True,
 )
 def deaf_slave_kept():
-    with rewritten(view_triggers.Gate, "_consider_members", ("and link.exit\n", "and False\n")):
+    with rewritten(view_triggers.ViewTriggers, "_consider_members", ("and link.exit\n", "and False\n")):
         yield
 
 
@@ -215,7 +215,7 @@ def a_slave_acknowledges_nothing():
     quick=True,
 )
 def stalled_slave_kept():
-    with rewritten(view_triggers.Gate, "_consider_members", ("if stalled is not None:", "if False:")):
+    with rewritten(view_triggers.ViewTriggers, "_consider_members", ("if stalled is not None:", "if False:")):
         yield
 
 
@@ -252,7 +252,7 @@ def a_slave_is_too_many_bytes_behind():
     quick=True,
 )
 def laggard_kept():
-    with rewritten(view_triggers.Gate, "_consider_members", ("if laggard is not None:", "if False:")):
+    with rewritten(view_triggers.ViewTriggers, "_consider_members", ("if laggard is not None:", "if False:")):
         yield
 
 
@@ -276,7 +276,9 @@ def laggard_by_entries_only():
     quick=True,
 )
 def laggard_not_excluded():
-    with rewritten(view_triggers.Gate, "_consider_members", ("() if laggard is None else (laggard,)", "()")):
+    with rewritten(
+        view_triggers.ViewTriggers, "_consider_members", ("() if laggard is None else (laggard,)", "()")
+    ):
         yield
 
 
@@ -300,7 +302,9 @@ def a_witness_has_promised_a_view_of_one_that_is_dead():
     quick=True,
 )
 def ignored_master_waits():
-    with rewritten(view_triggers.Gate, "_consider_members", ("if self._ignored(now, view):", "if False:")):
+    with rewritten(
+        view_triggers.ViewTriggers, "_consider_members", ("if self._ignored(now, view):", "if False:")
+    ):
         yield
 
 
@@ -332,7 +336,7 @@ def a_slave_is_back_before_its_master_has_spoken():
 )
 def proposed_before_it_is_told():
     with rewritten(
-        view_triggers.Gate,
+        view_triggers.ViewTriggers,
         "_consider_master",
         ("max(start, now + settings.heartbeat_s)", "min(start, now + settings.heartbeat_s)"),
     ):
@@ -363,7 +367,7 @@ def a_slave_loses_its_master_for_a_moment():
 )
 def left_out_for_a_moment():
     with rewritten(
-        view_triggers.Gate,
+        view_triggers.ViewTriggers,
         "_consider_members",
         ("max(link.exit_since, state.active_since)", "min(link.exit_since, state.active_since)"),
     ):

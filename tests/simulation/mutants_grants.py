@@ -2,10 +2,10 @@
 
 import math
 
-from quorate.hachannel.membership import witness_join
+from quorate.hachannel.membership import witness_admission
 from quorate.hachannel.model.messages import Grant, Heartbeat
 from quorate.hachannel.replication import lease
-from quorate.hachannel.replication.replica_state import State
+from quorate.hachannel.replication.replica_state import ReplicaState
 from quorate.hachannel.transfer import donor
 from quorate.testing.channel.by_hand import Hand
 from quorate.testing.channel.world import Host
@@ -64,7 +64,7 @@ def grants_of_anybody():
 
 @mutant("A voter grants at once, whatever its disk has of the promise.", caught=("I3",), quick=True)
 def granted_at_once():
-    with patched(State, "pledge", State.send):
+    with patched(ReplicaState, "pledge", ReplicaState.send):
         yield
 
 
@@ -188,5 +188,5 @@ def witness_that_may_have_granted():
     quick=True,
 )
 def bound_witness_taken_in():
-    with rewritten(witness_join.Porter, "on_join", ("message.bound or", "")):
+    with rewritten(witness_admission.WitnessAdmission, "on_join", ("message.bound or", "")):
         yield

@@ -79,7 +79,7 @@ def two_reconfigs_in_a_view():
 
     with (
         patched(donor.Donor, "step", step),
-        patched(view_triggers.Gate, "reconfiguring", lambda self, current: False),
+        patched(view_triggers.ViewTriggers, "reconfiguring", lambda self, current: False),
     ):
         yield
 
@@ -349,7 +349,7 @@ def one_lacks_large_entries():
     quick=True,
 )
 def lag_of_any_bytes():
-    with rewritten(flow_control.Lending, "lag", ("max(count / most, size / most_bytes)", "count / most")):
+    with rewritten(flow_control.FlowControl, "lag", ("max(count / most, size / most_bytes)", "count / most")):
         yield
 
 
@@ -360,5 +360,5 @@ def lag_of_any_bytes():
     quick=True,
 )
 def large_lag_never_let_in():
-    with rewritten(flow_control.Lending, "_most", ("* self._followed(session)", "")):
+    with rewritten(flow_control.FlowControl, "_most", ("* self._followed(session)", "")):
         yield

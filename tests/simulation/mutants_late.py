@@ -215,7 +215,9 @@ def activated_against_a_promise():
 def proposed_within_its_grant():
     with (
         rewritten(election.Election, "propose", ("if self._lease.blocks(now, state.me):", "if False:")),
-        rewritten(view_triggers.Gate, "_consider_master", ("start = max(start, self._lease.until)", "pass")),
+        rewritten(
+            view_triggers.ViewTriggers, "_consider_master", ("start = max(start, self._lease.until)", "pass")
+        ),
     ):
         yield
 

@@ -54,14 +54,14 @@ def committed_beyond_what_came():
     quick=True,
 )
 def own_tail_committed():
-    original = replica_state.State.commit_to
+    original = replica_state.ReplicaState.commit_to
     taught = learner.Learner.on_catch_up
 
     def on_catch_up(self, voter, message):
         def commit_to(self, index):
             original(self, min(message.commit, self.log.last.at) if index else index)
 
-        with patched(replica_state.State, "commit_to", commit_to):
+        with patched(replica_state.ReplicaState, "commit_to", commit_to):
             taught(self, voter, message)
 
     with patched(learner.Learner, "on_catch_up", on_catch_up):

@@ -3,7 +3,7 @@
 from quorate.hachannel import Settings
 from quorate.hachannel.membership import departures
 from quorate.hachannel.model.messages import Exit
-from quorate.hachannel.protocol import channel, decisions
+from quorate.hachannel.protocol import channel, decision_loop
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import election
 from quorate.testing import simulate
@@ -37,7 +37,7 @@ def all_but_one_leave_in_turn():
     quick=True,
 )
 def vote_of_the_leaver_stays():
-    with patched(departures.Leavers, "next", lambda self, view: None):
+    with patched(departures.Departures, "next", lambda self, view: None):
         yield
 
 
@@ -80,7 +80,7 @@ def witnesses_leave_at_the_same_time():
     quick=True,
 )
 def leaver_gone_before_its_vote():
-    with patched(replica_state.State, "relied_on", property(lambda self: self.member)):
+    with patched(replica_state.ReplicaState, "relied_on", property(lambda self: self.member)):
         yield
 
 
@@ -103,7 +103,7 @@ def one_leaves_after_another_died():
     quick=True,
 )
 def vote_of_the_dead_stays():
-    with rewritten(departures.Leavers, "next", ("(*ended, *leaving)", "leaving")):
+    with rewritten(departures.Departures, "next", ("(*ended, *leaving)", "leaving")):
         yield
 
 
@@ -114,7 +114,7 @@ def vote_of_the_dead_stays():
     quick=True,
 )
 def vote_of_the_dead_goes():
-    with rewritten(departures.Leavers, "next", ("if not leaving:", "if False:")):
+    with rewritten(departures.Departures, "next", ("if not leaving:", "if False:")):
         yield
 
 
@@ -138,7 +138,7 @@ def one_leaves_while_another_is_cut_off():
     quick=True,
 )
 def vote_of_one_cut_off_goes():
-    with rewritten(departures.Leavers, "next", (" and state.peers.ended(voter)", "")):
+    with rewritten(departures.Departures, "next", (" and state.peers.ended(voter)", "")):
         yield
 
 
@@ -158,7 +158,7 @@ def one_leaves_with_a_disk():
     quick=True,
 )
 def vote_goes_with_a_disk():
-    with rewritten(departures.Leavers, "next", ("state.log.durable or ", "")):
+    with rewritten(departures.Departures, "next", ("state.log.durable or ", "")):
         yield
 
 
@@ -240,7 +240,7 @@ def first_leaves_while_the_third_is_let_in():
     quick=True,
 )
 def leaver_gone_before_the_view():
-    with patched(decisions.Steps, "_patience", lambda self: self._state.settings.leave_s):
+    with patched(decision_loop.DecisionLoop, "_patience", lambda self: self._state.settings.leave_s):
         yield
 
 
@@ -313,7 +313,7 @@ def joiner_leaves_that_does_not_know_that_it_votes():
 )
 def joiner_gone_before_its_vote():
     with rewritten(
-        replica_state.State, "relied_on", ("self.promised > NO_VIEW", "self.promised > self.newer")
+        replica_state.ReplicaState, "relied_on", ("self.promised > NO_VIEW", "self.promised > self.newer")
     ):
         yield
 
@@ -345,7 +345,7 @@ def all_come_back_one_by_one_and_leave():
     quick=True,
 )
 def vote_of_the_dead_last():
-    with rewritten(departures.Leavers, "next", ("(*ended, *leaving)", "(*leaving, *ended)")):
+    with rewritten(departures.Departures, "next", ("(*ended, *leaving)", "(*leaving, *ended)")):
         yield
 
 
@@ -366,5 +366,5 @@ def who_leaves_waits_for_one_that_is_silent():
     quick=True,
 )
 def patience_of_who_is_alone():
-    with rewritten(decisions.Steps, "_patience", ("or not stays", "or stays")):
+    with rewritten(decision_loop.DecisionLoop, "_patience", ("or not stays", "or stays")):
         yield

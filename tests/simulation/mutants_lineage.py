@@ -105,7 +105,7 @@ def lineage_lost_in_the_next_view():
 )
 def foreign_voters_counted():
     with rewritten(
-        replica_state.State,
+        replica_state.ReplicaState,
         "review_lineage",
         ("foreign = said.lineage != accepted.lineage", "foreign = False"),
     ):
@@ -119,7 +119,7 @@ def foreign_voters_counted():
     quick=True,
 )
 def those_of_before_go_on():
-    with rewritten(replica_state.State, "outdated", ("return link.replica", "return None")):
+    with rewritten(replica_state.ReplicaState, "outdated", ("return link.replica", "return None")):
         yield
 
 
@@ -131,7 +131,7 @@ def those_of_before_go_on():
 )
 def earlier_forced_counts():
     later = "theirs.incarnation > own.incarnation"
-    with rewritten(replica_state.State, "outdated", (later, "theirs.incarnation < own.incarnation")):
+    with rewritten(replica_state.ReplicaState, "outdated", (later, "theirs.incarnation < own.incarnation")):
         yield
 
 
@@ -142,7 +142,7 @@ def earlier_forced_counts():
 )
 def removed_one_ends_the_others():
     with rewritten(
-        replica_state.State,
+        replica_state.ReplicaState,
         "outdated",
         ("theirs is None or not self.lists(theirs.replica)", "theirs is None"),
     ):

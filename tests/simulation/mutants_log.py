@@ -19,7 +19,7 @@ from quorate.testing.schedules.script import Script
     quick=True,
 )
 def old_views_acknowledged():
-    original = replica_state.State.promise
+    original = replica_state.ReplicaState.promise
 
     def promise(self, number):
         serving = self.serving
@@ -27,7 +27,7 @@ def old_views_acknowledged():
         self.serving = serving and not self.leading
 
     with (
-        patched(replica_state.State, "promise", promise),
+        patched(replica_state.ReplicaState, "promise", promise),
         patched(normal_case.Replication, "may_ack", lambda *_: True),
     ):
         yield
@@ -88,12 +88,12 @@ def a_master_comes_back_with_an_entry_of_its_own():
     scenario=a_master_comes_back_with_an_entry_of_its_own,
 )
 def tail_not_truncated():
-    original = replica_state.State.splice
+    original = replica_state.ReplicaState.splice
 
     def splice(self, entries, end):
         return original(self, entries, None)
 
-    with patched(replica_state.State, "splice", splice):
+    with patched(replica_state.ReplicaState, "splice", splice):
         yield
 
 
@@ -393,7 +393,7 @@ def a_disk_hangs_while_a_voter_is_asked_again_and_again():
     quick=True,
 )
 def repetitions_held():
-    with rewritten(replica_state.State, "_hold", ("del held[place]", "pass")):
+    with rewritten(replica_state.ReplicaState, "_hold", ("del held[place]", "pass")):
         yield
 
 
@@ -484,14 +484,14 @@ def stale_commits_taken():
 
 @mutant("A member keeps its own entries where the log of the new view differs.")
 def conflicts_kept():
-    original = replica_state.State.splice
+    original = replica_state.ReplicaState.splice
 
     def splice(self, entries, end):
         last = self.log.last.at
         mine = [self.log.get(e.index) if self.log.base.at < e.index <= last else e for e in entries]
         return original(self, mine, end)
 
-    with patched(replica_state.State, "splice", splice):
+    with patched(replica_state.ReplicaState, "splice", splice):
         yield
 
 

@@ -111,7 +111,7 @@ def a_slave_that_took_entries_of_a_later_view_and_dies():
 )
 def later_view_forgotten():
     with rewritten(
-        replica_state.State,
+        replica_state.ReplicaState,
         "__init__",
         ("if log.last.view > self.resumed else NO_VIEW", "if False else NO_VIEW"),
     ):

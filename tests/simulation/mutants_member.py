@@ -5,7 +5,7 @@ from functools import partial
 import msgspec
 
 from quorate.hachannel import Settings
-from quorate.hachannel.membership import membership, witness_join
+from quorate.hachannel.membership import membership, witness_admission
 from quorate.hachannel.model import view
 from quorate.hachannel.model.messages import Dismiss, Join, decode_reconfig
 from quorate.hachannel.replication import normal_case, replica_state
@@ -104,13 +104,13 @@ def a_witness_that_is_removed_while_it_comes():
     quick=True,
 )
 def unlisted_witness_let_in():
-    original = witness_join.Porter.step
+    original = witness_admission.WitnessAdmission.step
 
     def step(self, now):
         with patched(view.View, "lists", lambda _self, _replica: True):
             original(self, now)
 
-    with patched(witness_join.Porter, "step", step):
+    with patched(witness_admission.WitnessAdmission, "step", step):
         yield
 
 
@@ -186,7 +186,7 @@ def half_a_removal():
     quick=True,
 )
 def counted_before_caught_up():
-    with patched(flow_control.Lending, "lag", lambda *_: 0.0):
+    with patched(flow_control.FlowControl, "lag", lambda *_: 0.0):
         yield
 
 
@@ -320,7 +320,7 @@ def ahead_is_bereft():
                 return link
         return None
 
-    with patched(replica_state.State, "forgetful", property(forgetful)):
+    with patched(replica_state.ReplicaState, "forgetful", property(forgetful)):
         yield
 
 

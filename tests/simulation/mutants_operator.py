@@ -1,7 +1,7 @@
 """Mutants of what an operator may ask for, and of who is told that it belongs to the cluster."""
 
 from quorate.hachannel import ChangeRefused, Settings
-from quorate.hachannel.membership import membership, witness_join
+from quorate.hachannel.membership import membership, witness_admission
 from quorate.hachannel.model.messages import Seats, Unlisted
 from quorate.hachannel.model.view import Seat, ViewNumber
 from quorate.hachannel.protocol import view_triggers
@@ -227,7 +227,7 @@ def who_belongs_to_the_cluster_changes_twice():
 def older_seats_believed():
     with (
         rewritten(membership.Membership, "on_seats", ("and message.view > state.seats_of", "")),
-        rewritten(replica_state.State, "sit", (" or number < self.seats_of", "")),
+        rewritten(replica_state.ReplicaState, "sit", (" or number < self.seats_of", "")),
     ):
         yield
 
@@ -257,7 +257,9 @@ def a_voter_leaves_with_a_view_that_is_not_active():
     quick=True,
 )
 def departing_not_reached():
-    with rewritten(replica_state.State, "sit", ("() if active else (*self._departing, *self.seats)", "()")):
+    with rewritten(
+        replica_state.ReplicaState, "sit", ("() if active else (*self._departing, *self.seats)", "()")
+    ):
         yield
 
 
@@ -268,7 +270,7 @@ def departing_not_reached():
     quick=True,
 )
 def departed_called_for_ever():
-    with rewritten(replica_state.State, "_settle_seats", ("if self._departing:", "if False:")):
+    with rewritten(replica_state.ReplicaState, "_settle_seats", ("if self._departing:", "if False:")):
         yield
 
 
@@ -288,14 +290,16 @@ def change_while_pending():
 
 @mutant("A witness is added beside its dead life.", caught=("I2",), schedule=operated)
 def witness_beside_its_dead_life():
-    with rewritten(witness_join.Porter, "step", ("if old:", "if False:")):
+    with rewritten(witness_admission.WitnessAdmission, "step", ("if old:", "if False:")):
         yield
 
 
 @mutant("A witness is let in although another change is pending.", caught=("I2",), schedule=operated)
 def witness_while_pending():
     with rewritten(
-        witness_join.Porter, "step", ("if pending is not None and pending.view == view.number:", "if False:")
+        witness_admission.WitnessAdmission,
+        "step",
+        ("if pending is not None and pending.view == view.number:", "if False:"),
     ):
         yield
 
@@ -307,7 +311,9 @@ def witness_while_pending():
     quick=True,
 )
 def change_waits():
-    with rewritten(view_triggers.Gate, "_consider_members", ("if self.reconfiguring(view):", "if False:")):
+    with rewritten(
+        view_triggers.ViewTriggers, "_consider_members", ("if self.reconfiguring(view):", "if False:")
+    ):
         yield
 
 

@@ -112,7 +112,7 @@ def entry_of_any_view_activates():
 )
 def heartbeat_of_any_view_activates():
     with rewritten(
-        heartbeats.Facts,
+        heartbeats.Heartbeats,
         "on_heartbeat",
         ("and message.view == view.number:", "and message.view <= view.number:"),
     ):
@@ -126,7 +126,7 @@ def heartbeat_of_any_view_activates():
     quick=True,
 )
 def recorded_and_serves():
-    with rewritten(replica_state.State, "accept", ("    self.serving = False\n", "")):
+    with rewritten(replica_state.ReplicaState, "accept", ("    self.serving = False\n", "")):
         yield
 
 
@@ -138,14 +138,14 @@ def recorded_and_serves():
     budget={"tick": 1, "late": 0},
 )
 def promised_and_serves():
-    original = replica_state.State.promise
+    original = replica_state.ReplicaState.promise
 
     def promise(self, number):
         serving = self.serving and not self.leading
         original(self, number)
         self.serving = serving
 
-    with patched(replica_state.State, "promise", promise):
+    with patched(replica_state.ReplicaState, "promise", promise):
         yield
 
 
@@ -155,5 +155,5 @@ def promised_and_serves():
     quick=True,
 )
 def superseded_and_serves():
-    with rewritten(replica_state.State, "supersede", ("        self.serving = False\n", "")):
+    with rewritten(replica_state.ReplicaState, "supersede", ("        self.serving = False\n", "")):
         yield

@@ -342,7 +342,7 @@ def granted_before_durable():
     quick=True,
 )
 def granted_after_a_promise():
-    with rewritten(replica_state.State, "_take_back", ("held[1] == number.replica", "True")):
+    with rewritten(replica_state.ReplicaState, "_take_back", ("held[1] == number.replica", "True")):
         yield
 
 
@@ -459,7 +459,7 @@ def a_view_is_active_without_a_slave_whose_disk_is_slow():
     quick=True,
 )
 def acknowledged_when_superseded():
-    with rewritten(replica_state.State, "supersede", ("not isinstance(held[2], Ack)", "True")):
+    with rewritten(replica_state.ReplicaState, "supersede", ("not isinstance(held[2], Ack)", "True")):
         yield
 
 

@@ -75,7 +75,7 @@ def active_before_all_members_accepted():
 def active_without_majority():
     with (
         patched(installation, "activated", lambda have, source, active, new: set(new.members) <= set(have)),
-        patched(view_triggers.Gate, "possible", lambda *_: True),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
     ):
         yield
 
@@ -137,7 +137,7 @@ def barrier_ignored():
 
 @mutant("No slave ever proposes while its view is active (a fault of liveness).", quick=True)
 def gate_closed():
-    with patched(view_triggers.Gate, "_gate_open", lambda *_: False):
+    with patched(view_triggers.ViewTriggers, "_gate_open", lambda *_: False):
         yield
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from quorate.hachannel import Channel, Settings
-from quorate.hachannel.membership import witness_join
+from quorate.hachannel.membership import witness_admission
 from quorate.hachannel.model.messages import Prepare
 from quorate.hachannel.model.view import ViewNumber
 from quorate.hachannel.replication import replica_state
@@ -84,7 +84,7 @@ def witness_not_counted() -> Iterator[None]:
     budget={"tick": 1, "stay": 1},
 )
 def min_copies_ignored() -> Iterator[None]:
-    with patched(replica_state.State, "too_few_copies", ""):
+    with patched(replica_state.ReplicaState, "too_few_copies", ""):
         yield
 
 
@@ -149,7 +149,7 @@ def the_disk_of_a_witness_that_comes_hangs() -> None:
     quick=True,
 )
 def witness_tried_at_once() -> Iterator[None]:
-    with rewritten(witness_join.Porter, "_may_try", ("if now < again:", "if False:")):
+    with rewritten(witness_admission.WitnessAdmission, "_may_try", ("if now < again:", "if False:")):
         yield
 
 
@@ -160,7 +160,9 @@ def witness_tried_at_once() -> Iterator[None]:
     quick=True,
 )
 def witness_gone_waits() -> Iterator[None]:
-    with rewritten(witness_join.Porter, "step", ("state.peers.link(each) is not None", "True")):
+    with rewritten(
+        witness_admission.WitnessAdmission, "step", ("state.peers.link(each) is not None", "True")
+    ):
         yield
 
 
@@ -193,6 +195,8 @@ def a_witness_has_promised_a_view_that_never_comes() -> None:
 )
 def promised_witness_left_alone() -> Iterator[None]:
     with rewritten(
-        witness_join.Porter, "_lacks", (" or (heard is not None and heard.promised > view.number)", "")
+        witness_admission.WitnessAdmission,
+        "_lacks",
+        (" or (heard is not None and heard.promised > view.number)", ""),
     ):
         yield

@@ -16,7 +16,7 @@ from quorate.hachannel.model.messages import (
     Repair,
 )
 from quorate.hachannel.model.view import Voter
-from quorate.hachannel.protocol.view_triggers import Gate
+from quorate.hachannel.protocol.view_triggers import ViewTriggers
 from quorate.hachannel.replication.lease import Lease
 from quorate.hachannel.replication.normal_case import Replication
 from quorate.hachannel.transfer.donor import Donor
@@ -125,7 +125,9 @@ def an_exit_of_a_voter_that_is_silent_since():
     quick=True,
 )
 def silent_exits_counted():
-    with rewritten(Gate, "_gate_open", ("link is not None and not link.suspected", "link is not None")):
+    with rewritten(
+        ViewTriggers, "_gate_open", ("link is not None and not link.suspected", "link is not None")
+    ):
         yield
 
 

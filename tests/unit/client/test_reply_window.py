@@ -3,11 +3,11 @@
 import pytest
 
 from quorate.agents.proxy import MAX_OUTPUT_BYTES
-from quorate.client.reply_window import FIRST, ROOM_BYTES, Answers
+from quorate.client.reply_window import FIRST, ROOM_BYTES, ReplyWindow
 
 
 def test_who_gets_no_answers_has_twice_as_much_under_way_with_every_round():
-    answers = Answers()
+    answers = ReplyWindow()
     for _ in range(7):
         answers.acknowledged(answers.window, answers.window_bytes)
     assert answers.window == 128 * FIRST
@@ -16,7 +16,7 @@ def test_who_gets_no_answers_has_twice_as_much_under_way_with_every_round():
 
 @pytest.mark.parametrize("size", [300, 20_000, ROOM_BYTES - 1])
 def test_what_is_under_way_has_answers_that_fit(size):
-    answers = Answers()
+    answers = ReplyWindow()
     for _ in range(100):
         count = min(answers.window, max(1, answers.window_bytes // size))
         assert count * size <= ROOM_BYTES
@@ -28,7 +28,7 @@ def test_what_is_under_way_has_answers_that_fit(size):
 
 
 def test_one_is_always_allowed():
-    answers = Answers()
+    answers = ReplyWindow()
     answers.asked(0.0)
     answers.received(0.5, 10 * MAX_OUTPUT_BYTES)
     assert answers.window == 1
@@ -37,7 +37,7 @@ def test_one_is_always_allowed():
 
 
 def test_the_latest_answers_count():
-    answers = Answers()
+    answers = ReplyWindow()
     for _ in range(1000):
         answers.asked(0.0)
         answers.received(0.5, 100_000)
@@ -54,7 +54,7 @@ def test_the_latest_answers_count():
 
 
 def test_what_comes_to_who_sends_nothing_is_no_answer():
-    answers = Answers()
+    answers = ReplyWindow()
     answers.received(5.0, 10 * MAX_OUTPUT_BYTES)
     answers.asked(6.0)
     answers.received(7.1, 10 * MAX_OUTPUT_BYTES)

@@ -56,7 +56,13 @@ def test_the_wrapper_drops_the_vector_module_in_both_forms_and_nothing_else(tmp_
     java.chmod(0o755)
     log = tmp_path / "spark.log"
     home = wrapper_home(Java(java, 25, "PATH"), tmp_path / "home", log)
-    words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-modules", "jdk.incubator.vector"]
+    words = [
+        "-Xmx1g",
+        "--add-modules=jdk.incubator.vector",
+        "a b",
+        "--add-modules",
+        "jdk.incubator.vector",
+    ]
     words += ["--add-modules", "java.sql", "-cp", "*", "", "$HOME"]
     done = subprocess.run([home / "bin" / "java", *words], capture_output=True, text=True, check=True)
     assert done.stdout == "<-Xmx1g><a b><--add-modules><java.sql><-cp><*><><$HOME>"

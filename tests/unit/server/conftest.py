@@ -9,7 +9,7 @@ from quorate.hachannel.transport.connection import Link, LinkSettings
 from quorate.hachannel.transport.transport import ChannelTransport
 from quorate.server.network.handshake import CHANNEL, Hello
 from quorate.server.network.link_handshake import Shaking
-from quorate.server.network.listener import Front
+from quorate.server.network.listener import Listener
 from quorate.testing.servers.memory_network import MemoryNet
 
 from .disk_rig import Rig
@@ -56,7 +56,7 @@ class Peer:
             settings,
             random.Random(id),
         )
-        self.front = Front(
+        self.front = Listener(
             reactor,
             {CHANNEL: self},
             secret=secret,

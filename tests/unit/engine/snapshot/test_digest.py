@@ -7,7 +7,7 @@ import pytest
 
 from quorate import Agent, AgentId, Context, Delete, Notification, reacts
 from quorate.agents import factory
-from quorate.engine import Reckoning
+from quorate.engine import IncrementalDigest
 from quorate.testing.harness import Harness
 
 
@@ -63,7 +63,7 @@ class Twins:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_digest_is_that_of_the_moment_at_which_it_was_begun(seed: int) -> None:
     twins = Twins(seed)
-    under_way: list[tuple[Reckoning, bytes]] = []
+    under_way: list[tuple[IncrementalDigest, bytes]] = []
     complete = 0
     for _ in range(150):
         twins.act()

@@ -1,10 +1,10 @@
 """The table of last numbers."""
 
-from quorate.hachannel.model.submitters import Origins, Source
+from quorate.hachannel.model.submitters import Source, Submitters
 
 
 def test_numbers_follow_each_other_and_another_process_begins_with_one():
-    origins = Origins()
+    origins = Submitters()
     first = Source(1, 7, 1, 1)
     assert origins.expected(first) == 1
     origins.add(first)
@@ -15,7 +15,7 @@ def test_numbers_follow_each_other_and_another_process_begins_with_one():
 
 
 def test_an_earlier_process_has_nothing_more_to_say():
-    origins = Origins([Source(1, 7, 2, 5)])
+    origins = Submitters([Source(1, 7, 2, 5)])
     assert origins.expected(Source(1, 7, 1, 6)) == 0
     assert origins.expected(Source(1, 6, 9, 6)) == 0
     assert origins.last(1, 7, 2) == 5
@@ -23,14 +23,14 @@ def test_an_earlier_process_has_nothing_more_to_say():
 
 
 def test_there_is_one_row_for_each_replica():
-    origins = Origins()
+    origins = Submitters()
     for incarnation in range(1, 100):
         origins.add(Source(1, incarnation, 1, 1))
     assert origins.rows == (Source(1, 99, 1, 1),)
 
 
 def test_the_same_rows_are_the_same_object_until_something_is_added():
-    origins = Origins([Source(2, 1, 1, 4), Source(0, 1, 1, 3)])
+    origins = Submitters([Source(2, 1, 1, 4), Source(0, 1, 1, 3)])
     rows = origins.rows
     assert [row.replica for row in rows] == [0, 2]
     assert origins.rows is rows
@@ -41,7 +41,7 @@ def test_the_same_rows_are_the_same_object_until_something_is_added():
 
 
 def test_the_table_of_a_shorter_log_follows_from_the_end_that_it_lacks():
-    origins = Origins()
+    origins = Submitters()
     log = [Source(0, 1, 1, 1), None, Source(1, 5, 1, 1), Source(0, 1, 1, 2), Source(1, 6, 1, 1), None]
     tables = [origins.rows]
     for source in log:
@@ -49,7 +49,7 @@ def test_the_table_of_a_shorter_log_follows_from_the_end_that_it_lacks():
             origins.add(source)
         tables.append(origins.rows)
     for length, table in enumerate(tables):
-        known = Origins(origins.before(log[length:]))
+        known = Submitters(origins.before(log[length:]))
         for row in table:
             # The row of a process that was replaced among the rest may be missing: the rest replaces it.
             replaced = any(source is not None and source[:2] > row[:2] == (1, 5) for source in log[length:])

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from quorate.hachannel.transfer.pacing import MAX_REST_S, Pace
+from quorate.hachannel.transfer.pacing import MAX_REST_S, Pacing
 
 WINDOW = 4
 
@@ -13,7 +13,7 @@ class Transfer:
     """A master that does nothing but a part while one is under way: the worst case."""
 
     def __init__(self, share: float, parts: int, cost, serves=lambda _: True, hurry=0.0) -> None:
-        self.pace = Pace(share, 0.01, WINDOW, 5)
+        self.pace = Pacing(share, 0.01, WINDOW, 5)
         self.now = 10.0
         self.last = 5
         """The end of the log."""
@@ -81,7 +81,7 @@ def test_the_less_time_there_is_the_less_it_rests():
 
 
 def test_a_master_that_begins_to_serve_ends_what_is_under_way_and_rests():
-    pace = Pace(0.25, 0.01, 2, 7)
+    pace = Pacing(0.25, 0.01, 2, 7)
     for now in (1.0, 2.0, 3.0):
         pace.asked(now, 7)
         assert pace.wake is not None
@@ -93,6 +93,6 @@ def test_a_master_that_begins_to_serve_ends_what_is_under_way_and_rests():
 
 
 def test_an_answer_that_is_not_awaited_changes_nothing():
-    pace = Pace(0.25, 0.01, 2, 7)
+    pace = Pacing(0.25, 0.01, 2, 7)
     pace.taken(4.5, 9)
     assert pace.wake == float("-inf")

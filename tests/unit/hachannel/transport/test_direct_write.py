@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from quorate.hachannel.transport.direct_write import MOST_PARTS, TURN_BYTES, PromptReactor
+from quorate.hachannel.transport.direct_write import MOST_PARTS, TURN_BYTES, DirectWriteReactor
 
 
 class Tcp:
@@ -104,7 +104,7 @@ def prompt(tcp: Any) -> Any:
             return Protocol()
 
     reactor = Reactor()
-    PromptReactor(reactor).connectTCP("h", 1, Factory())
+    DirectWriteReactor(reactor).connectTCP("h", 1, Factory())
     return reactor.protocol.transport
 
 

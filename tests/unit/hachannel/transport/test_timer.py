@@ -3,7 +3,7 @@
 import pytest
 from twisted.internet.task import Clock
 
-from quorate.hachannel.transport.timer import RAISED_PAUSE_S, Alarm
+from quorate.hachannel.transport.timer import RAISED_PAUSE_S, Timer
 
 
 class Due:
@@ -14,7 +14,7 @@ class Due:
         self.deadline: float | None = 1.0
         self.rung: list[float] = []
         self.fails = False
-        self.alarm = Alarm(lambda: self.deadline, self.clock, self.clock.seconds, self.ring)
+        self.alarm = Timer(lambda: self.deadline, self.clock, self.clock.seconds, self.ring)
 
     def ring(self) -> None:
         self.rung.append(self.clock.seconds())
@@ -71,7 +71,7 @@ def test_stopped_by_a_call_that_raises_it_leaves_nothing_in_the_reactor() -> Non
         due.alarm.stop()
         ring()
 
-    due.alarm = Alarm(lambda: due.deadline, due.clock, due.clock.seconds, stops)
+    due.alarm = Timer(lambda: due.deadline, due.clock, due.clock.seconds, stops)
     due.fails = True
     due.alarm.arm()
     with pytest.raises(RuntimeError):

@@ -8,7 +8,7 @@ import pytest
 from quorate.hachannel import Seat
 from quorate.server.admin.reconfigure import Change, Seated, declared, plan
 from quorate.server.config import Config, load
-from quorate.server.network.addresses import Place, Places, read_place
+from quorate.server.network.addresses import Addresses, Place, read_place
 
 XML = """<config><domain name="D1"/><domain name="D2"/><cluster id="0" name="s0">{}</cluster></config>"""
 REPLICA = (
@@ -24,9 +24,9 @@ def config(tmp_path: Path, *ids: int, extra: str = "") -> Config:
     return load(path)
 
 
-def places(tmp_path: Path, *ids: int, extra: str = "") -> Places:
+def places(tmp_path: Path, *ids: int, extra: str = "") -> Addresses:
     server = config(tmp_path, *ids, extra=extra).server("s0")
-    return Places(server, server.replicas[0])
+    return Addresses(server, server.replicas[0])
 
 
 def seat(replica: int, host: str = "", client: int = 2500) -> Seat:

@@ -16,7 +16,7 @@ from quorate.server.network.handshake import (
     build_hello,
     parse_hello,
 )
-from quorate.server.network.listener import Front
+from quorate.server.network.listener import Listener
 from quorate.server.network.rate_limit import RateLimit
 from quorate.testing.servers.memory_network import MemoryNet
 
@@ -66,7 +66,7 @@ class Place:
         self.lines: list[str] = []
         self.counts: list[str] = []
         self.reactor = net.machine("server")
-        self.front = Front(
+        self.front = Listener(
             self.reactor,
             {ADMIN: Echo()},
             secret=None,
@@ -152,7 +152,7 @@ def test_connections_over_the_limit_are_refused(net: MemoryNet) -> None:
 
 
 def test_a_taken_port_is_one_clear_sentence(place: Place) -> None:
-    other = Front(place.reactor, {}, secret=None, log=print, count=print)
+    other = Listener(place.reactor, {}, secret=None, log=print, count=print)
     with pytest.raises(StartError, match=r"Port 100 .*stop the program that uses it or change the port"):
         other.listen(100)
 

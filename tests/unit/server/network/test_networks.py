@@ -11,7 +11,7 @@ from quorate.server.network import outgoing
 from quorate.server.network.handshake import NETWORK
 from quorate.server.network.incoming import Data, Incoming
 from quorate.server.network.link_handshake import Shaking
-from quorate.server.network.listener import Front
+from quorate.server.network.listener import Listener
 from quorate.server.network.outgoing import Outgoing
 from quorate.testing.servers.memory_network import MemoryNet
 
@@ -45,7 +45,7 @@ class Place:
         self.heard: list[int] = []
         self.reactor = net.machine(name)
         self.incoming = Incoming(server, self, self.lines.append)
-        front = Front(
+        front = Listener(
             self.reactor,
             {NETWORK: self.incoming},
             secret=None,

@@ -11,17 +11,17 @@ that: another one is proposed for it, above.
 from ..model.messages import Join, Reconfig
 from ..model.view import View, Voter
 from ..replication.normal_case import Replication
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 
 MAX_PAUSE = 64
 """A witness that was to come and could not is tried again after pauses that double, up to so many
 `view_change_s`."""
 
 
-class Porter:
+class WitnessAdmission:
     """Lets one witness in at a time."""
 
-    def __init__(self, state: State, replication: Replication) -> None:
+    def __init__(self, state: ReplicaState, replication: Replication) -> None:
         self._state = state
         self._replication = replication
         self._waiting: Voter | None = None

@@ -7,14 +7,14 @@ from ..model.view import NO_VIEW
 from ..replication.forwarding import Forwarding
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
-from ..replication.replica_state import State
+from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from ..transfer.learner import Learner
 from ..view_change.election import Election
-from .heartbeats import Facts
-from .view_triggers import HEARTBEATS, Gate
+from .heartbeats import Heartbeats
+from .view_triggers import HEARTBEATS, ViewTriggers
 
-__all__ = ["Steps"]
+__all__ = ["DecisionLoop"]
 
 MAX_LEAVES = 4
 """Who leaves waits for one view after another, but not longer than so many times its patience for one."""
@@ -46,18 +46,18 @@ def bereft(master: int, last: int, commit: int, *, durable: bool) -> str:
     )
 
 
-class Steps:
+class DecisionLoop:
     """Lets the parts decide, each after what it depends on."""
 
     def __init__(
         self,
-        state: State,
+        state: ReplicaState,
         lease: Lease,
         replication: Replication,
         forwarding: Forwarding,
         election: Election,
-        gate: Gate,
-        facts: Facts,
+        gate: ViewTriggers,
+        facts: Heartbeats,
         membership: Membership,
         donor: Donor,
         learner: Learner,
