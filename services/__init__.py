@@ -1,5 +1,6 @@
 """What a server offers while it is master: users, client connections, and services that people write."""
 
+from ..hachannel.transport.ports import DelayedCallPort, ListeningPort, ReactorPort
 from .base import Service, ServiceContext, ServiceError
 
-__all__ = ["Service", "ServiceContext", "ServiceError"]
+__all__ = ["DelayedCallPort", "ListeningPort", "ReactorPort", "Service", "ServiceContext", "ServiceError"]

@@ -6,13 +6,14 @@ A service is named in ``a3servers.xml``. Its ``init`` is called when its replica
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 import msgspec
 from twisted.internet.defer import Deferred
 
 from ..agents.envelope import Note
 from ..agents.ids import AgentId
+from ..hachannel.transport.ports import ReactorPort
 
 S = TypeVar("S", bound="Service")
 
@@ -24,46 +25,6 @@ DEFAULT_MAX_CONNECTIONS = 10_000
 
 class ServiceError(Exception):
     """A service cannot start or work as it is configured. The text is one sentence for the administrator."""
-
-
-class DelayedCallPort(Protocol):
-    """The part of a Twisted delayed call that services use."""
-
-    def cancel(self) -> None:
-        """Forget the call."""
-        ...
-
-    def active(self) -> bool:
-        """Say whether the call is still to come."""
-        ...
-
-
-class ListeningPort(Protocol):
-    """The part of a Twisted listening port that services use."""
-
-    def stopListening(self) -> "Deferred[None] | None":  # noqa: N802
-        """Close the port."""
-        ...
-
-    def getHost(self) -> Any:  # noqa: N802
-        """Return the address that is listened on."""
-        ...
-
-
-class ReactorPort(Protocol):
-    """The part of the Twisted reactor that services use."""
-
-    def seconds(self) -> float:
-        """Return the clock of the reactor, in seconds."""
-        ...
-
-    def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> DelayedCallPort:  # noqa: N802
-        """Call the function after ``delay`` seconds."""
-        ...
-
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
-        """Listen on a TCP port; raises ``CannotListenError``."""
-        ...
 
 
 class ServiceContext(Protocol):

@@ -1,7 +1,7 @@
 """One TCP connection of a client, on the server."""
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol, cast
+from typing import Final, Protocol, cast
 
 from twisted.internet.protocol import Protocol as TwistedProtocol
 from twisted.internet.protocol import connectionDone
@@ -33,7 +33,7 @@ from ..client.frames import (
     encode_frame,
     pack_outputs,
 )
-from .base import DelayedCallPort, ReactorPort
+from ..hachannel.transport.ports import ClockPort, DelayedCallPort, TcpPort
 
 __all__ = ["ClientLink", "LinkOwner"]
 
@@ -100,20 +100,6 @@ class LinkOwner(Protocol):
         ...
 
 
-class _Tcp(Protocol):
-    """The part of a Twisted transport that a link uses."""
-
-    def write(self, data: bytes) -> None: ...
-    def loseConnection(self) -> None: ...  # noqa: N802
-    def abortConnection(self) -> None: ...  # noqa: N802
-    def pauseProducing(self) -> None: ...  # noqa: N802
-    def resumeProducing(self) -> None: ...  # noqa: N802
-    def registerProducer(self, producer: object, streaming: bool) -> None: ...  # noqa: N802
-    def unregisterProducer(self) -> None: ...  # noqa: N802
-    def setTcpNoDelay(self, enabled: bool) -> None: ...  # noqa: N802
-    def getPeer(self) -> Any: ...  # noqa: N802
-
-
 class ClientLink(TwistedProtocol):
     """Hello, then an answer of the service, then input and output, then an end.
 
@@ -121,7 +107,7 @@ class ClientLink(TwistedProtocol):
     emits meanwhile is held back here.
     """
 
-    def __init__(self, owner: LinkOwner, reactor: ReactorPort, settings: LinkSettings):
+    def __init__(self, owner: LinkOwner, reactor: ClockPort, settings: LinkSettings):
         self.proxy: AgentId | None = None
         self.attempt = 0
         """Number of the client's hello."""
@@ -147,8 +133,8 @@ class ClientLink(TwistedProtocol):
         self._writable = True
 
     @property
-    def _tcp(self) -> _Tcp:
-        return cast("_Tcp", self.transport)  # pyright: ignore[reportUnknownMemberType]
+    def _tcp(self) -> TcpPort:
+        return cast("TcpPort", self.transport)  # pyright: ignore[reportUnknownMemberType]
 
     # What Twisted calls.
 

@@ -33,7 +33,8 @@ from ..agents.proxy import (
 )
 from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, Welcome
 from ..hachannel.transport.direct_write import DirectWriteReactor
-from .base import DEFAULT_MAX_CONNECTIONS, ListeningPort, Service, ServiceContext, ServiceError
+from ..hachannel.transport.ports import ListeningPort
+from .base import DEFAULT_MAX_CONNECTIONS, Service, ServiceContext, ServiceError
 from .client_connection import ClientLink
 from .manager import ConnectionManager, note_from_service
 

@@ -31,8 +31,9 @@ from ..model.events import (
 from ..model.messages import Ack, Data, decode_message
 from ..model.settings import TELL_AFTER_S, Settings
 from ..protocol.channel import Channel
-from ..transport.connection import Address, CallPort
+from ..transport.connection import Address
 from ..transport.direct_write import DirectWriteReactor
+from ..transport.ports import DelayedCallPort
 from ..transport.process_liveness import this_process
 from ..transport.sending import send_messages
 from ..transport.timer import Timer
@@ -41,7 +42,7 @@ from .application import Application, Messages
 from .arguments import ROOM_BYTES, as_messages, check_all_members, check_arguments
 from .handler import GroupError, GroupFailed, GroupHandler, GroupLimits, NotInGroup
 from .link_settings import link_settings
-from .listener import Dialer, Listener, ReactorWithListeners
+from .listener import Dialer, Listener
 from .order import Order
 from .stable import StableWaits
 from .stall_report import Waits
@@ -113,7 +114,7 @@ class Group:
         self.stopped: Deferred[None] = Deferred()
         """Fires when this member has stopped, or its port was taken; GroupFailed if it cannot go on."""
         self._settings = settings or Settings()
-        self._reactor: ReactorWithListeners = DirectWriteReactor(reactor)
+        self._reactor = DirectWriteReactor(reactor)
         self._now: Callable[[], float] = (
             time.monotonic if isinstance(reactor, ReactorBase) else self._reactor.seconds
         )
@@ -150,10 +151,10 @@ class Group:
         """The last entry of another member, which waits to hear of it; 0 if none does."""
         self._silence = False
         """Nothing has followed what was committed last: slaves are to be told."""
-        self._telling: CallPort | None = None
+        self._telling: DelayedCallPort | None = None
         self._state = "new"
         self._joining: Deferred[None] | None = None
-        self._leaving: CallPort | None = None
+        self._leaving: DelayedCallPort | None = None
         self._handing_over = False
         """It is to leave, and the channel does not know yet."""
         self._gives = False

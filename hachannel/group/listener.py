@@ -5,7 +5,7 @@ A member trusts whoever reaches its port and knows the name of the group: use it
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import attrs
 from twisted.internet.defer import Deferred, succeed
@@ -15,12 +15,14 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from ..model.errors import ProtocolError
-from ..transport.connection import CallPort, Link, LinkSettings, ReactorPort, is_own_address
+from ..transport.connection import Link, LinkSettings, is_own_address
+from ..transport.direct_write import DirectWriteReactor
+from ..transport.ports import DelayedCallPort, ListeningPort
 from ..transport.transport import ChannelTransport
 from .handler import GroupError
 from .wire import MAX_HELLO_BYTES, Hello, Shared, encode_hello, encode_refusal, parse_hello
 
-__all__ = ["Dialer", "Listener", "ListeningPort", "ReactorWithListeners"]
+__all__ = ["Dialer", "Listener"]
 
 MAX_GUESTS = 64
 """Connections that have not said hello; above, new ones are closed."""
@@ -30,27 +32,6 @@ MAX_LINES = 20
 LOOPBACK = "127.0.0.1"
 AGAIN_S = 60.0
 """The same is told again after this time."""
-
-
-class ListeningPort(Protocol):
-    """The part of a listening port that is used here."""
-
-    def stopListening(self) -> "Deferred[Any] | None":  # noqa: N802
-        """Close the port."""
-        ...
-
-
-class ReactorWithListeners(ReactorPort, Protocol):
-    """The part of the reactor that a listener uses."""
-
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
-        """Listen on a port."""
-        ...
-
-    @property
-    def resolve(self) -> "Callable[[str], Deferred[str]] | None":
-        """Finds the address of a name; None: names have none here."""
-        ...
 
 
 class Dialer:
@@ -112,7 +93,7 @@ class _Guest:
     """The handler of a connection that has not said hello."""
 
     listener: "Listener"
-    timeout: CallPort | None = None
+    timeout: DelayedCallPort | None = None
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
         self.listener.left(self)
@@ -134,7 +115,7 @@ class Listener(Factory):
         mine: Hello,
         members: frozenset[int],
         transport: ChannelTransport,
-        reactor: ReactorWithListeners,
+        reactor: DirectWriteReactor,
         log: Callable[[str], None],
         settings: LinkSettings,
     ) -> None:

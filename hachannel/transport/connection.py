@@ -2,7 +2,7 @@
 
 import errno
 import socket
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
 import attrs
@@ -13,15 +13,14 @@ from twisted.python.failure import Failure
 
 from ..codec.buffers import Body
 from ..codec.framing import MAX_FRAME_BYTES, FrameError, FrameReader, frame_parts
+from .ports import ClockPort, DelayedCallPort, ReactorPort, TcpPort
 
 __all__ = [
     "Address",
-    "CallPort",
     "Handshake",
     "Link",
     "LinkHandler",
     "LinkSettings",
-    "ReactorPort",
     "connect",
     "host_port",
     "is_own_address",
@@ -40,47 +39,6 @@ Address = tuple[str, int]
 def host_port(host: str, port: object) -> str:
     """An address as people write it: host:port, IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-
-
-class CallPort(Protocol):
-    """The part of a delayed call that is used here."""
-
-    def cancel(self) -> None:
-        """Forget the call."""
-        ...
-
-    def active(self) -> bool:
-        """Say whether the call is still to come."""
-        ...
-
-
-class ReactorPort(Protocol):
-    """The part of the reactor that is used here."""
-
-    def seconds(self) -> float:
-        """Return the reactor's clock in seconds."""
-        ...
-
-    def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> CallPort:  # noqa: N802
-        """Call the function after `delay` seconds."""
-        ...
-
-    def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> Any:  # noqa: N802
-        """Open a TCP connection."""
-        ...
-
-
-class _TcpPort(Protocol):
-    def write(self, data: bytes) -> None: ...
-    def writeSequence(self, data: Iterable[bytes]) -> None: ...  # noqa: N802
-    def loseConnection(self) -> None: ...  # noqa: N802
-    def abortConnection(self) -> None: ...  # noqa: N802
-    def pauseProducing(self) -> None: ...  # noqa: N802
-    def resumeProducing(self) -> None: ...  # noqa: N802
-    def registerProducer(self, producer: object, streaming: bool) -> None: ...  # noqa: N802
-    def unregisterProducer(self) -> None: ...  # noqa: N802
-    def setTcpNoDelay(self, enabled: bool) -> None: ...  # noqa: N802
-    def getPeer(self) -> IAddress: ...  # noqa: N802
 
 
 @attrs.frozen
@@ -115,7 +73,7 @@ class LinkHandler(Protocol):
 class Link(TwistedProtocol):
     """One TCP connection that carries frames. A listener hands it over by replacing the handler."""
 
-    def __init__(self, reactor: ReactorPort, settings: LinkSettings, handler: LinkHandler) -> None:
+    def __init__(self, reactor: ClockPort, settings: LinkSettings, handler: LinkHandler) -> None:
         self.handler = handler
         self.peer = "?"
         """Address of the other side, for the log."""
@@ -132,7 +90,7 @@ class Link(TwistedProtocol):
         self._writable = True
         self._reason = ""
         self._heard = self._sent = self._checked = 0.0
-        self._check: CallPort | None = None
+        self._check: DelayedCallPort | None = None
         """A look at its silence; once it is closing, its end if the peer reads nothing."""
         self._gone = False
 
@@ -152,7 +110,7 @@ class Link(TwistedProtocol):
 
     def connectionMade(self) -> None:  # noqa: N802
         """Twisted: the connection is open."""
-        self._tcp = cast("_TcpPort", self.transport)
+        self._tcp = cast("TcpPort", self.transport)
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
         address = self._tcp.getPeer()
@@ -316,7 +274,7 @@ class _Dialing:
 
     def __init__(
         self,
-        reactor: ReactorPort,
+        reactor: ClockPort,
         settings: LinkSettings,
         handshake: Handshake,
         opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
@@ -361,7 +319,7 @@ class _Dialing:
         self._finish()
         if self._link is not None:
             self._link.abandon()
-            cast("_TcpPort", self._link.transport).abortConnection()
+            cast("TcpPort", self._link.transport).abortConnection()
 
     def refused(self, reason: str) -> None:
         self._fail(reason)
@@ -379,7 +337,7 @@ class _Dialing:
 
 
 class _DialLink(Link):
-    def __init__(self, reactor: ReactorPort, settings: LinkSettings, dialing: _Dialing) -> None:
+    def __init__(self, reactor: ClockPort, settings: LinkSettings, dialing: _Dialing) -> None:
         super().__init__(reactor, settings, dialing)
         self._dialing = dialing
 
@@ -391,7 +349,7 @@ class _DialLink(Link):
 class _DialFactory(Factory):
     noisy = False
 
-    def __init__(self, dialing: _Dialing, reactor: ReactorPort, settings: LinkSettings) -> None:
+    def __init__(self, dialing: _Dialing, reactor: ClockPort, settings: LinkSettings) -> None:
         self._dialing = dialing
         self._reactor = reactor
         self._settings = settings

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Any
 
-from .connection import CallPort
+from .ports import DelayedCallPort, ListeningPort
 
 __all__ = ["DirectWriteReactor"]
 
@@ -177,7 +177,7 @@ class DirectWriteReactor:
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self.seconds: Callable[[], float] = reactor.seconds
-        self.callLater: Callable[..., CallPort] = reactor.callLater
+        self.callLater: Callable[..., DelayedCallPort] = reactor.callLater
         self.resolve: Callable[[str], Any] | None = getattr(reactor, "resolve", None)
         """The address of a name, later; a test's reactor may have none."""
 
@@ -185,6 +185,7 @@ class DirectWriteReactor:
         """Open a TCP connection."""
         return self._reactor.connectTCP(host, port, _PromptFactory(factory), timeout)
 
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> Any:  # noqa: N802
+    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
         """Listen on a port."""
-        return self._reactor.listenTCP(port, _PromptFactory(factory), backlog, interface)
+        listening: ListeningPort = self._reactor.listenTCP(port, _PromptFactory(factory), backlog, interface)
+        return listening

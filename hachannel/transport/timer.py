@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 
-from .connection import CallPort, ReactorPort
+from .ports import ClockPort, DelayedCallPort
 
 __all__ = ["Timer"]
 
@@ -17,7 +17,7 @@ class Timer:
     def __init__(
         self,
         deadline: Callable[[], float | None],
-        reactor: ReactorPort,
+        reactor: ClockPort,
         now: Callable[[], float],
         ring: Callable[[], None],
     ) -> None:
@@ -25,7 +25,7 @@ class Timer:
         self._reactor = reactor
         self._now = now
         self._ring = ring
-        self._call: CallPort | None = None
+        self._call: DelayedCallPort | None = None
         self._at = 0.0
         self._not_before = -math.inf
         """A call raised: no other one until then."""

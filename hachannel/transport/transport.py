@@ -19,7 +19,8 @@ import attrs
 from ..codec.buffers import Body
 from ..codec.framing import frame_parts
 from . import process_liveness
-from .connection import Address, CallPort, Handshake, Link, LinkSettings, ReactorPort, connect, host_port
+from .connection import Address, Handshake, Link, LinkSettings, connect, host_port
+from .ports import DelayedCallPort, ReactorPort
 
 __all__ = ["ChannelHost", "ChannelTransport"]
 
@@ -67,7 +68,7 @@ class _Peer:
     process: str = ""
     """Of the last connection, if it runs where this one runs."""
     give_up: Callable[[], None] | None = None
-    retry: CallPort | None = None
+    retry: DelayedCallPort | None = None
     failures: int = 0
     told: set[str] = attrs.field(factory=set[str])
     """The reasons that were told since it was connected."""

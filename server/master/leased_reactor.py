@@ -7,7 +7,7 @@ serves. What a service has put off must not happen then.
 from collections.abc import Callable
 from typing import Any
 
-from ...hachannel.transport.connection import CallPort
+from ...hachannel.transport.ports import DelayedCallPort
 
 __all__ = ["LeasedReactor"]
 
@@ -36,9 +36,9 @@ class LeasedReactor:
         """Whether a call may happen now."""
         return self.ending or self._may_act()
 
-    def arm(self, delay: float, function: Callable[[], None]) -> CallPort:
+    def arm(self, delay: float, function: Callable[[], None]) -> DelayedCallPort:
         """Call the function after `delay` seconds, whatever may be."""
-        call: CallPort = self._reactor.callLater(delay, function)
+        call: DelayedCallPort = self._reactor.callLater(delay, function)
         return call
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from twisted.internet.defer import Deferred
 
 from ...agents import Note
-from ...services.base import ReactorPort
+from ...hachannel.transport.ports import ClockPort
 
 __all__ = ["MAX_REQUESTS", "NotServing", "Requests"]
 
@@ -21,7 +21,7 @@ class NotServing(Exception):
 class Requests:
     """Requests from outside of the engine. Tokens of two incarnations differ, so no reply is mistaken."""
 
-    def __init__(self, reactor: ReactorPort, incarnation: int) -> None:
+    def __init__(self, reactor: ClockPort, incarnation: int) -> None:
         self._reactor = reactor
         self._token = (incarnation & 0x7FFFFFFF) << 32
         self._waiting: dict[int, Deferred[Note]] = {}

@@ -10,8 +10,8 @@ from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
 from ...agents import AgentId, Note
 from ...engine import Effects
 from ...engine.error_text import described, error_text
-from ...hachannel.transport.connection import CallPort
-from ...services.base import EmissionCallback, ReactorPort, Service
+from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
+from ...services.base import EmissionCallback, Service
 from ..config import Config, Replica, Server, ServiceSpec
 from ..metrics import Metrics
 from .leased_reactor import LeasedReactor
@@ -150,7 +150,7 @@ class Services:
         self._wish = 0
         """Counts the wishes to start or stop: a start that is no longer the last wish goes no further."""
         self._turns = DeferredLock()
-        self._retry: CallPort | None = None
+        self._retry: DelayedCallPort | None = None
         self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
         self._waiting: list[Callable[[], None]] = []
 

@@ -10,7 +10,8 @@ from twisted.internet.error import CannotListenError
 from twisted.internet.interfaces import IAddress
 from twisted.internet.protocol import Factory
 
-from ...hachannel.transport.connection import CallPort, Link, LinkSettings, ReactorPort
+from ...hachannel.transport.connection import Link, LinkSettings
+from ...hachannel.transport.ports import DelayedCallPort, ListeningPort, ReactorPort
 from ..errors import StartError
 from .handshake import (
     HELLO_TIMEOUT_S,
@@ -33,26 +34,6 @@ def _reason(error: CannotListenError) -> str:
     return str(getattr(error.socketError, "strerror", None) or error.socketError)
 
 
-class ListeningPort(Protocol):
-    """The part of a listening port that is used here."""
-
-    def stopListening(self) -> "Deferred[Any] | None":  # noqa: N802
-        """Close the port."""
-        ...
-
-    def getHost(self) -> Any:  # noqa: N802
-        """Return the address that is listened on."""
-        ...
-
-
-class ListenPort(ReactorPort, Protocol):
-    """The part of the reactor that a listener uses."""
-
-    def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
-        """Listen on a port."""
-        ...
-
-
 class Purpose(Protocol):
     """Who serves the connections of one purpose."""
 
@@ -71,7 +52,7 @@ class _Guest:
 
     front: "Listener"
     acceptor: Acceptor
-    timeout: CallPort | None = None
+    timeout: DelayedCallPort | None = None
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
         for position, body in enumerate(bodies):
@@ -137,7 +118,7 @@ class Listener(Factory):
 
     def __init__(
         self,
-        reactor: ListenPort,
+        reactor: ReactorPort,
         purposes: Mapping[str, Purpose],
         *,
         secret: str | None,

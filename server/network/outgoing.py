@@ -7,15 +7,8 @@ from typing import Any, cast
 import msgspec
 
 from ...agents import Note
-from ...hachannel.transport.connection import (
-    Address,
-    CallPort,
-    Handshake,
-    Link,
-    LinkSettings,
-    ReactorPort,
-    connect,
-)
+from ...hachannel.transport.connection import Address, Handshake, Link, LinkSettings, connect
+from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
 from .handshake import ProtocolError, as_address
 from .incoming import Ack, Data, NetworkHost
 
@@ -72,7 +65,7 @@ class Outgoing:
         self._unacked_bytes = 0
         self._link: Link | None = None
         self._give_up: Callable[[], None] | None = None
-        self._retry: CallPort | None = None
+        self._retry: DelayedCallPort | None = None
         self._turn = 0
         self._redirect: Address | None = None
         self._redirects = 0

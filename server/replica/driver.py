@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ...hachannel.transport.connection import ReactorPort
+from ...hachannel.transport.ports import ClockPort
 from ...hachannel.transport.timer import Timer
 from ..node.node import Node
 from ..node.outputs import Output
@@ -34,7 +34,7 @@ class DriverHost(Protocol):
 class Driver:
     """One incarnation of a replica. After `stop` nothing is called any more."""
 
-    def __init__(self, node: Node, reactor: ReactorPort, host: DriverHost) -> None:
+    def __init__(self, node: Node, reactor: ClockPort, host: DriverHost) -> None:
         self.node = node
         self._reactor = reactor
         self._host = host

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from ...hachannel.transport.connection import CallPort, Link, ReactorPort
+from ...hachannel.transport.connection import Link
+from ...hachannel.transport.ports import ClockPort, DelayedCallPort
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.transport import ChannelTransport
 from ..admin import wire
@@ -66,7 +67,7 @@ class PurposeHost(Protocol):
         ...
 
     @property
-    def reactor(self) -> ReactorPort:
+    def reactor(self) -> ClockPort:
         """The reactor."""
         ...
 
@@ -155,7 +156,7 @@ class _AdminLink:
     def __init__(self, host: PurposeHost, target: AdminTarget, link: Link) -> None:
         self._host = host
         self._protocol: AdminProtocol = serve_admin(target, lambda frame: link.send([frame]))
-        self._timer: CallPort = host.reactor.callLater(ADMIN_IDLE_S, self._look, link)
+        self._timer: DelayedCallPort = host.reactor.callLater(ADMIN_IDLE_S, self._look, link)
         self._used = True
 
     def _look(self, link: Link) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ...hachannel.journal.journal import FRAMES_SUFFIX
-from ...hachannel.transport.connection import CallPort, ReactorPort
+from ...hachannel.transport.ports import ClockPort, DelayedCallPort
 from .data_directory import PID_FILE
 from .durability import JOURNAL_FILE
 
@@ -25,13 +25,13 @@ Identity = tuple[int, int]
 class DirectoryWatch:
     """Looks whether a directory and its journal are still the same: `begin`, and `end` before they change."""
 
-    def __init__(self, directory: Path, reactor: ReactorPort, lost: Callable[[Path], None]) -> None:
+    def __init__(self, directory: Path, reactor: ClockPort, lost: Callable[[Path], None]) -> None:
         """`lost` is called once, with what is not there any more or is another one."""
         self._directory = directory
         self._reactor = reactor
         self._lost = lost
         self._known: dict[Path, Identity] = {}
-        self._timer: CallPort | None = None
+        self._timer: DelayedCallPort | None = None
 
     def begin(self) -> None:
         """From now on what is there is to stay."""
