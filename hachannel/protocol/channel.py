@@ -12,7 +12,7 @@ from ..model.messages import Heartbeat, Message, Tell
 from ..model.settings import Settings
 from ..model.view import NO_TAG, NO_VIEW, Seat, View, Voter, majority
 from ..replication.forwarding import Forwarding
-from ..replication.lease import Lease, proposer
+from ..replication.lease import Lease
 from ..replication.normal_case import Replication
 from ..replication.peers import Peers
 from ..replication.replica_state import ReplicaState
@@ -23,6 +23,7 @@ from ..view_change.installation import Installing
 from .decision_loop import DecisionLoop
 from .dispatch import Dispatch
 from .heartbeats import Heartbeats
+from .observed import Role, Standing, observe
 from .phases import Phases
 from .view_triggers import ViewTriggers
 
@@ -120,6 +121,7 @@ class Channel:
             self._membership,
             self._donor,
             self._learner,
+            self._observe,
         )
         self.state.loopback = self._dispatch.to_oneself
         self._steps = DecisionLoop(
@@ -135,69 +137,50 @@ class Channel:
             self._learner,
         )
 
+        self.standing = observe(self.state, self.lease, Standing())
+        """Where this replica is in its cluster, as of the end of the last input."""
+
     def _set_busy(self, busy: bool) -> None:
         self._election.installation.busy = busy
+
+    def _step(self, now: float, *, tick: bool = False) -> None:
+        self._steps.step(now, tick=tick)
+        self._observe()
+
+    def _observe(self) -> None:
+        self.standing = observe(self.state, self.lease, self.standing)
 
     # What an observer sees
 
     @property
-    def role(self) -> str:
-        """One of: joining, slave, master, changing, blocked, witness, stopped."""
-        state = self.state
-        if state.stopped:
-            return "stopped"
-        if state.witness:
-            return "witness" if state.seated else "joining"
-        view = state.accepted
-        if view is None or not state.member:
-            return "joining"
-        if state.blocked:
-            return "blocked"
-        if not state.serving:
-            return "changing"
-        return "master" if view.members[0] == state.me else "slave"
+    def role(self) -> Role:
+        """See `Standing.role`."""
+        return self.standing.role
 
     @property
     def phases(self) -> Phases:
         """Where this replica is in each of the tables of `phases`."""
-        return Phases(self.role, self._election.phase, self._learner.phase, self._donor.phase)
+        return Phases(self.standing.role, self._election.phase, self._learner.phase, self._donor.phase)
 
     @property
     def view(self) -> View | None:
-        """The last view this replica accepted, None before the first."""
-        return self.state.accepted
+        """See `Standing.view`."""
+        return self.standing.view
 
     @property
     def master(self) -> int | None:
-        """Replica id of the master this replica follows, itself included; None while there is none."""
-        state = self.state
-        if state.serving and state.accepted is not None:
-            return state.accepted.members[0].replica
-        for link in state.peers:
-            heartbeat = link.heartbeat
-            if heartbeat is None or link.suspected:
-                continue
-            # Others may have told first of the view that it leads now.
-            leads = heartbeat.view < state.newer and link.voter == proposer(state.newer)
-            if leads or (heartbeat.master and heartbeat.view == state.newer):
-                return link.replica
-        return None
+        """See `Standing.master`."""
+        return self.standing.master
 
     @property
     def members(self) -> tuple[int, ...]:
-        """Replica ids of the members of the view, master first."""
-        view = self.state.accepted
-        return view.replicas() if view is not None else ()
+        """See `Standing.members`."""
+        return self.standing.members
 
     @property
     def seats(self) -> tuple[Seat, ...]:
         """Who belongs to the cluster, as far as this replica knows."""
         return self.state.seats
-
-    @property
-    def unlisted(self) -> bool:
-        """Whether the master said that this replica does not belong to the cluster: add it, or end it."""
-        return self.state.unlisted
 
     @property
     def commit(self) -> int:
@@ -249,19 +232,12 @@ class Channel:
 
     @property
     def can_submit(self) -> bool:
-        """Whether `submit` would take a payload now, and there is somebody to commit it."""
-        state = self.state
-        return state.leading and not state.leaving and not state.blocked and self._replication.room
-
-    @property
-    def can_change(self) -> bool:
-        """Whether `admit` and `remove` may be asked of this replica: it is a master that can commit."""
-        state = self.state
-        return state.leading and not state.leaving and state.commits
+        """Whether `submit` accepts a payload now: `Standing.may_submit`, and the window has room."""
+        return self.standing.may_submit and self._replication.room
 
     def holds_lease(self, now: float) -> bool:
-        """Whether this replica may do at this moment what only one may do: it is master, with the lease."""
-        return self.lease.holds(now)
+        """See `Standing.holds_lease`."""
+        return self.standing.holds_lease(now)
 
     @property
     def can_forward(self) -> bool:
@@ -311,10 +287,11 @@ class Channel:
         if state.seats_of != NO_VIEW:
             state.connect()
         self._steps.start(now)
+        self._observe()
 
     def tick(self, now: float) -> None:
         """Time passed."""
-        self._steps.step(now, tick=True)
+        self._step(now, tick=True)
 
     def connected(self, now: float, peer: int, incarnation: int) -> None:
         """There is a connection with this life of a peer; it replaces an earlier one."""
@@ -340,7 +317,7 @@ class Channel:
         self._election.installation.reconnected(now, voter)
         self._donor.reconnected(voter)
         state.attention = True
-        self._steps.step(now)
+        self._step(now)
 
     def disconnected(self, now: float, peer: int, *, ended: bool = False) -> None:
         """The connection with a peer is gone; try to make another one at once.
@@ -357,7 +334,7 @@ class Channel:
         if ended and link.voter is not None and not link.connected:
             link.ended = True
             self.lease.release(link.voter)
-        self._steps.step(now)
+        self._step(now)
 
     def hears(self, now: float, peer: int) -> None:
         """Some of a message has arrived on the connection with a peer: it is alive, and its way slow."""
@@ -377,7 +354,7 @@ class Channel:
         self.lease.watch(now)
         self._dispatch.message(now, link, link.voter, message)
         if self.state.attention:
-            self._steps.step(now)
+            self._step(now)
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload; returns its index. Delivered once committed; perhaps never if the view is lost.
@@ -404,7 +381,7 @@ class Channel:
         `seats`. Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
         """
         changed = self._membership.admit(now, replica, data, witness=witness)
-        self._steps.step(now)
+        self._step(now)
         return changed
 
     def remove(self, now: float, replica: int) -> bool:
@@ -414,7 +391,7 @@ class Channel:
         `seats`. Raises NotMaster, ChangeRefused, NotYet.
         """
         changed = self._membership.remove(now, replica)
-        self._steps.step(now)
+        self._step(now)
         return changed
 
     def bar_founding(self) -> None:
@@ -438,7 +415,7 @@ class Channel:
         transfer ends, and the other replica begins again.
         """
         self._donor.snapshot_ready(now, token, index, parts)
-        self._steps.step(now)
+        self._step(now)
 
     def part_ready(
         self, now: float, token: int, data: bytes, index: int | None = None, *, last: bool = False
@@ -449,12 +426,12 @@ class Channel:
         would be had it not changed since; the log is kept from there. last: the whole is the state after it.
         """
         self._donor.part_ready(now, token, data, index, last=last)
-        self._steps.step(now)
+        self._step(now)
 
     def part_failed(self, now: float, token: int, reason: str) -> None:
         """An answer to ProvideSnapshot or ProvidePart: not now. The other replica asks again."""
         self._donor.part_failed(token, reason)
-        self._steps.step(now)
+        self._step(now)
 
     def part_installed(self, now: float, token: int, marker: bytes = b"") -> None:
         """An answer to InstallPart: done.
@@ -462,18 +439,18 @@ class Channel:
         marker: what another master's application is to know to go on from here, if this one goes.
         """
         self._learner.part_installed(token, marker)
-        self._steps.step(now)
+        self._step(now)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
         """An answer to InstallPart: it is of no use. Everything comes again, after a pause."""
         self._learner.part_refused(now, token, reason)
-        self._steps.step(now)
+        self._step(now)
 
     def persisted(self, now: float, token: int) -> None:
         """Everything in `Output.persist` up to the output with this token is durable."""
         self.state.now = now
         self.state.persisted(token)
-        self._steps.step(now)
+        self._step(now)
 
     def lease_ended(self, now: float) -> None:
         """The answer to LeaseChanged(False): what only one may run has ended here.
@@ -482,7 +459,7 @@ class Channel:
         """
         self.state.now = now
         self.lease.ended()
-        self._steps.step(now)
+        self._step(now)
 
     def leave(self, now: float) -> None:
         """Stop in order: `Stopped` follows, soon."""
@@ -505,7 +482,7 @@ class Channel:
             self._steps.leave(now)
         else:
             state.stop("left")
-        self._steps.step(now)
+        self._step(now)
 
     def take(self, *, more: bool = False, again: bool = False, tell: bool = False) -> Output:
         """What the inputs since the last call produced.

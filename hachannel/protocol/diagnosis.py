@@ -106,7 +106,7 @@ def _silent(channel: Channel, apart: _Apart) -> set[int]:
 def _joining(channel: Channel, apart: _Apart, otherwise: str) -> str:
     state = channel.state
     heard = _heard(channel)
-    if channel.unlisted:
+    if channel.standing.unlisted:
         return f"replica {state.me.replica} does not belong to the cluster; run `quorate replica add` for it"
     if channel.master is not None:
         return _outside(channel, channel.master, otherwise)

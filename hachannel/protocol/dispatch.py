@@ -1,5 +1,7 @@
 """Which part of a channel takes which message."""
 
+from collections.abc import Callable
+
 from ..membership.membership import Membership
 from ..model.events import Told
 from ..model.messages import (
@@ -63,6 +65,7 @@ class Dispatch:
         membership: Membership,
         donor: Donor,
         learner: Learner,
+        observe: Callable[[], None],
     ) -> None:
         self._state = state
         self._lease = lease
@@ -73,10 +76,10 @@ class Dispatch:
         self._membership = membership
         self._donor = donor
         self._learner = learner
+        self._observe = observe
 
     def message(self, now: float, link: Link, voter: Voter, message: Message) -> None:
-        """Hand a message to the part it is for; the frequent ones first."""
-        election = self._election
+        """Hand a message to the part it is for; the frequent ones, which change no answer, first."""
         match message:
             case Data():
                 if not self._state.serving:
@@ -90,6 +93,15 @@ class Dispatch:
                 self._forwarding.on_forward(voter, message)
             case Forwarded():
                 self._forwarding.on_forwarded(voter, message)
+            case _:
+                self._rare(now, link, voter, message)
+                if not self._state.attention:
+                    # Otherwise a step follows, which does it.
+                    self._observe()
+
+    def _rare(self, now: float, link: Link, voter: Voter, message: Message) -> None:
+        election = self._election
+        match message:
             case Heartbeat():
                 self._facts.on_heartbeat(now, link, voter, message)
             case Grant():

@@ -192,6 +192,11 @@ class Lease:
         """Whether this replica holds the lease at this moment."""
         return now < self._over and self._reigning()
 
+    @property
+    def held_until(self) -> float | None:
+        """When the lease of this replica ends unless it is prolonged; None without the lease."""
+        return self._over if self._over > -math.inf and self._reigning() else None
+
     def _reigning(self) -> bool:
         state = self._state
         return (

@@ -20,7 +20,7 @@ class Choice:
 
     source: View
     """The highest view accepted by anybody who answered."""
-    standing: "Standing"
+    activation: "Activation"
     """Whether it was active, if it is a first one."""
     holder: Voter
     """Who has the longest log among its members that accepted it."""
@@ -39,8 +39,8 @@ def quorum_of(view: View, active: bool) -> int:
     return view.quorum if active else max(view.quorum, view.boot)
 
 
-class Standing(Enum):
-    """What promises say of a first view: whether it was active."""
+class Activation(Enum):
+    """Whether a first view was active, as far as the promises at hand prove it."""
 
     ACTIVE = "active"
     """It was, or as many know of it as commit an entry, so that nobody can find that it never was."""
@@ -50,7 +50,7 @@ class Standing(Enum):
     """It never was and never will be, nor any view that takes it for active."""
 
 
-def standing(view: View, promises: Mapping[Voter, Promise]) -> Standing:
+def activation(view: View, promises: Mapping[Voter, Promise]) -> Activation:
     """Whether a first view was active, as far as those know who have promised more.
 
     It becomes active once k members have noted that it may be, its proposer before all others. Who
@@ -58,22 +58,22 @@ def standing(view: View, promises: Mapping[Voter, Promise]) -> Standing:
     """
     same = accepted_by(view, promises)
     if any(promise.active for promise in same.values()):
-        return Standing.ACTIVE
+        return Activation.ACTIVE
     if any(_replaces(promise.accepted, view) for promise in promises.values()):
-        return Standing.NEVER
+        return Activation.NEVER
     proposer = view.members[0]
     aware = {voter for voter in view.members if voter in same and same[voter].foreseen}
     unaware = [voter for voter in view.members if voter in same and voter not in aware]
     if aware and len(aware | {proposer}) >= view.k:
-        return Standing.ACTIVE
+        return Activation.ACTIVE
     behind = {voter for voter, promise in promises.items() if _before(promise.accepted, view)}
     if behind.intersection(view.members) or len(view.members) - len(unaware) < view.k:
-        return Standing.NEVER
+        return Activation.NEVER
     # Its proposer has not made it active, and is past it. Nor can a majority take it for active: one of these
     # would have to accept what follows from that.
     if proposer in same and len(view.config) - present({*same, *behind}, view.config) < view.quorum:
-        return Standing.NEVER
-    return Standing.OPEN
+        return Activation.NEVER
+    return Activation.OPEN
 
 
 def _replaces(accepted: View | None, view: View) -> bool:
@@ -91,15 +91,15 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
     if source is None:
         return "nobody who answered has accepted a view"
     same = accepted_by(source, promises)
-    stands = standing(source, promises)
-    reason = overlap(promises, source, stands is Standing.ACTIVE)
+    verdict = activation(source, promises)
+    reason = overlap(promises, source, verdict is Activation.ACTIVE)
     if reason:
         return reason
     holder = longest({voter: same[voter] for voter in source.members if voter in same}, me)
     if holder is None:
         return f"no member of view {source.number} that accepted it has answered"
     members = tuple(voter for voter in source.members if voter in promises and not promises[voter].leaving)
-    return Choice(source, stands, holder, same[holder].last, members)
+    return Choice(source, verdict, holder, same[holder].last, members)
 
 
 def latest(promises: Mapping[Voter, Promise]) -> View | None:

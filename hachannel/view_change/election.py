@@ -27,7 +27,7 @@ from ..replication.peers import founds
 from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from .attempts import Fetched, Fetching, Preparing
-from .choice import Choice, Standing, choose, feasible, latest, overlap, reconfigured, seated, standing
+from .choice import Activation, Choice, activation, choose, feasible, latest, overlap, reconfigured, seated
 from .installation import Installation, Installing
 
 MAX_YIELDS = 2
@@ -421,7 +421,7 @@ class Election:
         members = (state.me, *bases)
         seats = seated(source.seats, change)
         # What replaces a first view that is not known to be active takes its place.
-        first = source.boot > 0 and choice.standing is not Standing.ACTIVE
+        first = source.boot > 0 and choice.activation is not Activation.ACTIVE
         view = View(
             attempt.number,
             config,
@@ -433,9 +433,9 @@ class Election:
             seats,
             self._witnesses(config, seats),
             source.lineage,
-            first and (source.again or choice.standing is Standing.OPEN),
+            first and (source.again or choice.activation is Activation.OPEN),
         )
-        self._start(now, view, source, choice.standing is Standing.ACTIVE, bases)
+        self._start(now, view, source, choice.activation is Activation.ACTIVE, bases)
 
     def _unfeasible(
         self, change: Change | None, config: Collection[Voter], promises: Mapping[Voter, Promise]
@@ -497,16 +497,16 @@ class Election:
             for voter, promise in attempt.promises.items()
             if voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)
         }
-        stands = {
-            voter: standing(promise.accepted, promises)
+        activations = {
+            voter: activation(promise.accepted, promises)
             for voter, promise in promises.items()
             if promise.accepted is not None and promise.accepted.boot
         }
         seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
         late = now - attempt.since >= state.settings.view_change_s / 2
         awaited = not late and any(voter is not None and voter not in promises for voter in seen)
-        unsure = Standing.OPEN in stands.values()
-        if Standing.ACTIVE in stands.values() or (unsure and not awaited and self._goes_on(attempt)):
+        unsure = Activation.OPEN in activations.values()
+        if Activation.ACTIVE in activations.values() or (unsure and not awaited and self._goes_on(attempt)):
             # The cluster is founded, perhaps: those who are left of its first view know it only now.
             attempt.boot = False
             self._evaluate(now, attempt)

@@ -33,7 +33,7 @@ def build_status(replica: "Replica") -> dict[str, Any]:
         "members": list(channel.members),
         "master": channel.master,
         # Also one that serves nobody because it has too few copies.
-        "changeable": channel.can_change,
+        "changeable": channel.standing.may_change,
         "replicas": {
             str(id): {
                 "at": str(place),

@@ -9,7 +9,7 @@ from quorate.hachannel.model.messages import Found, Prepare, Promise, Record
 from quorate.hachannel.model.view import NO_TAG, View, ViewNumber, Voter
 from quorate.hachannel.replication.replica_state import ReplicaState
 from quorate.hachannel.view_change import choice, election, installation
-from quorate.hachannel.view_change.choice import Standing
+from quorate.hachannel.view_change.choice import Activation
 from quorate.testing import simulate
 from quorate.testing.channel.by_hand import Hand, founding, half_founded, slow_proposer
 from quorate.testing.mutation import mutant, patched, rewritten
@@ -36,7 +36,7 @@ def _promises(**said):
 @contextlib.contextmanager
 def _judging(*changes):
     """Rewrite `standing` where it is used."""
-    with rewritten(choice, "standing", *changes), rewritten(election, "standing", *changes):
+    with rewritten(choice, "activation", *changes), rewritten(election, "activation", *changes):
         yield
 
 
@@ -125,7 +125,7 @@ def two_founders_go_on_and_the_third_one_has_founded_another_cluster():
     quick=True,
 )
 def never_active_needs_no_founders():
-    change = ("stands is Standing.ACTIVE)", "stands is not Standing.OPEN)")
+    change = ("verdict is Activation.ACTIVE)", "verdict is not Activation.OPEN)")
     with rewritten(choice, "choose", change), rewritten(election, "choose", change):
         yield
 
@@ -134,9 +134,9 @@ def of_three_two_know_of_the_first_view():
     """One of them proposed it: it may be that the third one knows, and that the view is active."""
     first = _first(0, 1, 2)
     said = _promises(r1=(first, True), r3=(None, False))
-    assert choice.standing(first, said) is Standing.OPEN, "as few as these may have been told nothing"
+    assert choice.activation(first, said) is Activation.OPEN, "as few as these may have been told nothing"
     said = _promises(r1=(first, True), r2=(first, True))
-    assert choice.standing(first, said) is Standing.ACTIVE, "nobody can find that it never was"
+    assert choice.activation(first, said) is Activation.ACTIVE, "nobody can find that it never was"
 
 
 @mutant(
@@ -291,9 +291,9 @@ def the_proposer_is_past_its_first_view():
     """It has not made it active. Two others may yet take it for that, unless one of them is past it, too."""
     first = _first(0, 1, 2)
     alone = _promises(r0=(first, True), r3=(None, False), r4=(None, False))
-    assert choice.standing(first, alone) is Standing.OPEN, "the two others go on in it"
+    assert choice.activation(first, alone) is Activation.OPEN, "the two others go on in it"
     two = _promises(r0=(first, True), r1=(first, True), r3=(None, False))
-    assert choice.standing(first, two) is Standing.NEVER, "nothing can come of it, and they wait for ever"
+    assert choice.activation(first, two) is Activation.NEVER, "nothing can come of it, and they wait for ever"
 
 
 @mutant(
@@ -324,10 +324,10 @@ def two_broken_attempts():
     """The later one was accepted: who proposed it found that the earlier one never was active."""
     first, later = _first(0, 1, 2, k=2), _first(1, 2, 3, counter=2)
     said = _promises(r2=(first, True), r3=(later, False))
-    assert choice.standing(first, said) is Standing.NEVER, "they wait for ever"
+    assert choice.activation(first, said) is Activation.NEVER, "they wait for ever"
     later = _first(1, 2, 3, counter=2, again=True)
     said = _promises(r1=(first, False), r3=(later, False))
-    assert choice.standing(first, said) is Standing.OPEN, "who proposed the later one did not find that"
+    assert choice.activation(first, said) is Activation.OPEN, "who proposed the later one did not find that"
 
 
 @mutant(
@@ -387,7 +387,7 @@ def again_forgotten():
     with rewritten(
         election.Election,
         "_install",
-        ("first and (source.again or choice.standing is Standing.OPEN)", "False"),
+        ("first and (source.again or choice.activation is Activation.OPEN)", "False"),
     ):
         yield
 

@@ -17,7 +17,7 @@ from quorate.hachannel.model.view import NO_TAG, Seat, View, ViewNumber, Voter
 from quorate.hachannel.replication import peers
 from quorate.hachannel.transfer import learner
 from quorate.hachannel.view_change import choice, election, installation
-from quorate.hachannel.view_change.choice import Standing
+from quorate.hachannel.view_change.choice import Activation
 from quorate.testing.channel.by_hand import Hand, founding
 from quorate.testing.mutation import mutant, rewritten
 from quorate.testing.schedules.random_schedules import draw
@@ -172,7 +172,7 @@ def a_first_view_that_others_may_have_made_active():
     quick=True,
 )
 def never_active_not_asked():
-    with rewritten(election.Election, "_evaluate_boot", ("Standing.OPEN in stands.values()", "False")):
+    with rewritten(election.Election, "_evaluate_boot", ("Activation.OPEN in activations.values()", "False")):
         yield
 
 
@@ -183,7 +183,7 @@ def never_active_not_asked():
     quick=True,
 )
 def never_active_one_early():
-    with rewritten(election, "standing", ("len(unaware) < view.k", "len(unaware) <= view.k")):
+    with rewritten(election, "activation", ("len(unaware) < view.k", "len(unaware) <= view.k")):
         yield
 
 
@@ -206,7 +206,7 @@ def who_proposed_the_first_view_is_gone_for_good():
     quick=True,
 )
 def unknowing_not_counted():
-    with rewritten(election, "standing", ("len(view.members) - len(unaware) < view.k", "False")):
+    with rewritten(election, "activation", ("len(view.members) - len(unaware) < view.k", "False")):
         yield
 
 
@@ -474,7 +474,7 @@ def a_first_view_that_a_member_of_an_earlier_one_did_not_accept():
         voters[1]: Promise(asked, second, False, NO_TAG, 0, False),
         voters[2]: Promise(asked, first, False, NO_TAG, 0, False),
     }
-    assert choice.standing(second, promises) is Standing.NEVER, "it never was, and they wait for ever"
+    assert choice.activation(second, promises) is Activation.NEVER, "it never was, and they wait for ever"
 
 
 @mutant(

@@ -63,12 +63,12 @@ def test_a_replica_that_started_before_it_was_added_waits():
     host = Host(script.world, 2)
     script.hosts.append(host)
     host.start()
-    script.until(lambda: host.channel.unlisted)
+    script.until(lambda: host.channel.standing.unlisted)
     assert host.channel.role == "joining"
     assert seats(script) == {(0, 1), (0, 1, 2)} or seats(script) == {(0, 1)}
     add(script, 2)
     script.whole()
-    assert not host.channel.unlisted
+    assert not host.channel.standing.unlisted
 
 
 def test_a_slave_that_is_removed_stops_and_the_others_go_on():
@@ -168,7 +168,7 @@ def test_a_removed_replica_is_not_let_in_until_it_is_added_again():
     remove(script, 2)
     script.until(lambda: not script.hosts[2].running)
     script.hosts[2].start()
-    script.until(lambda: script.hosts[2].channel.unlisted)
+    script.until(lambda: script.hosts[2].channel.standing.unlisted)
     script.run(2.0)
     assert script.whole(but=[2]).channel.members == (0, 1)
     add(script, 2)
@@ -221,7 +221,7 @@ def test_a_copy_that_is_lost_for_good_is_replaced_where_no_entry_is_taken_withou
     lost.crash()
     lost.lose_disk()
     script.until(lambda: master.channel.role == "blocked")
-    assert master.channel.can_change
+    assert master.channel.standing.may_change
     if moves:
         assert master.channel.admit(script.world.now, 1, b"elsewhere")
         master.settle()
@@ -248,7 +248,7 @@ def test_a_change_that_cannot_be_committed_is_refused_with_too_few_copies_too():
     script.until(lambda: master.channel.role == "blocked" and len(master.channel.members) == 2)
     script.hosts[1].crash()
     script.run(0.5)
-    assert not master.channel.can_change
+    assert not master.channel.standing.may_change
     with pytest.raises(NotYet):
         master.channel.admit(script.world.now, 3, b"new")
 

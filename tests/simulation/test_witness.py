@@ -280,7 +280,7 @@ def test_a_witness_that_an_operator_did_not_add_waits():
     script.hosts.append(host)
     host.start()
     script.run(2.0)
-    assert host.channel.unlisted
+    assert host.channel.standing.unlisted
     assert host.channel.role == "joining"
 
 

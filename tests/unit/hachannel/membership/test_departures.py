@@ -105,4 +105,4 @@ def test_who_leaves_while_a_view_may_take_it_in_waits_for_that_view():
     hand.settle()
     assert joiner.role == "stopped"
     assert [voter.replica for voter in master.view.config] == [0]
-    assert master.can_change
+    assert master.standing.may_change

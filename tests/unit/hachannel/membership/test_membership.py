@@ -33,7 +33,7 @@ def test_only_a_master_that_stays_takes_a_change_of_the_cluster():
     for replica in (0, 1):
         channel = hand.channels[replica]
         last = channel.last
-        assert not channel.can_change
+        assert not channel.standing.may_change
         with pytest.raises(NotMaster):
             channel.admit(hand.now, 3)
         with pytest.raises(NotMaster):

@@ -4,7 +4,7 @@ from quorate.hachannel import View, ViewNumber, Voter
 from quorate.hachannel.model.messages import Entry
 from quorate.hachannel.model.view import Tag
 from quorate.hachannel.view_change.attempts import Fetched
-from quorate.hachannel.view_change.choice import Choice, Standing
+from quorate.hachannel.view_change.choice import Activation, Choice
 
 VOTERS = tuple(Voter(replica, replica + 1) for replica in range(3))
 N1, N2 = (ViewNumber(counter, *VOTERS[0]) for counter in (1, 2))
@@ -13,7 +13,7 @@ ENTRIES = [Entry(N1, index, 0, b"%d" % index) for index in range(6, 10)]
 
 def choice(last: int, number: ViewNumber = N1) -> Choice:
     """To adopt a log of this view up to entry `last`, from the replica that has most of it."""
-    return Choice(View(number, VOTERS, VOTERS, 3, 0), Standing.ACTIVE, VOTERS[2], Tag(N1, last), VOTERS)
+    return Choice(View(number, VOTERS, VOTERS, 3, 0), Activation.ACTIVE, VOTERS[2], Tag(N1, last), VOTERS)
 
 
 def begun() -> Fetched:

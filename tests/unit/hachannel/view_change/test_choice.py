@@ -6,12 +6,12 @@ from quorate.hachannel import View, ViewNumber, Voter
 from quorate.hachannel.model.messages import Promise, Reconfig
 from quorate.hachannel.model.view import NO_TAG, Tag, majority, present, required
 from quorate.hachannel.view_change.choice import (
-    Standing,
+    Activation,
     activated,
+    activation,
     choose,
     quorum_of,
     reconfigured,
-    standing,
 )
 
 A, B, C, D, E = (Voter(replica, 1) for replica in range(5))
@@ -98,55 +98,55 @@ def test_a_first_view_not_known_to_be_active_needs_who_could_found_another():
     two[B] = said(first, foreseen=True)
     assert "2 of 3" in choose(two, A), "that it may be active is not enough"
     two[B] = promise(first, 0)
-    assert choose(two, A).standing is Standing.ACTIVE
+    assert choose(two, A).activation is Activation.ACTIVE
 
 
 def test_a_first_view_that_a_member_passed_over_was_never_active():
     first = view(1, [A, B, C], [A, B, C], boot=1)
-    assert standing(first, {B: said(first, foreseen=True), D: said(None)}) is Standing.OPEN
-    assert standing(first, {B: said(first, foreseen=True), C: said(None)}) is Standing.NEVER
+    assert activation(first, {B: said(first, foreseen=True), D: said(None)}) is Activation.OPEN
+    assert activation(first, {B: said(first, foreseen=True), C: said(None)}) is Activation.NEVER
 
 
 def test_a_first_view_of_which_too_few_can_know_was_never_active():
     """Who has promised more, and does not know of it, will never say that it does."""
     first, later = view(1, [A, B, C], [A, B, C], k=2, boot=2), view(2, [A, B, C], [A, B, C])
-    assert standing(first, {B: said(first), D: said(None)}) is Standing.OPEN
-    assert standing(first, {B: said(first), C: said(later)}) is Standing.OPEN, (
+    assert activation(first, {B: said(first), D: said(None)}) is Activation.OPEN
+    assert activation(first, {B: said(first), C: said(later)}) is Activation.OPEN, (
         "it may have known of it before"
     )
-    assert standing(first, {B: said(first), C: said(first)}) is Standing.NEVER
+    assert activation(first, {B: said(first), C: said(first)}) is Activation.NEVER
 
 
 def test_a_first_view_is_as_good_as_active_once_as_many_know_of_it_as_commit_an_entry():
     """Its proposer notes it before it tells anybody, whether it answers or not."""
     first = view(1, [A, B, C], [A, B, C], k=2, boot=3)
-    assert standing(first, {B: said(first), C: said(first, foreseen=True)}) is Standing.ACTIVE
+    assert activation(first, {B: said(first), C: said(first, foreseen=True)}) is Activation.ACTIVE
     all_of_it = view(1, [A, B, C], [A, B, C], k=3, boot=3)
-    assert standing(all_of_it, {B: said(all_of_it, foreseen=True)}) is Standing.OPEN
+    assert activation(all_of_it, {B: said(all_of_it, foreseen=True)}) is Activation.OPEN
     one, two = said(all_of_it), said(all_of_it, foreseen=True)
-    assert standing(all_of_it, {B: one, C: two}) is Standing.NEVER
-    assert standing(all_of_it, {B: two, C: two}) is Standing.ACTIVE
-    assert choose({B: two, C: two}, B).standing is Standing.ACTIVE
+    assert activation(all_of_it, {B: one, C: two}) is Activation.NEVER
+    assert activation(all_of_it, {B: two, C: two}) is Activation.ACTIVE
+    assert choose({B: two, C: two}, B).activation is Activation.ACTIVE
 
 
 def test_a_first_view_whose_proposer_is_past_it_was_never_active_unless_others_can_think_so():
     """Two who know of it can, while only its proposer answers here."""
     first, later = view(1, [A, B, C], [A, B, C], k=3, boot=3), view(2, [A, B, C], [B, A, C], k=3)
     told = said(first, foreseen=True)
-    assert standing(first, {A: told, D: said(None), E: said(None)}) is Standing.OPEN
-    assert standing(first, {A: told, B: told}) is Standing.NEVER
-    assert standing(first, {A: told, B: said(later)}) is Standing.OPEN
-    assert standing(first, {A: promise(first, 0), B: told}) is Standing.ACTIVE
+    assert activation(first, {A: told, D: said(None), E: said(None)}) is Activation.OPEN
+    assert activation(first, {A: told, B: told}) is Activation.NEVER
+    assert activation(first, {A: told, B: said(later)}) is Activation.OPEN
+    assert activation(first, {A: promise(first, 0), B: told}) is Activation.ACTIVE
 
 
 def test_a_first_view_that_another_one_replaces_was_never_active_unless_that_one_says_so():
     """Who proposed that one has found out."""
     first, other = view(1, [A, B, C], [A, B, C], boot=3), view(2, [B, C, D], [B, C, D], boot=3)
     told = said(first, foreseen=True)
-    assert standing(first, {B: told, D: said(other)}) is Standing.NEVER
+    assert activation(first, {B: told, D: said(other)}) is Activation.NEVER
     unsure = msgspec.structs.replace(other, again=True)
-    assert standing(first, {B: told, D: said(unsure)}) is Standing.OPEN
-    assert standing(other, {B: told, D: said(other)}) is Standing.NEVER
+    assert activation(first, {B: told, D: said(unsure)}) is Activation.OPEN
+    assert activation(other, {B: told, D: said(other)}) is Activation.NEVER
 
 
 def test_a_view_is_active_when_all_members_and_both_majorities_know_it():
