@@ -5,15 +5,11 @@ import msgspec
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model import view
-from quorate.hachannel.model.messages import Join, NewView, Prepare, Promise
-from quorate.hachannel.model.view import Tag, View, ViewNumber, Voter
+from quorate.hachannel.model.messages import Join
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.view_change import choice, election
-from quorate.testing.channel.by_hand import Hand
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched
 from quorate.testing.schedules.script import Script
-
-VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
 
 def members_that_lack_what_is_committed():
@@ -91,38 +87,6 @@ def voters_overlap_removed():
         patched(choice, "overlap", overlap),
         patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
     ):
-        yield
-
-
-def a_slave_that_lags():
-    """Two of three commit; the third one is in the next view, and is sent what it lacks."""
-    script = Script(3, settings=Settings(mode="MAJORITY"))
-    script.form()
-    script.cut((0, 2))
-    taken = script.submit(script.hosts[0], 3)
-    script.until(lambda: script.deliveries[1] == taken)
-    assert script.hosts[2].channel.last < len(taken)
-    script.hosts[0].crash()
-    script.mend()
-    script.whole(but=[0])
-    assert script.deliveries[2] == taken
-    script.hosts[0].start()
-    script.whole()
-
-
-@mutant(
-    "Choose takes the shortest log instead of the longest.",
-    scenario=a_slave_that_lags,
-    caught=("I5", "I6", "I17", "scenario"),
-    quick=True,
-    explore="majority",
-    budget={"cut": 0, "tick": 0},
-)
-def shortest_log():
-    def shortest(holders, me):
-        return min(holders, key=lambda voter: holders[voter].last.at, default=None)
-
-    with patched(choice, "longest", shortest):
         yield
 
 
@@ -264,130 +228,4 @@ def uncommitted_end_unsaid():
         return msgspec.structs.replace(said, last=self._state.log.tag(self._state.commit))
 
     with patched(election.Election, "_promise", promise):
-        yield
-
-
-def a_proposer_with_an_end_that_a_later_view_does_not_have():
-    """A member of that view answers; it ends just where the proposer knows that all is committed."""
-    hand = Hand()
-    hand.form()
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"dropped by the view after this one"))
-    hand.deliver(0, 1)
-    hand.silence(0)
-    hand.deliver(2, 1)
-    source = View(ViewNumber(4, 2, 3), VOTERS, (VOTERS[1], VOTERS[2]), 2, 0)
-    proposed = hand.channels[1].state.promised
-    assert (hand.channels[1].last, hand.channels[1].commit) == (1, 0)
-    hand.lose(1, 2)
-    hand.give(2, 1, Promise(proposed, source, False, Tag(ViewNumber(0, -1, 0), 0), 0, False))
-    for message in hand.lose(1, 2):
-        if not isinstance(message, NewView):
-            hand.give(1, 2, message)
-    installing = hand.channels[1].installing
-    assert installing is not None
-    assert installing.view.start == 0, "what a later view dropped is back"
-
-
-@mutant(
-    "A proposer that knows as much to be committed as the log to adopt has keeps an end of its own.",
-    scenario=a_proposer_with_an_end_that_a_later_view_does_not_have,
-    caught=("scenario",),
-    quick=True,
-)
-def equal_length_is_equal():
-    with rewritten(
-        election.Election, "_adopt", ("(same and base == choice.last.at)", "base == choice.last.at")
-    ):
-        yield
-
-
-def a_member_with_an_end_that_the_view_does_not_have():
-    """It has accepted an earlier view only, and has entries of that; it is sent all that may differ."""
-    hand = Hand()
-    hand.form()
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"of the first view"))
-    hand.deliver(0, 1)
-    hand.deliver(0, 2)
-    hand.silence(0)
-    hand.deliver(2, 1)
-    proposed = hand.channels[1].state.promised
-    hand.lose(1, 2)
-    older = View(ViewNumber(0, 2, 3), VOTERS, VOTERS, 3, 0)
-    hand.give(2, 1, Promise(proposed, older, True, Tag(older.number, 1), 0, False))
-    [message] = hand.waiting(1, 2, NewView)
-    assert (message.base.at, len(message.entries)) == (0, 1), "it keeps an end of its own"
-
-
-@mutant(
-    "A member that has not accepted the view before is sent only what follows its own end.",
-    scenario=a_member_with_an_end_that_the_view_does_not_have,
-    caught=("scenario",),
-    quick=True,
-)
-def member_base_is_last():
-    with rewritten(
-        election.Election,
-        "_install",
-        ("base = promise.last.at if same else promise.commit", "base = promise.last.at"),
-    ):
-        yield
-
-
-def _asked(*answered):
-    """Replica 3 of four is gone; replica 0 has the answers of some others for the view after it."""
-    hand = Hand(4)
-    hand.form()
-    hand.silence(3)
-    while not hand.waiting(0, 2, Prepare):
-        hand.tick(0.05, 0)
-    for other in answered:
-        hand.deliver(0, other)
-        hand.deliver(other, 0)
-    assert hand.channels[0].installing is None
-    return hand
-
-
-def who_has_promised_ends_before_the_view_is_installed():
-    """One that does not accept it any more would be needed to replace it."""
-    hand = _asked(1)
-    hand.act(0, lambda channel: channel.disconnected(hand.now, 1, ended=True))
-    hand.deliver(0, 2)
-    hand.deliver(2, 0)
-    assert hand.channels[0].installing is not None
-    assert hand.channels[0].installing.view.replicas() == (0, 2), "it waits for one that is gone"
-
-
-@mutant(
-    "Who has promised a view and is known to have ended becomes a member of it.",
-    scenario=who_has_promised_ends_before_the_view_is_installed,
-    caught=("scenario",),
-    quick=True,
-)
-def ended_members():
-    with rewritten(election.Election, "_staying", (" and not peers.ended(voter)", "")):
-        yield
-
-
-def a_proposer_does_not_run_for_long():
-    """Those who have promised it a view may be gone, and it will hear that after their promises."""
-    hand = _asked(1)
-    hand.deliver(0, 2)
-    hand.now += 60.0
-    hand.deliver(2, 0)
-    assert hand.channels[0].installing is None, (
-        "it accepts a view with members that it cannot know to be there"
-    )
-    assert hand.channels[0].view.replicas() == (0, 1, 2, 3)
-
-
-@mutant(
-    "Promises are good for a proposer that did not run meanwhile.",
-    scenario=a_proposer_does_not_run_for_long,
-    caught=("scenario",),
-    quick=True,
-)
-def promises_outlive_a_pause():
-    with rewritten(
-        election.Election, "_evaluate", ("now - attempt.ran > self._state.settings.suspect_s", "False")
-    ):
         yield

@@ -4,13 +4,11 @@ import attrs
 
 from quorate.hachannel import Settings
 from quorate.hachannel.journal import durable_log
-from quorate.hachannel.model.messages import Ack, Record
-from quorate.hachannel.model.view import View, ViewNumber, Voter
+from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import election
 from quorate.testing import Pause, Schedule, Shape, Weather
 from quorate.testing.channel import world
-from quorate.testing.channel.by_hand import with_disks as with_slow_disks
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedules.random_schedules import draw
 from quorate.testing.schedules.simulation import simulate
@@ -199,29 +197,4 @@ def a_slave_that_stops_while_it_syncs():
 )
 def acknowledged_after_a_promise():
     with rewritten(replica_state.ReplicaState, "_take_back", ("not isinstance(held[2], Ack) and", "")):
-        yield
-
-
-def a_view_is_recorded_by_a_slave_whose_disk_is_slow():
-    """It has not heard yet that the view is active."""
-    hand = with_slow_disks()
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-    hand.deliver(0, 2)
-    one, two, _ = hand.channels[0].view.config
-    number = ViewNumber(9, *two)
-    hand.now += 60.0
-    hand.give(1, 2, Record(View(number, (one, two, Voter(2, 3)), (two, one), 2, 0)))
-    assert hand.channels[2].view.number == number
-    hand.sync(2)
-    assert not hand.waiting(2, 0, Ack), "it acknowledges an entry of a view below the one that it recorded"
-
-
-@mutant(
-    "What waited for the disk to be acknowledged is, although another view has been recorded meanwhile.",
-    scenario=a_view_is_recorded_by_a_slave_whose_disk_is_slow,
-    caught=("scenario",),
-    quick=True,
-)
-def record_takes_nothing_back():
-    with rewritten(replica_state.ReplicaState, "accept", ("if view.number > self.promised:", "if False:")):
         yield

@@ -2,12 +2,11 @@
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model import submitters
-from quorate.hachannel.model.messages import Forward, Forwarded
+from quorate.hachannel.model.messages import Forward
 from quorate.hachannel.model.submitters import Source, Submitters
 from quorate.hachannel.replication import forwarding, normal_case, replica_state
 from quorate.hachannel.transfer import learner
-from quorate.testing.channel.by_hand import Hand
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched
 from quorate.testing.schedules.script import Script
 
 
@@ -192,122 +191,6 @@ def snapshot_counts_nothing_of_its_receiver():
             return 0
 
     with patched(learner, "Submitters", Forgetful):
-        yield
-
-
-def something_comes_twice():
-    """While something is always on its way: each message takes a step."""
-    hand = Hand()
-    hand.form()
-    sent = 0
-    for step in range(250):
-        hand.now += 0.01
-        for payload in (b"x", b"y"):
-            hand.act(1, lambda channel, payload=payload: channel.forward(hand.now, payload))
-        if step % 5 == 0:
-            hand.tick(0.0)
-        if step == 20:
-            hand.wires[1, 0].extend(hand.waiting(1, 0, Forward))
-        sent += len(hand.waiting(1, 0, Forward))
-        for (here, there), count in [(pair, len(wire)) for pair, wire in hand.wires.items()]:
-            hand.deliver(here, there, count)
-    assert sent < 510, f"500 payloads were sent {sent} times"
-
-
-@mutant(
-    "An origin takes what is on its way for lost whenever the master says how far it is.",
-    scenario=something_comes_twice,
-    caught=("scenario",),
-    quick=True,
-)
-def on_its_way_is_lost():
-    with rewritten(forwarding.Forwarding, "on_forwarded", ("if message.gap:", "if True:")):
-        yield
-
-
-def payloads_take_their_time():
-    """The connection to the master carries one in more than a second, and everything in its order."""
-    hand = Hand(settings=Settings(forward_window=3))
-    hand.form()
-    for number in range(9):
-        hand.act(1, lambda channel, number=number: channel.forward(hand.now, b"%d" % number))
-    wire = hand.wires[1, 0]
-    for step in range(400):
-        hand.tick(0.05)
-        payloads = step % 24 == 0
-        while wire and (payloads or not isinstance(wire[0], Forward)):
-            payloads = payloads and not isinstance(wire[0], Forward)
-            hand.deliver(1, 0, 1)
-        hand.settle(0, 2)
-        for here, there in ((0, 1), (2, 1), (1, 2)):
-            hand.deliver(here, there)
-        assert len(hand.waiting(1, 0, Forward)) <= 6, "all is sent again that is on its way"
-    assert len(hand.payloads(0)) == 9
-
-
-@mutant(
-    "An origin that hears nothing sends its whole window again, however slow the connection is.",
-    scenario=payloads_take_their_time,
-    caught=("scenario",),
-    quick=True,
-)
-def window_sent_again():
-    last = "state.send(state.accepted.members[0].replica, last)"
-    with rewritten(forwarding.Forwarding, "tick", (last, "self._rewind(self._known)")):
-        yield
-
-
-def a_master_of_before_said_what_it_has():
-    """Its answer comes late, when the next one has not got what the first one had."""
-    hand = Hand()
-    hand.form()
-    first = hand.channels[0].view.number
-    hand.act(2, lambda channel: [channel.forward(hand.now, payload) for payload in (b"one", b"two")])
-    hand.lose(2, 0)
-    hand.silence(0)
-    hand.until(lambda: hand.waiting(2, 1, Forward), 1, 2)
-    hand.lose(2, 1)
-    hand.give(1, 2, Forwarded(first, 1, 2))
-    for _ in range(40):
-        hand.tick(0.05, 1, 2)
-        hand.settle(1, 2)
-    assert hand.payloads(1) == [b"one", b"two"], "it believes that the master has them"
-
-
-@mutant(
-    "What the master of another view said that it has counts for the present one.",
-    scenario=a_master_of_before_said_what_it_has,
-    caught=("scenario",),
-    quick=True,
-)
-def said_in_another_view():
-    with rewritten(forwarding.Forwarding, "on_forwarded", (" or message.view != view.number", "")):
-        yield
-
-
-def what_a_process_before_forwarded_is_there():
-    """The same voter has started again, and numbers from one; the answer to the process before comes late."""
-    hand = Hand()
-    hand.form()
-    view = hand.channels[0].view.number
-    origin = hand.channels[1]
-    hand.act(1, lambda channel: [channel.forward(hand.now, payload) for payload in (b"one", b"two")])
-    hand.lose(1, 0)
-    hand.give(0, 1, Forwarded(view, origin.state.boot - 1, 2))
-    for _ in range(40):
-        hand.tick(0.05)
-        hand.settle()
-    assert hand.payloads(0) == [b"one", b"two"], "it believes that the master has them"
-
-
-@mutant(
-    "What a process before this one had forwarded counts as of this one.",
-    scenario=what_a_process_before_forwarded_is_there,
-    caught=("scenario",),
-    quick=True,
-)
-def said_of_another_process():
-    with rewritten(forwarding.Forwarding, "on_forwarded", ("message.boot == state.boot and ", "")):
         yield
 
 

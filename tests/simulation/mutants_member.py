@@ -7,71 +7,14 @@ import msgspec
 from quorate.hachannel import Settings
 from quorate.hachannel.membership import membership, witness_admission
 from quorate.hachannel.model import view
-from quorate.hachannel.model.messages import Dismiss, Join, decode_reconfig
-from quorate.hachannel.replication import normal_case, replica_state
+from quorate.hachannel.model.messages import Dismiss, Join
+from quorate.hachannel.replication import replica_state
 from quorate.hachannel.transfer import donor, flow_control
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing import Add, Remove, Schedule, Shape
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched
 from quorate.testing.schedules.random_schedules import operated
 from quorate.testing.schedules.script import Script
-
-
-def a_voter_that_is_removed_is_needed():
-    """Three of four must agree on the next view, and one of the three is the one that goes."""
-    script = Script(4)
-    script.form()
-    script.hosts[3].crash()
-    master = script.whole(but=[3])
-    master.channel.remove(script.world.now, 2)
-    master.settle()
-    script.until(lambda: not script.hosts[2].running)
-    script.whole(but=[2, 3])
-
-
-@mutant(
-    "A replica that knows of its removal answers no proposal any more.",
-    scenario=a_voter_that_is_removed_is_needed,
-    caught=("scenario",),
-    quick=True,
-)
-def removed_voter_silent():
-    original = election.Election.on_prepare
-
-    def on_prepare(self, now, voter, message):
-        pending = self._state.pending
-        change = None if pending is None else decode_reconfig(pending.payload)
-        if not (isinstance(change, Dismiss) and change.replica == self._state.me.replica):
-            original(self, now, voter, message)
-
-    with patched(election.Election, "on_prepare", on_prepare):
-        yield
-
-
-def a_voter_that_is_needed_leaves():
-    """Without the one that is removed, the master and the one that leaves would have to agree."""
-    script = Script(3)
-    master = script.form()
-    master.channel.remove(script.world.now, 1)
-    master.settle()
-    script.hosts[2].leave()
-    script.until(lambda: not script.hosts[2].running)
-    script.hosts[2].start()
-    script.whole()
-
-
-@mutant(
-    "A change is taken up when one of those it needs is about to leave.",
-    scenario=a_voter_that_is_needed_leaves,
-    caught=("scenario",),
-    quick=True,
-)
-def leavers_decide():
-    def feasible(config, answered):
-        return len(config) < 3 or choice.feasible(config, answered)
-
-    with patched(election, "feasible", feasible):
-        yield
 
 
 def a_witness_that_is_removed_while_it_comes():
@@ -254,47 +197,6 @@ def removed_let_in():
         yield
 
 
-def _master_removed():
-    script = Script(3)
-    master = script.form()
-    master.channel.remove(script.world.now, master.replica)
-    master.settle()
-    script.until(lambda: not master.running)
-    assert script.whole(but=[master.replica]).replica != master.replica
-
-
-@mutant("A master that is removed does not hand over: it goes on.", scenario=_master_removed, seeds=1)
-def removed_master_stays():
-    def staying(self, source, members, attempt):
-        return tuple(voter for voter in members if voter not in attempt.exclude)
-
-    with patched(election.Election, "_staying", staying):
-        yield
-
-
-def _remaining_voter_dies():
-    script = Script(3)
-    master = script.form()
-    removed, other = [host for host in script.hosts if host is not master]
-    master.channel.remove(script.world.now, removed.replica)
-    # It dies when the change is in the log, and not yet in a view.
-    other.crash()
-    master.settle()
-    script.run(3.0)
-    assert master.channel.can_submit
-    assert master.channel.members == (master.replica, removed.replica)
-
-
-@mutant(
-    "A change is taken up although its voters do not answer: half applied, it blocks the cluster.",
-    scenario=_remaining_voter_dies,
-    seeds=1,
-)
-def change_never_given_up():
-    with patched(election, "feasible", lambda *_: True):
-        yield
-
-
 def _back_under_load(_seed):
     """A replica that was removed is let in again with its disk, and gets entries between heartbeats."""
     return Schedule(
@@ -321,33 +223,4 @@ def ahead_is_bereft():
         return None
 
     with patched(replica_state.ReplicaState, "forgetful", property(forgetful)):
-        yield
-
-
-def a_change_waits_for_others():
-    """The master commits alone, with a witness that it does not reach, and much after the change."""
-    script = Script(3, witnesses=1, settings=Settings(keep=0))
-    master = script.form()
-    script.hosts[1].crash()
-    script.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
-    script.split([0], [2])
-    script.run(3.0)
-    master.channel.admit(script.world.now, 3)
-    master.settle()
-    for _ in range(40):
-        script.submit(master, 10)
-        script.run(0.05)
-    assert master.channel.applied > 300
-    script.mend()
-    script.until(lambda: any(seat.replica == 3 for seat in master.channel.seats))
-
-
-@mutant(
-    "A change of the cluster is trimmed like any other entry, and forgotten if the next view comes late.",
-    scenario=a_change_waits_for_others,
-    caught=("scenario",),
-    quick=True,
-)
-def change_trimmed():
-    with rewritten(normal_case.Replication, "bound", ("if pending is not None:", "if False:")):
         yield

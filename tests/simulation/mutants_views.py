@@ -7,23 +7,12 @@ import msgspec
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model import view
-from quorate.hachannel.model.messages import (
-    Activate,
-    Founded,
-    Heartbeat,
-    NewView,
-    Prepare,
-    Record,
-    Yield,
-    decode_reconfig,
-)
-from quorate.hachannel.model.view import ViewNumber
+from quorate.hachannel.model.messages import Activate, Founded, decode_reconfig
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.transfer import learner
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing.channel import world
-from quorate.testing.channel.by_hand import Hand
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched
 from quorate.testing.schedules.script import Script
 
 
@@ -246,58 +235,4 @@ def first_view_announced_at_once():
         patched(installation.Installation, "_found", found),
         patched(installation.Installation, "activate", activate),
     ):
-        yield
-
-
-def a_first_member_that_does_not_lead():
-    """It answers every proposal, and proposes nothing when it is asked to."""
-    hand = Hand(settings=Settings(view_change_s=0.5))
-    hand.form()
-    hand.silence(0)
-    hand.deliver(1, 2)
-    yielded = 0
-    for _ in range(200):
-        for message in hand.lose(2, 1):
-            yielded += isinstance(message, Yield)
-            if isinstance(message, Prepare | NewView | Record | Activate | Heartbeat):
-                hand.give(2, 1, message)
-        hand.deliver(1, 2)
-        hand.tick(0.05, 2)
-        for here, there in ((1, 2), (2, 1)):
-            hand.act(here, lambda channel, there=there: channel.hears(hand.now, there))
-    assert yielded > 0
-    assert hand.channels[2].role == "master", f"after {yielded} times it still waits for the first member"
-
-
-@mutant(
-    "A proposer yields to the first member for ever.",
-    scenario=a_first_member_that_does_not_lead,
-    caught=("scenario",),
-    quick=True,
-)
-def yields_for_ever():
-    with patched(election, "MAX_YIELDS", 1_000_000):
-        yield
-
-
-def a_first_member_that_yields():
-    """It is about to be removed, as far as it knows; who it yields to does not know of that."""
-    hand = Hand()
-    hand.form()
-    hand.silence(0)
-    number = ViewNumber(5, 1, 2)
-    hand.give(1, 2, Prepare(number, "test"))
-    hand.give(1, 2, Yield(number, "test"))
-    hand.settle()
-    assert hand.channels[2].role == "master", "it yields back"
-
-
-@mutant(
-    "Who is yielded to yields back.",
-    scenario=a_first_member_that_yields,
-    caught=("scenario",),
-    quick=True,
-)
-def yields_back():
-    with rewritten(election.Election, "on_yield", ("self._yields[voter] = MAX_YIELDS", "pass")):
         yield

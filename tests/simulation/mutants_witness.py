@@ -3,13 +3,9 @@
 from collections.abc import Iterator
 
 from quorate.hachannel import Channel, Settings
-from quorate.hachannel.membership import witness_admission
-from quorate.hachannel.model.messages import Prepare
-from quorate.hachannel.model.view import ViewNumber
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import choice, election
-from quorate.testing.channel.world import Host
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched
 from quorate.testing.schedules.script import Script
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
@@ -115,88 +111,4 @@ def fewer_copies_commit() -> Iterator[None]:
         return original(mode, members)
 
     with patched(election, "required", required):
-        yield
-
-
-def the_disk_of_a_witness_that_comes_hangs() -> None:
-    """One of three replicas is down: the view that is to have the witness needs its promise."""
-    script = Script(3, disk=True)
-    script.form()
-    script.hosts[2].crash()
-    master = script.whole(but=[2])
-    witness = Host(script.world, 3)
-    script.hosts.append(witness)
-    script.world.watchers.add(3)
-    script.world.configured.append(3)
-    witness._sync_later = lambda: None
-    assert master.channel.admit(master.clock(), 3, b"", witness=True)
-    master.settle()
-    witness.start()
-    before = len(script.view_events[0])
-    # The next attempt would be half a minute later.
-    script.run(35.0)
-    assert len(script.view_events[0]) - before < 10, "the others stop for it again and again"
-    witness.crash()
-    del witness._sync_later
-    witness.start()
-    script.until(lambda: witness.channel.role == "witness", 3.0)
-
-
-@mutant(
-    "A witness that could not be let in is tried again at once.",
-    scenario=the_disk_of_a_witness_that_comes_hangs,
-    caught=("scenario",),
-    quick=True,
-)
-def witness_tried_at_once() -> Iterator[None]:
-    with rewritten(witness_admission.WitnessAdmission, "_may_try", ("if now < again:", "if False:")):
-        yield
-
-
-@mutant(
-    "The pause of a witness that could not be let in lasts although it was gone meanwhile.",
-    scenario=the_disk_of_a_witness_that_comes_hangs,
-    caught=("scenario",),
-    quick=True,
-)
-def witness_gone_waits() -> Iterator[None]:
-    with rewritten(
-        witness_admission.WitnessAdmission, "step", ("state.peers.link(each) is not None", "True")
-    ):
-        yield
-
-
-def a_witness_has_promised_a_view_that_never_comes() -> None:
-    """Its proposer, which only it heard, is gone, and the others have gone on with a view below that."""
-    script = Script(5, witnesses=3, settings=QUICK, shared_host=False)
-    master = script.form()
-    script.split([4], [0, 1, 2, 3])
-    witness, slave = script.hosts[4], script.hosts[1]
-    script.run(2.0)
-    witness.channel.receive(witness.clock(), 1, Prepare(ViewNumber(9, 1, slave.state.me.incarnation), "test"))
-    witness.settle()
-    assert witness.state.promised.counter == 9
-    slave.crash()
-    script.whole(but=[1, 4])
-    assert master.channel.view is not None
-    assert master.channel.view.number.counter < 9
-    script.mend()
-    script.whole(but=[1], seconds=3.0)
-    views = len(script.view_events[0])
-    script.run(10.0)
-    assert len(script.view_events[0]) == views
-
-
-@mutant(
-    "A witness that has promised a view that never comes waits for a later one.",
-    scenario=a_witness_has_promised_a_view_that_never_comes,
-    caught=("scenario",),
-    quick=True,
-)
-def promised_witness_left_alone() -> Iterator[None]:
-    with rewritten(
-        witness_admission.WitnessAdmission,
-        "_lacks",
-        (" or (heard is not None and heard.promised > view.number)", ""),
-    ):
         yield

@@ -74,7 +74,7 @@ def test_what_hunts_nothing_is_refused(mutants, capsys, arguments, sentence):
 
 
 def test_several_processes_find_the_same(mutants, capsys):
-    names = [mutant.name for mutant in mutants.values() if mutant.quick and mutant.area == "gate"][:4]
+    names = [mutant.name for mutant in mutants.values() if mutant.quick and mutant.area == "views"][:4]
     tables = []
     for jobs in ("1", "2"):
         assert main([*map(str, FILES), "--only", *names, "--jobs", jobs]) == 0
@@ -86,7 +86,7 @@ def test_several_processes_find_the_same(mutants, capsys):
 
 
 HEAD = """
-from quorate.hachannel.gate import Gate
+from quorate.hachannel.protocol.view_triggers import ViewTriggers
 from quorate.testing.mutation import mutant, patched, rewritten
 """
 
@@ -114,15 +114,15 @@ def one_exit_opens(body, options=""):
         ),
         (one_exit_opens("yield", ", sceanrio=1"), "unexpected keyword argument 'sceanrio'"),
         (
-            one_exit_opens("with patched(Gate, '_gate_opne', 1): yield"),
+            one_exit_opens("with patched(ViewTriggers, '_gate_opne', 1): yield"),
             "mutant opens is wrong: AttributeError: ",
         ),
         (
-            one_exit_opens("with patched(Gate, '_gate_open', lambda *_: Treu): yield"),
+            one_exit_opens("with patched(ViewTriggers, '_gate_open', lambda *_: Treu): yield"),
             "mutant opens is wrong: NameError: name 'Treu' is not defined (mutants_own.py, line 7)",
         ),
         (
-            one_exit_opens("with rewritten(Gate, '_gate_open', ('>= quorum', '> 0')): yield"),
+            one_exit_opens("with rewritten(ViewTriggers, '_gate_open', ('>= quorum', '> 0')): yield"),
             "_gate_open has '>= quorum' 0 times: change the mutant with it",
         ),
         (one_exit_opens("return"), "mutant opens is wrong: "),
@@ -176,7 +176,7 @@ def test_a_mutant_may_be_a_piece_of_source_text_for_another(monkeypatch, tmp_pat
     monkeypatch.setattr(mutation, "MUTANTS", {})
     monkeypatch.delitem(sys.modules, "mutants_own", raising=False)
     own = tmp_path / "mutants_own.py"
-    body = "with rewritten(Gate, '_gate_open', ('exits >= view.quorum', 'exits > 0')): yield"
+    body = "with rewritten(ViewTriggers, '_gate_open', ('exits >= view.quorum', 'exits > 0')): yield"
     own.write_text(one_exit_opens(body, ", caught=('gate',)"))
     assert main([str(own)]) == 0
     assert "1 of 1 mutants caught" in capsys.readouterr().out

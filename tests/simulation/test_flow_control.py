@@ -1,0 +1,343 @@
+"""Flow control of transfers: how long the log is held for a learner, and how long all wait for it."""
+
+from collections import deque
+
+from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.model.messages import CatchUp, CaughtUp
+from quorate.testing.channel.by_hand import Hand, returning
+
+
+def returning_with(replicas, **settings):
+    return returning(replicas, Settings(keep=0, window=16, transfer_pause_s=60.0, **settings))
+
+
+def submit_ten(hand, *replicas):
+    """Ten entries, and a heartbeat of each of these replicas, which get all."""
+    for _ in range(10):
+        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+    hand.settle(*replicas)
+    hand.tick(0.05, *replicas)
+    hand.settle(*replicas)
+
+
+def gives(hand, learner, size):
+    """The learner takes so many bytes of the state."""
+    event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)][-1]
+    applied = hand.channels[0].applied
+    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(size), applied))
+    hand.settle()
+    *_, part = [event for event in hand.events[learner] if isinstance(event, InstallPart)]
+    hand.act(learner, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.settle()
+
+
+def taking(size, **bounds):
+    """The learner has taken so many bytes of the state: how long does the log become until it is full?"""
+    hand = returning_with(3, **bounds)
+    gives(hand, 2, size)
+    master = hand.channels[0]
+    for _ in range(100):
+        submit_ten(hand, 0, 1, 2)
+        if not master.can_submit:
+            break
+    assert master.phases.giving == "state"
+    return len(master.state.log)
+
+
+LOG = {"keep": 100, "window": 16, "max_log": 400}
+
+
+TICK_S = 0.05
+
+
+class Following:
+    """Replica 2 is back, and gets entries from two others, four messages each time that it answers."""
+
+    def __init__(self, size: int = 50, part_bytes: int = 32, **settings) -> None:
+        self.size = size
+        self.hand = Hand(settings=Settings(part_bytes=part_bytes, **settings))
+        self.master = self.hand.form()
+        self.hand.isolate(2)
+        self.hand.connect(0, 2)
+        self.submitted = 0
+
+    def submits(self, count: int) -> int:
+        """The master takes so many entries, or what it can; says how many."""
+        before = self.submitted
+        for _ in range(count):
+            if self.master.can_submit:
+                self.hand.act(0, lambda channel: channel.submit(self.hand.now, 0, bytes(self.size)))
+                self.submitted += 1
+            self.hand.settle(0, 1)
+        return self.submitted - before
+
+    def passes(self, *, takes: bool = True, answer=None) -> None:
+        """Time passes; the learner takes what is on its way, but entries only if told so."""
+        hand = self.hand
+        hand.tick(TICK_S)
+        hand.settle(0, 1)
+        for message in hand.lose(0, 2):
+            if takes or not isinstance(message, CatchUp):
+                hand.give(0, 2, message)
+        for message in hand.lose(2, 0):
+            hand.give(2, 0, answer(message) if answer and isinstance(message, CaughtUp) else message)
+        hand.settle(0, 1)
+
+    @property
+    def lacks(self) -> int:
+        """How many entries the learner lacks."""
+        return self.master.state.log.last.at - self.hand.channels[2].last
+
+    def begins(self) -> None:
+        """The learner follows, and lacks ninety entries."""
+        self.submits(90)
+        while self.master.phases.giving != "entries":
+            self.passes(takes=False)
+
+
+def lacks(count, size):
+    """A learner lacks entries of so many bytes each, and takes none: after how many seconds is it let in?"""
+    hand = Hand(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
+    master = hand.form()
+    hand.isolate(2)
+    for _ in range(count):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(size)))
+        hand.settle(0, 1)
+    hand.connect(0, 2)
+    ends = hand.now + 6.0
+    while hand.now < ends:
+        hand.tick(0.05)
+        for message in hand.lose(0, 2):
+            if not isinstance(message, CatchUp):
+                hand.give(0, 2, message)
+        hand.settle(0, 1)
+        hand.deliver(2, 0)
+        session = master._donor.session
+        if session is not None and session.proof_asked > 0:
+            # That it is asked to answer shows it.
+            return session.proof_asked - session.follows
+    raise AssertionError("never")
+
+
+def test_a_longer_log_is_held_for_a_learner_that_took_much_of_the_state():
+    """The log grows beyond its limit by less than the learner has taken, and the learner keeps its place."""
+    assert taking(320, max_log_bytes=160) == 480
+    assert taking(320 * 1024, max_log=160) == 480
+
+
+def test_a_slave_that_lags_a_little_is_not_dropped_for_a_long_log():
+    """The log is long because it is held for a learner."""
+    hand = returning_with(4, max_log=160, mode="MAJORITY")
+    gives(hand, 3, 320 * 1024)
+    master, slave = hand.channels[0], hand.channels[2]
+    for _ in range(400):
+        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        assert slave.last < master.commit
+        hand.tick(0.01)
+        hand.settle(0, 1, 2)
+        assert master.members == (0, 1, 2)
+    assert len(master.state.log) > 200
+    assert master.phases.giving == "state"
+
+
+def test_a_slave_that_falls_behind_is_dropped_while_a_learner_holds_the_log():
+    hand = returning_with(4, max_log=160, mode="MAJORITY")
+    gives(hand, 3, 1 << 20)
+    master = hand.channels[0]
+    for number in range(800):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        # Of all that it is sent it takes a little, and says that it lives.
+        hand.tick(0.005)
+        if number % 8 == 0:
+            hand.deliver(0, 2, 1)
+        hand.deliver(2, 0)
+        hand.settle(0, 1, 3)
+        if len(master.members) < 3:
+            break
+    assert master.members == (0, 1)
+    assert master.phases.giving == "state"
+    assert any("slave 2 is too far behind" in note for note in hand.notes[0])
+
+
+def test_all_wait_once_for_a_learner_for_which_the_log_is_full():
+    """Mode ALL: they wait for `stall_s`, and not again for a learner that came no further."""
+    hand = returning_with(3, max_log=160, stall_s=1.0)
+    master = hand.channels[0]
+    waited = []
+    for _ in range(2):
+        assert sum(isinstance(event, ProvideSnapshot) for event in hand.events[0]) == len(waited) + 1
+        gives(hand, 2, 4)
+        full = 0
+        for _ in range(200):
+            submit_ten(hand, 0, 1, 2)
+            full += not master.can_submit
+            if master.phases.giving == "nobody":
+                break
+        assert master.phases.giving == "nobody"
+        waited.append(full)
+        for _ in range(10):
+            hand.tick(0.05)
+            hand.settle()
+    # Of steps of 0.05 s.
+    assert 15 < waited[0] < 25
+    assert waited[1] == 0
+
+
+def test_nobody_waits_for_a_learner_in_mode_majority():
+    """The log is full: the transfer ends, and begins again."""
+    hand = returning_with(3, max_log=160, mode="MAJORITY")
+    master = hand.channels[0]
+    gives(hand, 2, 4)
+    full = 0
+    for _ in range(60):
+        submit_ten(hand, 0, 1, 2)
+        full += not master.can_submit
+    assert full < 3, "all stand still for it"
+
+
+def test_a_learner_as_fast_as_its_master_is_taken_in_at_last():
+    """The master takes ever more, as a group under full load does. Only the log stops it, far behind."""
+    for size, settings in ((50, LOG), (500, {"max_log_bytes": 120_000, "window_bytes": 8_000})):
+        following = Following(size, **settings)
+        following.begins()
+        for _ in range(300):
+            following.submits(40)
+            following.passes()
+            if following.master.members == (0, 1, 2):
+                break
+        assert following.master.members == (0, 1, 2), f"with {size} bytes each it is never taken in"
+
+
+def test_nobody_waits_for_a_near_learner_that_is_bound_by_a_grant():
+    """It lacks next to nothing, and says for long that a grant binds it."""
+    following = Following(part_bytes=1000, **LOG)
+    following.begins()
+
+    def bound(said):
+        return CaughtUp(said.token, said.index, said.commit, said.reset, 1.0)
+
+    while following.lacks:
+        following.passes(answer=bound)
+    for _ in range(600):
+        assert following.submits(20) == 20, "all wait for one that could be taken in"
+        following.passes(answer=bound)
+    assert following.master.members == (0, 1)
+
+
+def test_all_wait_for_a_hanging_learner_no_longer_than_stall_s():
+    following = Following(stall_s=1.0, **LOG)
+    following.begins()
+    for _ in range(40):
+        following.submits(4)
+        following.passes()
+    assert following.submits(120) < 120
+    assert not following.master.can_submit
+    assert len(following.master.state.log) < LOG["max_log"]
+    for _ in range(30):
+        following.passes(takes=False)
+    assert following.master.can_submit, "they wait for ever"
+
+
+def test_a_distant_learner_goes_on_in_mode_majority_while_the_log_has_room():
+    following = Following(mode="MAJORITY", **LOG)
+    following.begins()
+    for _ in range(200):
+        following.submits(4)
+        following.passes()
+        assert following.master.phases.giving == "entries", "it begins anew"
+    assert following.lacks > 64
+
+
+def test_nobody_waits_for_a_learner_that_answers_late():
+    """It does not answer within `view_change_s`, so it is not let in however near it is."""
+    following = Following(part_bytes=4000, **(LOG | {"max_log": 4000}))
+    following.begins()
+    hand = following.hand
+    late = deque()
+    waited = 0
+    for number in range(800):
+        if following.submits(4) < 4:
+            waited = number
+        hand.tick(TICK_S)
+        hand.settle(0, 1)
+        hand.deliver(0, 2)
+        for message in hand.lose(2, 0):
+            if isinstance(message, CaughtUp):
+                late.append((hand.now + 1.5, message))
+            else:
+                hand.give(2, 0, message)
+        while late and late[0][0] <= hand.now:
+            hand.give(2, 0, late.popleft()[1])
+        hand.settle(0, 1)
+    assert following.master.phases.giving == "entries"
+    assert waited < 600, "all wait for one that is not let in"
+
+
+def test_nobody_waits_for_a_learner_that_missed_a_view():
+    """It was near enough once, and took so long that the view went on without it."""
+    following = Following(**LOG)
+    following.begins()
+    following.master._donor._lending.missed[2] = 1
+    for _ in range(40):
+        following.submits(4)
+        following.passes()
+    assert following.submits(120) == 120, "all wait for it, and it will miss the next one, too"
+
+
+def test_the_log_is_held_from_the_entry_of_a_state_that_is_given_slowly():
+    """The application takes long for the parts.
+
+    Many entries are ordered meanwhile, and trimmed where possible.
+    """
+    hand = returning(3, Settings(keep=0))
+    [asked] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    at = hand.channels[0].applied
+    for _ in range(2):
+        hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"part", at))
+        for _ in range(20):
+            for _ in range(10):
+                hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+            hand.settle()
+            hand.tick(0.05)
+    hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"the last", at, last=True))
+    assert hand.channels[0].phases.giving == "state", "the log does not reach back to that entry"
+
+
+def test_the_log_is_held_from_what_a_learner_knows_to_be_committed():
+    """It has entries that the members committed later. A view that takes it in begins where it knows."""
+    hand = Hand(settings=Settings(keep=0))
+    master = hand.form()
+    hand.isolate(2)
+    for other in (0, 1):
+        hand.connect(other, 2)
+    while master.phases.giving != "entries":
+        hand.tick(0.01)
+        for way in ((0, 1), (1, 0), (0, 2), (2, 0)):
+            hand.deliver(*way)
+    for _ in range(200):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.tick(0.01, 0)
+    hand.deliver(0, 2)
+    said = hand.lose(2, 0)
+    for late in (True, False):
+        # Its answer is too late to take it in for it.
+        for _ in range(24 if late else 12):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"y"))
+            hand.settle(0, 1)
+            hand.tick(0.05, 0, 1)
+            hand.lose(0, 2)
+        for message in said if late else ():
+            hand.give(2, 0, message)
+    assert hand.channels[2].last == 200
+    assert hand.channels[2].commit == 0
+    assert master.commit > 200
+    assert master.state.log.base.at == 0, "no view can give it what it must compare"
+
+
+def test_a_learner_is_let_in_the_later_the_more_bytes_it_lacks():
+    """The others stand still until it has them. If it comes no nearer they stand still for more."""
+    assert lacks(60, 1) < 0.2
+    assert lacks(8, 400) < 0.2
+    assert 0.8 < lacks(40, 30) < 1.2
+    assert 3.8 < lacks(40, 50) < 4.2

@@ -1,0 +1,305 @@
+"""Learners: which entries, parts and states they accept, and what they acknowledge."""
+
+from quorate.hachannel import Channel, Deliver, InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.journal.durable_log import DurableLog, Remembered
+from quorate.hachannel.model.log import Reset
+from quorate.hachannel.model.messages import (
+    Accept,
+    CatchUp,
+    CaughtUp,
+    Chunk,
+    ChunkAck,
+    Entry,
+    Forward,
+    Heartbeat,
+    Join,
+    NewView,
+)
+from quorate.hachannel.model.submitters import Source
+from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
+from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.schedules.script import Script
+
+VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
+
+
+OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
+
+
+def with_a_disk(remembered=None):
+    """Replica 2 has a disk, was dropped from the view, and is connected with the master."""
+    if remembered is None:
+        remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True)
+    channel = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
+    channel.start(0.0)
+    channel.connected(0.0, 0, 1)
+    channel.receive(0.0, 0, Heartbeat(NEW, NEW, True, True, True, True, False, 0, 9, 0, 0, 0))
+    out = channel.take()
+    channel.persisted(0.0, out.token)
+    channel.take()
+    return channel
+
+
+def said(channel, kind):
+    """What a replica says at once, and what once its disk has it."""
+    out = channel.take()
+    at_once = [message for _, message in out.messages if isinstance(message, kind)]
+    channel.persisted(0.0, out.token)
+    return at_once, [message for _, message in channel.take().messages if isinstance(message, kind)]
+
+
+def learner_with_a_log_of_its_own():
+    """Replica 2 has entries 1 to 3 of an old view; it knows that 1 is committed, and that it was dropped."""
+    own = [Entry(OLD, index, 0, b"own %d" % index) for index in (1, 2, 3)]
+    log = DurableLog(Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True, 1, NO_TAG, 3), own)
+    hand = Hand()
+    hand.form()
+    hand.start(2, 3, 3, log)
+    hand.connect(0, 2)
+    hand.channels[2].state.supersede(NEW)
+    return hand
+
+
+def test_a_learner_is_told_of_a_replica_that_is_admitted_meanwhile():
+    """The learner is outside the view that lists the new replica."""
+    script = Script(3, snapshot_s=8.0)
+    master = script.form()
+    script.submit(master, 100)
+    script.run(1.0)
+    script.hosts[2].crash()
+    script.until(lambda: len(script.hosts[0].channel.members) == 2)
+    script.run(2.0)
+    for _ in range(12):
+        script.submit(script.master(), 100)
+        script.run(0.3)
+    learner = script.hosts[2]
+    learner.start()
+    script.run(1.5)
+    master = script.master()
+    assert learner.channel.phases.learning != "alone"
+    master.channel.admit(script.world.now, 3, b"place 3")
+    master.settle()
+    script.until(lambda: master.channel.view.lists(3))
+    script.run(1.0)
+    assert learner.channel.role == "joining"
+    assert learner.channel.seats == master.channel.seats
+
+
+def test_a_learner_acknowledges_a_state_after_its_disk_has_it():
+    """The donor then drops the log that it keeps for the learner."""
+    channel = with_a_disk()
+    channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(NEW, 9)))
+    channel.take()
+    channel.part_installed(0.0, 1 << 40)
+    at_once, later = said(channel, ChunkAck)
+    assert not any(message.installed for message in at_once), "after a crash it would not have it"
+    assert any(message.installed for message in later)
+
+
+def test_a_learner_acknowledges_entries_after_its_disk_has_them():
+    """The next view may count on what a learner says."""
+    channel = with_a_disk()
+    channel.receive(0.0, 0, CatchUp(1 << 40, NEW, NO_TAG, (Entry(NEW, 1, 0, b"one"),), 0))
+    at_once, later = said(channel, CaughtUp)
+    assert not at_once, "after a crash it would not have them"
+    assert [message.index for message in later] == [1]
+
+
+def test_the_table_of_submitters_of_an_installed_state_survives_a_restart():
+    """The learner has nothing but the state, and the table came with it."""
+    rows = (Source(0, 1, 1, 7), Source(1, 2, 1, 4))
+    remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True)
+    channel = with_a_disk(remembered)
+    channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(NEW, 9), rows))
+    channel.take()
+    channel.part_installed(0.0, 1 << 40)
+    records = channel.take().persist
+    assert any(isinstance(record, Reset) for record in records)
+    for record in records:
+        remembered.apply(record)
+    again = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
+    assert again.state.origins.rows == rows, "as master it would take again what was submitted before"
+    assert (again.commit, again.applied, again.state.log.base) == (9, 9, Tag(NEW, 9))
+
+
+def test_a_learner_does_not_install_a_state_older_than_its_own():
+    """The transfer took so long that the learner has come further meanwhile."""
+    remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True, 5, Tag(OLD, 5), 5)
+    channel = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
+    channel.start(0.0)
+    channel.connected(0.0, 0, 1)
+    channel.receive(0.0, 0, Heartbeat(NEW, NEW, True, True, True, True, False, 0, 9, 0, 0, 0))
+    channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(OLD, 3)))
+    assert not any(isinstance(event, InstallPart) for event in channel.take().events), "it would go back"
+    assert channel.applied == 5
+    channel.tick(1.0)
+    joins = [message for _, message in channel.take().messages if isinstance(message, Join)]
+    assert joins[-1].refused == 0, "it has what was to be sent, and asks for another state"
+
+
+def test_a_learner_ignores_a_part_of_an_earlier_transfer():
+    """The part comes late, from the former master."""
+    hand = Hand()
+    hand.form()
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.connect(1, 2)
+    hand.give(0, 2, Chunk(9, 0, b"new", False, None))
+    hand.give(1, 2, Chunk(5, 0, b"old", False, None))
+    parts = [event.data for event in hand.events[2] if isinstance(event, InstallPart)]
+    assert parts == [b"new"], "the earlier transfer takes the place of the present one"
+
+
+def test_a_learner_ignores_parts_of_a_transfer_that_it_refused():
+    """It has deleted what it had of that transfer, so it asks for everything."""
+    hand = Hand()
+    hand.form()
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.give(0, 2, Chunk(9, 0, b"useless", False, None))
+    hand.act(2, lambda channel: channel.part_refused(hand.now, 9, "test"))
+    hand.give(0, 2, Chunk(9, 0, b"useless", False, None))
+    assert len([event for event in hand.events[2] if isinstance(event, InstallPart)]) == 1
+    hand.tick(2.0, 2)
+    join = hand.waiting(2, 0, Join)[-1]
+    assert (join.refused, join.fresh, join.marker) == (9, True, b"")
+
+
+def test_a_learner_commits_only_entries_that_it_was_sent():
+    """Entry 2 is the same for all. Entry 3 is committed and was not sent yet; the learner has another one."""
+    hand = learner_with_a_log_of_its_own()
+    hand.give(0, 2, CatchUp(1 << 40, NEW, Tag(OLD, 1), (Entry(OLD, 2, 0, b"own 2"),), 3))
+    delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
+    assert delivered == [b"own 2"], f"it delivers {delivered}, of which the last is not committed"
+    hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
+    assert [message.index for message in hand.waiting(2, 0, CaughtUp)] == [2]
+
+
+def test_a_learner_that_installs_a_state_accepts_no_view():
+    """The application will have the state after entry 40, and the log of the view starts at 0."""
+    hand = Hand()
+    view = hand.form().view
+    assert view is not None
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.give(0, 2, Chunk(5, 0, b"state", False, Tag(view.number, 40)))
+    members = (Voter(0, 1), Voter(2, 9))
+    number = ViewNumber(20, 0, 1)
+    message = NewView(View(number, members, members, 2, 0, 0, "", view.seats), NO_TAG, 0, (), True)
+    hand.give(0, 2, message)
+    assert not hand.waiting(2, 0, Accept), "it is a member, and its application goes elsewhere"
+    hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
+    assert hand.channels[2].applied == 40
+
+
+def test_a_member_ignores_entries_of_a_former_donor():
+    """They come late, and differ from what this member has acknowledged since."""
+    hand = Hand()
+    master = hand.form()
+    view = master.view
+    assert view is not None
+    master.submit(hand.now, 1, b"new")
+    hand.flush(0)
+    hand.deliver(0, 1)
+    stale = CatchUp(1 << 40, OLD, NO_TAG, (Entry(OLD, 1, 0, b"stale"),), 0)
+    hand.give(2, 1, stale)
+    assert hand.channels[1].state.log.get(1).payload == b"new", "what it has acknowledged is gone"
+
+
+def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
+    """After a crash the next process would use the same numbers for other payloads."""
+    voters = (Voter(0, 7), Voter(1, 8))
+    view = View(ViewNumber(3, 0, 7), voters, voters, 2, 0)
+    log = DurableLog(Remembered(view.number, view, True))
+    channel = Channel(1, range(2), incarnation=8, cluster="c", expected=2, log=log)
+    channel.start(0.0)
+    channel.connected(0.0, 0, 7)
+    number = view.number
+    channel.receive(0.0, 0, Heartbeat(number, number, True, True, True, True, False, 0, 0, 0, 0, 0))
+    assert channel.role == "slave"
+    channel.take()
+    channel.forward(0.0, b"first")
+    out = channel.take()
+    assert not any(isinstance(message, Forward) for _, message in out.messages), "it has left already"
+    channel.persisted(0.0, out.token)
+    assert any(isinstance(message, Forward) for _, message in channel.take().messages)
+
+
+def test_a_learner_refuses_a_state_older_than_its_commit_index():
+    """Its application is empty, and its log has what was committed after the state."""
+    hand = Hand()
+    hand.form()
+    known = View(OLD, VOTERS, VOTERS[:2], 2, 0)
+    hand.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
+    hand.connect(0, 2)
+    hand.give(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
+    assert not any(isinstance(event, InstallPart) for event in hand.events[2]), "it goes back behind entry 8"
+    hand.tick(1.0)
+    assert hand.waiting(2, 0, Join)[-1].refused == 1 << 40, "the master never begins another transfer"
+
+
+def test_a_learner_that_wants_the_whole_state_takes_no_entries():
+    """Its last process lacked entries only. Nobody noticed that it was away."""
+    hand = Hand()
+    hand.form()
+    hand.silence(2)
+    hand.settle()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.settle()
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.tick(0.0, 2)
+    hand.deliver(2, 0)
+    [entries] = hand.waiting(0, 2, CatchUp)
+    hand.start(2, 3, 9, fresh=True)
+    hand.connect(0, 2)
+    hand.give(0, 2, entries)
+    assert not hand.waiting(2, 0, CaughtUp), "entries do not mend its state"
+    hand.tick(0.0, 2)
+    hand.deliver(2, 0)
+    assert any(isinstance(event, ProvideSnapshot) for event in hand.events[0]), "it never gets a state"
+
+
+def test_a_learner_that_refused_a_part_asks_for_everything():
+    hand = returning(3, Settings(keep=0))
+    [asked] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"x", channel.applied))
+    hand.deliver(0, 2)
+    part = [event for event in hand.events[2] if isinstance(event, InstallPart)][-1]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
+    hand.act(2, lambda channel: channel.part_refused(hand.now, part.token, "test"))
+    hand.lose(2, 0)
+    hand.until(lambda: hand.waiting(2, 0, Join), 2)
+    [join] = hand.waiting(2, 0, Join)
+    assert (join.marker, join.fresh) == (b"", True), "it would get the rest of what it refused"
+
+
+def test_a_learner_appends_no_entries_that_do_not_follow_its_log():
+    """It has uncommitted entries of its own; the message that would replace them is lost."""
+    old, new = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
+    voters = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
+    own = [Entry(old, index, 0, b"own %d" % index) for index in (1, 2, 3)]
+    log = DurableLog(Remembered(old, View(old, voters, voters, 3, 0), True, 1, NO_TAG, 3), own)
+    hand = Hand()
+    hand.form()
+    hand.start(2, 3, 3, log)
+    hand.connect(0, 2)
+    channel = hand.channels[2]
+    channel.state.supersede(new)
+    hand.give(0, 2, CatchUp(1 << 40, new, Tag(new, 3), (Entry(new, 4, 0, b"four"),), 4))
+    delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
+    assert delivered == [], f"it delivers {delivered}, which are not committed"
+
+
+def test_a_second_transfer_does_not_begin_while_a_state_is_installed():
+    """The application replaces its state by that of the first transfer, and the channel must know of that."""
+    hand = Hand()
+    hand.form()
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    end = Tag(ViewNumber(3, 0, 1), 40)
+    hand.give(0, 2, Chunk(5, 0, b"state", False, end))
+    assert [event.index for event in hand.events[2] if isinstance(event, InstallPart)] == [40]
+    hand.give(0, 2, Chunk(6, 0, b"another", False, Tag(ViewNumber(3, 0, 1), 50)))
+    hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
+    assert hand.channels[2].applied == 40, "the application has a state that the channel does not know of"

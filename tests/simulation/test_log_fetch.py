@@ -1,0 +1,164 @@
+"""View changes that take long: a proposer fetches the log, and members receive it."""
+
+import attrs
+
+from quorate.hachannel import Settings
+from quorate.hachannel.model.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
+from quorate.hachannel.model.view import View, ViewNumber, Voter
+from quorate.testing import simulate
+from quorate.testing.channel.by_hand import Hand
+from quorate.testing.schedules.random_schedules import draw, operated
+
+ENTRIES = 8
+
+
+def number(counter: int, replica: int) -> ViewNumber:
+    return ViewNumber(counter, replica, replica + 1)
+
+
+def orphaned(replicas: int, holder: int, settings: Settings) -> Hand:
+    """Only one slave has the last entries of a master that is gone."""
+    hand = Hand(replicas, settings)
+    hand.form()
+    # The proposals of the founding do not count any more.
+    hand.tick(0.01)
+    hand.settle()
+    for count in range(ENTRIES):
+        hand.act(0, lambda channel, count=count: channel.submit(hand.now, 0, b"%d" % count))
+    hand.deliver(0, holder)
+    hand.silence(0)
+    return hand
+
+
+def interrupt(hand: Hand, counter: int) -> None:
+    """Replica 3 proposes while 1 fetches the log of 2, and finds that 1 is to lead."""
+    hand.lose(1, 2)
+    for replica in (1, 2):
+        hand.give(3, replica, Prepare(number(counter, 3), "it takes too long"))
+    assert hand.channels[1].phases.change == "idle"
+    hand.give(3, 1, Yield(number(counter, 3), "it takes too long"))
+
+
+VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
+
+
+SOON_S = 15.0
+"""A cluster on narrow connections is whole again before that."""
+
+
+def test_an_interrupted_proposer_keeps_the_parts_of_the_log_that_it_fetched():
+    """If it began from the start each time, it would never have the whole log."""
+    hand = orphaned(4, 2, Settings(part_bytes=40))
+    for pair in ((2, 1), (3, 1)):
+        hand.deliver(*pair)
+    asked: list[int] = []
+    for counter in range(9, 9 + 2 * ENTRIES):
+        for pair in ((1, 2), (1, 3), (2, 1), (3, 1)):
+            hand.deliver(*pair)
+        asked += [message.index for message in hand.waiting(1, 2, Fetch)]
+        hand.deliver(1, 2)
+        hand.deliver(2, 1)
+        if hand.channels[1].phases.change == "fetching":
+            interrupt(hand, counter)
+        else:
+            hand.settle()
+    payloads = [b"%d" % count for count in range(ENTRIES)]
+    assert hand.payloads(1) == hand.payloads(2) == hand.payloads(3) == payloads, "no view follows"
+    assert asked == sorted(set(asked)), "it asks for what it has"
+
+
+def test_fetched_entries_of_one_view_are_not_used_for_another():
+    """A proposer is interrupted, and the next view has other entries than those that it has fetched."""
+    hand = orphaned(3, 2, Settings())
+    for pair in ((2, 1), (1, 2), (2, 1)):
+        hand.deliver(*pair)
+    [fetch] = hand.waiting(1, 2, Fetch)
+    old, new = number(1, 0), number(8, 1)
+    hand.give(2, 1, Suffix(fetch.number, 0, (Entry(old, 1, 0, b"old"),)))
+    hand.lose(1, 2)
+    view = View(new, VOTERS, VOTERS[1:], 2, 0)
+    for replica in (1, 2):
+        hand.channels[replica].state.accept(view)
+    entries = (Entry(new, 1, 0, b"new"), Entry(new, 2, 0, b"newer"))
+    hand.channels[2].state.splice((), 0)
+    hand.channels[2].state.splice(entries, 2)
+    hand.give(2, 1, Prepare(number(9, 2), "test"))
+    hand.give(2, 1, Yield(number(9, 2), "test"))
+    hand.settle()
+    assert hand.payloads(1) == hand.payloads(2) == [b"new", b"newer"]
+
+
+def test_a_proposer_does_not_give_up_while_parts_of_the_log_arrive():
+    """One part takes longer than the attempt timeout of the other replica; all take more than twice that."""
+    hand = orphaned(3, 2, Settings(part_bytes=40, view_change_s=0.5))
+    began = hand.now
+    while not hand.payloads(1) and hand.now < began + 9.0:
+        hand.deliver(1, 2)
+        hand.deliver(2, 1)
+        hand.tick(0.3, 1, 2)
+    assert not [note for note in hand.notes[1] if "not installed" in note], "it gives up"
+    assert len(hand.payloads(1)) == ENTRIES
+    assert hand.now - began > 4 * 0.5
+
+
+def test_a_view_goes_on_without_a_member_that_does_not_take_the_log_in_time():
+    """The member is slow and lacks much. It joins again later."""
+    for mode in ("ALL", "MAJORITY"):
+        hand = orphaned(3, 1, Settings(mode=mode, view_change_s=0.5))
+        began = hand.now
+        while hand.channels[1].role != "master" and hand.now < began + 9.0:
+            hand.deliver(2, 1)
+            for message in hand.lose(1, 2):
+                if not isinstance(message, NewView):
+                    hand.give(1, 2, message)
+            hand.tick(0.05, 1, 2)
+        assert hand.channels[1].view.members == VOTERS[1:2], "it is waited for"
+        assert len(hand.payloads(1)) == ENTRIES
+        for _ in range(20):
+            hand.settle()
+            hand.tick(0.1, 1, 2)
+        assert hand.channels[1].view.members == VOTERS[1:3], "it is never let in again"
+        assert len(hand.payloads(2)) == ENTRIES
+
+
+def test_a_part_that_takes_long_is_asked_for_less_and_less_often():
+    """Each part takes several times `retry_s`; a part that was asked for twice would come twice."""
+    hand = orphaned(3, 2, Settings(part_bytes=40))
+    hand.lose(1, 2)
+    free, carried = hand.now, 0
+    while not hand.payloads(1) and hand.now < 130.0:
+        hand.tick(0.05, 1, 2)
+        while hand.wires[2, 1] and not (isinstance(hand.wires[2, 1][0], Suffix) and hand.now < free):
+            if isinstance(hand.wires[2, 1][0], Suffix):
+                free, carried = hand.now + 0.4, carried + 1
+            hand.deliver(2, 1, 1)
+        hand.deliver(1, 2)
+    assert len(hand.payloads(1)) == ENTRIES
+    assert carried < 2 * ENTRIES, f"{carried} parts for {ENTRIES}"
+
+
+def test_a_log_that_takes_long_is_sent_to_a_member_less_and_less_often():
+    hand = orphaned(3, 1, Settings(view_change_s=8.0))
+    sent = 0
+    for _ in range(150):
+        hand.deliver(2, 1)
+        for message in hand.lose(1, 2):
+            sent += isinstance(message, NewView)
+            if not isinstance(message, NewView):
+                hand.give(1, 2, message)
+        hand.tick(0.05, 1, 2)
+    assert hand.channels[1].phases.change == "installing"
+    assert 2 < sent < 6, f"{sent} times in 7 s"
+
+
+def test_attempt_timeouts_grow_until_a_view_fits_on_narrow_connections():
+    """Three replicas propose in turns; with fixed timeouts they would interrupt each other for ever."""
+    for seed in (384, 73):
+        schedule = attrs.evolve(draw(seed, profile="narrow"), deaths="none")
+        assert simulate(schedule, seed=seed).healed_s < SOON_S
+
+
+def test_a_learner_that_missed_a_view_must_be_nearer_for_the_next():
+    """What it lacks takes longer than a view change may, and the others stand still meanwhile."""
+    schedule = attrs.evolve(operated(draw(21, disk=True, profile="narrow")), deaths="none")
+    assert simulate(schedule, seed=21).healed_s < SOON_S

@@ -1,0 +1,172 @@
+"""The log tail that a donor sends beside a state."""
+
+from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
+from quorate.hachannel.model.messages import Ahead
+from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.schedules.script import Script
+
+
+def giving_a_state(**settings) -> Hand:
+    """The last of three replicas is back; the state is on its way in one piece, which is not installed."""
+    hand = returning(3, Settings(keep=0, window=16, **settings))
+    *_, event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
+    applied = hand.channels[0].applied
+    hand.act(0, lambda channel: channel.snapshot_ready(hand.now, event.token, applied, [b"state"]))
+    hand.settle()
+    return hand
+
+
+def submit_ten(hand: Hand) -> None:
+    """Ten entries more, if there is room; they go to the learner, and are on their way."""
+    for _ in range(10):
+        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+    hand.settle(0, 1)
+    hand.tick(0.05, 0, 1)
+    hand.settle(0, 1)
+
+
+def install_state(hand: Hand) -> None:
+    *_, part = [event for event in hand.events[2] if isinstance(event, InstallPart)]
+    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b""))
+
+
+def reconnect(hand: Hand) -> None:
+    """The connection between the donor and the learner breaks, and they have another one."""
+    for here, there in ((0, 2), (2, 0)):
+        hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
+    hand.connect(0, 2)
+
+
+def test_a_learner_holds_a_bounded_log_tail_and_the_master_keeps_the_rest():
+    """The state takes long to install while the master is under load."""
+    hand = giving_a_state(max_log=160)
+    for _ in range(15):
+        submit_ten(hand)
+        hand.settle()
+    held = hand.channels[2].ahead
+    for _ in range(20):
+        submit_ten(hand)
+        hand.settle()
+    assert held == 150
+    assert 160 <= hand.channels[2].ahead <= 160 + 10 * hand.settings.transfer_window
+    assert not hand.channels[0].can_submit
+    install_state(hand)
+    for _ in range(60):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].members == (0, 1, 2)
+
+
+def test_a_learner_with_a_hung_disk_moves_a_bounded_part_of_the_tail_into_its_log():
+    """It has the state, and many entries beside it."""
+    settings = Settings(keep=0, window=16, part_bytes=200)
+    script = Script(3, settings=settings, chunk=1, parts=False, disk=True)
+    script.form()
+    learner = script.hosts[2]
+    learner.crash()
+    learner.lose_disk()
+    script.whole(but=[2])
+    for _ in range(30):
+        script.submit(script.master(), 4)
+        script.run(0.05)
+    parts = []
+    learner._install = parts.append
+    learner.start()
+    for _ in range(30):
+        script.submit(script.master(), 4)
+        script.run(0.05)
+    held = learner.channel.ahead
+    assert held > 40
+    del learner._install
+    learner._sync_later = lambda: None
+    for part in parts:
+        learner._act(lambda part=part: learner._install(part))
+    script.run(0.3)
+    assert learner.channel.phases.learning == "state"
+    assert 0 < held - learner.channel.ahead < 20, "its log has what its disk does not take"
+    del learner._sync_later
+    learner._sync_later()
+    script.everywhere(script.submit(script.whole(), 3))
+
+
+def test_a_transfer_ends_although_the_last_acknowledgement_is_lost():
+    """The learner has the state and the entries beside it in its log."""
+    for lost in range(4):
+        hand = giving_a_state(part_bytes=400)
+        for _ in range(3):
+            submit_ten(hand)
+            hand.settle()
+        install_state(hand)
+        for count in range(200):
+            hand.tick(0.05)
+            if count == lost:
+                reconnect(hand)
+            hand.settle()
+        assert hand.channels[0].members == (0, 1, 2)
+        assert sum("joins: sends" in note for note in hand.notes[0]) == 1
+
+
+def test_entries_beside_a_state_do_not_count_as_progress_of_a_learner():
+    """Its application hangs, and another learner waits."""
+    hand = Hand(5, Settings(keep=0, window=16, stall_s=1.0))
+    master = hand.form()
+    hand.isolate(3, 4)
+    for _ in range(30):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1, 2)
+        hand.tick(0.05, 0, 1, 2)
+    for late in (3, 4):
+        for other in (0, 1, 2):
+            hand.connect(other, late)
+    served = []
+    for _ in range(400):
+        hand.tick(0.05)
+        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+        hand.settle()
+        for event in hand.events[0]:
+            if isinstance(event, ProvideSnapshot) and event.token not in served:
+                served.append(event.token)
+                hand.act(
+                    0,
+                    lambda channel, event=event: channel.snapshot_ready(
+                        hand.now, event.token, channel.applied, [b"state"]
+                    ),
+                )
+        if len(served) == 2:
+            break
+    assert len(served) == 2, "it keeps its place"
+    assert master.phases.giving == "state"
+
+
+def test_a_learner_moves_small_messages_of_the_tail_into_its_log_together():
+    """Each write takes as long as a heartbeat, and entries go beside the state one by one."""
+    hand = giving_a_state()
+    learner = hand.channels[2]
+    for _ in range(200):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        hand.tick(0.05, 0, 1)
+        hand.settle()
+    assert learner.ahead == 200
+    install_state(hand)
+    hand.tick(0.0, 2)
+    assert learner.ahead == 0, "they are taken one by one"
+
+
+def test_entries_beside_a_state_go_once_per_transfer_pause():
+    """They go neither as fast as the learner answers nor with heartbeats only."""
+    hand = giving_a_state(transfer_pause_s=0.02)
+    messages = entries = 0
+    for _ in range(1000):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle(0, 1)
+        hand.deliver(2, 0)
+        hand.now += 0.001
+        if hand.channels[0].deadline <= hand.now:
+            hand.tick(0.0, 0)
+        sent = hand.waiting(0, 2, Ahead)
+        messages, entries = messages + len(sent), entries + sum(len(message.entries) for message in sent)
+        hand.deliver(0, 2)
+    assert entries > 950
+    assert 40 < messages < 60

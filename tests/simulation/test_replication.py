@@ -1,0 +1,174 @@
+"""The normal case: repairs, acknowledgements, the bounds of the log, and what all members hold."""
+
+from contextlib import contextmanager
+
+from quorate.hachannel import Settings
+from quorate.hachannel.model.messages import Ack, Chunk, Commit, Data, Entry, Heartbeat, Repair
+from quorate.hachannel.model.view import Tag, ViewNumber, Voter
+from quorate.testing.channel.by_hand import Hand, with_disks
+from quorate.testing.schedules.script import Script
+
+
+def alone_with_a_change(fits, **bounds):
+    """A master whose witness is another one now, and whose slave is away: the change holds the log.
+
+    It takes what fits, and goes on when the slave is back.
+    """
+    script = Script(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
+    master = script.form()
+    slave, witness = script.hosts[1:]
+    slave.pause()
+    script.until(lambda: len(master.channel.view.members) == 1 and master.channel.can_submit)
+    witness.crash()
+    witness.start()
+    script.until(lambda: master.state.log.reconfig(0) is not None)
+    taken = script.submit(master, 1000)
+    assert len(taken) > 100
+    assert fits(master.state.log)
+    script.run(5.0)
+    assert not script.submit(master)
+    slave.resume()
+    assert script.whole() is master
+    script.everywhere([*taken, *script.submit(master, 10)])
+
+
+def was_master():
+    """Replica 0: it has learned that others have gone on, and has taken their state."""
+    hand = Hand()
+    hand.form()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"old"))
+    for other in (1, 2):
+        hand.deliver(0, other)
+    number = ViewNumber(hand.channels[2].state.promised.counter + 4, 2, 3)
+    hand.give(2, 0, Heartbeat(number, number, True, True, True, True, False, 60, 60, 60, 0, 0))
+    assert not hand.channels[0].state.member
+    hand.give(2, 0, Chunk(1 << 40, 0, b"state", False, Tag(number, 50)))
+    hand.act(0, lambda channel: channel.part_installed(hand.now, 1 << 40))
+    assert hand.channels[0].applied == 50
+    return hand
+
+
+@contextmanager
+def nothing_raised():
+    try:
+        yield
+    except LookupError as error:
+        raise AssertionError("it looks for entries that are gone") from error
+
+
+def submit(hand, count):
+    for _ in range(count):
+        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+
+
+def test_a_log_held_by_a_change_is_bounded_in_bytes():
+    """The last entry may exceed the limit a little."""
+    alone_with_a_change(lambda log: log.size_bytes < 1010, max_log_bytes=1000)
+
+
+def test_a_late_repair_of_acknowledged_entries_is_not_answered():
+    """The master will soon have trimmed those entries."""
+    hand = Hand()
+    master = hand.form()
+    view = master.view
+    assert view is not None
+    for _ in range(20):
+        for _ in range(10):
+            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        hand.settle()
+        hand.tick(0.05)
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.lose(0, 1)
+    hand.give(1, 0, Repair(view.number, 100))
+    assert hand.waiting(0, 1) == []
+    for _ in range(40):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.payloads(1) == hand.payloads(0) == [b"x"] * 201
+
+
+def test_the_end_of_an_earlier_process_says_nothing_of_the_present_one():
+    """The connection to the present process breaks for a moment."""
+    hand = Hand()
+    hand.form()
+    hand.silence(2)
+    hand.start(2, 3, 9)
+    hand.connect(0, 2)
+    hand.connect(1, 2)
+    for _ in range(200):
+        hand.settle()
+        hand.tick(0.05)
+    assert hand.channels[0].members == (0, 1, 2)
+    hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
+    assert not hand.channels[0].proposing, "a moment without a connection is taken for the end of its process"
+    assert not hand.channels[0].state.peers.ended(Voter(2, 9))
+
+
+def test_a_former_master_sends_nothing_to_a_reconnected_slave():
+    """The entries that the slave lacks are gone from its log."""
+    hand = was_master()
+    with nothing_raised():
+        hand.connect(0, 1)
+    assert not hand.waiting(0, 1, Data)
+
+
+def test_a_former_master_ignores_late_acknowledgements():
+    """They are for entries that are gone from its log."""
+    hand = was_master()
+    for other in (1, 2):
+        assert hand.waiting(other, 0, Ack)
+        with nothing_raised():
+            hand.deliver(other, 0)
+    assert hand.channels[0].applied == 50
+
+
+def test_a_slave_left_out_of_an_active_view_acknowledges_nothing_of_the_earlier_one():
+    """Its disk is slow, and its log may lose those entries next."""
+    hand = with_disks()
+    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+    hand.deliver(0, 2)
+    hand.channels[2].state.supersede(ViewNumber(9, 1, 2))
+    hand.sync(2)
+    assert not hand.waiting(2, 0, Ack), "it says that it has what it may not have any more"
+
+
+def test_a_repair_of_an_earlier_view_is_not_answered():
+    """With the new view the slave was sent what it lacked."""
+    hand = Hand()
+    master = hand.form()
+    earlier = master.view.number
+    hand.isolate(2)
+    submit(hand, 3)
+    hand.deliver(0, 1)
+    hand.give(1, 0, Repair(earlier, 1))
+    assert not hand.waiting(0, 1, Data), "it is sent again what it has"
+
+
+def test_a_change_that_has_taken_effect_holds_the_log_no_longer():
+    hand = Hand(settings=Settings(mode="MAJORITY", window=16, keep=0, max_log=160))
+    master = hand.form()
+    hand.act(0, lambda channel: channel.admit(hand.now, 3, b"place", witness=False))
+    hand.settle()
+    assert 3 in [seat.replica for seat in master.view.seats]
+    for _ in range(300):
+        submit(hand, 1)
+        hand.deliver(0, 1)
+        hand.deliver(1, 0)
+        if len(master.state.log) >= 160:
+            break
+    assert len(master.state.log) == 160
+    assert master.can_submit, "all wait until the slave that lags is given up for its silence"
+
+
+def test_a_slave_reports_nothing_stable_beyond_its_commit_index():
+    """What all members hold is committed, and the slave reports only what it has delivered."""
+    for kind in (Data, Commit, Heartbeat):
+        hand = Hand()
+        number = hand.form().view.number
+        words = {
+            Data: Data(Entry(number, 1, 0, b"x"), 0, 0, 1),
+            Commit: Commit(number, 0, 0, 1),
+            Heartbeat: Heartbeat(number, number, True, True, True, True, False, 0, 0, 0, 0, 1),
+        }
+        hand.give(0, 1, words[kind])
+        assert hand.channels[1].stable == 0, f"it believes a {kind.__name__}"
