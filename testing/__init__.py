@@ -1,11 +1,12 @@
 """Test kit: one server in a test, and clusters of replicas on a virtual clock, network and disk."""
 
 from .channel.cluster_shape import Shape
-from .channel.machine import Violation
 from .channel.network import Weather
+from .channel.violation import Violation
 from .checks import CHECKERS
 from .faults import FAULTS, Fault
 from .faults.disks import CorruptDisk, FullDisk, LoseDisk, SlowDisk, TornWrite
+from .faults.membership import Add, Remove
 from .faults.networks import (
     Break,
     Cut,
@@ -20,7 +21,6 @@ from .faults.networks import (
     Partition,
     Reorder,
 )
-from .faults.operators import Add, Remove
 from .faults.processes import (
     Crash,
     CrashAll,

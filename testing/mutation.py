@@ -25,7 +25,7 @@ from typing import Any
 
 import attrs
 
-from .channel.machine import Violation
+from .channel.violation import Violation
 from .checks import CHECKERS
 from .exploration.explorer import START_STATES, explore
 from .schedules.parallel import spread

@@ -15,7 +15,7 @@ WITNESSES = 0.3
 """So many of those that are added are witnesses, as a fraction."""
 
 
-class Operator:
+class Administrator:
     """Asks for changes of the cluster at random."""
 
     def __init__(self, world: World, rate: float) -> None:

@@ -15,7 +15,7 @@ MAX_REPLICAS = 15
 """Of one cluster, as in the channel."""
 
 
-SMALL_BYTES = 500
+MAX_SMALL_MESSAGE_BYTES = 500
 """A message of no payload, or a few, has no more."""
 
 
@@ -86,7 +86,7 @@ class Shape:
         weather = self.weather
         slow_s = weather.slow_s if weather.slow_chance else 0.0
         if weather.bytes_per_s:
-            slow_s += (self.settings.part_bytes + SMALL_BYTES) / weather.bytes_per_s
+            slow_s += (self.settings.part_bytes + MAX_SMALL_MESSAGE_BYTES) / weather.bytes_per_s
         # What comes while a disk is busy waits for the next sync.
         return 2 * (weather.delay_s + slow_s) + (2 * self.sync_s if self.disk else 0.0)
 

@@ -32,8 +32,8 @@ from .application import App, Saved, Spoiled
 from .clock import MachineClock
 from .cluster_shape import Shape
 from .disk import Write
-from .machine import Disk
 from .network import Net
+from .replica_disk import Disk
 
 TRACE_LINES = 400
 """How much of the trace a failure shows."""

@@ -5,7 +5,6 @@ from . import (
     commits,
     deliveries,
     forwards,
-    gate,
     grants,
     leases,
     logs,
@@ -15,6 +14,7 @@ from . import (
     promises,
     serving,
     transfers,
+    view_triggers,
     views,
     witnesses,
 )
@@ -26,7 +26,6 @@ MODULES = (
     commits,
     deliveries,
     forwards,
-    gate,
     grants,
     leases,
     logs,
@@ -36,6 +35,7 @@ MODULES = (
     promises,
     serving,
     transfers,
+    view_triggers,
     views,
     witnesses,
 )

@@ -8,7 +8,7 @@ import attrs
 from ...hachannel import Event, Output, Source, View, ViewEvent
 from ..channel.application import Saved
 from ..channel.disk import Write
-from ..channel.machine import Violation
+from ..channel.violation import Violation
 from ..channel.world import Host, Observer
 from .history import History, Process, Step
 

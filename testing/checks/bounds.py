@@ -14,7 +14,7 @@ from .history import History, Process, Step
 
 
 @checker("I18", "A member has no more payloads waiting, or on their way, than the settings allow.")
-class BoundedForwards(Checker):
+class ForwardWindow(Checker):
     """On their way: from the oldest that it has not seen delivered to the newest that it gave to a master."""
 
     def stepped(self, step: Step) -> None:
@@ -45,7 +45,7 @@ class BoundedForwards(Checker):
 
 
 @checker("I18", "A master has no more entries in flight than the settings allow.")
-class BoundedFlight(Checker):
+class SendWindow(Checker):
     """Changes of the configuration need no room."""
 
     alone = True
@@ -63,7 +63,7 @@ class BoundedFlight(Checker):
 
 
 @checker("I18", "A donor has no more pieces of a state on their way than the settings allow.")
-class BoundedPieces(Checker):
+class TransferWindow(Checker):
     """Counted from the last piece that the learner said it has."""
 
     def __init__(self, past: History) -> None:
@@ -100,7 +100,7 @@ class _Beside:
 @checker(
     "I18", "Entries beside a state: what is on its way, and what a learner takes, is what the settings allow."
 )
-class BoundedAhead(Checker):
+class LogTailWindow(Checker):
     """A learner that holds as much as it may says of nothing more that it has it."""
 
     def __init__(self, past: History) -> None:
@@ -142,7 +142,7 @@ class BoundedAhead(Checker):
 
 
 @checker("I18", "A log counts the bytes of the entries that it holds, and no others.")
-class CountedBytes(Checker):
+class LogByteCount(Checker):
     """Whoever keeps too many is dropped, so a wrong count drops those who do not. See `Log.size_bytes`.
 
     All entries are added up when some may have gone: with a view, when the log begins elsewhere, in the end.

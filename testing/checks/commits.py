@@ -7,7 +7,7 @@ from .history import History, Process, Step, count
 
 
 @checker("I13", "Nothing is committed without a quorum: k members of an active view hold it.")
-class HeldByQuorum(Checker):
+class CommitQuorum(Checker):
     """k follows from the mode, the number of members and of copies, and is not taken from the view."""
 
     alone = True
@@ -37,7 +37,7 @@ class HeldByQuorum(Checker):
 
 
 @checker("I10", "What is acknowledged in the mode ALL is held by all members of the view.")
-class HeldByAll(Checker):
+class AllModeQuorum(Checker):
     """See the rule."""
 
     alone = True
@@ -55,7 +55,7 @@ class HeldByAll(Checker):
 
 
 @checker("I10", "What is told to be held by all members of the view is held by all of them.")
-class StableHeldByAll(Checker):
+class StableIndex(Checker):
     """Whoever says it serves, or served in this step, in a view all of whose members hold it."""
 
     alone = True
@@ -84,7 +84,7 @@ class StableHeldByAll(Checker):
 
 
 @checker("I10", "The application hears how far all members hold everything, and of nothing else.")
-class StableTold(Checker):
+class StableNotification(Checker):
     """Who waits for all members in the mode MAJORITY waits for this event."""
 
     alone = True
@@ -109,7 +109,7 @@ class StableTold(Checker):
 
 
 @checker("I16", "Only what is committed leaves the channel.")
-class OutsideOnlyCommitted(Checker):
+class CommittedDelivery(Checker):
     """See the rule."""
 
     alone = True

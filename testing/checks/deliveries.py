@@ -7,7 +7,7 @@ from .history import Process
 
 
 @checker("I7", "Each payload is delivered once.")
-class OnceEach(Checker):
+class NoDuplication(Checker):
     """Payloads of a simulation are unique."""
 
     def delivered(self, host: Host, event: Event) -> None:
@@ -19,7 +19,7 @@ class OnceEach(Checker):
 
 
 @checker("I8", "There is one sequence of deliveries.")
-class OneSequence(Checker):
+class TotalOrder(Checker):
     """Compared by a hash chain over index, stamp and payload of everything delivered."""
 
     def started(self, host: Host, process: Process) -> None:
@@ -35,7 +35,7 @@ class OneSequence(Checker):
 
 
 @checker("I9", "Nothing is invented.")
-class NothingInvented(Checker):
+class NoCreation(Checker):
     """See the rule."""
 
     def delivered(self, host: Host, event: Event) -> None:
@@ -47,7 +47,7 @@ class NothingInvented(Checker):
 
 
 @checker("I15", "The state that a joiner receives is that of the sequence at the index it is said to have.")
-class TrueSnapshots(Checker):
+class SnapshotConsistency(Checker):
     """See the rule."""
 
     def delivered(self, host: Host, event: Event) -> None:

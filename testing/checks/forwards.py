@@ -12,7 +12,7 @@ Process = tuple[int, int, int]
 
 
 @checker("I7", "Of each process the numbers 1, 2, 3... are delivered in order, each at one index.")
-class NumbersInOrder(Checker):
+class FifoOrder(Checker):
     """Who sees an index first decides; the others must say the same of it."""
 
     def __init__(self, past: History) -> None:
@@ -43,7 +43,7 @@ class NumbersInOrder(Checker):
 
 
 @checker("I7", "A number is delivered with what was forwarded under it.")
-class NumbersMeanOneThing(Checker):
+class SubmissionIntegrity(Checker):
     """See the rule."""
 
     def delivered(self, host: Host, event: Event) -> None:
@@ -55,7 +55,7 @@ class NumbersMeanOneThing(Checker):
 
 
 @checker("I7", "What a process forwarded is delivered, unless it has ended.")
-class ForwardsArrive(Checker):
+class SubmissionDelivery(Checker):
     """It is sent again until it is."""
 
     def ended(self, hosts: Sequence[Host]) -> None:
@@ -69,7 +69,7 @@ class ForwardsArrive(Checker):
 
 
 @checker("I7", "The table of origins is what the entries up to its index make of it.")
-class TrueOrigins(Checker):
+class SubmitterTable(Checker):
     """A row may be missing in a state that is older than its process; none may be ahead or behind."""
 
     alone = True
@@ -114,7 +114,7 @@ class TrueOrigins(Checker):
 
 
 @checker("I15", "A snapshot says truly how much of what its receiver forwarded is part of it.")
-class TrueNumbers(Checker):
+class SnapshotSubmissionCount(Checker):
     """See the rule."""
 
     def delivered(self, host: Host, event: Event) -> None:

@@ -16,7 +16,7 @@ EPSILON_S = 1e-6
 @checker(
     "I11", "A lease lasts as long as a majority of the voters of the present view granted, and no longer."
 )
-class GrantedByMajority(Checker):
+class LeaseMajority(Checker):
     """A grant of who votes no more, a removed replica or a dead life, keeps nobody from leading a view.
 
     And who goes on leading goes on holding it: its application need not end what it runs.
@@ -62,7 +62,7 @@ class GrantedByMajority(Checker):
 
 
 @checker("I11", "As long as its application may act on a lease, a replica has promised nobody else.")
-class OwnGrantBinds(Checker):
+class OwnGrant(Checker):
     """It counts itself among those who granted. Services that are ending count until the lease would end."""
 
     def __init__(self, past: History) -> None:
@@ -86,7 +86,7 @@ class OwnGrantBinds(Checker):
 
 
 @checker("I3", "With a disk, a grant is given once the disk knows to whom it binds, and for how long.")
-class GrantDurable(Checker):
+class DurableGrant(Checker):
     """A process that comes back is bound by what it finds there."""
 
     def stepped(self, step: Step) -> None:

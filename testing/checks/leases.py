@@ -11,7 +11,7 @@ LATE_S = 0.001
 
 
 @checker("I11", "At most one replica holds the lease, and so may have services.")
-class OneHolder(Checker):
+class LeaseExclusion(Checker):
     """The lease ends by itself: a paused replica holds it as long as its clock says so.
 
     One that has given it up counts until its application has ended its services, but no longer than that.
@@ -48,7 +48,7 @@ class OneHolder(Checker):
 
 
 @checker("I11", "As long as a master counts a grant, the voter that gave it has promised nobody else.")
-class GrantsBind(Checker):
+class GrantExclusion(Checker):
     """Stronger than that a majority of grants excludes another one: each single grant binds."""
 
     def __init__(self, past: History) -> None:
@@ -78,7 +78,7 @@ class GrantsBind(Checker):
 
 
 @checker("I11", "The application hears of every change of the lease, and of nothing else.")
-class LeaseTold(Checker):
+class LeaseNotification(Checker):
     """What it was told last is what holds."""
 
     alone = True

@@ -9,9 +9,9 @@ from ...hachannel import ViewNumber
 from ...hachannel.replication.replica_state import ReplicaState
 from ...hachannel.transfer.pacing import MAX_REST_S
 from ..channel.application import CELLS
-from ..channel.cluster_shape import SMALL_BYTES, Shape
-from ..channel.healing import HEAL_S
-from ..channel.machine import Violation
+from ..channel.cluster_shape import MAX_SMALL_MESSAGE_BYTES, Shape
+from ..channel.recovery import HEAL_S
+from ..channel.violation import Violation
 from ..channel.world import MAX_PIECES, PARTS, Host, World
 
 RETRIES = 3
@@ -78,7 +78,9 @@ def _transfer_s(shape: Shape) -> float:
     parts = CELLS / (1 + shape.chunk // 2) if shape.parts else MAX_PIECES
     burst_s = 2 * (weather.delay_s + weather.slow_s + settings.transfer_window * shape.snapshot_s / PARTS)
     if weather.bytes_per_s:
-        burst_s += settings.transfer_window * (settings.part_bytes + SMALL_BYTES) / weather.bytes_per_s
+        burst_s += (
+            settings.transfer_window * (settings.part_bytes + MAX_SMALL_MESSAGE_BYTES) / weather.bytes_per_s
+        )
     rest_s = min(burst_s * (1 / settings.transfer_share - 1), MAX_REST_S)
     return 2 * shape.snapshot_s + (parts / settings.transfer_window + 1) * (burst_s + rest_s)
 
@@ -93,7 +95,11 @@ def _log_s(shape: Shape) -> float:
     """How long a log that was sent in vain, an entry at a time, delays what follows on its connection."""
     if not shape.weather.bytes_per_s:
         return 0.0
-    return shape.settings.max_log * (shape.settings.part_bytes + SMALL_BYTES) / shape.weather.bytes_per_s
+    return (
+        shape.settings.max_log
+        * (shape.settings.part_bytes + MAX_SMALL_MESSAGE_BYTES)
+        / shape.weather.bytes_per_s
+    )
 
 
 def _reach(world: World, limit: float, condition: Callable[[], bool]) -> bool:

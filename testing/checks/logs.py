@@ -11,7 +11,7 @@ from .history import History, Process, Step
 
 
 @checker("I4", "Equal tags, equal prefixes; and what is committed at an index is so forever, everywhere.")
-class EqualPrefixes(Checker):
+class LogMatching(Checker):
     """The log matching property, checked by induction: equal entries have equal predecessors."""
 
     alone = True
@@ -41,7 +41,7 @@ class EqualPrefixes(Checker):
 
 
 @checker("I5", "What is acknowledged is in the log of every later active view.")
-class AcknowledgedSurvives(Checker):
+class LeaderCompleteness(Checker):
     """Acknowledged: committed somewhere."""
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:  # noqa: ARG002
@@ -57,7 +57,7 @@ class AcknowledgedSurvives(Checker):
 
 
 @checker("I5", "No replica stops because the others are without what is committed.")
-class NobodyBereft(Checker):
+class NoFailedStop(Checker):
     """They are not: the disks of a simulation keep what they have confirmed."""
 
     def delivered(self, host: Host, event: Event) -> None:
@@ -67,7 +67,7 @@ class NobodyBereft(Checker):
 
 
 @checker("I6", "What was delivered anywhere, even just before a crash, is delivered by all later.")
-class DeliveredSurvives(Checker):
+class DeliveryDurability(Checker):
     """Delivered entries are compared by what was delivered, not by what logs said then."""
 
     def __init__(self, past: History) -> None:
@@ -96,7 +96,7 @@ class DeliveredSurvives(Checker):
 
 
 @checker("I17", "Nothing at or below the commit index is truncated.")
-class NoTruncationBelowCommit(Checker):
+class CommittedPrefix(Checker):
     """See the rule. The inside of a log may change while its end stays as it is."""
 
     def stepped(self, step: Step) -> None:
@@ -113,7 +113,7 @@ class NoTruncationBelowCommit(Checker):
 
 
 @checker("I18", "The log in memory stays short, and nothing is trimmed that was not applied.")
-class BoundedMemory(Checker):
+class LogLength(Checker):
     """See the rule."""
 
     alone = True
@@ -153,7 +153,7 @@ class BoundedMemory(Checker):
 
 
 @checker("I18", "Of what a master says all have it keeps half of max_log_bytes at most.")
-class BoundedBytes(Checker):
+class LogBytes(Checker):
     """A few large entries are as much as many small ones. While somebody joins, more is kept for it, and what
     was said meanwhile counts later: so it sees the quiet steps, too."""
 
@@ -189,7 +189,7 @@ class BoundedBytes(Checker):
 
 
 @checker("I18", "Nothing is trimmed that a member has not applied.")
-class TrimmedWhereApplied(Checker):
+class AppliedBeforeTrim(Checker):
     """See the rule."""
 
     def stepped(self, step: Step) -> None:
@@ -220,7 +220,7 @@ class TrimmedWhereApplied(Checker):
 
 
 @checker("I18", "A master keeps what a member has not acknowledged: it may have to send it again.")
-class KeptUntilAcknowledged(Checker):
+class AcknowledgedBeforeTrim(Checker):
     """A member whose disk is slow knows, and applies, what it has not acknowledged."""
 
     alone = True

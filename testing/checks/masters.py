@@ -6,7 +6,7 @@ from .history import Step
 
 
 @checker("I11", "Of two masters only the one with the higher view can commit anything.")
-class OneMasterCommits(Checker):
+class SingleCommitter(Checker):
     """The other one can no longer gather acknowledgements."""
 
     def stepped(self, step: Step) -> None:

@@ -11,7 +11,7 @@ MIN_LAG = 64
 
 
 @checker("I12", "Whoever votes or holds the log belongs to the cluster.")
-class Listed(Checker):
+class SeatedVoters(Checker):
     """A replica that was removed must not come back unless it is added again."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
@@ -23,7 +23,7 @@ class Listed(Checker):
 
 
 @checker("I15", "A replica becomes a voter once it has caught up, and is alive then.")
-class CaughtUp(Checker):
+class LearnerProgress(Checker):
     """A voter without the state cannot take over, and one that is dead only weakens the majorities."""
 
     alone = True

@@ -7,7 +7,7 @@ from .history import History, Process, Step
 
 
 @checker("phases", "A replica goes from phase to phase only as the tables say.")
-class PhasesAllowed(Checker):
+class PhaseTransitions(Checker):
     """What docs/states.md shows is what happens."""
 
     alone = True

@@ -3,14 +3,14 @@
 from ...hachannel import View
 from ...hachannel.model.messages import Accept, Ack, Found, Founded, Message, Prepare, Promise, Recorded
 from ...hachannel.model.view import Tag
-from ..channel.machine import Disk
+from ..channel.replica_disk import Disk
 from ..channel.world import Host
 from .base import Checker, checker
 from .history import Process, Step
 
 
 @checker("I3", "No voter acknowledges, accepts or promises a view below one that it has promised.")
-class PromisesKept(Checker):
+class PromiseMonotonicity(Checker):
     """What was chosen on the strength of a promise would be wrong."""
 
     alone = True
@@ -44,7 +44,7 @@ class PromisesKept(Checker):
 
 
 @checker("I3", "With a disk, nothing is promised, accepted, recorded or acknowledged before it is durable.")
-class DurableBeforeSaid(Checker):
+class DurableAnswers(Checker):
     """A crash at this moment must not take back what was said."""
 
     alone = True

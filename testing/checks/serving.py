@@ -8,7 +8,7 @@ from .history import Step
 @checker(
     "I20", "Who serves is a member of the view accepted last, and has promised and knows of none above it."
 )
-class ServesLastView(Checker):
+class ServingView(Checker):
     """What it acknowledges or commits would be missed by the view that takes its place."""
 
     def stepped(self, step: Step) -> None:
@@ -26,7 +26,7 @@ class ServesLastView(Checker):
 
 
 @checker("I20", "A member begins a view once all its members have accepted it, with disks on them.")
-class BegunTogether(Checker):
+class ViewBeginning(Checker):
     """A view that only some members hold may be replaced by one without what they have begun to do."""
 
     alone = True

@@ -11,7 +11,7 @@ from .history import History, Process, Step
 
 
 @checker("I15", "Replicas that have applied the same entries have the same cells, however they got them.")
-class EqualCells(Checker):
+class StateEquality(Checker):
     """A chain over all entries would not show a cell that a transfer forgot."""
 
     def __init__(self, past: History) -> None:
@@ -30,7 +30,7 @@ class EqualCells(Checker):
 
 
 @checker("I15", "What a replica says it has, when it announces itself, is what was committed.")
-class CommittedOnly(Checker):
+class AnnouncedCommit(Checker):
     """It is sent what comes after that, or what has changed since."""
 
     def stepped(self, step: Step) -> None:
@@ -47,7 +47,7 @@ class CommittedOnly(Checker):
 
 
 @checker("I15", "A replica that says that its state is of no use becomes a member with another one only.")
-class StateOfUse(Checker):
+class RequestedState(Checker):
     """Its process holds what may differ from what the others have, at whatever entry it says it is.
 
     It may have been a member all the time: one that is back before anybody noticed stays in its view. Where

@@ -8,7 +8,7 @@ from .history import History, Process, Step, count, majority
 
 
 @checker("I1", "A view number has one content, and one life of its proposer uses it.")
-class OneContent(Checker):
+class ViewUniqueness(Checker):
     """A number that is used twice would make two views, or two logs, look like one."""
 
     alone = True
@@ -37,7 +37,7 @@ class OneContent(Checker):
 
 
 @checker("I2", "A view is chosen by, and known to, quorums of the view it replaces and of its own.")
-class ChainedViews(Checker):
+class ViewQuorums(Checker):
     """The promises that were asked for, the acceptances before it is recorded, both before it is active."""
 
     alone = True
@@ -103,7 +103,7 @@ class ChainedViews(Checker):
 
 
 @checker("I2", "The configuration changes by the one RECONFIG in the adopted log, and by nothing else.")
-class OneChange(Checker):
+class ConfigurationChange(Checker):
     """Quorums of configurations that differ by more than one voter need not meet."""
 
     alone = True
@@ -147,7 +147,7 @@ class OneChange(Checker):
 
 
 @checker("I2", "Members: those of the view before that answered, in their order, then at most one learner.")
-class Seniority(Checker):
+class MemberSeniority(Checker):
     """The first member is the proposer and the master."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
@@ -174,7 +174,7 @@ class Seniority(Checker):
 
 
 @checker("I12", "No view before enough replicas see each other; it is the first one in the cluster's life.")
-class Barrier(Checker):
+class FoundingBarrier(Checker):
     """Two sets of replicas that could found a cluster would make two clusters."""
 
     def __init__(self, past: History) -> None:
@@ -230,7 +230,7 @@ class Barrier(Checker):
 
 
 @checker("I14", "View events stand at equal indices, say the same everywhere, and rise.")
-class ViewEvents(Checker):
+class ViewEventAgreement(Checker):
     """Replicas that see a change of masters at different places act differently."""
 
     alone = True

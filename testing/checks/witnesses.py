@@ -8,7 +8,7 @@ from .history import Process, Step
 
 
 @checker("I19", "A witness is never master nor member, and never the only copy: it holds nothing.")
-class WitnessHoldsNothing(Checker):
+class StatelessWitness(Checker):
     """It votes, and that is all."""
 
     alone = True
@@ -35,7 +35,7 @@ class WitnessHoldsNothing(Checker):
 @checker(
     "copies", "No entry is taken in a view with fewer members than min_copies, nor with fewer to hold it."
 )
-class EnoughCopies(Checker):
+class CopyMinimum(Checker):
     """What was in flight when the view shrank is committed with it; nothing after that."""
 
     alone = True

@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 import msgspec
 
-__all__ = ["age", "clone", "digest", "outline"]
+__all__ = ["canonical_form", "clone", "digest", "shift_times"]
 
 _LEAVES: set[type] = {type(None), bool, int, float, str, bytes, type, BuiltinFunctionType, frozenset}
 _CHANGING: set[type] = {tuple, list, dict, set, deque, MethodType, FunctionType}
@@ -153,7 +153,7 @@ OLDEST = -100.0
 """Nothing is older."""
 
 
-def age(thing: Any, by_s: float, but: Collection[Any] = ()) -> None:
+def shift_times(thing: Any, by_s: float, but: Collection[Any] = ()) -> None:
     """Make every time that `thing` remembers so much older. Names that end with `_s` are spans, not times.
 
     but: what it knows and what is not a part of it.
@@ -191,7 +191,7 @@ def _older(time: float, by_s: float) -> float:
 # Digests
 
 
-def outline(thing: Any, skip: Collection[str], seen: dict[int, int] | None = None) -> Any:
+def canonical_form(thing: Any, skip: Collection[str], seen: dict[int, int] | None = None) -> Any:
     """Plain tuples that are equal for equal things. Attributes in `skip` do not count, nor do functions."""
     kind: Any = type(thing)
     if kind in _LEAVES:
@@ -205,13 +205,13 @@ def outline(thing: Any, skip: Collection[str], seen: dict[int, int] | None = Non
     if known is not None:
         return known
     if kind is tuple:
-        return [outline(each, skip, seen) for each in thing]
+        return [canonical_form(each, skip, seen) for each in thing]
     seen[id(thing)] = len(seen)
     if kind is list or kind is deque:
-        return [each if type(each) in _LEAVES else outline(each, skip, seen) for each in thing]
+        return [each if type(each) in _LEAVES else canonical_form(each, skip, seen) for each in thing]
     if kind is dict:
         items = [
-            (key, value if type(value) in _LEAVES else outline(value, skip, seen))
+            (key, value if type(value) in _LEAVES else canonical_form(value, skip, seen))
             for key, value in thing.items()
         ]
         # The order among replicas and indices may matter, that among voters and views never does.
@@ -221,7 +221,7 @@ def outline(thing: Any, skip: Collection[str], seen: dict[int, int] | None = Non
     return [
         kind.__name__,
         *[
-            value if type(value) in _LEAVES else outline(value, skip, seen)
+            value if type(value) in _LEAVES else canonical_form(value, skip, seen)
             for name, value in _attributes(thing)
             if name not in skip
         ],

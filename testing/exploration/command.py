@@ -10,7 +10,7 @@ import attrs
 import click
 
 from ...hachannel import Channel
-from ..channel.machine import Violation
+from ..channel.violation import Violation
 from .explorer import START_STATES, Budget, explore
 
 __all__ = ["command"]

@@ -15,10 +15,10 @@ import attrs
 
 from ...hachannel import Channel
 from ..channel.arguments import is_whole
-from ..channel.machine import Violation
+from ..channel.violation import Violation
 from .network import Budget, Event
 from .start_states import START_STATES
-from .world import Place, SmallWorld
+from .world import ExploredWorld, WorldState
 
 __all__ = ["START_STATES", "Budget", "Explored", "explore"]
 
@@ -48,7 +48,7 @@ class Explored:
 class _Node:
     """A place on the way, and what is still to be tried there."""
 
-    place: Place
+    place: WorldState
     events: list[Event]
     sleeping: Sleeping
 
@@ -56,7 +56,7 @@ class _Node:
 class _Exploration:
     """Depth first; the way is the stack."""
 
-    def __init__(self, world: SmallWorld, seed: int, *, reduce: bool) -> None:
+    def __init__(self, world: ExploredWorld, seed: int, *, reduce: bool) -> None:
         self._world = world
         self._random = Random(seed)
         self._reduce = reduce
@@ -149,7 +149,7 @@ def explore(
     return Explored(name, len(search.seen), search.steps, search.depth, not search.stack, whole)
 
 
-def _shorter(world: SmallWorld, start: Place, way: list[Event], violation: Violation) -> Violation:
+def _shorter(world: ExploredWorld, start: WorldState, way: list[Event], violation: Violation) -> Violation:
     """Leave out what is not needed for the same invariant to be violated, and tell the rest."""
     tries, size = 0, max(len(way) // 2, 1)
     while tries < MAX_TRIES:
@@ -173,7 +173,7 @@ def _shorter(world: SmallWorld, start: Place, way: list[Event], violation: Viola
 
 
 def _go(
-    world: SmallWorld, start: Place, way: Iterable[Event], told: list[str] | None = None
+    world: ExploredWorld, start: WorldState, way: Iterable[Event], told: list[str] | None = None
 ) -> Violation | None:
     """Go a way, as far as it is one; returns what is violated. told: gets what happens."""
     world.go(start)

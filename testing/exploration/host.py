@@ -7,15 +7,15 @@ from ..channel.world import Host
 from ..checks import Checks, Process
 
 if TYPE_CHECKING:
-    from .world import SmallWorld
+    from .world import ExploredWorld
 
-__all__ = ["NOT_OF_HISTORY", "SmallChecks", "SmallHost"]
+__all__ = ["NOT_OF_HISTORY", "ExploredChecks", "ExploredHost"]
 
 
-class SmallHost(Host):
+class ExploredHost(Host):
     """A replica without a clock of its own: what it wants to do later is an event, or happens at once."""
 
-    world: "SmallWorld"
+    world: "ExploredWorld"
     payloads = 0
     """How many its clients have submitted."""
 
@@ -54,7 +54,7 @@ class SmallHost(Host):
         self._act(lambda: self.channel.tick(0.0))
 
 
-class SmallChecks(Checks):
+class ExploredChecks(Checks):
     """All invariants, over a history that can be kept and gone back to."""
 
     def begin(self, host: Host) -> Process:

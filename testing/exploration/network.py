@@ -10,9 +10,9 @@ from ...hachannel.model.messages import Grant, Heartbeat
 from ..channel.world import Host
 
 if TYPE_CHECKING:
-    from .world import SmallWorld
+    from .world import ExploredWorld
 
-__all__ = ["BUDGETED", "Budget", "Event", "Wires"]
+__all__ = ["BUDGETED", "Budget", "Event", "ExploredNetwork"]
 
 Event = tuple[str, int, int]
 """What happens, and to which two replicas; to one: named twice."""
@@ -58,10 +58,10 @@ class Budget:
 BUDGETED = frozenset(field.name for field in attrs.fields(Budget))
 
 
-class Wires:
+class ExploredNetwork:
     """Connections whose messages wait to be handed over. Stands in for a network."""
 
-    def __init__(self, world: "SmallWorld") -> None:
+    def __init__(self, world: "ExploredWorld") -> None:
         self._world = world
         self.connected: frozenset[tuple[int, int]] = frozenset()
         self.waiting: dict[tuple[int, int], tuple[Message, ...]] = {}

@@ -13,11 +13,11 @@ import attrs
 from ...hachannel import Channel, Message, Settings
 from ..channel.cluster_shape import Shape
 from ..channel.world import World
-from .cloning import age, clone, digest, outline
-from .host import NOT_OF_HISTORY, SmallChecks, SmallHost
-from .network import BUDGETED, Budget, Event, Wires
+from .cloning import canonical_form, clone, digest, shift_times
+from .host import NOT_OF_HISTORY, ExploredChecks, ExploredHost
+from .network import BUDGETED, Budget, Event, ExploredNetwork
 
-__all__ = ["CALM", "Place", "SmallWorld"]
+__all__ = ["CALM", "ExploredWorld", "WorldState"]
 
 CALM = Settings(
     heartbeat_s=0.01,
@@ -39,14 +39,14 @@ LATE_S = 20.0
 """After so much time whatever waits for others has given up."""
 
 _NOT_OF_HOSTS = frozenset({"world", "_clock", "checks", "host", "settings", "_settings", "syncs", "cells"})
-"""What does not tell states apart: see `outline`. The cells follow from the chain."""
+"""What does not tell states apart: see `canonical_form`. The cells follow from the chain."""
 
 
 @attrs.frozen(eq=False)
-class Place:
+class WorldState:
     """A state of everything, kept to go back to. Nothing in it is changed any more."""
 
-    hosts: tuple[SmallHost, ...]
+    hosts: tuple[ExploredHost, ...]
     digests: tuple[bytes, ...]
     connected: frozenset[tuple[int, int]]
     waiting: dict[tuple[int, int], tuple[Message, ...]]
@@ -55,7 +55,7 @@ class Place:
     steps: float
 
 
-class SmallWorld(World):
+class ExploredWorld(World):
     """A world whose events are chosen from outside. It is at one place at a time."""
 
     def __init__(
@@ -70,15 +70,15 @@ class SmallWorld(World):
 
         synced_at_once: what is written to a disk is durable at once; otherwise that is an event.
         """
-        self.checks = SmallChecks()
+        self.checks = ExploredChecks()
         super().__init__(0, shape, self.checks, channel)
         self.checks.world = self
         self.timed = timed
         self.synced_at_once = synced_at_once
-        self.wires = Wires(self)
+        self.wires = ExploredNetwork(self)
         self.net: Any = self.wires
-        self.soon: list[tuple[SmallHost, Callable[[], None]]] = []
-        self.small = [SmallHost(self, replica) for replica in range(shape.replicas)]
+        self.soon: list[tuple[ExploredHost, Callable[[], None]]] = []
+        self.small = [ExploredHost(self, replica) for replica in range(shape.replicas)]
         self.hosts: Any = self.small
         self.budget = Budget()
         self.telling = False
@@ -104,7 +104,7 @@ class SmallWorld(World):
 
     # Places
 
-    def own(self, replica: int) -> SmallHost:
+    def own(self, replica: int) -> ExploredHost:
         """A replica that is about to change: a copy, where another place has it, too."""
         self.touched.add(replica)
         if replica not in self._own:
@@ -113,14 +113,14 @@ class SmallWorld(World):
             self.small[replica] = clone(self.small[replica], {id(each): each for each in shared})
         return self.small[replica]
 
-    def keep(self) -> Place:
+    def keep(self) -> WorldState:
         """Where this world is. It goes on with copies."""
         for replica in self._own:
-            self._digests[replica] = digest(outline(self.small[replica], _NOT_OF_HOSTS))
+            self._digests[replica] = digest(canonical_form(self.small[replica], _NOT_OF_HOSTS))
         self._own = set()
         memory = self.checks.memory()
         wires = self.wires
-        return Place(
+        return WorldState(
             tuple(self.small),
             tuple(self._digests),
             wires.connected,
@@ -130,7 +130,7 @@ class SmallWorld(World):
             self.now,
         )
 
-    def go(self, place: Place) -> None:
+    def go(self, place: WorldState) -> None:
         """Be at a place that was kept."""
         self._own = set()
         self.small[:] = place.hosts
@@ -143,10 +143,10 @@ class SmallWorld(World):
         self.now = place.steps
         self.soon.clear()
 
-    def print(self, place: Place) -> bytes:
+    def print(self, place: WorldState) -> bytes:
         """What tells a place from others."""
         history = [
-            [outline(values[name], NOT_OF_HISTORY) for name in values if name not in NOT_OF_HISTORY]
+            [canonical_form(values[name], NOT_OF_HISTORY) for name in values if name not in NOT_OF_HISTORY]
             for values in place.memory
         ]
         return digest(
@@ -263,7 +263,7 @@ class SmallWorld(World):
         """Time passes."""
         hosts = [self.own(replica) for replica in replicas]
         for host in hosts:
-            age(host.channel, by_s, (self, self.checks, host))
+            shift_times(host.channel, by_s, (self, self.checks, host))
         if self.timed:
             self.wires.older(by_s)
         # A lease is over before the grants it is made of are.

@@ -15,7 +15,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..channel.machine import Violation
+from ..channel.violation import Violation
 from ..checks import CHECKERS
 from ..faults import FAULTS
 from .parallel import spread

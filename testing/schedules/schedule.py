@@ -11,7 +11,7 @@ import msgspec
 
 from ..channel.arguments import check_seed, is_whole
 from ..channel.cluster_shape import Shape
-from ..channel.healing import unhealable
+from ..channel.recovery import recovery_obstacle
 from ..faults import Fault
 from . import validation as check
 from .json_errors import broken_json
@@ -75,7 +75,7 @@ class Schedule:
         self._check_types()
         try:
             check.faults(self.faults, self.shape, operator=self.operator > 0, end=self.seconds)
-        except check.Wrong as error:
+        except check.InvalidSchedule as error:
             raise ScheduleError(str(error)) from None
         lease_s, least_s = self.shape.settings.lease_s, self.shape.least_lease_s
         if self.lease and lease_s < least_s:
@@ -87,12 +87,12 @@ class Schedule:
 
     def must_recover(self) -> None:
         """Raises ScheduleError when the cluster need not recover in time once the faults are over."""
-        reason = unhealable(self.shape)
+        reason = recovery_obstacle(self.shape)
         if reason:
             raise ScheduleError(reason)
         try:
             check.punctual(self.faults, self.end)
-        except check.Wrong as error:
+        except check.InvalidSchedule as error:
             raise ScheduleError(str(error)) from None
 
     def _check_types(self) -> None:
@@ -154,7 +154,7 @@ def read(path: Path) -> tuple[Schedule, int]:
         plain = _decoded(path.read_bytes())
         seed = check.part(plain.pop("seed", 0), int, "seed")
         if seed < 0:
-            raise check.Wrong(f"seed is {seed}: a whole number from 0")
+            raise check.InvalidSchedule(f"seed is {seed}: a whole number from 0")
         plain_faults = check.part(plain.pop("faults", []), list[Any], "faults")
         faults = [check.fault(each, position) for position, each in enumerate(plain_faults)]
         shape = check.shape(plain.pop("shape", {}))
@@ -181,13 +181,13 @@ def _decoded(data: bytes) -> dict[str, Any]:
     try:
         plain = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise check.Wrong(broken_json(error, data)) from None
+        raise check.InvalidSchedule(broken_json(error, data)) from None
     # What is there twice would be taken once, without a word.
     json.loads(data, object_pairs_hook=_once)
     plain = check.part(plain, dict[str, Any])
     unknown = sorted(map(repr, set(plain) - set(_FIELDS)))
     if unknown:
-        raise check.Wrong(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
+        raise check.InvalidSchedule(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
     return plain
 
 
@@ -196,7 +196,7 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise check.Wrong(f"the field {name!r} is there twice in one object")
+            raise check.InvalidSchedule(f"the field {name!r} is there twice in one object")
 
 
 class _Rest(msgspec.Struct):

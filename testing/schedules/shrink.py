@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ...hachannel import Channel
-from ..channel.machine import Violation
+from ..channel.violation import Violation
 from .schedule import Schedule
 from .simulation import simulate
 

@@ -11,9 +11,9 @@ from random import Random
 import attrs
 
 from ...hachannel import Channel
-from ..channel.administrator import Operator
+from ..channel.administrator import Administrator
 from ..channel.arguments import check_seed
-from ..channel.machine import Violation
+from ..channel.violation import Violation
 from ..channel.world import World
 from ..checks import Checks
 from ..checks.liveness import converge
@@ -162,7 +162,7 @@ def simulate(
     checks.world = world
     injector = Injector(world, checks)
     load = Load(world, checks, schedule.load)
-    operator = Operator(world, schedule.operator)
+    operator = Administrator(world, schedule.operator)
     healed_s = 0.0
 
     def seen() -> Result:

@@ -13,16 +13,16 @@ from ...hachannel.model import messages
 from ..channel.administrator import MAX_REPLICAS
 from ..channel.arguments import as_json
 from ..channel.cluster_shape import Shape
-from ..channel.healing import MAX_LATE_S
 from ..channel.network import Weather
+from ..channel.recovery import MAX_LATE_S
 from ..faults import FAULTS, Fault
 from ..faults.disks import SlowDisk
+from ..faults.membership import Add
 from ..faults.networks import Break, Cut, Delay, Garbage, Mute, OneWay, Partition
-from ..faults.operators import Add
 from ..faults.processes import MAX_COUNT, Start
 from .json_errors import problem
 
-__all__ = ["LONGEST_S", "Wrong", "fault", "faults", "part", "punctual", "shape"]
+__all__ = ["LONGEST_S", "InvalidSchedule", "fault", "faults", "part", "punctual", "shape"]
 
 T = TypeVar("T")
 
@@ -35,28 +35,30 @@ TIMES = ("at", "for_s", "back_s", "seconds")
 CHANCES = ("chance", "slow_chance", "duplicate_chance", "loss_chance", "reorder_chance")
 
 
-class Wrong(ValueError):
+class InvalidSchedule(ValueError):
     """Something that no schedule may say, in a few words."""
 
 
 def fault(plain: Any, position: int) -> Fault:
-    """A fault as it is read from a file. Raises Wrong."""
+    """A fault as it is read from a file. Raises InvalidSchedule."""
     if not isinstance(plain, dict):
-        raise Wrong(f"fault {position} is no object with the fields of a fault: {as_json(plain)}")
+        raise InvalidSchedule(f"fault {position} is no object with the fields of a fault: {as_json(plain)}")
     fields: dict[str, Any] = dict(plain)
     if "fault" not in fields:
-        raise Wrong(f"fault {position} lacks the field 'fault', with its name: one of {', '.join(FAULTS)}")
+        raise InvalidSchedule(
+            f"fault {position} lacks the field 'fault', with its name: one of {', '.join(FAULTS)}"
+        )
     name = fields.pop("fault")
     if not isinstance(name, str) or name not in FAULTS:
-        raise Wrong(f"fault {position}: there is no fault {as_json(name)}, but {', '.join(FAULTS)}")
+        raise InvalidSchedule(f"fault {position}: there is no fault {as_json(name)}, but {', '.join(FAULTS)}")
     try:
         return msgspec.convert(fields, FAULTS[name])
     except msgspec.ValidationError as error:
-        raise Wrong(f"fault {position}, {name}: {problem(error, FAULTS[name], fields)}") from None
+        raise InvalidSchedule(f"fault {position}, {name}: {problem(error, FAULTS[name], fields)}") from None
 
 
 def shape(plain: Any) -> Shape:
-    """A shape as it is read from a file. Raises Wrong."""
+    """A shape as it is read from a file. Raises InvalidSchedule."""
     _no_others(plain, Shape, "shape")
     if isinstance(plain, dict):
         _no_others(plain.get("settings"), Settings, "shape.settings")
@@ -65,11 +67,11 @@ def shape(plain: Any) -> Shape:
 
 
 def part(plain: Any, kind: type[T], where: str = "") -> T:
-    """What stands there in a file. Raises Wrong."""
+    """What stands there in a file. Raises InvalidSchedule."""
     try:
         return msgspec.convert(plain, kind)
     except (msgspec.ValidationError, ValueError) as error:
-        raise Wrong(problem(error, kind, plain, where)) from None
+        raise InvalidSchedule(problem(error, kind, plain, where)) from None
 
 
 def _no_others(plain: Any, kind: type, where: str) -> None:
@@ -77,26 +79,26 @@ def _no_others(plain: Any, kind: type, where: str) -> None:
         unknown = set(plain) - {field.name for field in attrs.fields(kind)}
         if unknown:
             names = ", ".join(field.name for field in attrs.fields(kind))
-            raise Wrong(f"{where} has no {', '.join(sorted(map(repr, unknown)))}, but {names}")
+            raise InvalidSchedule(f"{where} has no {', '.join(sorted(map(repr, unknown)))}, but {names}")
 
 
 def faults(each: Sequence[Fault], shape: Shape, *, operator: bool, end: float | None) -> None:
-    """The faults of a schedule for such a cluster. Raises Wrong."""
+    """The faults of a schedule for such a cluster. Raises InvalidSchedule."""
     count = shape.replicas + sum(isinstance(one, Add) and one.who is None for one in each)
     if operator:
         count = max(count, MAX_REPLICAS)
     for position, one in enumerate(each):
         if not isinstance(one, Fault):
-            raise Wrong(f"fault {position} is no fault: {one!r}")
+            raise InvalidSchedule(f"fault {position} is no fault: {one!r}")
         reason = _reason(one, shape, count)
         if not reason and end is not None and one.at > end:
             reason = f"at is {one.at:g}, and the faults end at {end:g}"
         if reason:
-            raise Wrong(f"fault {position}, {one.name}: {reason}")
+            raise InvalidSchedule(f"fault {position}, {one.name}: {reason}")
 
 
 def punctual(each: Sequence[Fault], end: float) -> None:
-    """What faults put off comes soon enough after their end that a cluster recovers. Raises Wrong."""
+    """Require that what faults delay arrives in time for the recovery. Raises InvalidSchedule."""
     for position, one in enumerate(each):
         if not isinstance(one, Delay | SlowDisk):
             continue
@@ -104,7 +106,7 @@ def punctual(each: Sequence[Fault], end: float) -> None:
         last = end if one.for_s is None else min(one.at + one.for_s, end)
         most = end - last + MAX_LATE_S
         if one.seconds > most:
-            raise Wrong(
+            raise InvalidSchedule(
                 f"fault {position}, {one.name}: seconds is {one.seconds:g}: at most {most:g}, or the cluster "
                 f"need not recover in time after the faults end at {end:g}"
             )
@@ -116,7 +118,7 @@ def _reason(one: Fault, shape: Shape, count: int) -> str:
         return f"who is {one.who!r}, and a replica that does not run is nobody: give its id, or 'any'"
     try:
         part(msgspec.to_builtins(one), type(one))
-    except (Wrong, TypeError) as error:
+    except (InvalidSchedule, TypeError) as error:
         return str(error)
     if one.disk and not shape.disk:
         return "it needs replicas with disks: disk of the shape must be true"

@@ -3,12 +3,12 @@
 from quorate.hachannel import Settings
 from quorate.hachannel.replication import forwarding
 from quorate.testing.mutation import mutant, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def an_origin_comes_back_within_the_view():
     """With its disk, before anybody misses it: it numbers anew, under another number of its process."""
-    script = Script(3, disk=True, shared_host=False, settings=Settings(verify_s=1.0))
+    script = ScriptedCluster(3, disk=True, shared_host=False, settings=Settings(verify_s=1.0))
     master = script.form()
     script.run(1.0)
     slave = next(host for host in script.hosts if host is not master)

@@ -6,7 +6,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.replication import forwarding, normal_case
 from quorate.hachannel.transfer import chunks
 from quorate.testing.mutation import mutant, patched, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def _alone_with_a_change(fits, **bounds):
@@ -14,7 +14,7 @@ def _alone_with_a_change(fits, **bounds):
 
     It takes what fits, and goes on when the slave is back.
     """
-    script = Script(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
+    script = ScriptedCluster(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
     master = script.form()
     slave, witness = script.hosts[1:]
     slave.pause()
@@ -129,7 +129,7 @@ def full_log_taken():
 
 def a_cluster_of_one_goes_on():
     """It takes many times what its log may have."""
-    script = Script(1, settings=Settings(window=16, keep=0, max_log=200))
+    script = ScriptedCluster(1, settings=Settings(window=16, keep=0, max_log=200))
     master = script.form()
     for _ in range(100):
         script.everywhere([*script.submit(master, 5), *script.forward(master, 5)])

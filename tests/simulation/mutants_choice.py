@@ -9,12 +9,12 @@ from quorate.hachannel.model.messages import Join
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.view_change import choice, election
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def members_that_lack_what_is_committed():
     """Three of five are members, two of them commit; the third one and the other voters must not go on."""
-    script = Script(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
     script.form()
     script.split([3, 4], [0, 1, 2])
     script.whole(but=[3, 4])
@@ -35,7 +35,7 @@ def members_that_lack_what_is_committed():
 
 def a_voter_that_recorded_has_a_longer_log():
     """Entries of a lost master are only in the log of a voter that has recorded the next view since."""
-    script = Script(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
     script.form()
     script.net.muted = Join
     script.cut((0, 1), (0, 2), (0, 3), (4, 0), (4, 1), (4, 2), (4, 3))

@@ -7,12 +7,12 @@ from quorate.hachannel.model.submitters import Source, Submitters
 from quorate.hachannel.replication import forwarding, normal_case, replica_state
 from quorate.hachannel.transfer import learner
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def the_first_of_two_is_lost():
     """The second one waits for it."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.net.muted = Forward
     first = script.forward(script.hosts[1])
@@ -24,7 +24,7 @@ def the_first_of_two_is_lost():
 
 def back_by_a_snapshot():
     """What a member had forwarded is ordered while it hears nothing, and part of the state that it gets."""
-    script = Script(3, settings=Settings(suspect_s=0.5, keep=0))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5, keep=0))
     script.form()
     script.cut((0, 2))
     own = script.forward(script.hosts[2], 3)

@@ -4,7 +4,7 @@ from quorate.hachannel.replication import lease
 from quorate.hachannel.replication.replica_state import ReplicaState
 from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 Lease = lease.Lease
 
@@ -41,7 +41,7 @@ def holder_not_bound():
 
 def a_master_of_before_is_heard_by_one_voter():
     """It knows three voters. There are five now, and another master: two are a majority of its own only."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     before = script.form()
     master, voter = script.hosts[1:]
     script.split([0], [1, 2, 3, 4])

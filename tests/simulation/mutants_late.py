@@ -5,12 +5,12 @@ from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.transfer import donor
 from quorate.hachannel.view_change import election, installation
 from quorate.testing.mutation import mutant, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def a_learner_is_removed():
     """It is about to be a voter when an operator removes it."""
-    script = Script(4, settings=Settings(keep=0, window=16), snapshot_s=1.0, chunk=1)
+    script = ScriptedCluster(4, settings=Settings(keep=0, window=16), snapshot_s=1.0, chunk=1)
     script.form()
     for _ in range(60):
         script.submit(script.master(), 4)

@@ -4,7 +4,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.transfer import learner
 from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.mutation import mutant, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile():
@@ -31,7 +31,7 @@ def fresh_keeps_state():
 
 def a_master_of_before_with_an_end_of_its_own():
     """It is back once nobody has the log any more that the others made in the place of that end."""
-    script = Script(3, settings=Settings(keep=0, window=16), chunk=1)
+    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
     first = script.form()
     for _ in range(50):
         script.everywhere(script.submit(first))

@@ -10,7 +10,7 @@ from quorate.hachannel.model.messages import Release
 from quorate.hachannel.replication import lease
 from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 Lease = lease.Lease
 
@@ -44,7 +44,7 @@ def grant_counted_from_its_arrival() -> Iterator[None]:
         yield
 
 
-def _cut_off_with_the_lease(script: Script) -> tuple[Host, Host]:
+def _cut_off_with_the_lease(script: ScriptedCluster) -> tuple[Host, Host]:
     """A master that holds the lease loses all its connections; returns it, and who comes after it."""
     master = script.form()
     script.until(lambda: master.channel.lease.held)
@@ -58,7 +58,7 @@ def _cut_off_with_the_lease(script: Script) -> tuple[Host, Host]:
 def a_master_that_loses_its_connections(seed: int = 1, drift: float = 0.0) -> None:
     """It lives and counts what was granted to it; the others must wait until that is over."""
     settings = Settings(drift=drift or Settings().drift)
-    script = Script(seed=seed, shared_host=False, drift=drift, settings=settings)
+    script = ScriptedCluster(seed=seed, shared_host=False, drift=drift, settings=settings)
     master, follower = _cut_off_with_the_lease(script)
     script.until(lambda: follower.channel.role == "master")
     assert not master.channel.lease.held
@@ -182,7 +182,7 @@ def lease_not_prolonged() -> Iterator[None]:
 def a_master_that_leaves_with_slow_services() -> None:
     """It hears nothing. Nobody may have services before its own have ended, or the lease is over."""
     settings = Settings(view_change_s=0.1, leave_s=2.0)
-    script = Script(shared_host=False, stop_s=0.9, settings=settings, seed=5)
+    script = ScriptedCluster(shared_host=False, stop_s=0.9, settings=settings, seed=5)
     master = script.form()
     script.until(lambda: master.channel.lease.held)
     master.leave()
@@ -249,7 +249,7 @@ def end_noticed_after_messages() -> Iterator[None]:
 
 def a_slave_dies_while_the_master_is_cut_off() -> None:
     """The others see the end of its process: it has nothing to do with what they granted to the master."""
-    script = Script(5)
+    script = ScriptedCluster(5)
     _, follower = _cut_off_with_the_lease(script)
     script.hosts[4].crash()
     script.until(lambda: follower.channel.role == "master")

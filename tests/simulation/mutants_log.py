@@ -6,7 +6,7 @@ from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.replication import normal_case, replica_state
 from quorate.hachannel.view_change import election, installation
 from quorate.testing.mutation import mutant, patched, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 @mutant(
@@ -42,7 +42,7 @@ def one_ack_short():
 
 def a_master_comes_back_with_an_entry_of_its_own():
     """The others went on without a new entry, so nothing they send contradicts it."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     old = script.form()
     script.everywhere(script.submit(old))
     script.split([0], [1, 2])
@@ -108,7 +108,7 @@ def trimmed_too_far():
 
 def a_member_comes_back_after_a_few_large_entries():
     """What all have is trimmed, though it is less than a step: else the log were too long to let it in."""
-    script = Script(3, settings=Settings(max_log_bytes=8000, window_bytes=2000))
+    script = ScriptedCluster(3, settings=Settings(max_log_bytes=8000, window_bytes=2000))
     master = script.form()
     for number in range(30):
         payload = bytes([number]) * 500

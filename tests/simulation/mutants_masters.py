@@ -2,12 +2,12 @@
 
 from quorate.hachannel.replication import replica_state
 from quorate.testing.mutation import mutant, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def a_slave_that_took_entries_of_a_later_view_and_dies():
     """It is of the view before, and hears its master only: behind those entries it must not append others."""
-    script = Script(5, disk=True)
+    script = ScriptedCluster(5, disk=True)
     script.form()
     old, new, slave = script.hosts[0], script.hosts[1], script.hosts[4]
     script.everywhere(script.submit(old, 10))

@@ -14,12 +14,12 @@ from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.mutation import mutant, patched
 from quorate.testing.schedules.random_schedules import operated
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def a_witness_that_is_removed_while_it_comes():
     """It asks to be let in when its removal is pending."""
-    script = Script(3, witnesses=1)
+    script = ScriptedCluster(3, witnesses=1)
     master = script.form()
     witness = script.hosts[2]
     for request in (

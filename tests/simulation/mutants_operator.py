@@ -6,12 +6,12 @@ from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.view_change import election
 from quorate.testing.mutation import mutant, rewritten
 from quorate.testing.schedules.random_schedules import operated
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def a_replica_moves():
     """It is down, and will listen elsewhere."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.hosts[2].crash()
     script.whole(but=[2])

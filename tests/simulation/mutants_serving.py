@@ -6,15 +6,15 @@ from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import installation
 from quorate.testing.channel.world import Host
 from quorate.testing.mutation import mutant, patched, rewritten
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def _accepts_before_the_others() -> tuple[Script, Host, Host, Entry]:
+def _accepts_before_the_others() -> tuple[ScriptedCluster, Host, Host, Entry]:
     """A slave dies. Another one has accepted the next view, and a third one has not.
 
     Returns that other one, the master of both views and an entry of the view before.
     """
-    script = Script(4)
+    script = ScriptedCluster(4)
     master = script.form()
     script.everywhere(script.submit(master, 3))
     entry = master.state.log.get(master.channel.last)
@@ -33,7 +33,7 @@ def _accepts_before_the_others() -> tuple[Script, Host, Host, Entry]:
     return script, first, master, entry
 
 
-def _begins_with_the_others(script: Script, host: Host) -> None:
+def _begins_with_the_others(script: ScriptedCluster, host: Host) -> None:
     assert not host.state.serving, "a word of the view before is taken for one of this view"
     script.everywhere(script.submit(script.whole(but=[3]), 3))
     assert host.state.serving
@@ -66,7 +66,7 @@ def a_heartbeat_of_the_view_before_comes_late():
 
 def a_slave_hears_of_a_view_when_it_is_recorded():
     """Whatever asks for its promise is lost, so the others go on without it; it still serves."""
-    script = Script(5)
+    script = ScriptedCluster(5)
     master = script.form()
     slave = script.hosts[3]
     hears = slave.deliver

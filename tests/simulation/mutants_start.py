@@ -4,7 +4,7 @@ from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.view_change import choice, installation
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedules.random_schedules import draw
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def founded_by_few(seed):
@@ -31,7 +31,7 @@ def a_founder_loses_a_witness_before_that_has_recorded_the_first_view():
 
     Two of its voters know of it, a majority, and the three others have lost nothing and know of no cluster.
     """
-    script = Script(5, expected=3, witnesses=2, disk=True)
+    script = ScriptedCluster(5, expected=3, witnesses=2, disk=True)
     hosts = script.hosts
     script.split((0, 1, 3), (2, 4))
     for host in hosts:

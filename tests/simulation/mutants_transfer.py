@@ -9,12 +9,12 @@ from quorate.hachannel.replication import normal_case
 from quorate.hachannel.transfer import chunks, donor, learner
 from quorate.testing.channel import application
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def joined_under_load():
     """A replica gets the state in small parts while every cell changes all the time."""
-    script = Script(3, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=0.5)
+    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=0.5)
     script.form()
     for number in range(600):
         if number == 60:
@@ -30,7 +30,7 @@ def joined_under_load():
 
 def away_while_trimmed():
     """A replica comes back with an old state, after the log was trimmed."""
-    script = Script(3, settings=Settings(keep=0, window=16), chunk=1)
+    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
     script.form()
     for number in range(90):
         if number == 60:

@@ -13,13 +13,13 @@ from quorate.hachannel.transfer import learner
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing.channel import world
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def a_voter_that_dies_when_it_is_added():
     """A fourth voter is added and dies; a third one promises the next view and is cut off then."""
     settings = Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4)
-    script = Script(4, settings=settings, snapshot_s=2.0)
+    script = ScriptedCluster(4, settings=settings, snapshot_s=2.0)
     script.form()
     script.hosts[3].crash()
     master = script.whole(but=[3])
@@ -204,7 +204,7 @@ def accepted_is_active():
 
 def a_founder_that_dies_at_once():
     """The only replica of its cluster is told of the first view, and dies before anything else is written."""
-    script = Script(1, disk=True)
+    script = ScriptedCluster(1, disk=True)
     [host] = script.hosts
     host.start()
     script.until(lambda: bool(script.view_events[0]))

@@ -6,14 +6,14 @@ from quorate.hachannel import Channel, Settings
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import choice, election
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 
 def the_only_copy_is_waited_for() -> None:
     """{A} and the witness go on without B; then B and the witness must wait for A."""
-    script = Script(3, witnesses=1, settings=QUICK, shared_host=False)
+    script = ScriptedCluster(3, witnesses=1, settings=QUICK, shared_host=False)
     script.form()
     script.split([1], [0, 2])
     master = script.whole(but=[1])
@@ -86,7 +86,7 @@ def min_copies_ignored() -> Iterator[None]:
 
 def one_of_all_three_copies_is_late() -> None:
     """A majority has the entry, and it is committed once the last member has it too."""
-    script = Script(settings=Settings(mode="MAJORITY", min_copies=3))
+    script = ScriptedCluster(settings=Settings(mode="MAJORITY", min_copies=3))
     master = script.form()
     slow = next(host.replica for host in script.hosts if host is not master)
     script.cut((master.replica, slow))

@@ -3,8 +3,8 @@
 from quorate.hachannel import ChangeRefused, Settings
 from quorate.hachannel.model.messages import Seats, Unlisted
 from quorate.hachannel.model.view import Seat, ViewNumber
-from quorate.testing.channel.by_hand import Hand
-from quorate.testing.schedules.script import Script, begun_again
+from quorate.testing.channel.manual_cluster import ManualCluster
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster, begun_again
 
 
 def serves(script, host):
@@ -46,7 +46,7 @@ def test_a_replica_of_before_stops_at_a_forced_cluster_that_has_grown():
 
 
 def test_a_removal_is_given_up_when_the_remaining_voter_dies():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     removed, other = [host for host in script.hosts if host is not master]
     master.channel.remove(script.world.now, removed.replica)
@@ -60,7 +60,7 @@ def test_a_removal_is_given_up_when_the_remaining_voter_dies():
 
 def test_a_change_is_not_trimmed_from_the_log_before_the_next_view():
     """The master commits many entries after it, alone, with a witness that it does not reach."""
-    script = Script(3, witnesses=1, settings=Settings(keep=0))
+    script = ScriptedCluster(3, witnesses=1, settings=Settings(keep=0))
     master = script.form()
     script.hosts[1].crash()
     script.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
@@ -78,7 +78,7 @@ def test_a_change_is_not_trimmed_from_the_log_before_the_next_view():
 
 def test_the_only_replica_that_has_the_state_cannot_be_removed():
     """A witness and a seat that nobody has taken are left."""
-    script = Script(2, witnesses=1)
+    script = ScriptedCluster(2, witnesses=1)
     master = script.form()
     master.channel.admit(script.world.now, 5)
     master.settle()
@@ -88,7 +88,7 @@ def test_the_only_replica_that_has_the_state_cannot_be_removed():
 
 def test_a_replica_ignores_unlisted_of_an_older_view():
     """It was removed and added again; the sender knows only of the removal."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.channels[2].state.supersede(ViewNumber(7, 0, 1))
     hand.give(1, 2, Unlisted(ViewNumber(5, 1, 2)))
@@ -99,7 +99,7 @@ def test_a_replica_ignores_unlisted_of_an_older_view():
 
 def test_an_outsider_keeps_the_seats_of_the_newest_view():
     """A member of the older view says so later."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     channel = hand.channels[2]
     channel.state.supersede(ViewNumber(7, 0, 1))
@@ -111,7 +111,7 @@ def test_an_outsider_keeps_the_seats_of_the_newest_view():
 
 def test_a_removed_voter_is_reachable_until_the_view_without_it_is_active():
     """Its vote may be needed until then; afterwards nobody tries to reach it."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.remove(hand.now, 2))
     seen = []

@@ -6,7 +6,7 @@ Two sources: figure 1 of OmniPaxos (Ng, Haridi, Carbone, 2023), and the nemesis 
 import pytest
 
 from quorate.hachannel import Settings
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 SETTINGS = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -17,7 +17,7 @@ def star(replicas: int, hub: int) -> list[tuple[int, int]]:
     return [(one, other) for one in leaves for other in leaves if one != other]
 
 
-def load(script: Script, seconds: float) -> list[bytes]:
+def load(script: ScriptedCluster, seconds: float) -> list[bytes]:
     """Submit at whoever takes it, for a while."""
     taken: list[bytes] = []
     for _ in range(int(seconds / 0.1)):
@@ -31,7 +31,7 @@ def load(script: Script, seconds: float) -> list[bytes]:
 @pytest.mark.parametrize("hub", range(5))
 def test_when_all_hear_one_replica_only_nothing_is_lost_and_the_quorum_comes_back(hub):
     """Scenario 16, PartialConnectivity: five in a star."""
-    script = Script(5, settings=SETTINGS, seed=hub)
+    script = ScriptedCluster(5, settings=SETTINGS, seed=hub)
     first = script.form()
     load(script, 0.5)
     script.cut(*star(5, hub))
@@ -50,7 +50,7 @@ def test_who_still_hears_a_master_of_before_goes_with_the_others():
 
     Were it bound by grants to the old one, each attempt to take it in would stop the others for a while.
     """
-    script = Script(5, settings=SETTINGS)
+    script = ScriptedCluster(5, settings=SETTINGS)
     first = script.form()
     script.cut(*(pair for other in (1, 2, 3) for pair in ((0, other), (other, 0))))
     load(script, 6.0)
@@ -65,7 +65,7 @@ def test_who_still_hears_a_master_of_before_goes_with_the_others():
 def test_in_a_chain_of_three_two_go_on():
     """Scenario 16, PartialConnectivity: the chain, with each of the three in the middle."""
     for middle in range(3):
-        script = Script(3, settings=SETTINGS, seed=middle)
+        script = ScriptedCluster(3, settings=SETTINGS, seed=middle)
         script.form()
         script.cut(*star(3, middle))
         script.run(3.0)
@@ -77,7 +77,7 @@ def test_in_a_chain_of_three_two_go_on():
 
 def test_a_ring_in_which_each_sees_another_majority_goes_on_and_all_come_back():
     """Scenario 16, the majority ring: five, each connected to two neighbours, each with another majority."""
-    script = Script(5, settings=SETTINGS)
+    script = ScriptedCluster(5, settings=SETTINGS)
     script.form()
     load(script, 0.5)
     script.cut(*((one, (one + step) % 5) for one in range(5) for step in (2, 3)))
@@ -91,7 +91,7 @@ def test_a_ring_in_which_each_sees_another_majority_goes_on_and_all_come_back():
 
 def test_a_quorum_that_was_lost_altogether_recovers():
     """Scenario 16: nobody hears anybody, so nobody commits; what was pending is kept or dropped by all."""
-    script = Script(5, settings=SETTINGS)
+    script = ScriptedCluster(5, settings=SETTINGS)
     master = script.form()
     for replica in range(5):
         script.split([replica], [other for other in range(5) if other != replica])
@@ -107,7 +107,7 @@ def test_a_quorum_that_was_lost_altogether_recovers():
 
 def test_join_answers_that_come_late_lead_to_one_membership():
     """Scenario 6, the delayed join answer: everything to the newcomer takes longer than it waits."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.hosts[2].crash()
     script.whole(but=[2])

@@ -3,10 +3,10 @@
 import pytest
 
 from quorate.hachannel import Settings
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def said(script: Script, line: str) -> int:
+def said(script: ScriptedCluster, line: str) -> int:
     return sum(line in each for each in script.world.lines)
 
 
@@ -14,7 +14,7 @@ def said(script: Script, line: str) -> int:
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_the_right_disk_is_put_back_after_a_life_without_it(mode: str, victim: int) -> None:
     """The others have heard of the voter that ran meanwhile, which has a higher incarnation."""
-    script = Script(3, settings=Settings(mode=mode), disk=True)
+    script = ScriptedCluster(3, settings=Settings(mode=mode), disk=True)
     payloads = script.submit(script.form(), 5)
     script.everywhere(payloads)
     one, other = (host for host in script.hosts if host.replica != victim)
@@ -38,7 +38,7 @@ def test_the_right_disk_is_put_back_after_a_life_without_it(mode: str, victim: i
 
 
 def test_who_was_let_in_after_the_loss_of_its_disk_is_no_newcomer_any_more() -> None:
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     script.everywhere(script.submit(script.form(), 3))
     lost = next(host for host in script.hosts if host is not script.master())
     lost.crash()

@@ -5,12 +5,12 @@ from msgspec.structs import replace
 from quorate.hachannel import ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, CaughtUp, ChunkAck, Join
 from quorate.hachannel.model.view import NO_TAG, Tag
-from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
 from quorate.testing.channel.world import Host
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def giving_a_state(**settings) -> Hand:
+def giving_a_state(**settings) -> ManualCluster:
     """The last of three replicas is back; the state is on its way in one piece, which is not installed."""
     hand = returning(3, Settings(keep=0, window=16, **settings))
     *_, event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
@@ -20,7 +20,7 @@ def giving_a_state(**settings) -> Hand:
     return hand
 
 
-def submit_ten(hand: Hand) -> None:
+def submit_ten(hand: ManualCluster) -> None:
     """Ten entries more, if there is room; they go to the learner, and are on their way."""
     for _ in range(10):
         hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
@@ -72,7 +72,7 @@ def test_a_learner_that_comes_back_with_less_gets_a_new_transfer():
 
 def test_a_learner_that_wants_the_whole_state_is_not_sent_entries():
     """The log of the master has all entries that the learner lacks."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     hand.silence(2)
     hand.settle()
@@ -90,7 +90,7 @@ def test_a_learner_that_wants_the_whole_state_is_not_sent_entries():
 def test_a_restarted_learner_that_lost_its_parts_begins_a_new_transfer():
     """It is back before anybody noticed, and has nothing of what its earlier process had."""
     for taken, marker in ((1, b""), (0, b"some")):
-        hand = Hand()
+        hand = ManualCluster()
         hand.form()
         hand.silence(2)
         hand.settle()
@@ -112,7 +112,7 @@ def test_a_restarted_learner_that_lost_its_parts_begins_a_new_transfer():
 
 def test_a_transfer_of_an_earlier_reign_ends_when_the_master_accepts_another_view():
     """Its learner has entries that its own log lost to another master, which died before it could go on."""
-    script = Script(3, witnesses=1, settings=Settings(stall_s=60.0))
+    script = ScriptedCluster(3, witnesses=1, settings=Settings(stall_s=60.0))
     script.form()
     old, new, _ = script.hosts
     script.everywhere(script.submit(old, 20))
@@ -144,7 +144,7 @@ def test_a_transfer_of_an_earlier_reign_ends_when_the_master_accepts_another_vie
 
 def test_a_learner_that_hears_two_masters_gets_the_state_from_one():
     """The old master is cut off and does not know it. A whole state takes longer than to begin again."""
-    script = Script(5, settings=Settings(keep=0, part_bytes=200), snapshot_s=1.0, chunk=1)
+    script = ScriptedCluster(5, settings=Settings(keep=0, part_bytes=200), snapshot_s=1.0, chunk=1)
     old = script.form()
     for _ in range(20):
         script.submit(old, 100)
@@ -162,7 +162,7 @@ def test_a_learner_that_hears_two_masters_gets_the_state_from_one():
 
 def test_a_learner_that_hangs_gives_its_place_to_one_that_waits():
     """Its application takes a part of the state and never answers, and it goes on to announce itself."""
-    script = Script(5, settings=Settings(keep=0, suspect_s=0.5, stall_s=0.3))
+    script = ScriptedCluster(5, settings=Settings(keep=0, suspect_s=0.5, stall_s=0.3))
     master = script.form()
     for replica in (3, 2):
         script.hosts[replica].crash()
@@ -185,7 +185,7 @@ def test_a_learner_that_hangs_gives_its_place_to_one_that_waits():
 
 def test_a_replica_with_a_hung_disk_is_not_taken_in():
     """It announces itself and lacks nothing, but can promise nothing."""
-    script = Script(3, settings=Settings(suspect_s=0.5, stall_s=0.3), disk=True)
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5, stall_s=0.3), disk=True)
     script.form()
     hangs = script.hosts[2]
     hangs._sync_later = lambda: None
@@ -202,7 +202,7 @@ def test_a_replica_with_a_hung_disk_is_not_taken_in():
 
 def test_a_learner_whose_disk_is_slower_than_a_view_change_is_not_taken_in():
     """It has nothing to write otherwise."""
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     master = script.form()
     script.everywhere(script.submit(master, 20))
     late = script.hosts[2]
@@ -224,7 +224,7 @@ def test_a_learner_whose_disk_is_slower_than_a_view_change_is_not_taken_in():
 
 def test_a_donor_believes_a_learner_that_has_more_than_was_sent_again():
     """What the learner said first came twice and late."""
-    hand = Hand(settings=Settings(part_bytes=1, transfer_window=2, window=16))
+    hand = ManualCluster(settings=Settings(part_bytes=1, transfer_window=2, window=16))
     hand.form()
     hand.isolate(2)
     for _ in range(10):
@@ -248,7 +248,7 @@ def test_a_donor_believes_a_learner_that_has_more_than_was_sent_again():
 
 def test_a_learner_that_answers_late_gives_its_place_to_one_that_waits():
     """One of two learners takes more than a second to answer, though entries come all the time."""
-    hand = Hand(5, Settings(stall_s=1.5))
+    hand = ManualCluster(5, Settings(stall_s=1.5))
     hand.form()
     hand.isolate(3, 4)
     master = hand.channels[0]
@@ -273,7 +273,7 @@ def test_a_learner_that_answers_late_gives_its_place_to_one_that_waits():
 
 def test_an_acknowledgement_of_an_earlier_transfer_does_not_count():
     """A learner has lost its entries and gets them again; what it said before comes late."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     hand.silence(2)
     hand.settle()

@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from quorate.hachannel import Channel
-from quorate.testing.channel.machine import Violation
-from quorate.testing.exploration.cloning import clone, digest, outline
+from quorate.testing.channel.violation import Violation
+from quorate.testing.exploration.cloning import canonical_form, clone, digest
 from quorate.testing.exploration.command import command
 from quorate.testing.exploration.explorer import START_STATES, explore
 
@@ -159,7 +159,7 @@ def test_copies_follow_what_functions_remember():
 
 def test_equal_things_have_equal_digests_and_others_have_not():
     def said(thing):
-        return digest(outline(thing, ()))
+        return digest(canonical_form(thing, ()))
 
     assert said({(1, 2): {3}, (0, 1): [4]}) == said({(0, 1): [4], (1, 2): {3}})
     assert said([-1.0]) != said([-2.0])

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from quorate.testing.schedules.schedule import read
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate
 
 
@@ -19,7 +19,7 @@ def founded(replicas):
 
     What waits for a disk then is lost.
     """
-    script = Script(replicas, disk=True)
+    script = ScriptedCluster(replicas, disk=True)
     for host in script.hosts:
         host.start()
     script.until(lambda: told(script))
@@ -39,7 +39,7 @@ def test_the_first_view_is_announced_once_even_if_all_die_at_that_moment(replica
 
 
 def test_a_master_that_could_have_services_is_never_followed_by_another_first_time():
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     for host in script.hosts:
         host.start()
     script.until(lambda: any(host.channel.lease.held for host in script.hosts))
@@ -54,7 +54,7 @@ def test_a_master_that_could_have_services_is_never_followed_by_another_first_ti
 
 
 def test_a_master_that_dies_before_it_knows_that_there_is_a_view_leaves_the_first_time_to_another():
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     for host in script.hosts:
         host.start()
     script.until(lambda: any(host.channel.installing is not None for host in script.hosts))
@@ -67,7 +67,7 @@ def test_a_master_that_dies_before_it_knows_that_there_is_a_view_leaves_the_firs
 
 
 def test_who_restarts_before_it_knows_of_the_first_view_is_told_of_it_as_the_first():
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     for host in script.hosts:
         host.start()
     script.until(lambda: any(host.channel.installing is not None for host in script.hosts))
@@ -81,7 +81,7 @@ def test_who_restarts_before_it_knows_of_the_first_view_is_told_of_it_as_the_fir
 
 def test_a_view_whose_voters_have_heard_of_a_first_one_is_not_the_first():
     """Those who were told are not asked at first, and come back later."""
-    script = Script(3, disk=True, expected=2)
+    script = ScriptedCluster(3, disk=True, expected=2)
     script.hosts[0].start()
     script.hosts[1].start()
     script.until(lambda: bool(script.view_events.get(1)))

@@ -4,7 +4,7 @@ from collections import deque
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, CaughtUp
-from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
 
 
 def returning_with(replicas, **settings):
@@ -55,7 +55,7 @@ class Following:
 
     def __init__(self, size: int = 50, part_bytes: int = 32, **settings) -> None:
         self.size = size
-        self.hand = Hand(settings=Settings(part_bytes=part_bytes, **settings))
+        self.hand = ManualCluster(settings=Settings(part_bytes=part_bytes, **settings))
         self.master = self.hand.form()
         self.hand.isolate(2)
         self.hand.connect(0, 2)
@@ -97,7 +97,7 @@ class Following:
 
 def lacks(count, size):
     """A learner lacks entries of so many bytes each, and takes none: after how many seconds is it let in?"""
-    hand = Hand(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
+    hand = ManualCluster(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
     master = hand.form()
     hand.isolate(2)
     for _ in range(count):
@@ -306,7 +306,7 @@ def test_the_log_is_held_from_the_entry_of_a_state_that_is_given_slowly():
 
 def test_the_log_is_held_from_what_a_learner_knows_to_be_committed():
     """It has entries that the members committed later. A view that takes it in begins where it knows."""
-    hand = Hand(settings=Settings(keep=0))
+    hand = ManualCluster(settings=Settings(keep=0))
     master = hand.form()
     hand.isolate(2)
     for other in (0, 1):

@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import Settings, Stable
 from quorate.hachannel.model.messages import Commit, Data, Forward
 from quorate.testing.channel.network import Weather
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 SLOW_SUSPICION = Settings(suspect_s=1.0)
 
@@ -24,7 +24,7 @@ def mine(order, payloads):
 @pytest.mark.parametrize("seed", range(3))
 def test_concurrent_senders_get_one_order_and_each_its_own(seed):
     """Scenario 1."""
-    script = Script(4, seed=seed, weather=Weather(slow_chance=0.2))
+    script = ScriptedCluster(4, seed=seed, weather=Weather(slow_chance=0.2))
     script.form()
     sent = {host.replica: [] for host in script.hosts}
     for _ in range(20):
@@ -38,7 +38,7 @@ def test_concurrent_senders_get_one_order_and_each_its_own(seed):
 
 
 def test_a_sender_and_who_submits_at_the_master_share_one_order():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     payloads = []
     for _ in range(10):
@@ -54,7 +54,7 @@ def test_a_sender_and_who_submits_at_the_master_share_one_order():
 @pytest.mark.parametrize("seed", range(4))
 def test_the_sequencer_dies_mid_stream_and_nothing_is_lost_repeated_or_reordered(seed, mode):
     """Scenario 2."""
-    script = Script(4, seed=seed, settings=Settings(suspect_s=1.0, mode=mode))
+    script = ScriptedCluster(4, seed=seed, settings=Settings(suspect_s=1.0, mode=mode))
     script.form()
     sent = {1: [], 2: [], 3: []}
     for step in range(30):
@@ -72,7 +72,7 @@ def test_the_sequencer_dies_mid_stream_and_nothing_is_lost_repeated_or_reordered
 
 def test_what_is_sent_again_after_a_failover_comes_before_anything_new():
     """Scenario 3."""
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     script.form()
     # The master orders the old ones and cannot tell anybody.
     script.cut((0, 1), (0, 2))
@@ -90,7 +90,7 @@ def test_what_is_sent_again_after_a_failover_comes_before_anything_new():
 
 
 def test_what_the_old_master_had_ordered_is_not_ordered_again():
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     script.form()
     # One slave has the entry; the origin does not know that, and it survives.
     script.cut((0, 2))
@@ -109,7 +109,7 @@ def test_what_the_old_master_had_ordered_is_not_ordered_again():
 def test_duplicates_and_broken_connections_deliver_what_was_forwarded_once():
     """Scenario 9."""
     weather = Weather(duplicate_chance=0.5, slow_chance=0.2, notice_s=0.01)
-    script = Script(3, seed=5, settings=SLOW_SUSPICION, weather=weather)
+    script = ScriptedCluster(3, seed=5, settings=SLOW_SUSPICION, weather=weather)
     script.form()
     sent = {host.replica: [] for host in script.hosts}
     for step in range(60):
@@ -125,7 +125,7 @@ def test_duplicates_and_broken_connections_deliver_what_was_forwarded_once():
 
 
 def test_a_partition_comes_back_and_what_it_sent_meanwhile_is_delivered_once():
-    script = Script(5, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(5, settings=SLOW_SUSPICION)
     script.form()
     script.split([3, 4], [0, 1, 2])
     apart = {replica: script.forward(script.hosts[replica], 5) for replica in (3, 4)}
@@ -143,7 +143,7 @@ def test_a_partition_comes_back_and_what_it_sent_meanwhile_is_delivered_once():
 
 
 def test_a_member_that_restarts_without_memory_counts_from_one_again():
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     script.form()
     first = script.forward(script.hosts[1], 3)
     script.everywhere(first)
@@ -172,7 +172,7 @@ def stables(script):
 
 def test_waiting_for_all_ends_when_the_member_that_lacks_it_leaves():
     """Scenarios 10 and 27."""
-    script = Script(3, settings=Settings(mode="MAJORITY", suspect_s=1.0))
+    script = ScriptedCluster(3, settings=Settings(mode="MAJORITY", suspect_s=1.0))
     told = stables(script)
     master = script.form()
     script.cut((0, 2))
@@ -188,7 +188,7 @@ def test_waiting_for_all_ends_when_the_member_that_lacks_it_leaves():
 
 def test_waiting_for_all_includes_a_member_that_joined_meanwhile():
     """Scenario 10."""
-    script = Script(3, settings=Settings(mode="MAJORITY", suspect_s=1.0), expected=2)
+    script = ScriptedCluster(3, settings=Settings(mode="MAJORITY", suspect_s=1.0), expected=2)
     script.hosts[0].start()
     script.hosts[1].start()
     script.whole(but=[2])
@@ -210,7 +210,7 @@ def test_full_windows_to_a_frozen_slave_do_not_stop_the_view_without_it(mode):
     settings = Settings(
         suspect_s=0.5, window=4, window_bytes=64, forward_window=2, forward_queue=8, mode=mode, stall_s=60.0
     )
-    script = Script(3, settings=settings)
+    script = ScriptedCluster(3, settings=settings)
     master = script.form()
     script.hosts[2].pause()
     for _ in range(20):
@@ -229,7 +229,7 @@ def test_full_windows_to_a_frozen_slave_do_not_stop_the_view_without_it(mode):
 
 def test_a_full_window_to_a_frozen_master_does_not_stop_the_view_without_it():
     """Scenario 14."""
-    script = Script(3, settings=Settings(suspect_s=0.5, forward_window=2, forward_queue=8))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5, forward_window=2, forward_queue=8))
     script.form()
     script.hosts[0].pause()
     sent = {replica: script.forward(script.hosts[replica], 20) for replica in (1, 2)}
@@ -242,7 +242,7 @@ def test_a_full_window_to_a_frozen_master_does_not_stop_the_view_without_it():
 def test_what_waits_for_a_frozen_peer_is_bounded():
     """Scenario 25: everything that is sent to it before the view without it, also under load."""
     settings = Settings(suspect_s=1.0, mode="MAJORITY", window=16, forward_window=8, forward_queue=50)
-    script = Script(3, settings=settings)
+    script = ScriptedCluster(3, settings=settings)
     master = script.form()
     script.hosts[2].pause()
     waiting = script.hosts[2].backlog
@@ -256,7 +256,7 @@ def test_what_waits_for_a_frozen_peer_is_bounded():
 
 
 def test_slaves_deliver_at_once_and_a_stream_costs_no_messages_for_that():
-    script = Script(3, weather=Weather(delay_s=0.001, slow_chance=0.0))
+    script = ScriptedCluster(3, weather=Weather(delay_s=0.001, slow_chance=0.0))
     master = script.form()
     script.run(0.02)
     script.submit(master, 1)
@@ -280,7 +280,7 @@ def test_slaves_deliver_at_once_and_a_stream_costs_no_messages_for_that():
 
 
 def test_a_forwarded_payload_travels_once_when_nothing_is_lost():
-    script = Script(3, weather=Weather(slow_chance=0.0))
+    script = ScriptedCluster(3, weather=Weather(slow_chance=0.0))
     master = script.form()
     forwards = []
     deliver = master.deliver

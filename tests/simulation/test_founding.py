@@ -19,7 +19,7 @@ from quorate.hachannel.model.messages import (
 from quorate.hachannel.model.view import NO_TAG, Seat, View, ViewNumber, Voter
 from quorate.hachannel.view_change import choice
 from quorate.hachannel.view_change.choice import Activation
-from quorate.testing.channel.by_hand import Hand, founding, half_founded, slow_proposer
+from quorate.testing.channel.manual_cluster import ManualCluster, founding, half_founded, slow_proposer
 
 FIVE = tuple(Voter(replica, replica + 1) for replica in range(5))
 
@@ -130,7 +130,7 @@ def test_two_founders_do_not_go_on_when_the_third_founded_another_cluster():
 
     Replica 4 then founded one with 1 and 2, and what it says about that reaches 0 and 3 late.
     """
-    hand = Hand(5, expected=3)
+    hand = ManualCluster(5, expected=3)
     half_founded(hand, (0, 3, 4), 3)
     hand.part((0, 3, 4), (1, 2, 4))
     for one in (0, 3):
@@ -167,7 +167,7 @@ def test_a_disk_remembers_that_the_accepted_first_view_may_be_active():
 
 def test_a_replica_that_accepted_a_replacement_of_a_first_view_founds_no_cluster():
     """It is one of three replicas of five that said they were empty, and accepted the replacement then."""
-    hand = Hand(5, expected=3)
+    hand = ManualCluster(5, expected=3)
     hand.part((2, 3, 4))
     while not hand.waiting(2, 4, Prepare):
         hand.settle(2, 3)
@@ -345,7 +345,7 @@ def test_a_first_view_that_a_promising_member_never_accepted_was_never_active():
 
 def test_a_learner_that_has_entries_does_not_say_that_it_is_empty():
     """It knows of no view, and has no state yet."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     submit(hand, 1)
     hand.silence(2)

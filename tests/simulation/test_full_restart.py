@@ -6,7 +6,7 @@ from quorate.hachannel import Settings, ViewNumber
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.log import Appended, Truncated
 from quorate.hachannel.model.messages import Ack, Entry, Prepare, Promise, Refuse
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 REPLICAS = range(3)
 PROMISED = ViewNumber(5, 2, 3)
@@ -20,7 +20,7 @@ class Disks:
     def __init__(self) -> None:
         self.remembered = [Remembered() for _ in REPLICAS]
         self.entries: list[list[Entry]] = [[] for _ in REPLICAS]
-        self.hand = Hand(logs=[DurableLog(Remembered()) for _ in REPLICAS])
+        self.hand = ManualCluster(logs=[DurableLog(Remembered()) for _ in REPLICAS])
 
     def sync(self, *replicas: int) -> None:
         hand = self.hand

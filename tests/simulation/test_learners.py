@@ -17,8 +17,8 @@ from quorate.hachannel.model.messages import (
 )
 from quorate.hachannel.model.submitters import Source
 from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel.by_hand import Hand, returning
-from quorate.testing.schedules.script import Script
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
@@ -52,7 +52,7 @@ def learner_with_a_log_of_its_own():
     """Replica 2 has entries 1 to 3 of an old view; it knows that 1 is committed, and that it was dropped."""
     own = [Entry(OLD, index, 0, b"own %d" % index) for index in (1, 2, 3)]
     log = DurableLog(Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True, 1, NO_TAG, 3), own)
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.start(2, 3, 3, log)
     hand.connect(0, 2)
@@ -62,7 +62,7 @@ def learner_with_a_log_of_its_own():
 
 def test_a_learner_is_told_of_a_replica_that_is_admitted_meanwhile():
     """The learner is outside the view that lists the new replica."""
-    script = Script(3, snapshot_s=8.0)
+    script = ScriptedCluster(3, snapshot_s=8.0)
     master = script.form()
     script.submit(master, 100)
     script.run(1.0)
@@ -139,7 +139,7 @@ def test_a_learner_does_not_install_a_state_older_than_its_own():
 
 def test_a_learner_ignores_a_part_of_an_earlier_transfer():
     """The part comes late, from the former master."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.start(2, 3, 9)
     hand.connect(0, 2)
@@ -152,7 +152,7 @@ def test_a_learner_ignores_a_part_of_an_earlier_transfer():
 
 def test_a_learner_ignores_parts_of_a_transfer_that_it_refused():
     """It has deleted what it had of that transfer, so it asks for everything."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.start(2, 3, 9)
     hand.connect(0, 2)
@@ -177,7 +177,7 @@ def test_a_learner_commits_only_entries_that_it_was_sent():
 
 def test_a_learner_that_installs_a_state_accepts_no_view():
     """The application will have the state after entry 40, and the log of the view starts at 0."""
-    hand = Hand()
+    hand = ManualCluster()
     view = hand.form().view
     assert view is not None
     hand.start(2, 3, 9)
@@ -194,7 +194,7 @@ def test_a_learner_that_installs_a_state_accepts_no_view():
 
 def test_a_member_ignores_entries_of_a_former_donor():
     """They come late, and differ from what this member has acknowledged since."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     view = master.view
     assert view is not None
@@ -227,7 +227,7 @@ def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
 
 def test_a_learner_refuses_a_state_older_than_its_commit_index():
     """Its application is empty, and its log has what was committed after the state."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     known = View(OLD, VOTERS, VOTERS[:2], 2, 0)
     hand.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
@@ -240,7 +240,7 @@ def test_a_learner_refuses_a_state_older_than_its_commit_index():
 
 def test_a_learner_that_wants_the_whole_state_takes_no_entries():
     """Its last process lacked entries only. Nobody noticed that it was away."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.silence(2)
     hand.settle()
@@ -280,7 +280,7 @@ def test_a_learner_appends_no_entries_that_do_not_follow_its_log():
     voters = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
     own = [Entry(old, index, 0, b"own %d" % index) for index in (1, 2, 3)]
     log = DurableLog(Remembered(old, View(old, voters, voters, 3, 0), True, 1, NO_TAG, 3), own)
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.start(2, 3, 3, log)
     hand.connect(0, 2)
@@ -293,7 +293,7 @@ def test_a_learner_appends_no_entries_that_do_not_follow_its_log():
 
 def test_a_second_transfer_does_not_begin_while_a_state_is_installed():
     """The application replaces its state by that of the first transfer, and the channel must know of that."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.start(2, 3, 9)
     hand.connect(0, 2)

@@ -16,12 +16,12 @@ from quorate.hachannel.model.messages import (
     Release,
 )
 from quorate.hachannel.model.view import View, ViewNumber, Voter
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 from quorate.testing.channel.world import Host
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def longest_wait(script: Script, late: Host, *away: Host) -> float:
+def longest_wait(script: ScriptedCluster, late: Host, *away: Host) -> float:
     """Start a replica again while the master submits and some are away: how long an entry waits at most."""
     master = script.whole(but=[host.replica for host in (late, *away)])
     late.start()
@@ -95,7 +95,7 @@ def test_a_voter_that_granted_before_waits_for_the_disk_after_a_new_record():
 
 def test_grants_of_a_removed_voter_do_not_count():
     """It has not heard that it was removed. The voters of the view are cut off."""
-    hand = Hand(4)
+    hand = ManualCluster(4)
     master = hand.form()
     hand.tick(0.05)
     hand.settle()
@@ -124,7 +124,7 @@ def test_grants_of_a_removed_voter_do_not_count():
 
 def test_a_learner_bound_by_a_grant_is_taken_in_after_the_grant_has_ended():
     """It comes back with its disk, and may have granted to the earlier master."""
-    script = Script(5, disk=True, seed=8)
+    script = ScriptedCluster(5, disk=True, seed=8)
     first = script.form()
     late = script.hosts[4]
     late.crash()
@@ -135,7 +135,7 @@ def test_a_learner_bound_by_a_grant_is_taken_in_after_the_grant_has_ended():
 
 def test_a_witness_that_may_have_granted_is_taken_in_after_the_grant_has_ended():
     """It comes back without memory where fewer than all replicas found a cluster."""
-    script = Script(3, expected=2, witnesses=1)
+    script = ScriptedCluster(3, expected=2, witnesses=1)
     script.form()
     late = script.hosts[2]
     late.crash()
@@ -144,7 +144,7 @@ def test_a_witness_that_may_have_granted_is_taken_in_after_the_grant_has_ended()
 
 def test_a_restarted_voter_is_bound_by_a_grant_that_it_may_have_given():
     """Its disk does not say whether it granted. Another proposer asks it for a promise at once."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     view = hand.channels[1].view
     assert view is not None
@@ -167,7 +167,7 @@ def test_a_restarted_voter_is_bound_by_a_grant_that_it_may_have_given():
 
 def test_a_voter_records_a_view_of_another_proposer_only_after_its_grant():
     """It has not promised the view. The proposer sends the Record again after the grant has ended."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.tick(0.05)
     hand.settle()
@@ -184,7 +184,7 @@ def test_a_voter_records_a_view_of_another_proposer_only_after_its_grant():
 
 def test_a_voter_that_knows_of_a_later_view_grants_nothing_to_the_old_master():
     """The old master and the last slave of five hear each other; three hear all but the old master."""
-    script = Script(5, settings=Settings(suspect_s=0.5, view_change_s=0.4))
+    script = ScriptedCluster(5, settings=Settings(suspect_s=0.5, view_change_s=0.4))
     script.form()
     script.cut(*(pair for other in (1, 2, 3) for pair in ((0, other), (other, 0))))
     script.whole(but=[0])
@@ -192,7 +192,7 @@ def test_a_voter_that_knows_of_a_later_view_grants_nothing_to_the_old_master():
 
 def test_a_voter_restarted_with_a_shorter_lease_is_bound_by_the_longer_one():
     """What its earlier process granted lasts 3 s, longer than what this process grants."""
-    hand = Hand()
+    hand = ManualCluster()
     view = hand.form().view
     assert view is not None
     hand.start(1, 3, 2, DurableLog(Remembered(view.number, view, True, lease_s=3.0)))
@@ -213,7 +213,7 @@ def test_a_voter_restarted_with_a_shorter_lease_is_bound_by_the_longer_one():
 
 def test_a_master_that_lost_the_lease_twice_waits_for_both_answers_of_its_application():
     """The application has answered once: services of the second lease may still run."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     hand.tick(0.05)
     hand.settle()
@@ -234,7 +234,7 @@ def test_a_master_that_lost_the_lease_twice_waits_for_both_answers_of_its_applic
 
 def test_a_master_that_has_promised_another_view_counts_no_late_grant():
     """It has lost the lease. The voter that grants does not know of the promised view."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     hand.tick(0.05)
     hand.settle()
@@ -286,7 +286,7 @@ def test_a_replica_without_memory_promises_at_once_where_all_found_a_cluster():
 
 def test_a_voter_grants_nothing_to_a_master_that_leaves():
     """The mark of the master was on its way when the master said EXIT, and arrives after that."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.tick(0.06)
     hand.settle()
@@ -301,7 +301,7 @@ def test_a_voter_grants_nothing_to_a_master_that_leaves():
 
 def test_a_master_that_reigns_again_does_not_repeat_its_release():
     """A replica connects with it in the new reign."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.lease.give_up(hand.now))
     assert hand.waiting(0, 1, Release)
@@ -312,7 +312,7 @@ def test_a_master_that_reigns_again_does_not_repeat_its_release():
 
 def test_a_master_whose_services_still_end_says_how_long_it_is_bound():
     """A proposer asks for its promise no sooner than that."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     hand.tick(0.05)
     hand.settle()

@@ -5,10 +5,10 @@ import pytest
 from quorate.hachannel import Settings
 from quorate.testing import simulate
 from quorate.testing.channel.cluster_shape import Shape
-from quorate.testing.faults.operators import Remove
+from quorate.testing.faults.membership import Remove
 from quorate.testing.faults.processes import Leave
 from quorate.testing.schedules.schedule import Schedule
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def voters(host):
@@ -27,7 +27,7 @@ def comes_back(script, master):
 
 
 def test_masters_leave_in_turn_until_one_is_left():
-    script = Script(4)
+    script = ScriptedCluster(4)
     script.form()
     while len(script.running()) > 1:
         script.leave(script.master())
@@ -36,7 +36,7 @@ def test_masters_leave_in_turn_until_one_is_left():
 
 
 def test_in_mode_majority_slaves_leave_in_turn():
-    script = Script(5, settings=Settings(mode="MAJORITY"))
+    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY"))
     script.form()
     for replica in (4, 2, 3, 1):
         script.leave(script.hosts[replica])
@@ -45,14 +45,14 @@ def test_in_mode_majority_slaves_leave_in_turn():
 
 
 def test_all_slaves_leave_at_the_same_time():
-    script = Script(5)
+    script = ScriptedCluster(5)
     script.form()
     assert script.leave(*script.hosts[1:]) < Settings().leave_s, "they waited in vain"
     comes_back(script, script.hosts[0])
 
 
 def test_of_two_that_founded_a_group_of_three_the_first_leaves_and_the_third_comes():
-    script = Script(3, expected=2)
+    script = ScriptedCluster(3, expected=2)
     script.hosts[0].start()
     script.hosts[1].start()
     script.whole(but=[2])
@@ -63,7 +63,7 @@ def test_of_two_that_founded_a_group_of_three_the_first_leaves_and_the_third_com
 
 
 def test_who_leaves_and_is_not_heard_goes_when_it_hears_nobody():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.split([2], [0, 1])
     # Its connections stay open: until it suspects the others, it may yet be heard.
@@ -75,7 +75,7 @@ def test_who_leaves_and_is_not_heard_goes_when_it_hears_nobody():
 
 def test_of_two_the_master_waits_for_its_services_and_then_for_the_view():
     for seed in range(10):
-        script = Script(2, stop_s=1.45, seed=seed)
+        script = ScriptedCluster(2, stop_s=1.45, seed=seed)
         master = script.form()
         script.until(lambda master=master: master.channel.holds_lease(master.clock()))
         script.leave(master)
@@ -91,7 +91,7 @@ def test_an_operator_keeps_in_the_file_who_knows_of_the_cluster():
 
 def two_let_a_third_in(**shape):
     """Its vote is in the log, and not yet in a view."""
-    script = Script(3, expected=2, **shape)
+    script = ScriptedCluster(3, expected=2, **shape)
     script.hosts[0].start()
     script.hosts[1].start()
     master = script.whole(but=[2])
@@ -106,7 +106,7 @@ def votes(host):
 
 def test_two_leave_after_one_of_them_restarted_and_the_last_goes_on():
     """Only the restart tells that the earlier process has ended."""
-    script = Script(3, shared_host=False)
+    script = ScriptedCluster(3, shared_host=False)
     script.form()
     script.run(1.0)
     script.hosts[2].crash()
@@ -123,7 +123,7 @@ def test_two_leave_after_one_of_them_restarted_and_the_last_goes_on():
 
 def test_all_but_one_leave_at_the_same_time_with_the_master():
     """Each is needed until its own vote has gone."""
-    script = Script(5)
+    script = ScriptedCluster(5)
     script.form()
     assert script.leave(*script.hosts[:4]) < Settings().leave_s, "they waited in vain"
     script.alone(script.hosts[4])
@@ -131,7 +131,7 @@ def test_all_but_one_leave_at_the_same_time_with_the_master():
 
 def test_two_witnesses_of_four_leave_and_the_replicas_go_on():
     """They are half of the voters: with their votes the others could agree on nothing."""
-    script = Script(4, witnesses=2)
+    script = ScriptedCluster(4, witnesses=2)
     master = script.form()
     script.leave(*script.hosts[2:])
     script.until(lambda: len(master.channel.view.config) == 2)
@@ -144,7 +144,7 @@ def test_two_witnesses_of_four_leave_and_the_replicas_go_on():
 
 def test_the_vote_of_a_dead_replica_goes_when_another_one_leaves():
     """With three votes, or two, the last replica would be no majority."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.hosts[1].crash()
     master = script.whole(but=[1])
@@ -156,7 +156,7 @@ def test_the_vote_of_a_dead_replica_goes_when_another_one_leaves():
 
 def test_the_vote_of_a_replica_that_is_cut_off_stays_when_another_leaves():
     """If the leaver ended before its own vote had gone, the others would need the vote of the third."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.split([1], [0, 2])
     script.whole(but=[1])
@@ -169,7 +169,7 @@ def test_the_vote_of_a_replica_that_is_cut_off_stays_when_another_leaves():
 
 def test_a_replica_with_a_disk_keeps_its_vote_when_it_leaves():
     """It comes back as the same voter, and is needed when another one is gone."""
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     master = script.form()
     script.leave(script.hosts[2])
     script.run(2.0)
@@ -178,7 +178,7 @@ def test_a_replica_with_a_disk_keeps_its_vote_when_it_leaves():
 
 def test_a_replica_that_leaves_says_so_again_on_a_new_connection():
     """The master does not hear it the first time."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.net.shut((0, 2))
     script.leave(script.hosts[2])
@@ -209,7 +209,7 @@ def test_a_joiner_that_leaves_before_its_view_gets_no_vote():
 
 def test_a_joiner_that_leaves_waits_for_the_view_that_it_promised():
     """It hears that the view is active, and has not received it."""
-    script = Script(5, shared_host=False)
+    script = ScriptedCluster(5, shared_host=False)
     hosts = script.hosts
     master = script.form()
     for replica in (4, 3):
@@ -230,7 +230,7 @@ def test_a_joiner_that_leaves_waits_for_the_view_that_it_promised():
 
 def test_replicas_that_restarted_leave_in_turn_beside_a_dead_one():
     """Those who knew that the fourth has ended are gone themselves, and the others do not know it."""
-    script = Script(4)
+    script = ScriptedCluster(4)
     hosts = script.hosts
     script.form()
     hosts[3].crash()
@@ -250,7 +250,7 @@ def test_replicas_that_restarted_leave_in_turn_beside_a_dead_one():
 
 def test_a_leaver_that_is_heard_waits_longer_than_leave_s_for_its_view():
     """The others have heard that it leaves, and wait for the promise of a silent replica."""
-    script = Script(4, settings=Settings(leave_s=0.1))
+    script = ScriptedCluster(4, settings=Settings(leave_s=0.1))
     master = script.form()
     script.hosts[3].pause()
     script.run(0.1)

@@ -6,7 +6,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import Entry, Fetch, NewView, Prepare, Suffix, Yield
 from quorate.hachannel.model.view import View, ViewNumber, Voter
 from quorate.testing import simulate
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 from quorate.testing.schedules.random_schedules import draw, operated
 
 ENTRIES = 8
@@ -16,9 +16,9 @@ def number(counter: int, replica: int) -> ViewNumber:
     return ViewNumber(counter, replica, replica + 1)
 
 
-def orphaned(replicas: int, holder: int, settings: Settings) -> Hand:
+def orphaned(replicas: int, holder: int, settings: Settings) -> ManualCluster:
     """Only one slave has the last entries of a master that is gone."""
-    hand = Hand(replicas, settings)
+    hand = ManualCluster(replicas, settings)
     hand.form()
     # The proposals of the founding do not count any more.
     hand.tick(0.01)
@@ -30,7 +30,7 @@ def orphaned(replicas: int, holder: int, settings: Settings) -> Hand:
     return hand
 
 
-def interrupt(hand: Hand, counter: int) -> None:
+def interrupt(hand: ManualCluster, counter: int) -> None:
     """Replica 3 proposes while 1 fetches the log of 2, and finds that 1 is to lead."""
     hand.lose(1, 2)
     for replica in (1, 2):

@@ -2,11 +2,11 @@
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import Ahead
-from quorate.testing.channel.by_hand import Hand, returning
-from quorate.testing.schedules.script import Script
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def giving_a_state(**settings) -> Hand:
+def giving_a_state(**settings) -> ManualCluster:
     """The last of three replicas is back; the state is on its way in one piece, which is not installed."""
     hand = returning(3, Settings(keep=0, window=16, **settings))
     *_, event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
@@ -16,7 +16,7 @@ def giving_a_state(**settings) -> Hand:
     return hand
 
 
-def submit_ten(hand: Hand) -> None:
+def submit_ten(hand: ManualCluster) -> None:
     """Ten entries more, if there is room; they go to the learner, and are on their way."""
     for _ in range(10):
         hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
@@ -25,12 +25,12 @@ def submit_ten(hand: Hand) -> None:
     hand.settle(0, 1)
 
 
-def install_state(hand: Hand) -> None:
+def install_state(hand: ManualCluster) -> None:
     *_, part = [event for event in hand.events[2] if isinstance(event, InstallPart)]
     hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b""))
 
 
-def reconnect(hand: Hand) -> None:
+def reconnect(hand: ManualCluster) -> None:
     """The connection between the donor and the learner breaks, and they have another one."""
     for here, there in ((0, 2), (2, 0)):
         hand.act(here, lambda channel, there=there: channel.disconnected(hand.now, there))
@@ -60,7 +60,7 @@ def test_a_learner_holds_a_bounded_log_tail_and_the_master_keeps_the_rest():
 def test_a_learner_with_a_hung_disk_moves_a_bounded_part_of_the_tail_into_its_log():
     """It has the state, and many entries beside it."""
     settings = Settings(keep=0, window=16, part_bytes=200)
-    script = Script(3, settings=settings, chunk=1, parts=False, disk=True)
+    script = ScriptedCluster(3, settings=settings, chunk=1, parts=False, disk=True)
     script.form()
     learner = script.hosts[2]
     learner.crash()
@@ -108,7 +108,7 @@ def test_a_transfer_ends_although_the_last_acknowledgement_is_lost():
 
 def test_entries_beside_a_state_do_not_count_as_progress_of_a_learner():
     """Its application hangs, and another learner waits."""
-    hand = Hand(5, Settings(keep=0, window=16, stall_s=1.0))
+    hand = ManualCluster(5, Settings(keep=0, window=16, stall_s=1.0))
     master = hand.form()
     hand.isolate(3, 4)
     for _ in range(30):

@@ -7,7 +7,7 @@ from quorate.hachannel.model.messages import Join
 from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.channel.world import Host
 from quorate.testing.schedules.random_schedules import draw, operated
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate
 
 
@@ -44,7 +44,7 @@ def seats(script):
 
 
 def test_a_replica_is_added_to_a_running_cluster_and_counts():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     first = script.submit(master, 5)
     host = add(script)
@@ -58,7 +58,7 @@ def test_a_replica_is_added_to_a_running_cluster_and_counts():
 
 
 def test_a_replica_that_started_before_it_was_added_waits():
-    script = Script(2)
+    script = ScriptedCluster(2)
     script.form()
     host = Host(script.world, 2)
     script.hosts.append(host)
@@ -72,7 +72,7 @@ def test_a_replica_that_started_before_it_was_added_waits():
 
 
 def test_a_slave_that_is_removed_stops_and_the_others_go_on():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     remove(script, 2)
     script.until(lambda: not script.hosts[2].running)
@@ -84,7 +84,7 @@ def test_a_slave_that_is_removed_stops_and_the_others_go_on():
 
 def test_a_removed_voter_still_answers_prepare_and_records_the_view_without_it():
     """Three of four must agree on the next view, and one of the three is the one that goes."""
-    script = Script(4)
+    script = ScriptedCluster(4)
     script.form()
     script.hosts[3].crash()
     script.whole(but=[3])
@@ -96,7 +96,7 @@ def test_a_removed_voter_still_answers_prepare_and_records_the_view_without_it()
 
 
 def test_a_change_that_only_the_removed_voter_could_make_active_is_given_up():
-    script = Script(5)
+    script = ScriptedCluster(5)
     master = script.form()
     script.hosts[4].crash()
     script.whole(but=[4])
@@ -111,7 +111,7 @@ def test_a_change_that_only_the_removed_voter_could_make_active_is_given_up():
 
 
 def test_nobody_is_removed_who_would_leave_it_to_one_that_is_leaving():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     master.state.peers.links[2].leaving = True
     with pytest.raises(ChangeRefused, match="replica 2 cannot be reached"):
@@ -119,7 +119,7 @@ def test_nobody_is_removed_who_would_leave_it_to_one_that_is_leaving():
 
 
 def test_a_change_is_given_up_when_a_voter_it_needs_leaves():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     remove(script, 1)
     script.hosts[2].leave()
@@ -130,7 +130,7 @@ def test_a_change_is_given_up_when_a_voter_it_needs_leaves():
 
 
 def test_a_witness_that_was_removed_while_it_asked_to_come_is_not_let_in():
-    script = Script(3, witnesses=1)
+    script = ScriptedCluster(3, witnesses=1)
     master = script.form()
     witness = script.hosts[2]
     remove(script, 2)
@@ -149,7 +149,7 @@ def test_a_witness_that_was_removed_while_it_asked_to_come_is_not_let_in():
 
 
 def test_a_master_that_is_removed_hands_over_and_stops():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     sent = script.submit(master, 4)
     started = script.world.now
@@ -163,7 +163,7 @@ def test_a_master_that_is_removed_hands_over_and_stops():
 
 
 def test_a_removed_replica_is_not_let_in_until_it_is_added_again():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     remove(script, 2)
     script.until(lambda: not script.hosts[2].running)
@@ -186,7 +186,7 @@ def test_a_replica_that_was_removed_comes_back_with_its_disk_under_load():
 
 
 def test_a_dead_replica_is_removed_and_majorities_are_smaller():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.hosts[2].crash()
     script.whole(but=[2])
@@ -198,7 +198,7 @@ def test_a_dead_replica_is_removed_and_majorities_are_smaller():
 
 
 def test_a_removed_voter_that_missed_it_answers_and_then_stops():
-    script = Script(4)
+    script = ScriptedCluster(4)
     master = script.form()
     script.split([3], [0, 1, 2])
     script.whole(but=[3], seconds=20)
@@ -214,7 +214,7 @@ def test_a_removed_voter_that_missed_it_answers_and_then_stops():
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_a_copy_that_is_lost_for_good_is_replaced_where_no_entry_is_taken_without_it(mode, moves):
     """Its machine is gone: another one comes, with its id elsewhere or with a new one."""
-    script = Script(3, witnesses=1, settings=Settings(min_copies=2, mode=mode), disk=True)
+    script = ScriptedCluster(3, witnesses=1, settings=Settings(min_copies=2, mode=mode), disk=True)
     master = script.form()
     script.everywhere(script.submit(master, 3))
     lost = script.hosts[1]
@@ -242,7 +242,7 @@ def test_a_copy_that_is_lost_for_good_is_replaced_where_no_entry_is_taken_withou
 
 
 def test_a_change_that_cannot_be_committed_is_refused_with_too_few_copies_too():
-    script = Script(3, settings=Settings(min_copies=3, suspect_s=1.0))
+    script = ScriptedCluster(3, settings=Settings(min_copies=3, suspect_s=1.0))
     master = script.form()
     script.hosts[2].crash()
     script.until(lambda: master.channel.role == "blocked" and len(master.channel.members) == 2)
@@ -255,7 +255,7 @@ def test_a_change_that_cannot_be_committed_is_refused_with_too_few_copies_too():
 
 def test_nobody_is_removed_without_whom_there_are_too_few_copies():
     """Then no entry could be committed any more, not even the one that adds a replica."""
-    script = Script(3, witnesses=1, settings=Settings(min_copies=2))
+    script = ScriptedCluster(3, witnesses=1, settings=Settings(min_copies=2))
     script.form()
     with pytest.raises(ChangeRefused, match="would have 1 copy, and min_copies is 2: add another one"):
         remove(script, 1)
@@ -265,7 +265,7 @@ def test_nobody_is_removed_without_whom_there_are_too_few_copies():
 
 
 def test_what_cannot_be_done_is_refused_with_a_reason():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     slave = script.hosts[1].channel
     now = script.world.now
@@ -291,7 +291,7 @@ def test_what_cannot_be_done_is_refused_with_a_reason():
 
 
 def test_scenario_20_a_leader_that_cannot_commit_makes_no_half_of_a_change():
-    script = Script(3, settings=Settings(suspect_s=1.5))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=1.5))
     master = script.form()
     script.split([0], [1, 2])
     assert master.channel.admit(script.world.now, 3, b"place")
@@ -305,7 +305,7 @@ def test_scenario_20_a_leader_that_cannot_commit_makes_no_half_of_a_change():
 
 
 def test_a_change_that_reached_a_slave_is_made_by_the_next_master():
-    script = Script(3, settings=Settings(suspect_s=1.5))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=1.5))
     master = script.form()
     script.cut((1, 0), (2, 0))
     assert master.channel.admit(script.world.now, 3, b"place")
@@ -317,7 +317,7 @@ def test_a_change_that_reached_a_slave_is_made_by_the_next_master():
 
 
 def test_scenario_18_the_master_leaves_during_the_handover_and_there_is_one_master():
-    script = Script(4)
+    script = ScriptedCluster(4)
     master = script.form()
     remove(script, 0)
     script.until(lambda: master.channel.role == "changing" or not master.running)
@@ -328,7 +328,7 @@ def test_scenario_18_the_master_leaves_during_the_handover_and_there_is_one_mast
 
 
 def test_scenario_21_what_a_newcomer_acknowledges_does_not_commit():
-    script = Script(3, snapshot_s=2.0)
+    script = ScriptedCluster(3, snapshot_s=2.0)
     master = script.form()
     script.everywhere(script.submit(master, 200))
     add(script)
@@ -343,7 +343,7 @@ def test_scenario_21_what_a_newcomer_acknowledges_does_not_commit():
 
 
 def test_a_change_whose_new_voter_dies_is_given_up_as_a_whole():
-    script = Script(1)
+    script = ScriptedCluster(1)
     master = script.form()
     host = add(script)
     script.until(lambda: master.state.pending is not None or len(master.channel.members) == 2)
@@ -356,7 +356,7 @@ def test_a_change_whose_new_voter_dies_is_given_up_as_a_whole():
 
 
 def test_a_replica_that_is_down_moves():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.hosts[2].crash()
     script.whole(but=[2])
@@ -367,7 +367,7 @@ def test_a_replica_that_is_down_moves():
 
 
 def test_an_outsider_that_knows_one_replica_only_learns_of_the_others():
-    script = Script(2)
+    script = ScriptedCluster(2)
     script.form()
     add(script)
     script.whole()
@@ -390,7 +390,7 @@ def test_one_that_is_added_again_before_it_knows_of_its_removal_has_to_be_starte
 
 
 def test_the_reason_of_a_view_after_an_orderly_leave_says_so():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.hosts[2].leave()
     script.whole(but=[2])

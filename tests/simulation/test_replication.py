@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import Ack, Chunk, Commit, Data, Entry, Heartbeat, Repair
 from quorate.hachannel.model.view import Tag, ViewNumber, Voter
-from quorate.testing.channel.by_hand import Hand, with_disks
-from quorate.testing.schedules.script import Script
+from quorate.testing.channel.manual_cluster import ManualCluster, with_disks
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def alone_with_a_change(fits, **bounds):
@@ -14,7 +14,7 @@ def alone_with_a_change(fits, **bounds):
 
     It takes what fits, and goes on when the slave is back.
     """
-    script = Script(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
+    script = ScriptedCluster(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
     master = script.form()
     slave, witness = script.hosts[1:]
     slave.pause()
@@ -34,7 +34,7 @@ def alone_with_a_change(fits, **bounds):
 
 def was_master():
     """Replica 0: it has learned that others have gone on, and has taken their state."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"old"))
     for other in (1, 2):
@@ -68,7 +68,7 @@ def test_a_log_held_by_a_change_is_bounded_in_bytes():
 
 def test_a_late_repair_of_acknowledged_entries_is_not_answered():
     """The master will soon have trimmed those entries."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     view = master.view
     assert view is not None
@@ -89,7 +89,7 @@ def test_a_late_repair_of_acknowledged_entries_is_not_answered():
 
 def test_the_end_of_an_earlier_process_says_nothing_of_the_present_one():
     """The connection to the present process breaks for a moment."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.silence(2)
     hand.start(2, 3, 9)
@@ -134,7 +134,7 @@ def test_a_slave_left_out_of_an_active_view_acknowledges_nothing_of_the_earlier_
 
 def test_a_repair_of_an_earlier_view_is_not_answered():
     """With the new view the slave was sent what it lacked."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     earlier = master.view.number
     hand.isolate(2)
@@ -145,7 +145,7 @@ def test_a_repair_of_an_earlier_view_is_not_answered():
 
 
 def test_a_change_that_has_taken_effect_holds_the_log_no_longer():
-    hand = Hand(settings=Settings(mode="MAJORITY", window=16, keep=0, max_log=160))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY", window=16, keep=0, max_log=160))
     master = hand.form()
     hand.act(0, lambda channel: channel.admit(hand.now, 3, b"place", witness=False))
     hand.settle()
@@ -163,7 +163,7 @@ def test_a_change_that_has_taken_effect_holds_the_log_no_longer():
 def test_a_slave_reports_nothing_stable_beyond_its_commit_index():
     """What all members hold is committed, and the slave reports only what it has delivered."""
     for kind in (Data, Commit, Heartbeat):
-        hand = Hand()
+        hand = ManualCluster()
         number = hand.form().view.number
         words = {
             Data: Data(Entry(number, 1, 0, b"x"), 0, 0, 1),

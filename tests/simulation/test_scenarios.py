@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import NotMaster, Settings
 from quorate.hachannel.model.messages import CatchUp, Chunk
 from quorate.testing.channel.network import Weather
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 SLOW_SUSPICION = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -13,7 +13,7 @@ SLOW_SUSPICION = Settings(suspect_s=0.5, view_change_s=0.4)
 @pytest.mark.parametrize("seed", range(5))
 def test_replicas_that_start_together_form_one_cluster_with_one_first_time(seed):
     """Scenario 5, ConcurrentStartup of JGroups."""
-    script = Script(5, seed=seed, weather=Weather(slow_chance=0.2, slow_s=0.1))
+    script = ScriptedCluster(5, seed=seed, weather=Weather(slow_chance=0.2, slow_s=0.1))
     script.form()
     assert script.first_times == 1
     assert len(script.active) == 1
@@ -21,7 +21,7 @@ def test_replicas_that_start_together_form_one_cluster_with_one_first_time(seed)
 
 
 def test_replicas_below_the_barrier_wait():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.hosts[0].start()
     script.hosts[1].start()
     script.run(5.0)
@@ -33,7 +33,7 @@ def test_replicas_below_the_barrier_wait():
 
 
 def test_a_latecomer_joins_the_cluster_that_others_founded():
-    script = Script(3, expected=2)
+    script = ScriptedCluster(3, expected=2)
     script.hosts[0].start()
     script.hosts[2].start()
     script.whole(but=[1])
@@ -47,7 +47,7 @@ def test_a_latecomer_joins_the_cluster_that_others_founded():
 
 
 def test_a_cluster_of_one_starts_at_once():
-    script = Script(1)
+    script = ScriptedCluster(1)
     script.hosts[0].start()
     assert script.hosts[0].channel.role == "master"
     taken = script.submit(script.hosts[0], 2)
@@ -57,7 +57,7 @@ def test_a_cluster_of_one_starts_at_once():
 
 def test_many_submitters_one_order():
     """Scenario 1, SequencerOrder of JGroups."""
-    script = Script(3, weather=Weather(slow_chance=0.3, slow_s=0.02))
+    script = ScriptedCluster(3, weather=Weather(slow_chance=0.3, slow_s=0.02))
     master = script.form()
     for _ in range(20):
         script.submit(master, 7)
@@ -70,7 +70,7 @@ def test_many_submitters_one_order():
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_the_master_dies_mid_stream_and_nothing_acknowledged_is_lost(mode):
     """Scenario 2, SequencerFailover of JGroups."""
-    script = Script(3, settings=Settings(mode=mode))
+    script = ScriptedCluster(3, settings=Settings(mode=mode))
     master = script.form()
     for _ in range(30):
         script.submit(master, 3)
@@ -90,7 +90,7 @@ def test_the_master_dies_mid_stream_and_nothing_acknowledged_is_lost(mode):
 
 
 def test_a_killed_master_is_replaced_within_a_fraction_of_a_second():
-    script = Script(3, weather=Weather(slow_chance=0.0, notice_s=0.002))
+    script = ScriptedCluster(3, weather=Weather(slow_chance=0.0, notice_s=0.002))
     master = script.form()
     script.run(1.0)
     master.crash()
@@ -99,7 +99,7 @@ def test_a_killed_master_is_replaced_within_a_fraction_of_a_second():
 
 def test_a_replica_that_is_slow_for_a_second_is_not_suspected():
     """Scenario 13, FalseSuspicion."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.run(0.5)
     for host in script.hosts:
@@ -113,7 +113,7 @@ def test_a_replica_that_is_slow_for_a_second_is_not_suspected():
 
 def test_the_master_and_the_next_one_leave_together_and_one_master_remains():
     """Scenario 4, BaseLeave of JGroups."""
-    script = Script(4)
+    script = ScriptedCluster(4)
     script.form()
     script.hosts[0].leave()
     script.hosts[1].leave()
@@ -122,7 +122,7 @@ def test_the_master_and_the_next_one_leave_together_and_one_master_remains():
 
 
 def test_a_leaving_master_hands_over_quickly():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     taken = script.submit(master, 5)
     master.leave()
@@ -133,7 +133,7 @@ def test_a_leaving_master_hands_over_quickly():
 
 def test_a_lost_join_answer_leads_to_no_second_membership():
     """Scenario 6, the lost join answer."""
-    script = Script(3, weather=Weather(slow_chance=0.0, notice_s=0.01))
+    script = ScriptedCluster(3, weather=Weather(slow_chance=0.0, notice_s=0.01))
     script.form()
     script.hosts[2].crash()
     script.whole(but=[2])
@@ -148,7 +148,7 @@ def test_a_lost_join_answer_leads_to_no_second_membership():
 
 def test_a_frozen_master_acknowledges_nothing_when_it_wakes():
     """Scenario 7, FrozenCoordinator."""
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.everywhere(script.submit(master, 5))
     script.cut((0, 1), (0, 2))
@@ -177,7 +177,9 @@ def test_a_frozen_master_acknowledges_nothing_when_it_wakes():
 
 def test_a_lost_tail_is_repaired_although_nothing_follows():
     """Scenario 8, LastMessageDropped of JGroups."""
-    script = Script(3, weather=Weather(slow_chance=0.0, delay_s=0.02, notice_s=0.01, reconnect_s=0.02))
+    script = ScriptedCluster(
+        3, weather=Weather(slow_chance=0.0, delay_s=0.02, notice_s=0.01, reconnect_s=0.02)
+    )
     master = script.form()
     script.run(0.5)
     taken = script.submit(master)
@@ -189,7 +191,7 @@ def test_a_lost_tail_is_repaired_although_nothing_follows():
 
 def test_duplicated_messages_and_broken_connections_deliver_exactly_once():
     """Scenario 9."""
-    script = Script(
+    script = ScriptedCluster(
         3, weather=Weather(duplicate_chance=0.5, slow_chance=0.2, notice_s=0.02, reconnect_s=0.02)
     )
     master = script.form()
@@ -205,7 +207,7 @@ def test_duplicated_messages_and_broken_connections_deliver_exactly_once():
 @pytest.mark.parametrize(("entries", "chunk", "keep"), [(30, 8, 512), (700, 1, 0)])
 def test_a_replica_that_restarts_under_load_gets_the_same_state(entries, chunk, keep):
     """Scenario 11, StateTransferWhileSending of JGroups."""
-    script = Script(3, settings=Settings(keep=keep, window=16), chunk=chunk)
+    script = ScriptedCluster(3, settings=Settings(keep=keep, window=16), chunk=chunk)
     master = script.form()
     for _ in range(entries // 10):
         script.submit(master, 10)
@@ -225,7 +227,7 @@ def test_a_replica_that_restarts_under_load_gets_the_same_state(entries, chunk, 
 
 def test_the_donor_dies_mid_transfer_and_the_next_master_goes_on():
     """Scenario 12."""
-    script = Script(4, settings=Settings(keep=0), chunk=1, snapshot_s=0.2)
+    script = ScriptedCluster(4, settings=Settings(keep=0), chunk=1, snapshot_s=0.2)
     master = script.form()
     for _ in range(50):
         script.submit(master, 10)
@@ -254,7 +256,7 @@ def test_the_donor_dies_mid_transfer_and_the_next_master_goes_on():
 
 
 def test_the_joiner_dies_mid_transfer_and_its_next_life_joins():
-    script = Script(3, settings=Settings(keep=0), chunk=1)
+    script = ScriptedCluster(3, settings=Settings(keep=0), chunk=1)
     master = script.form()
     for _ in range(50):
         script.submit(master, 10)
@@ -270,7 +272,7 @@ def test_the_joiner_dies_mid_transfer_and_its_next_life_joins():
 
 def test_one_false_suspicion_changes_no_view():
     """Scenario 13, FalseSuspicion."""
-    script = Script(3, settings=Settings(suspect_s=0.5))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5))
     script.form()
     script.run(0.5)
     script.cut((0, 1))
@@ -281,7 +283,7 @@ def test_one_false_suspicion_changes_no_view():
 
 
 def test_a_slave_that_does_not_hear_the_master_is_dropped_and_comes_back():
-    script = Script(3, settings=Settings(suspect_s=0.5))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5))
     master = script.form()
     script.cut((0, 1))
     pending = script.submit(master, 3)
@@ -295,7 +297,7 @@ def test_a_slave_that_does_not_hear_the_master_is_dropped_and_comes_back():
 
 def test_three_to_one_the_minority_refuses():
     """Scenario 15."""
-    script = Script(4, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(4, settings=SLOW_SUSPICION)
     script.form()
     script.split([0], [1, 2, 3])
     pending = script.submit(script.hosts[0], 2)
@@ -312,7 +314,7 @@ def test_three_to_one_the_minority_refuses():
 
 def test_a_full_window_and_a_dead_slave_do_not_stop_the_next_view():
     """Scenario 14."""
-    script = Script(3, settings=Settings(window=4))
+    script = ScriptedCluster(3, settings=Settings(window=4))
     master = script.form()
     script.hosts[1].crash()
     pending = script.submit(master, 20)
@@ -325,7 +327,7 @@ def test_a_full_window_and_a_dead_slave_do_not_stop_the_next_view():
 
 def test_a_pending_entry_ends_when_the_dead_slave_leaves_the_view():
     """Scenario 27."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.run(0.5)
     script.hosts[2].crash()
@@ -337,7 +339,7 @@ def test_a_pending_entry_ends_when_the_dead_slave_leaves_the_view():
 
 def test_entries_submitted_while_replicas_come_and_go_all_end():
     """Scenario 10: whatever waits for all members ends when they leave and join."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     taken = []
     for _ in range(6):
@@ -356,7 +358,7 @@ def test_entries_submitted_while_replicas_come_and_go_all_end():
 
 def test_the_proposer_dies_during_the_election_and_no_ghost_remains():
     """Scenario 18."""
-    script = Script(5, weather=Weather(slow_chance=0.0, notice_s=0.002, delay_s=0.02))
+    script = ScriptedCluster(5, weather=Weather(slow_chance=0.0, notice_s=0.002, delay_s=0.02))
     script.form()
     script.hosts[0].crash()
     script.until(lambda: script.hosts[1].channel.proposing)
@@ -370,7 +372,7 @@ def test_the_proposer_dies_during_the_election_and_no_ghost_remains():
 
 def test_the_proposer_leaves_during_the_election():
     """Scenario 18."""
-    script = Script(5, weather=Weather(slow_chance=0.0, notice_s=0.002, delay_s=0.02))
+    script = ScriptedCluster(5, weather=Weather(slow_chance=0.0, notice_s=0.002, delay_s=0.02))
     script.form()
     script.hosts[0].crash()
     script.until(lambda: script.hosts[1].channel.proposing)
@@ -380,7 +382,7 @@ def test_the_proposer_leaves_during_the_election():
 
 def test_a_one_way_partition_is_harmless():
     """Scenario 24."""
-    script = Script(3, settings=Settings(suspect_s=0.5))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5))
     script.form()
     for direction in [(0, 1), (1, 0), (1, 2), (2, 0)]:
         script.cut(direction)
@@ -393,7 +395,7 @@ def test_a_one_way_partition_is_harmless():
 
 
 def test_a_chain_of_connections_is_enough_when_it_recovers():
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.split([0], [2])
     script.run(3.0)
@@ -405,7 +407,7 @@ def test_a_chain_of_connections_is_enough_when_it_recovers():
 
 
 def test_without_a_majority_the_cluster_blocks_and_does_not_err():
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     master = script.form()
     taken = script.submit(master, 3)
     script.everywhere(taken)
@@ -424,7 +426,7 @@ def test_without_a_majority_the_cluster_blocks_and_does_not_err():
 
 
 def test_two_dead_of_three_one_after_the_other_and_the_last_goes_on_with_a_voter():
-    script = Script(3)
+    script = ScriptedCluster(3)
     script.form()
     script.hosts[2].crash()
     script.whole(but=[2])
@@ -441,7 +443,7 @@ def test_two_dead_of_three_one_after_the_other_and_the_last_goes_on_with_a_voter
 
 
 def test_a_blocked_master_goes_on_when_the_others_return():
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     master = script.form()
     for host in script.hosts[1:]:
         host.pause()
@@ -456,7 +458,7 @@ def test_a_blocked_master_goes_on_when_the_others_return():
 
 def test_a_master_that_cannot_commit_applies_no_change_of_the_configuration():
     """Scenario 20, AddServer on a leader that cannot commit."""
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.hosts[2].crash()
     script.whole(but=[2])
@@ -474,7 +476,7 @@ def test_a_master_that_cannot_commit_applies_no_change_of_the_configuration():
 def test_a_slow_slave_cannot_fill_the_memory():
     """Scenario 25."""
     settings = Settings(mode="MAJORITY", window=64, keep=64, max_log=600, stall_s=1000.0, suspect_s=1000.0)
-    script = Script(3, settings=settings)
+    script = ScriptedCluster(3, settings=settings)
     master = script.form()
     script.cut((0, 2))
     for _ in range(100):
@@ -489,7 +491,7 @@ def test_a_slow_slave_cannot_fill_the_memory():
 
 def test_a_replica_that_was_away_for_long_comes_back_by_snapshot():
     """Scenario 26."""
-    script = Script(3, settings=Settings(suspect_s=0.5, keep=10))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5, keep=10))
     master = script.form()
     script.split([2], [0, 1])
     script.whole(but=[2])
@@ -504,7 +506,7 @@ def test_a_replica_that_was_away_for_long_comes_back_by_snapshot():
 
 
 def test_a_replica_that_was_away_shortly_comes_back_by_entries():
-    script = Script(3, settings=Settings(suspect_s=0.5))
+    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5))
     master = script.form()
     seen = []
     deliver = script.hosts[2].deliver
@@ -521,7 +523,7 @@ def test_a_replica_that_was_away_shortly_comes_back_by_entries():
 
 def test_a_restart_never_delivers_what_was_not_committed():
     """Scenario 28."""
-    script = Script(3, settings=SLOW_SUSPICION)
+    script = ScriptedCluster(3, settings=SLOW_SUSPICION)
     master = script.form()
     script.everywhere(script.submit(master, 5))
     script.cut((0, 1), (0, 2))
@@ -538,7 +540,7 @@ def test_a_restart_never_delivers_what_was_not_committed():
 
 
 def test_entries_that_one_slave_has_are_kept_or_dropped_everywhere():
-    script = Script(5, settings=SLOW_SUSPICION, weather=Weather(slow_chance=0.0, notice_s=0.01))
+    script = ScriptedCluster(5, settings=SLOW_SUSPICION, weather=Weather(slow_chance=0.0, notice_s=0.01))
     script.form()
     script.cut((0, 1), (0, 2), (0, 3))
     pending = script.submit(script.hosts[0], 4)

@@ -40,8 +40,8 @@ from quorate.testing import (
     TornWrite,
 )
 from quorate.testing.channel.cluster_shape import Shape
-from quorate.testing.channel.machine import Violation
 from quorate.testing.channel.network import Weather
+from quorate.testing.channel.violation import Violation
 from quorate.testing.schedules.command import command
 from quorate.testing.schedules.random_schedules import draw, operated
 from quorate.testing.schedules.schedule import Schedule, ScheduleError, read

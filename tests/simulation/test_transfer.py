@@ -8,10 +8,10 @@ from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import Ack
 from quorate.testing import Weather
 from quorate.testing.channel.application import App, Part, Spoiled
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-class Watched(Script):
+class Watched(ScriptedCluster):
     """Remembers what applications are asked for, and given."""
 
     def __init__(self, *args, **options):

@@ -15,15 +15,15 @@ from quorate.hachannel.model.messages import (
     Yield,
 )
 from quorate.hachannel.model.view import NO_TAG, Tag, View, ViewNumber, Voter
-from quorate.testing.channel.by_hand import Hand, with_disks
-from quorate.testing.schedules.script import Script
+from quorate.testing.channel.manual_cluster import ManualCluster, with_disks
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
 
 def asked(*answered):
     """Replica 3 of four is gone; replica 0 has the answers of some others for the view after it."""
-    hand = Hand(4)
+    hand = ManualCluster(4)
     hand.form()
     hand.silence(3)
     while not hand.waiting(0, 2, Prepare):
@@ -83,7 +83,7 @@ RESTARTED_VIEW = View(ViewNumber(3, 0, 7), RESTARTED, RESTARTED, 3, 0)
 
 def test_a_lagging_slave_gets_what_it_lacks_with_the_next_view():
     """Two of three replicas commit the entries, and then the master dies."""
-    script = Script(3, settings=Settings(mode="MAJORITY"))
+    script = ScriptedCluster(3, settings=Settings(mode="MAJORITY"))
     script.form()
     script.cut((0, 2))
     taken = script.submit(script.hosts[0], 3)
@@ -99,7 +99,7 @@ def test_a_lagging_slave_gets_what_it_lacks_with_the_next_view():
 
 def test_a_proposer_drops_its_uncommitted_end_that_a_later_view_lacks():
     """The log of the later view ends exactly where the proposer knows that all is committed."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"dropped by the view after this one"))
     hand.deliver(0, 1)
@@ -120,7 +120,7 @@ def test_a_proposer_drops_its_uncommitted_end_that_a_later_view_lacks():
 
 def test_a_member_of_an_older_view_is_sent_all_entries_that_may_differ():
     """It has entries of that older view, which the adopted log may not have."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"of the first view"))
     hand.deliver(0, 1)
@@ -237,7 +237,7 @@ def test_a_record_of_an_earlier_attempt_does_not_activate_the_view():
 
     One has recorded the first attempt.
     """
-    hand = Hand()
+    hand = ManualCluster()
     view = hand.form().view
     assert view is not None
     for attempt in (1, 2):
@@ -265,7 +265,7 @@ def test_a_record_of_an_earlier_attempt_does_not_activate_the_view():
 
 def test_an_accept_of_an_earlier_attempt_does_not_activate_the_view():
     """The members have the log of the first attempt. The second one may adopt another log."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     first = proposes(hand, 1)
     for other in (1, 2):
@@ -282,7 +282,7 @@ def test_an_accept_of_an_earlier_attempt_does_not_activate_the_view():
 
 
 def test_a_promise_of_an_earlier_attempt_does_not_count():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     proposes(hand, 1)
     for other in (1, 2):
@@ -296,7 +296,7 @@ def test_a_promise_of_an_earlier_attempt_does_not_count():
 
 def test_a_proposer_that_records_a_higher_view_abandons_its_own():
     """The others have gone on to the higher view, of which the proposer hears by its Record only."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     view = hand.channels[1].view
     assert view is not None
@@ -315,7 +315,7 @@ def test_a_proposer_that_records_a_higher_view_abandons_its_own():
 
 def test_parts_of_the_logs_of_two_views_are_not_joined():
     """The first part of the log of the second view is lost."""
-    hand = Hand()
+    hand = ManualCluster()
     view = hand.form().view
     assert view is not None
     hand.give(0, 1, part(20, view, 0, b"one"))
@@ -363,7 +363,7 @@ def test_a_view_recorded_without_a_promise_binds_the_voter_after_a_restart():
 
 def test_a_proposer_stops_yielding_to_a_first_member_that_never_proposes():
     """The first member answers every proposal, and ignores every Yield."""
-    hand = Hand(settings=Settings(view_change_s=0.5))
+    hand = ManualCluster(settings=Settings(view_change_s=0.5))
     hand.form()
     hand.silence(0)
     hand.deliver(1, 2)
@@ -383,7 +383,7 @@ def test_a_proposer_stops_yielding_to_a_first_member_that_never_proposes():
 
 def test_a_replica_that_was_yielded_to_does_not_yield_back():
     """The first member yields because of a removal that the other replica does not know of."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.silence(0)
     number = ViewNumber(5, 1, 2)

@@ -4,8 +4,8 @@ from quorate.hachannel import Channel, Settings
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.messages import Ack, Exit, Heartbeat, Prepare
 from quorate.hachannel.model.view import View, ViewNumber, Voter
-from quorate.testing.channel.by_hand import Hand
-from quorate.testing.schedules.script import Script
+from quorate.testing.channel.manual_cluster import ManualCluster
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
@@ -24,7 +24,7 @@ def without_acknowledgements(hand, seconds):
 
 def drops_a_slave_that_is_behind(payload, **bounds):
     """The others commit without it, and what it lacks fills the memory of the master."""
-    hand = Hand(settings=Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, **bounds))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, **bounds))
     master = hand.form()
     for _ in range(30):
         for _ in range(10):
@@ -46,7 +46,7 @@ def test_a_voter_that_missed_the_record_of_a_view_gets_it_again():
 
     When another one fails, its grants are needed for the lease.
     """
-    script = Script(5, witnesses=3, disk=True)
+    script = ScriptedCluster(5, witnesses=3, disk=True)
     script.form()
     script.run(1.0)
     script.hosts[4].crash()
@@ -63,7 +63,7 @@ def test_a_voter_that_missed_the_record_of_a_view_gets_it_again():
 
 
 def test_a_master_does_not_wait_for_the_promise_of_an_excluded_slave():
-    hand = Hand(settings=Settings(mode="MAJORITY"))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY"))
     master = hand.form()
     hand.act(0, lambda channel: channel._election.propose(hand.now, "test", exclude=(VOTERS[2],)))
     for pair in ((0, 1), (1, 0), (0, 1), (1, 0)):
@@ -74,7 +74,7 @@ def test_a_master_does_not_wait_for_the_promise_of_an_excluded_slave():
 
 def test_exits_of_an_older_view_do_not_open_the_gate_in_the_next():
     """All left the earlier master. One slave loses the new one before it hears that the others follow it."""
-    hand = Hand(5)
+    hand = ManualCluster(5)
     hand.form()
     for one in (1, 2, 3, 4):
         hand.act(one, lambda channel: channel.disconnected(hand.now, 0, ended=True))
@@ -91,7 +91,7 @@ def test_exits_of_an_older_view_do_not_open_the_gate_in_the_next():
 
 def test_a_slave_that_does_not_hear_its_master_is_dropped_while_the_cluster_is_idle():
     """The master hears the slave, nobody submits anything, and the other slave has no complaint."""
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.cut((master.replica, 1))
     script.until(lambda: master.channel.members == (0, 2))
@@ -101,7 +101,7 @@ def test_a_slave_that_does_not_hear_its_master_is_dropped_while_the_cluster_is_i
 
 def test_a_slave_that_acknowledges_nothing_is_dropped_after_stall_s():
     """It says that it follows the master, and holds up all the others."""
-    hand = Hand()
+    hand = ManualCluster()
     first = hand.form().view
     assert first is not None
     hand.act(0, lambda channel: channel.submit(hand.now, 1, b"x"))
@@ -122,7 +122,7 @@ def test_a_master_whose_witness_promised_another_view_changes_the_view():
 
     The witness promised a view to a dead proposer, and grants nothing in this one.
     """
-    script = Script(3, witnesses=1)
+    script = ScriptedCluster(3, witnesses=1)
     master, other, witness = script.form(), *script.hosts[1:]
     script.split([0], [1])
     script.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
@@ -155,7 +155,7 @@ def test_a_restarted_slave_waits_for_a_heartbeat_before_it_proposes():
 
 def test_a_slave_that_loses_its_master_for_a_moment_stays_in_the_view():
     """The view has lasted longer than the master bears a slave that does not follow."""
-    hand = Hand()
+    hand = ManualCluster()
     view = hand.form().view
     assert view is not None
     for _ in range(100):
@@ -171,7 +171,7 @@ def test_a_slave_that_loses_its_master_for_a_moment_stays_in_the_view():
 
 def test_a_witness_that_promised_a_view_of_a_dead_proposer_joins_the_next_view():
     """Only the witness heard the proposer. The others have gone on with a view below the promised one."""
-    script = Script(5, witnesses=3, settings=QUICK, shared_host=False)
+    script = ScriptedCluster(5, witnesses=3, settings=QUICK, shared_host=False)
     master = script.form()
     script.split([4], [0, 1, 2, 3])
     witness, slave = script.hosts[4], script.hosts[1]
@@ -192,7 +192,7 @@ def test_a_witness_that_promised_a_view_of_a_dead_proposer_joins_the_next_view()
 
 def test_an_exit_of_a_suspected_voter_does_not_open_the_gate():
     """Replica 4 said EXIT to replica 1, which has not heard it since. Replicas 1 and 2 leave the master."""
-    hand = Hand(5)
+    hand = ManualCluster(5)
     number = hand.form().view.number
     hand.give(4, 1, Exit(number, False, "test"))
 

@@ -6,7 +6,7 @@ import pytest
 from quorate.hachannel import ChangeRefused, LeaseChanged, Settings
 from quorate.testing import Add, Crash, Isolate, Remove, Schedule, Shape, SlowDisk, simulate
 from quorate.testing.channel.world import Host
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
@@ -16,7 +16,7 @@ def serving(script):
 
 
 def test_two_replicas_and_a_witness_lose_one_and_go_on():
-    script = Script(3, witnesses=1)
+    script = ScriptedCluster(3, witnesses=1)
     master = script.form()
     assert master.channel.members == (0, 1)
     assert script.hosts[2].channel.role == "witness"
@@ -36,7 +36,7 @@ def test_two_replicas_and_a_witness_lose_one_and_go_on():
 
 
 def test_two_replicas_without_a_witness_stop_on_any_loss():
-    script = Script(2, settings=QUICK)
+    script = ScriptedCluster(2, settings=QUICK)
     master = script.form()
     script.hosts[1].crash()
     script.run(2.0)
@@ -46,7 +46,7 @@ def test_two_replicas_without_a_witness_stop_on_any_loss():
 
 def test_a_replica_and_a_witness_wait_for_the_only_one_that_has_what_was_committed():
     """Scenario 30."""
-    script = Script(3, witnesses=1, settings=QUICK, shared_host=False)
+    script = ScriptedCluster(3, witnesses=1, settings=QUICK, shared_host=False)
     script.form()
     script.split([1], [0, 2])
     master = script.whole(but=[1])
@@ -69,7 +69,7 @@ def test_a_replica_and_a_witness_wait_for_the_only_one_that_has_what_was_committ
 
 
 def test_the_witness_dies_and_its_next_life_takes_its_place():
-    script = Script(3, witnesses=1)
+    script = ScriptedCluster(3, witnesses=1)
     master = script.form()
     script.hosts[2].crash()
     script.run(0.5)
@@ -83,7 +83,7 @@ def test_the_witness_dies_and_its_next_life_takes_its_place():
 
 
 def test_a_witness_never_proposes_however_long_it_waits():
-    script = Script(3, witnesses=1, settings=QUICK)
+    script = ScriptedCluster(3, witnesses=1, settings=QUICK)
     script.form()
     script.hosts[0].crash()
     script.hosts[1].crash()
@@ -93,7 +93,7 @@ def test_a_witness_never_proposes_however_long_it_waits():
 
 
 def test_a_master_that_hears_nobody_stops_its_services_before_another_one_has_any():
-    script = Script(3, settings=QUICK, shared_host=False)
+    script = ScriptedCluster(3, settings=QUICK, shared_host=False)
     master = script.form()
     script.until(lambda: serving(script) == [0])
     script.split([0], [1, 2])
@@ -109,7 +109,7 @@ def test_a_master_that_hears_nobody_stops_its_services_before_another_one_has_an
 
 def test_a_frozen_master_acknowledges_nothing_and_its_services_are_over_when_it_wakes():
     """Scenario 7."""
-    script = Script(3, settings=QUICK, shared_host=False)
+    script = ScriptedCluster(3, settings=QUICK, shared_host=False)
     master = script.form()
     script.until(lambda: serving(script) == [0])
     taken = script.submit(master, 3)
@@ -132,7 +132,7 @@ def test_a_frozen_master_acknowledges_nothing_and_its_services_are_over_when_it_
 
 
 def test_a_pause_shorter_than_the_suspicion_costs_the_services_and_no_view():
-    script = Script(3)
+    script = ScriptedCluster(3)
     master = script.form()
     script.until(lambda: serving(script) == [0])
     master.pause()
@@ -146,7 +146,7 @@ def test_a_pause_shorter_than_the_suspicion_costs_the_services_and_no_view():
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
 def test_a_view_with_too_few_copies_takes_nothing_new_until_there_are_more(mode):
-    script = Script(3, settings=Settings(min_copies=2, mode=mode))
+    script = ScriptedCluster(3, settings=Settings(min_copies=2, mode=mode))
     master = script.form()
     assert master.channel.view.k >= 2
     script.hosts[1].crash()
@@ -161,7 +161,7 @@ def test_a_view_with_too_few_copies_takes_nothing_new_until_there_are_more(mode)
 
 
 def test_with_a_witness_one_copy_is_too_few_where_two_are_wanted():
-    script = Script(3, witnesses=1, settings=Settings(min_copies=2))
+    script = ScriptedCluster(3, witnesses=1, settings=Settings(min_copies=2))
     master = script.form()
     script.hosts[1].crash()
     script.until(lambda: master.channel.members == (0,))
@@ -175,7 +175,7 @@ def test_with_a_witness_one_copy_is_too_few_where_two_are_wanted():
 
 
 def test_a_witness_of_the_view_is_one_also_for_who_was_started_without_it_in_the_file():
-    script = Script(3, witnesses=1, settings=QUICK, disk=True)
+    script = ScriptedCluster(3, witnesses=1, settings=QUICK, disk=True)
     script.form()
     script.world.configured = [0, 1]
     for replica in (0, 1):
@@ -206,7 +206,7 @@ def add_witness(script):
 
 @pytest.mark.parametrize("disk", [False, True])
 def test_a_witness_is_added_to_two_replicas_and_then_either_may_fail(disk):
-    script = Script(2, settings=QUICK, disk=disk)
+    script = ScriptedCluster(2, settings=QUICK, disk=disk)
     script.everywhere(script.submit(script.form(), 3))
     witness = add_witness(script)
     script.until(lambda: witness.channel.role == "witness")
@@ -229,7 +229,7 @@ def test_a_witness_is_added_to_two_replicas_and_then_either_may_fail(disk):
 
 
 def test_a_replica_started_with_the_file_of_before_goes_by_the_witnesses_of_the_cluster():
-    script = Script(2, settings=QUICK, disk=True)
+    script = ScriptedCluster(2, settings=QUICK, disk=True)
     script.form()
     before = list(script.world.configured)
     witness = add_witness(script)
@@ -245,7 +245,7 @@ def test_a_replica_started_with_the_file_of_before_goes_by_the_witnesses_of_the_
 
 
 def test_a_witness_that_cannot_answer_stops_the_others_seldom_and_keeps_no_other_one_out():
-    script = Script(3, disk=True)
+    script = ScriptedCluster(3, disk=True)
     script.form()
     script.hosts[2].crash()
     script.whole(but=[2])
@@ -262,7 +262,7 @@ def test_a_witness_that_cannot_answer_stops_the_others_seldom_and_keeps_no_other
 
 
 def test_a_witness_is_removed_and_stops():
-    script = Script(3, witnesses=1, settings=QUICK)
+    script = ScriptedCluster(3, witnesses=1, settings=QUICK)
     master = script.form()
     witness = script.hosts[2]
     master.channel.remove(script.world.now, 2)
@@ -273,7 +273,7 @@ def test_a_witness_is_removed_and_stops():
 
 
 def test_a_witness_that_an_operator_did_not_add_waits():
-    script = Script(3, settings=QUICK)
+    script = ScriptedCluster(3, settings=QUICK)
     script.form()
     host = Host(script.world, 3)
     script.world.watchers.add(3)
@@ -285,7 +285,7 @@ def test_a_witness_that_an_operator_did_not_add_waits():
 
 
 def test_a_replica_does_not_become_a_witness_nor_the_other_way_round():
-    script = Script(3, witnesses=1)
+    script = ScriptedCluster(3, witnesses=1)
     master = script.form()
     now = script.world.now
     with pytest.raises(ChangeRefused, match="Replica 1 is no witness: remove it before"):
@@ -319,7 +319,7 @@ def restarted_with(script, host, lease_s):
 
 
 def test_a_replica_that_is_started_with_a_shorter_lease_is_bound_by_what_it_granted_before():
-    script = Script(3, disk=True, settings=Settings(suspect_s=6.0, lease_s=3.0))
+    script = ScriptedCluster(3, disk=True, settings=Settings(suspect_s=6.0, lease_s=3.0))
     master = script.form()
     script.run(1.0)
     granted = script.hosts[1].state.leased_s
@@ -341,7 +341,7 @@ def test_a_replica_that_is_started_with_a_shorter_lease_is_bound_by_what_it_gran
 
 
 def test_voters_with_different_leases_grant_each_for_its_own_time():
-    script = Script(3, disk=True, settings=Settings(suspect_s=4.0, lease_s=2.0))
+    script = ScriptedCluster(3, disk=True, settings=Settings(suspect_s=4.0, lease_s=2.0))
     master = script.form()
     script.hosts[1].crash()
     restarted_with(script, script.hosts[1], 0.3)
@@ -353,7 +353,7 @@ def test_voters_with_different_leases_grant_each_for_its_own_time():
 
 def test_a_lease_lasts_although_every_sync_takes_as_long_as_it_does():
     """What binds a voter is durable long since; what it grants need not wait for the entries."""
-    script = Script(3, disk=True, settings=Settings(suspect_s=1.0, lease_s=0.5))
+    script = ScriptedCluster(3, disk=True, settings=Settings(suspect_s=1.0, lease_s=0.5))
     master = script.form()
     script.until(lambda: serving(script) == [0])
     script.fault(SlowDisk(at=0.0, seconds=1.5, for_s=None))

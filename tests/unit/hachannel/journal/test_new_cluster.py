@@ -12,7 +12,7 @@ from quorate.hachannel.model.log import Accepted, Activated, Appended, Committed
 from quorate.hachannel.model.messages import Entry, Heartbeat
 from quorate.hachannel.model.view import Seat, View, ViewNumber, Voter
 from quorate.testing.channel.world import Host
-from quorate.testing.schedules.script import QUICK, Script, begun_again, unlist
+from quorate.testing.schedules.scripted_cluster import QUICK, ScriptedCluster, begun_again, unlist
 
 OLD = ViewNumber(3, 1, 11)
 SEATS = (Seat(0), Seat(1), Seat(2))
@@ -83,7 +83,7 @@ def test_what_the_cluster_of_before_lacks_concerns_only_its_own(lineage: Voter |
 
 
 @pytest.fixture
-def script() -> Script:
+def script() -> ScriptedCluster:
     """A cluster that has lost replicas 0 and 1 after 20 entries, of which replica 2 has all."""
     return begun_again()
 
@@ -92,7 +92,7 @@ def index(host: Host) -> int:
     return host.app.index
 
 
-def test_it_serves_alone_with_everything_and_the_others_join_as_new_ones(script: Script) -> None:
+def test_it_serves_alone_with_everything_and_the_others_join_as_new_ones(script: ScriptedCluster) -> None:
     last = script.hosts[2]
     before = last.disk.remembered.last if last.disk is not None else 0
     last.start()
@@ -114,7 +114,7 @@ def ends(host: Host) -> bool:
     return host.channel.role == "stopped"
 
 
-def test_those_of_before_stop_when_they_hear_of_it_and_never_serve(script: Script) -> None:
+def test_those_of_before_stop_when_they_hear_of_it_and_never_serve(script: ScriptedCluster) -> None:
     """Their directories were forgotten: they have their disks, and are a majority."""
     one, other, last = script.hosts
     last.start()
@@ -129,7 +129,7 @@ def test_those_of_before_stop_when_they_hear_of_it_and_never_serve(script: Scrip
     assert script.submit(last, 5)
 
 
-def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(script: Script) -> None:
+def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(script: ScriptedCluster) -> None:
     one, other, last = script.hosts
     script.split({0, 1}, {2})
     for host in script.hosts:
@@ -148,7 +148,7 @@ def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(script
     assert script.submit(last, 5)
 
 
-def test_one_that_was_removed_before_it_was_forced_stops_nobody(script: Script) -> None:
+def test_one_that_was_removed_before_it_was_forced_stops_nobody(script: ScriptedCluster) -> None:
     one, other, last = script.hosts
     for host in (one, other):
         unlist(host, last.replica)
@@ -161,7 +161,7 @@ def test_one_that_was_removed_before_it_was_forced_stops_nobody(script: Script) 
     assert not ends(other)
 
 
-def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: Script) -> None:
+def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: ScriptedCluster) -> None:
     one, other, last = script.hosts
     last.start()
     script.until(lambda: last.channel.can_submit)
@@ -181,7 +181,7 @@ def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: Scrip
     script.until(lambda: one.app.chain == last.app.chain)
 
 
-def test_of_two_that_were_forced_the_later_one_counts(script: Script) -> None:
+def test_of_two_that_were_forced_the_later_one_counts(script: ScriptedCluster) -> None:
     one, _, last = script.hosts
     script.force(one)
     one.start()
@@ -192,7 +192,7 @@ def test_of_two_that_were_forced_the_later_one_counts(script: Script) -> None:
 
 
 def test_one_of_two_is_forced_and_the_witness_of_before_has_to_begin_anew() -> None:
-    script = Script(3, disk=True, settings=QUICK, witnesses=1)
+    script = ScriptedCluster(3, disk=True, settings=QUICK, witnesses=1)
     script.everywhere(script.submit(script.form(), 5))
     for host in script.hosts:
         host.crash()

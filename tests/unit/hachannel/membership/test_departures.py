@@ -3,12 +3,12 @@
 import pytest
 
 from quorate.hachannel.model.messages import Exit, NewView, Prepare, Promise
-from quorate.testing.channel.by_hand import Hand, with_disks
+from quorate.testing.channel.manual_cluster import ManualCluster, with_disks
 
 
 @pytest.fixture
 def hand():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     return hand
 
@@ -87,7 +87,7 @@ def test_who_leaves_while_it_proposes_leaves_the_view_to_the_others(hand):
 
 def test_who_leaves_while_a_view_may_take_it_in_waits_for_that_view():
     """It has promised that view, and the only member before, once it accepts it, needs both."""
-    hand = Hand(2)
+    hand = ManualCluster(2)
     master = hand.form()
     hand.act(1, lambda channel: channel.leave(hand.now))
     hand.settle()

@@ -7,10 +7,10 @@ from quorate.hachannel import NotMaster, View, ViewNumber
 from quorate.hachannel.model.messages import Activate, Record, Seats
 from quorate.hachannel.model.view import Seat
 from quorate.hachannel.view_change.election import MAX_SILENT
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 
-class Dialling(Hand):
+class Dialling(ManualCluster):
     """With what the transport of each replica is told: whom to be connected with."""
 
     def __init__(self, replicas=3):
@@ -24,7 +24,7 @@ class Dialling(Hand):
 
 
 def test_only_a_master_that_stays_takes_a_change_of_the_cluster():
-    hand = Hand()
+    hand = ManualCluster()
     with pytest.raises(NotMaster):
         hand.channels[0].admit(hand.now, 3)
     hand.form()
@@ -42,7 +42,7 @@ def test_only_a_master_that_stays_takes_a_change_of_the_cluster():
 
 
 def test_a_change_that_is_there_already_is_none():
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     assert not hand.act(0, lambda channel: channel.admit(hand.now, 1))
     assert not hand.act(0, lambda channel: channel.remove(hand.now, 7))
@@ -98,7 +98,7 @@ def test_who_is_outside_a_view_knows_that_those_who_left_with_it_are_not_needed_
 
 
 def test_who_connects_is_told_who_belongs_to_the_cluster():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     seats = Seats(hand.channels[1].view.number, (Seat(0), Seat(1), Seat(2)))
     hand.act(1, lambda channel: channel.connected(hand.now, 9, 77))
@@ -108,7 +108,7 @@ def test_who_connects_is_told_who_belongs_to_the_cluster():
 @pytest.mark.parametrize(("removed", "members"), [(1, (2, 3)), (3, (1, 2))])
 def test_a_removal_that_the_proposer_has_to_fetch_concerns_the_very_next_view(removed, members):
     """Only replica 2 has it when the master dies. If it concerns the proposer another one leads."""
-    hand = Hand(4)
+    hand = ManualCluster(4)
     hand.form()
     hand.act(0, lambda channel: channel.remove(hand.now, removed))
     hand.deliver(0, 2)
@@ -126,7 +126,7 @@ def test_a_removal_that_the_proposer_has_to_fetch_concerns_the_very_next_view(re
 
 def test_a_master_that_alone_holds_the_log_stays_and_its_removal_is_given_up():
     """The others vote, and could take the change up, but have not taken the log of views before in time."""
-    hand = Hand(4)
+    hand = ManualCluster(4)
     master = hand.form()
     voters = master.view.members
     master._election._silent = dict.fromkeys(voters[1:], MAX_SILENT)

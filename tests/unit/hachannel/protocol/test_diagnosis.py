@@ -8,23 +8,25 @@ from quorate.hachannel.model.log import Accepted, Activated
 from quorate.hachannel.model.view import Voter
 from quorate.hachannel.protocol.diagnosis import situation, strangers
 from quorate.testing.channel.world import Observer
-from quorate.testing.schedules.script import Script
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 
-def said(script: Script, replica: int, *mute: int) -> str:
+def said(script: ScriptedCluster, replica: int, *mute: int) -> str:
     return situation(script.hosts[replica].channel, mute, otherwise="ask those")
 
 
-def refused(script: Script, replica: int, **reasons: str) -> str:
+def refused(script: ScriptedCluster, replica: int, **reasons: str) -> str:
     """What it says when those in `reasons`, given as r1, r2, turn it away."""
     channel = script.hosts[replica].channel
     return situation(channel, refused={int(who[1:]): reason for who, reason in reasons.items()})
 
 
-def formed(replicas: int = 3, *, settings: Settings = QUICK, disk: bool = True, witnesses: int = 0) -> Script:
-    script = Script(replicas, disk=disk, settings=settings, witnesses=witnesses)
+def formed(
+    replicas: int = 3, *, settings: Settings = QUICK, disk: bool = True, witnesses: int = 0
+) -> ScriptedCluster:
+    script = ScriptedCluster(replicas, disk=disk, settings=settings, witnesses=witnesses)
     script.form()
     script.run(1.0)
     assert [said(script, replica) for replica in range(replicas)] == [""] * replicas
@@ -32,7 +34,7 @@ def formed(replicas: int = 3, *, settings: Settings = QUICK, disk: bool = True, 
 
 
 def test_before_the_very_first_start_it_says_who_is_missing() -> None:
-    script = Script(3, settings=QUICK)
+    script = ScriptedCluster(3, settings=QUICK)
     script.hosts[0].start()
     script.hosts[1].start()
     script.run(1.0)
@@ -47,7 +49,7 @@ def test_before_the_very_first_start_it_says_who_is_missing() -> None:
 
 
 def test_whose_host_name_does_not_resolve_is_not_taken_for_frozen() -> None:
-    script = Script(4, settings=QUICK)
+    script = ScriptedCluster(4, settings=QUICK)
     script.hosts[0].start()
     script.run(1.0)
     channel = script.hosts[0].channel
@@ -62,7 +64,7 @@ def test_whose_host_name_does_not_resolve_is_not_taken_for_frozen() -> None:
 
 
 def test_nobody_is_to_be_started_when_all_that_are_expected_are_here() -> None:
-    script = Script(3, settings=QUICK, expected=2)
+    script = ScriptedCluster(3, settings=QUICK, expected=2)
     script.hosts[0].start()
     script.hosts[1].start()
     script.until(lambda: len(script.hosts[0].state.peers.links) > 0 and "about" in said(script, 0), 5.0)
@@ -70,7 +72,7 @@ def test_nobody_is_to_be_started_when_all_that_are_expected_are_here() -> None:
 
 
 def test_who_is_configured_with_other_replicas_is_named() -> None:
-    script = Script(3, settings=QUICK)
+    script = ScriptedCluster(3, settings=QUICK)
     for host in script.hosts:
         host.start()
         if host.replica == 2:
@@ -268,7 +270,7 @@ ANEW = "stop all replicas and start them again, they begin with nothing"
 LOST = f"ended, and kept nothing without a disk; nobody can join what is left of the cluster: {ANEW}"
 
 
-def left_alone(*, disk: bool = False) -> Script:
+def left_alone(*, disk: bool = False) -> ScriptedCluster:
     """Replica 0 is the master of a view of its own; replica 1 and the witness 2 have crashed, and votes."""
     script = formed(disk=disk, witnesses=1)
     script.submit(script.hosts[0], 5)
@@ -422,7 +424,7 @@ def test_newcomers_beside_a_member_are_not_told_to_start_who_cannot_help() -> No
 
 
 def test_a_replica_without_a_vote_that_was_never_there_is_heard() -> None:
-    script = Script(4, settings=QUICK, expected=3, disk=True)
+    script = ScriptedCluster(4, settings=QUICK, expected=3, disk=True)
     for host in script.hosts[:3]:
         host.start()
     script.whole(but=[3])
@@ -437,7 +439,7 @@ def test_a_replica_without_a_vote_that_was_never_there_is_heard() -> None:
 
 
 def test_guests_that_are_all_there_learn_that_nobody_has_anything() -> None:
-    script = Script(3, settings=QUICK)
+    script = ScriptedCluster(3, settings=QUICK)
     for host in script.hosts:
         host.start()
         host.channel.bar_founding()
@@ -456,7 +458,7 @@ def test_guests_that_are_all_there_learn_that_nobody_has_anything() -> None:
 
 
 def test_before_the_very_first_start_who_turns_this_one_away_is_not_to_be_started() -> None:
-    script = Script(4, settings=QUICK)
+    script = ScriptedCluster(4, settings=QUICK)
     script.hosts[0].start()
     script.run(1.0)
     begins = (

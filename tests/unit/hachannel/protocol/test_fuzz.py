@@ -8,7 +8,7 @@ from quorate.hachannel import Settings, View, ViewNumber, Voter
 from quorate.hachannel.model import messages as m
 from quorate.hachannel.model.submitters import Row, Source
 from quorate.hachannel.model.view import Seat, Tag
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 small = st.integers(-2, 9)
 numbers = st.builds(ViewNumber, st.integers(0, 6), st.integers(-1, 3), st.integers(0, 4))
@@ -70,7 +70,7 @@ anything = st.one_of([any_message(kind) for kind in m.Message.__args__])
     st.integers(0, 2),
 )
 def test_any_messages_in_any_order_never_raise(sequence, prelude):
-    hand = Hand(settings=Settings(window=4, keep=0))
+    hand = ManualCluster(settings=Settings(window=4, keep=0))
     if prelude:
         hand.form()
     if prelude > 1:
@@ -89,7 +89,7 @@ def test_any_messages_in_any_order_never_raise(sequence, prelude):
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 4), st.integers(0, 3)), max_size=30))
 def test_connections_that_come_and_go_in_any_order_never_raise(steps):
-    hand = Hand()
+    hand = ManualCluster()
     for replica, peer, what in steps:
         channel = hand.channels[replica]
         hand.now += 0.03
@@ -112,7 +112,7 @@ def test_connections_that_come_and_go_in_any_order_never_raise(steps):
 
 
 def test_a_slave_said_to_leave_that_stays_does_not_cause_a_storm_of_views():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.give(1, 0, m.Exit(hand.channels[0].view.number, True, "forged"))
     for _ in range(3):
@@ -123,7 +123,7 @@ def test_a_slave_said_to_leave_that_stays_does_not_cause_a_storm_of_views():
 
 
 def test_a_channel_that_stopped_is_silent():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.leave(hand.now))
     hand.tick(3.0, 0)

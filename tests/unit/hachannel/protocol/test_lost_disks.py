@@ -6,7 +6,7 @@ from quorate.hachannel import InstallPart, ProvideSnapshot, Settings, View, View
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.messages import CatchUp, CaughtUp, Entry
 from quorate.hachannel.model.view import Seat, Voter
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 N1, N2 = ViewNumber(1, 0, 1), ViewNumber(2, 0, 1)
 VOTERS = tuple(Voter(replica, replica + 1) for replica in range(3))
@@ -24,7 +24,7 @@ def remembered(number, members, *, last):
     )
 
 
-class Run(Hand):
+class Run(ManualCluster):
     """With disks and applications that do at once what they are asked for."""
 
     def __init__(self, *, last, fresh, **settings):
@@ -78,7 +78,7 @@ def test_it_gets_the_state_of_the_others_though_it_is_not_behind(fresh):
 
 def test_a_learner_that_wants_to_begin_again_twice_at_one_place_is_not_answered_at_once():
     """It would say the same again, as fast as messages go."""
-    hand = Hand(settings=Settings(window=16))
+    hand = ManualCluster(settings=Settings(window=16))
     hand.form()
     hand.isolate(2)
     for _ in range(10):

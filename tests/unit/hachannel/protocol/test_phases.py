@@ -2,8 +2,8 @@ import attrs
 import pytest
 
 from quorate.hachannel.protocol.phases import TABLES, page
-from quorate.testing.channel.machine import Violation
-from quorate.testing.checks.phases import PhasesAllowed
+from quorate.testing.channel.violation import Violation
+from quorate.testing.checks.phases import PhaseTransitions
 from quorate.testing.schedules.simulation import simulate
 
 
@@ -36,13 +36,13 @@ def test_a_simulation_notices_a_move_that_is_not_in_the_table(monkeypatch):
 
 def test_simulations_see_the_moves_of_the_tables(monkeypatch):
     seen = set()
-    stepped = PhasesAllowed.stepped
+    stepped = PhaseTransitions.stepped
 
     def noting(self, step):
         stepped(self, step)
         seen.update(self.seen)
 
-    monkeypatch.setattr(PhasesAllowed, "stepped", noting)
+    monkeypatch.setattr(PhaseTransitions, "stepped", noting)
     for seed in range(20):
         simulate(seed=seed)
     listed = {(name, move.source, move.target) for name, table in TABLES.items() for move in table.moves}

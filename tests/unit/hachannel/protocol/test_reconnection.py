@@ -3,7 +3,7 @@
 from quorate.hachannel import Channel, Voter
 from quorate.hachannel.model.messages import Exit, Promise
 from quorate.hachannel.model.view import NO_VIEW
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 
 def test_a_voter_that_left_and_came_back_from_its_disk_is_not_leaving_any_more() -> None:
@@ -18,7 +18,7 @@ def test_a_voter_that_left_and_came_back_from_its_disk_is_not_leaving_any_more()
 
 
 def test_a_promise_that_was_lost_is_given_again():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
     hand.deliver(0, 1)

@@ -15,7 +15,7 @@ from quorate.hachannel.model.messages import (
     Record,
     Recorded,
 )
-from quorate.testing.channel.by_hand import Hand, SlowLog, with_disks
+from quorate.testing.channel.manual_cluster import ManualCluster, SlowLog, with_disks
 
 N1 = ViewNumber(1, 0, 1)
 
@@ -73,7 +73,7 @@ def test_acknowledgements_of_one_write_leave_as_the_last_of_them(hand):
 
 def test_the_first_view_is_founded_only_with_the_disks(hand):
     assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
-    idle = Hand(logs=[SlowLog(), SlowLog(), SlowLog()])
+    idle = ManualCluster(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
         idle.settle()
         idle.tick(0.01)
@@ -82,7 +82,7 @@ def test_the_first_view_is_founded_only_with_the_disks(hand):
 
 
 def test_a_founder_accepts_its_view_once_although_another_one_says_twice_that_it_has():
-    hand = Hand(logs=[SlowLog(), SlowLog(), SlowLog()])
+    hand = ManualCluster(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
         for here, there in hand.wires:
             while hand.waiting(here, there) and not isinstance(hand.wires[here, there][0], NewView):

@@ -7,14 +7,14 @@ import pytest
 from quorate.hachannel import ChannelError, Deliver, PayloadTooLarge, Settings, Source, ViewNumber, WindowFull
 from quorate.hachannel.model.messages import Forward, Forwarded
 from quorate.hachannel.model.settings import TRIM_STEP
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 N1 = ViewNumber(1, 0, 1)
 
 
 @pytest.fixture
 def hand():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     return hand
 
@@ -133,7 +133,7 @@ def test_what_came_twice_makes_nothing_else_come_twice(hand, lost):
 
 
 def test_a_slow_connection_carries_each_payload_about_once():
-    hand = Hand(settings=Settings(forward_window=3))
+    hand = ManualCluster(settings=Settings(forward_window=3))
     hand.form()
     carried = 0
     forward(hand, 1, *[b"%d" % number for number in range(30)])
@@ -159,7 +159,7 @@ def test_a_slow_connection_carries_each_payload_about_once():
 @pytest.mark.parametrize("forwarded", [False, True])
 def test_a_cluster_of_one_forgets_what_it_delivered(forwarded):
     """It has no heartbeats, at which a master otherwise trims its log."""
-    hand = Hand(1, settings=Settings(keep_bytes=100))
+    hand = ManualCluster(1, settings=Settings(keep_bytes=100))
     hand.form()
     for _ in range(1000):
         if forwarded:
@@ -194,7 +194,7 @@ def test_all_say_so_when_what_a_life_forwards_is_never_ordered(hand, incarnation
 
 
 def test_a_master_without_room_says_what_it_has_and_admits_it_later():
-    hand = Hand(settings=Settings(window=1))
+    hand = ManualCluster(settings=Settings(window=1))
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"first"))
     forward(hand, 1, b"one", b"two")
@@ -219,7 +219,7 @@ def test_what_a_broken_connection_lost_is_sent_again(hand):
 
 
 def test_origins_take_turns_when_the_window_is_short():
-    hand = Hand(settings=Settings(window=1))
+    hand = ManualCluster(settings=Settings(window=1))
     hand.form()
     for replica in range(3):
         forward(hand, replica, *[b"%d%d" % (replica, number) for number in range(4)])
@@ -231,7 +231,7 @@ def test_origins_take_turns_when_the_window_is_short():
 
 
 def test_the_queue_of_an_origin_is_bounded_and_says_so():
-    hand = Hand(settings=Settings(forward_queue=2, forward_queue_bytes=100, max_payload_bytes=60))
+    hand = ManualCluster(settings=Settings(forward_queue=2, forward_queue_bytes=100, max_payload_bytes=60))
     hand.form()
     channel = hand.channels[1]
     with pytest.raises(PayloadTooLarge):
@@ -250,7 +250,7 @@ def test_the_queue_of_an_origin_is_bounded_and_says_so():
 
 
 def test_no_more_is_on_its_way_than_the_window_of_an_origin_holds():
-    hand = Hand(settings=Settings(forward_window=3, forward_window_bytes=10))
+    hand = ManualCluster(settings=Settings(forward_window=3, forward_window_bytes=10))
     hand.form()
     forward(hand, 1, b"a", b"b", b"c", b"d")
     assert [message.oseq for message in hand.waiting(1, 0, Forward)] == [1, 2, 3]
@@ -262,7 +262,7 @@ def test_no_more_is_on_its_way_than_the_window_of_an_origin_holds():
 
 
 def test_a_master_holds_no_more_than_the_window_of_an_origin():
-    hand = Hand(settings=Settings(forward_window=3, forward_window_bytes=10))
+    hand = ManualCluster(settings=Settings(forward_window=3, forward_window_bytes=10))
     hand.form()
     for number in range(2, 12):
         hand.give(1, 0, Forward(1, number, b"12345"))
@@ -274,7 +274,7 @@ def test_a_master_holds_no_more_than_the_window_of_an_origin():
 
 
 def test_it_may_be_called_before_there_is_a_view_and_not_after_leaving():
-    hand = Hand()
+    hand = ManualCluster()
     forward(hand, 2, b"early")
     hand.form()
     hand.settle()
@@ -332,7 +332,7 @@ def test_after_a_failover_what_was_not_seen_delivered_goes_to_the_new_master_fir
 @pytest.mark.parametrize("small", [{"forward_window": 4}, {"forward_window_bytes": 8}])
 def test_a_master_with_a_smaller_window_asks_for_what_did_not_fit(small):
     """Each replica has settings of its own: what is beyond the master's window is not lost for the view."""
-    hand = Hand(settings=Settings(window=2))
+    hand = ManualCluster(settings=Settings(window=2))
     hand.settings = Settings(window=2, **small)
     hand.start(0, 3, 1)
     for other in (1, 2):

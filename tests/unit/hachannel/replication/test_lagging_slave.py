@@ -2,12 +2,12 @@
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import Data, Repair
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 
 def lagging(**settings):
     """A cluster that commits by majority, without the slave 2 for now."""
-    hand = Hand(settings=Settings(mode="MAJORITY", **settings))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY", **settings))
     hand.form()
     return hand
 

@@ -4,7 +4,7 @@ import pytest
 
 from quorate.hachannel import LeaseChanged, Settings, ViewNumber
 from quorate.hachannel.model.messages import Exit, Grant, Heartbeat, Prepare, Promise, Release
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 LEASE_S = Settings().lease_s
 HIGH = ViewNumber(9, 2, 3)
@@ -12,7 +12,7 @@ HIGH = ViewNumber(9, 2, 3)
 
 @pytest.fixture
 def hand():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.tick(0.05)
     hand.settle()
@@ -218,7 +218,7 @@ def test_an_impossible_grant_is_ignored(hand, grant):
 
 
 def test_a_cluster_of_one_holds_the_lease_for_ever():
-    hand = Hand(1)
+    hand = ManualCluster(1)
     assert hand.channels[0].holds_lease(hand.now + 1e9)
     assert hand.channels[0].deadline is None
 

@@ -8,14 +8,14 @@ from msgspec import structs
 from quorate.hachannel import NotMaster, PayloadTooLarge, Settings, Stable, ViewNumber, WindowFull
 from quorate.hachannel.model.messages import Ack, Commit, Data, Heartbeat, Prepare, Repair, Tell
 from quorate.hachannel.model.settings import TRIM_STEP
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 N1 = ViewNumber(1, 0, 1)
 
 
 @pytest.fixture
 def hand():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     return hand
 
@@ -37,7 +37,7 @@ def test_an_entry_goes_to_every_slave_and_is_committed_once_all_acknowledged(han
 
 
 def test_a_majority_suffices_in_mode_majority():
-    hand = Hand(settings=Settings(mode="MAJORITY"))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY"))
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     hand.deliver(0, 2)
@@ -207,7 +207,7 @@ def test_only_the_master_takes_submissions(hand):
 
 
 def test_a_full_window_and_a_huge_payload_are_refused():
-    hand = Hand(settings=Settings(window=2, max_payload_bytes=10))
+    hand = ManualCluster(settings=Settings(window=2, max_payload_bytes=10))
     hand.form()
     master = hand.channels[0]
     with pytest.raises(PayloadTooLarge):
@@ -224,7 +224,7 @@ def test_a_full_window_and_a_huge_payload_are_refused():
 
 
 def test_the_window_counts_bytes_too():
-    hand = Hand(settings=Settings(window_bytes=100))
+    hand = ManualCluster(settings=Settings(window_bytes=100))
     hand.form()
     hand.channels[0].submit(hand.now, 0, b"x" * 100)
     assert not hand.channels[0].can_submit
@@ -283,7 +283,7 @@ def test_nobody_acknowledges_after_a_long_silence_only_a_new_view_does(hand):
 
 
 def test_the_log_is_trimmed_below_what_every_member_applied():
-    hand = Hand(settings=Settings(keep=0, window=64))
+    hand = ManualCluster(settings=Settings(keep=0, window=64))
     hand.form()
     for round_ in range(10):
         for _ in range(60):
@@ -298,7 +298,7 @@ def test_the_log_is_trimmed_below_what_every_member_applied():
 
 @pytest.mark.parametrize(("keep_bytes", "least", "most"), [(1000, 100, 100 + TRIM_STEP), (10, 0, TRIM_STEP)])
 def test_some_entries_that_all_have_are_kept_for_one_that_is_away_shortly(keep_bytes, least, most):
-    hand = Hand(settings=Settings(keep=100, keep_bytes=keep_bytes))
+    hand = ManualCluster(settings=Settings(keep=100, keep_bytes=keep_bytes))
     hand.form()
     for _ in range(10):
         for _ in range(60):
@@ -317,7 +317,7 @@ def test_some_entries_that_all_have_are_kept_for_one_that_is_away_shortly(keep_b
 @pytest.mark.parametrize("keep_bytes", [0, 1 << 30])
 def test_a_few_large_entries_do_not_make_the_log_longer_than_it_may_be(keep_bytes):
     """A step of them would be more than what a transfer may hold: nobody could join any more."""
-    hand = Hand(settings=Settings(max_log_bytes=4000, keep_bytes=keep_bytes))
+    hand = ManualCluster(settings=Settings(max_log_bytes=4000, keep_bytes=keep_bytes))
     hand.form()
     for _ in range(TRIM_STEP - 1):
         hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(500)))
@@ -329,7 +329,7 @@ def test_a_few_large_entries_do_not_make_the_log_longer_than_it_may_be(keep_byte
 
 
 def test_a_cluster_of_one_forgets_large_entries_one_by_one():
-    hand = Hand(1, settings=Settings(max_log_bytes=4000))
+    hand = ManualCluster(1, settings=Settings(max_log_bytes=4000))
     hand.form()
     for _ in range(TRIM_STEP - 1):
         hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(500)))
@@ -346,7 +346,7 @@ def test_application_messages_arrive_once_and_need_a_connection(hand):
 
 
 def test_in_mode_majority_all_are_told_when_all_members_hold_an_entry():
-    hand = Hand(settings=Settings(mode="MAJORITY"))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY"))
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     hand.deliver(0, 1)
@@ -368,7 +368,7 @@ def test_in_mode_all_what_is_committed_is_held_by_all_without_another_word(hand)
 
 
 def test_a_view_without_the_member_that_lacks_an_entry_makes_it_held_by_all():
-    hand = Hand(settings=Settings(mode="MAJORITY"))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY"))
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     hand.lose(0, 2)
@@ -386,7 +386,7 @@ def test_a_view_without_the_member_that_lacks_an_entry_makes_it_held_by_all():
 
 def test_a_master_knows_what_its_slaves_have_applied_also_in_the_next_view():
     """Views that follow each other faster than heartbeats must not keep the log from being trimmed."""
-    hand = Hand(settings=Settings(keep=0))
+    hand = ManualCluster(settings=Settings(keep=0))
     hand.form()
     master = hand.channels[0]
     for number in range(100):

@@ -9,7 +9,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import Exit, Join
 from quorate.hachannel.model.view import NO_TAG, Voter
 from quorate.hachannel.replication.peers import Link, Peers
-from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
 
 
 def linked(settings: Settings) -> Peers:
@@ -38,7 +38,7 @@ def test_silence_is_suspected_however_few_heartbeats_the_settings_allow(heartbea
 
 
 def test_nothing_that_was_known_of_an_earlier_life_holds_for_the_next():
-    hand = Hand()
+    hand = ManualCluster()
     number = hand.form().view.number
     link = hand.channels[0].state.peers.links[2]
     hand.give(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, hand.channels[0].state.birth))
@@ -81,7 +81,7 @@ def test_who_is_heard_first_after_a_pause_is_suspected_when_it_is_silent_from_th
 
 
 def test_a_connection_that_breaks_during_a_pause_is_missed_soon():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.now += 60.0
     hand.act(0, lambda channel: channel.disconnected(hand.now, 1))
@@ -114,7 +114,7 @@ def test_a_replica_without_peers_that_was_idle_did_not_stand_still():
 @pytest.mark.parametrize("seconds", [0.3, 4.0, 60.0])
 def test_a_slave_is_not_blamed_for_a_pause_of_its_master(seconds):
     """What it has acknowledged meanwhile waits here."""
-    hand = Hand()
+    hand = ManualCluster()
     master = hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
     hand.tick(0.01, 0)
@@ -133,7 +133,7 @@ def test_a_learner_is_not_blamed_for_a_pause_of_its_donor(phase):
     if phase == "state":
         hand = returning(3, Settings(keep=0))
     else:
-        hand = Hand()
+        hand = ManualCluster()
         hand.form()
         hand.isolate(2)
         hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))

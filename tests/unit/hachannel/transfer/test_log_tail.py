@@ -9,13 +9,13 @@ from quorate.hachannel.model.messages import Ahead, CatchUp, Entry
 from quorate.hachannel.model.settings import TRIM_STEP
 from quorate.hachannel.model.view import Tag, ViewNumber
 from quorate.hachannel.transfer.log_tail import Held, Lead
-from quorate.testing.channel.by_hand import Hand, SlowLog, returning
+from quorate.testing.channel.manual_cluster import ManualCluster, SlowLog, returning
 
 N1 = ViewNumber(1, 0, 1)
 PARTS = 10
 
 
-def giving(hand: Hand, parts: int = PARTS) -> int:
+def giving(hand: ManualCluster, parts: int = PARTS) -> int:
     """The master's application gives its state; returns the entry it is of. The learner has nothing yet."""
     *_, event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
     applied = hand.channels[0].applied
@@ -24,7 +24,7 @@ def giving(hand: Hand, parts: int = PARTS) -> int:
     return applied
 
 
-def submit(hand: Hand, count: int, payload: bytes = b"x") -> None:
+def submit(hand: ManualCluster, count: int, payload: bytes = b"x") -> None:
     """Entries that all members commit; time passes for the members."""
     for _ in range(count):
         hand.act(0, lambda channel: channel.submit(hand.now, 0, payload))
@@ -33,13 +33,13 @@ def submit(hand: Hand, count: int, payload: bytes = b"x") -> None:
     hand.settle(0, 1)
 
 
-def parts(hand: Hand) -> list[InstallPart]:
+def parts(hand: ManualCluster) -> list[InstallPart]:
     """What the learner's application got in the present transfer."""
     came = [event for event in hand.events[2] if isinstance(event, InstallPart)]
     return [event for event in came if event.token == came[-1].token]
 
 
-def install(hand: Hand, count: int = PARTS) -> None:
+def install(hand: ManualCluster, count: int = PARTS) -> None:
     """The learner's application takes so many parts, one after the other; what comes next is on its way."""
     for done in range(count):
         while len(parts(hand)) <= done:
@@ -51,12 +51,12 @@ def install(hand: Hand, count: int = PARTS) -> None:
         hand.act(2, lambda channel, token=token: channel.part_installed(hand.now, token, b"m"))
 
 
-def trimmed(**settings) -> Hand:
+def trimmed(**settings) -> ManualCluster:
     """A cluster whose last replica is back, and needs the state."""
     return returning(3, Settings(keep=0, window=16, **settings))
 
 
-def joined(hand: Hand) -> None:
+def joined(hand: ManualCluster) -> None:
     """The replica that was away is a member, and has what the others have."""
     for _ in range(100):
         hand.settle()
@@ -203,9 +203,9 @@ def test_the_more_of_the_state_it_has_taken_the_more_a_learner_holds():
     assert len(hand.channels[2]._learner.learning.ahead) >= 160 + 2 * 100
 
 
-def disk() -> Hand:
+def disk() -> ManualCluster:
     """A learner that has the state, and three messages of entries beside it, whose disk is slow."""
-    hand = Hand(settings=Settings(keep=0, window=16, part_bytes=400), logs=[None, None, SlowLog()])
+    hand = ManualCluster(settings=Settings(keep=0, window=16, part_bytes=400), logs=[None, None, SlowLog()])
 
     def form() -> None:
         for _ in range(40):

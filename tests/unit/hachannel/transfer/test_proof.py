@@ -2,7 +2,7 @@
 
 from quorate.hachannel.model.log import Committed
 from quorate.hachannel.model.messages import CatchUp, CaughtUp, Entry
-from quorate.testing.channel.by_hand import Hand, SlowLog
+from quorate.testing.channel.manual_cluster import ManualCluster, SlowLog
 
 STEP_S = 0.05
 
@@ -14,7 +14,7 @@ def submit(hand, count=1):
 
 def with_a_slow_disk():
     """Replica 2 comes back as another one, with such a disk; the number of the view, and its last entry."""
-    hand = Hand()
+    hand = ManualCluster()
     number = hand.form().view.number
     base = hand.channels[0].state.log.last
     hand.start(2, 3, 9, SlowLog())
@@ -56,7 +56,7 @@ def test_questions_to_a_learner_whose_disk_hangs_make_one_write():
 
 def test_only_the_answer_to_the_last_question_shows_that_a_learner_can_answer():
     """Entries that were sent twice are answered twice, and what it says to a question may come too late."""
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     hand.isolate(2)
     submit(hand, 3)

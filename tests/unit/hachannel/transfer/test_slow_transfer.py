@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import InstallPart, ProvidePart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, Chunk
 from quorate.hachannel.model.settings import TRIM_STEP
-from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
 
 STEP_S = 0.05
 PARTS = 20
@@ -15,7 +15,7 @@ class Slow:
     """The replica 2 has lost what it had; its connection with the master carries a piece in `piece_s`."""
 
     def __init__(self, piece_s: float, **settings) -> None:
-        self.hand = hand = Hand(settings=Settings(**settings))
+        self.hand = hand = ManualCluster(settings=Settings(**settings))
         hand.form()
         self._piece_s = piece_s
         self._next = 0.0

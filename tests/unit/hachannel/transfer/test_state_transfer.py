@@ -7,7 +7,7 @@ from quorate.hachannel.model.messages import CatchUp, CaughtUp, Chunk, ChunkAck,
 from quorate.hachannel.model.settings import TRIM_STEP
 from quorate.hachannel.model.view import Tag
 from quorate.hachannel.transfer.donor import REPLICA_BITS, TOKENS
-from quorate.testing.channel.by_hand import Hand, returning
+from quorate.testing.channel.manual_cluster import ManualCluster, returning
 
 N1 = ViewNumber(1, 0, 1)
 
@@ -154,7 +154,7 @@ def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits(lacki
 
     If it lacks nothing that is the question whether it can answer.
     """
-    hand = Hand(5, Settings(stall_s=0.3))
+    hand = ManualCluster(5, Settings(stall_s=0.3))
     hand.form()
     hand.isolate(3, 4)
     submit(hand, lacking)
@@ -274,7 +274,7 @@ def test_what_a_learner_took_of_an_earlier_transfer_is_not_counted_in_this_one(i
 @pytest.mark.parametrize("phase", ["state", "entries"])
 def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
     """That has begun a transfer, too, with a higher number, and was heard no more."""
-    hand = trimmed() if phase == "state" else Hand()
+    hand = trimmed() if phase == "state" else ManualCluster()
     if phase == "entries":
         hand.form()
         hand.isolate(2)
@@ -332,7 +332,7 @@ def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
 @pytest.mark.parametrize("index", [-1, 9, 1 << 40])
 def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
     """It says that it wants to go on after an entry that the log of the master does not reach back to."""
-    hand = Hand(settings=Settings(keep=100))
+    hand = ManualCluster(settings=Settings(keep=100))
     master = hand.form()
     hand.isolate(2)
     submit(hand, 3)
@@ -355,7 +355,7 @@ def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
 
 def test_who_was_a_member_with_an_end_of_its_own_claims_what_it_knows_to_be_committed():
     """It gets what has changed since the entry that it claims to have, and the others have another end."""
-    hand = Hand(settings=Settings(keep=0))
+    hand = ManualCluster(settings=Settings(keep=0))
     hand.form()
     submit(hand, 2)
     hand.settle()

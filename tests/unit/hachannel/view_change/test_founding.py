@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import Settings, View, ViewNumber
 from quorate.hachannel.model.messages import Found, Founded, NewView, Prepare, Promise, Suffix
 from quorate.hachannel.model.view import NO_TAG
-from quorate.testing.channel.by_hand import Hand, founding, half_founded, slow_proposer
+from quorate.testing.channel.manual_cluster import ManualCluster, founding, half_founded, slow_proposer
 
 
 def first_times(hand, replica):
@@ -40,7 +40,7 @@ def test_the_first_view_waits_until_as_many_know_of_it_as_commit_an_entry(mode, 
 
 def test_who_proposes_the_first_view_accepts_it_after_all_others():
     """One that fails leaves nothing behind with its proposer."""
-    hand = Hand()
+    hand = ManualCluster()
     for _ in range(1000):
         if hand.waiting(0, 1, NewView) and hand.waiting(0, 2, NewView):
             break
@@ -119,7 +119,7 @@ def test_a_cluster_whose_founding_is_broken_off_begins_with_those_who_are_left()
 
 def test_what_replaces_one_first_view_meets_what_replaces_another():
     """Three of four found a cluster. Two of them are not enough while nothing is known of their view."""
-    hand = Hand(4, expected=3)
+    hand = ManualCluster(4, expected=3)
     half_founded(hand, (1, 2, 3), 2)
     half_founded(hand, (0, 2, 3), 3)
     hand.part((1, 2), (0, 3))
@@ -178,7 +178,7 @@ def test_those_who_cannot_judge_a_view_go_on_also_with_others_who_would_found_an
 
 
 def test_without_a_disk_the_members_are_told_at_once():
-    hand = Hand()
+    hand = ManualCluster()
     half_founded(hand, (0, 1, 2), 1)
     hand.deliver(0, 2)
     hand.deliver(1, 0)
@@ -212,7 +212,7 @@ def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one(
 
 @pytest.mark.parametrize("leaves", [False, True])
 def test_who_leaves_before_the_first_view_is_active_founds_no_other_one(leaves):
-    hand = Hand(settings=Settings(view_change_s=0.3))
+    hand = ManualCluster(settings=Settings(view_change_s=0.3))
     for _ in range(20):
         if hand.waiting(0, 1, NewView):
             break

@@ -27,7 +27,7 @@ from quorate.hachannel.model.messages import (
 )
 from quorate.hachannel.model.view import NO_TAG, NO_VIEW, Tag
 from quorate.hachannel.transfer.donor import REPLICA_BITS, TOKENS
-from quorate.testing.channel.by_hand import Hand
+from quorate.testing.channel.manual_cluster import ManualCluster
 
 VOTERS = tuple(Voter(replica, replica + 1) for replica in range(5))
 N1 = ViewNumber(1, 0, 1)
@@ -45,7 +45,7 @@ def entries(*views: ViewNumber, first: int = 1) -> tuple[Entry, ...]:
 
 @pytest.fixture
 def hand():
-    hand = Hand()
+    hand = ManualCluster()
     hand.form()
     return hand
 
@@ -118,7 +118,7 @@ def test_a_dead_master_is_replaced_and_its_unfinished_entries_become_everybodys(
 
 
 def test_the_proposer_fetches_the_longest_log_in_parts():
-    hand = Hand(settings=Settings(part_bytes=40))
+    hand = ManualCluster(settings=Settings(part_bytes=40))
     hand.form()
     submit(hand, *(b"%d" % count for count in range(5)))
     hand.deliver(0, 2)
@@ -452,7 +452,7 @@ def test_a_restarted_replica_takes_the_place_of_its_dead_life_one_change_per_vie
 
 
 def test_a_change_that_too_few_can_vote_for_is_given_up_and_its_replicas_are_named():
-    hand = Hand(4)
+    hand = ManualCluster(4)
     hand.form()
     hand.silence(3)
     hand.settle()
@@ -501,7 +501,7 @@ def test_a_proposal_number_is_never_used_twice(hand):
 
 
 def test_a_newcomer_names_the_master_that_it_hears_and_nobody_before():
-    hand = Hand(5)
+    hand = ManualCluster(5)
     assert [channel.master for channel in hand.channels.values()] == [None] * 5
     hand.form()
     assert [channel.master for channel in hand.channels.values()] == [0] * 5
@@ -543,7 +543,7 @@ def test_a_member_that_has_promised_its_own_view_comes_back_although_nobody_subm
 
 def test_what_a_slave_has_delivered_and_not_acknowledged_is_kept_for_it():
     """Its disk is slow: it delivers what the others hold before it has it on its own."""
-    hand = Hand(settings=Settings(mode="MAJORITY", keep=0, window=500, stall_s=60.0))
+    hand = ManualCluster(settings=Settings(mode="MAJORITY", keep=0, window=500, stall_s=60.0))
     hand.form()
     for _ in range(200):
         submit(hand, b"x")

@@ -18,7 +18,7 @@ QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 """A cluster that soon notices who is gone."""
 
 
-class Script(Checks):
+class ScriptedCluster(Checks):
     """A cluster, by default of three replicas with the default settings on a quiet network."""
 
     def __init__(
@@ -216,9 +216,9 @@ class Script(Checks):
             self.net.mend(direction)
 
 
-def begun_again() -> Script:
+def begun_again() -> ScriptedCluster:
     """Three replicas with disks ended after 20 entries; the last is to be the beginning of a new cluster."""
-    script = Script(3, disk=True, settings=QUICK)
+    script = ScriptedCluster(3, disk=True, settings=QUICK)
     script.everywhere(script.submit(script.form(), 20))
     script.run(0.5)
     for host in script.hosts:

@@ -6,7 +6,7 @@ from .history import Step, count, majority
 
 
 @checker("gate", "A slave proposes a view only when most voters said that they do not follow its master.")
-class GateOpened(Checker):
+class ViewTriggerMajority(Checker):
     """One replica that hears nothing must not disturb the others."""
 
     alone = True

@@ -2,7 +2,7 @@
 
 from .cluster_shape import Shape
 
-__all__ = ["HEAL_S", "MAX_LATE_S", "unhealable"]
+__all__ = ["HEAL_S", "MAX_LATE_S", "recovery_obstacle"]
 
 HEAL_S = 20.0
 """Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere; besides
@@ -16,7 +16,7 @@ MAX_LATE_S = HEAL_S / 2
 PATIENCES = ("suspect_s", "lease_s", "view_change_s", "rank_delay_s", "retry_s", "boot_wait_s", "leave_s")
 
 
-def unhealable(shape: Shape) -> str:
+def recovery_obstacle(shape: Shape) -> str:
     """Why a cluster of that shape need not recover, in one sentence, "" if it must."""
     weather, settings = shape.weather, shape.settings
     if weather.loss_chance > MAX_LOSS:

@@ -21,7 +21,7 @@ from ...hachannel import (
 from ...hachannel.model.messages import Found, NewView
 from ...hachannel.model.settings import Mode
 
-__all__ = ["Hand", "SlowLog", "founding", "half_founded", "returning", "slow_proposer", "with_disks"]
+__all__ = ["ManualCluster", "SlowLog", "founding", "half_founded", "returning", "slow_proposer", "with_disks"]
 
 MAX_ROUNDS = 1000
 """So often all on the wires is delivered before `settle` gives up, or one message before `until` does."""
@@ -33,7 +33,7 @@ class SlowLog(MemoryLog):
     durable = True
 
 
-class Hand:
+class ManualCluster:
     """A few channels, connected to each other, and what is on its way between them."""
 
     def __init__(
@@ -226,9 +226,9 @@ class Hand:
         return [event for event in self.events[replica] if isinstance(event, ViewEvent)]
 
 
-def with_disks() -> Hand:
+def with_disks() -> ManualCluster:
     """Three replicas, each with a `SlowLog` that has everything, are members of the first view."""
-    hand = Hand(logs=[SlowLog(), SlowLog(), SlowLog()])
+    hand = ManualCluster(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
         hand.settle()
         hand.sync()
@@ -239,12 +239,14 @@ def with_disks() -> Hand:
     return hand
 
 
-def founding(mode: Mode = "ALL", view_change_s: float = 1.0, replicas: int = 3, expected: int = 0) -> Hand:
+def founding(
+    mode: Mode = "ALL", view_change_s: float = 1.0, replicas: int = 3, expected: int = 0
+) -> ManualCluster:
     """A view of the first replicas is to be the first one: replica 0, which proposes it, tells the others.
 
     expected: how many found a cluster, 0 for all; the rest is not connected yet.
     """
-    hand = Hand(replicas, Settings(mode=mode, view_change_s=view_change_s), expected=expected)
+    hand = ManualCluster(replicas, Settings(mode=mode, view_change_s=view_change_s), expected=expected)
     founders = range(hand.expected)
     if hand.expected < replicas:
         hand.part(founders)
@@ -252,9 +254,9 @@ def founding(mode: Mode = "ALL", view_change_s: float = 1.0, replicas: int = 3, 
     return hand
 
 
-def slow_proposer() -> Hand:
+def slow_proposer() -> ManualCluster:
     """The proposer of a first view, replica 0, has noted that it may be active; not yet on its disk."""
-    hand = Hand(logs=[SlowLog(), None, None])
+    hand = ManualCluster(logs=[SlowLog(), None, None])
     for _ in range(100):
         hand.settle()
         if hand.channels[0].state.foreseen:
@@ -264,14 +266,14 @@ def slow_proposer() -> Hand:
     return hand
 
 
-def half_founded(hand: Hand, founders: Sequence[int], one: int) -> None:
+def half_founded(hand: ManualCluster, founders: Sequence[int], one: int) -> None:
     """The first of these proposes a first view, and `one` is the only other one that accepts it."""
     hand.part(founders)
     _until(hand, founders, NewView)
     hand.deliver(founders[0], one)
 
 
-def _until(hand: Hand, founders: Sequence[int], kind: type[Message]) -> None:
+def _until(hand: ManualCluster, founders: Sequence[int], kind: type[Message]) -> None:
     """Let them go on until the first one has such a message on its way to all others, and no further."""
     ways = [(one, other) for one in founders for other in founders]
     for _ in range(MAX_ROUNDS):
@@ -285,12 +287,12 @@ def _until(hand: Hand, founders: Sequence[int], kind: type[Message]) -> None:
     raise AssertionError("no view")
 
 
-def returning(replicas: int, settings: Settings) -> Hand:
+def returning(replicas: int, settings: Settings) -> ManualCluster:
     """The last replica is back at a master whose log no longer reaches to what it has; it needs the state.
 
     `keep` is to be 0. The others have 200 entries.
     """
-    hand = Hand(replicas, settings)
+    hand = ManualCluster(replicas, settings)
     hand.form()
     rest, last = range(replicas - 1), replicas - 1
     hand.isolate(last)

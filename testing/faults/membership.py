@@ -2,7 +2,7 @@
 
 from random import Random
 
-from ..channel.administrator import Operator
+from ..channel.administrator import Administrator
 from ..channel.world import Host
 from .base import Fault, Injector, Who, named
 
@@ -11,7 +11,7 @@ def _ask(cluster: Injector, name: str, replica: int) -> bool:
     """Ask the master of the moment; False when there is none or it refuses."""
     world = cluster.world
     masters = [host for host in world.hosts if host.running and not host.paused and host.state.leading]
-    return bool(masters) and Operator(world, 0.0).ask(name, masters[-1], replica)
+    return bool(masters) and Administrator(world, 0.0).ask(name, masters[-1], replica)
 
 
 @named("add")
