@@ -1,10 +1,10 @@
-"""Connections of a group: the hello of both sides, and the listener. Twisted.
+"""The listener of a group: it accepts the connections of other members. Twisted.
 
-A member trusts whoever reaches its port and knows the name of the group: use it in a private network.
+A member trusts every process that reaches its port and knows the name of the group: use a private network.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, cast
 
 import attrs
@@ -15,68 +15,39 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from ..model.errors import ProtocolError
-from ..transport.connection import Link, LinkSettings, is_own_address
+from ..transport.connection import Address, Link, LinkSettings, is_own_address
 from ..transport.direct_write import DirectWriteReactor
 from ..transport.ports import DelayedCallPort, ListeningPort
 from ..transport.transport import ChannelTransport
 from .handler import GroupError
-from .wire import MAX_HELLO_BYTES, Hello, Shared, encode_hello, encode_refusal, parse_hello
+from .handshake import check_peer
+from .wire import MAX_HELLO_BYTES, Hello, encode_hello, encode_refusal, parse_hello
 
-__all__ = ["Dialer", "Listener"]
+__all__ = ["Listener"]
 
 MAX_GUESTS = 64
-"""Connections that have not said hello; above, new ones are closed."""
+"""Connections that have not sent a hello; above, new ones are closed."""
 TOO_MANY = "too many connections have not said hello"
 MAX_LINES = 20
-"""Lines in the log within AGAIN_S about members that are turned away, and as many about what is no member."""
+"""Lines in the log within REPEAT_S about members that are turned away, and as many about other processes."""
+REPEAT_S = 60.0
+"""The same line is logged again after this time."""
 LOOPBACK = "127.0.0.1"
-AGAIN_S = 60.0
-"""The same is told again after this time."""
 
 
-class Dialer:
-    """The connecting side's handshake: its hello, then the answer."""
-
-    def __init__(self, hello: Hello) -> None:
-        self._hello = hello
-        self._answer: Hello | None = None
-
-    @property
-    def first(self) -> bytes:
-        """The frame to send first."""
-        return encode_hello(self._hello)
-
-    @property
-    def done(self) -> bool:
-        """True when the connection may be used."""
-        return self._answer is not None
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """What the other side said of itself."""
-        return {} if self._answer is None else self._answer.fields
-
-    def receive(self, frame: bytes) -> list[bytes]:
-        """Take the answer. Raises ProtocolError."""
-        answer = parse_hello(frame)
-        _check_group(self._hello, answer)
-        self._answer = answer
-        return []
-
-
-class _Lines:
-    """Which lines of one kind are due: the same one not again within AGAIN_S, and MAX_LINES then at most."""
+class _LogLimit:
+    """Limits lines of one kind: each at most once within REPEAT_S, and at most MAX_LINES in that time."""
 
     def __init__(self) -> None:
-        self._told: dict[tuple[str, str], float] = {}
-        """When (host, reason) was told last."""
+        self._logged: dict[tuple[str, str], float] = {}
+        """When (host, reason) was logged last, in seconds."""
 
-    def due(self, now: float, host: str, reason: str) -> bool:
-        """Whether to tell this; it counts as told then."""
-        self._told = {each: at for each, at in self._told.items() if now - at < AGAIN_S}
-        if (host, reason) in self._told or len(self._told) >= MAX_LINES:
+    def allows(self, now: float, host: str, reason: str) -> bool:
+        """Return whether a line may be logged now; if so it counts as logged."""
+        self._logged = {each: at for each, at in self._logged.items() if now - at < REPEAT_S}
+        if (host, reason) in self._logged or len(self._logged) >= MAX_LINES:
             return False
-        self._told[host, reason] = now
+        self._logged[host, reason] = now
         return True
 
 
@@ -90,7 +61,7 @@ class _GuestLink(Link):
 
 @attrs.define(eq=False)
 class _Guest:
-    """The handler of a connection that has not said hello."""
+    """The handler of a connection that has not sent a hello."""
 
     listener: "Listener"
     timeout: DelayedCallPort | None = None
@@ -113,25 +84,27 @@ class Listener(Factory):
     def __init__(
         self,
         mine: Hello,
-        members: frozenset[int],
+        address: Address,
         transport: ChannelTransport,
         reactor: DirectWriteReactor,
         log: Callable[[str], None],
         settings: LinkSettings,
     ) -> None:
+        """mine: the hello of this member. address: its own, as the others know it."""
         self._mine = mine
-        self._members = members
+        self._address = address
         self._transport = transport
         self._reactor = reactor
         self._log = log
         self._settings = attrs.evolve(settings, max_frame_bytes=MAX_HELLO_BYTES)
         self._guests: set[_Guest] = set()
-        self._of_members, self._of_others = _Lines(), _Lines()
-        """What is no member must not hide why a member is turned away."""
+        # Each kind has a limit of its own, so that strangers do not hide why a member is turned away.
+        self._member_lines, self._stranger_lines = _LogLimit(), _LogLimit()
         self._port: ListeningPort | None = None
 
-    def listen(self, host: str, port: int) -> None:
+    def listen(self) -> None:
         """Listen at this member's address. Raises GroupError when the port is taken."""
+        host, port = self._address
         try:
             self._port = self._reactor.listenTCP(port, self, interface=_interface(host))
         except CannotListenError as error:
@@ -140,12 +113,12 @@ class Listener(Factory):
                 "give this member another port"
             ) from None
         if _interface(host) != LOOPBACK:
-            self._look_at(host, port)
+            self._check_own_host(host, port)
 
-    def _look_at(self, host: str, port: int) -> None:
-        """Say so if the others may not find this member at the host it was given."""
+    def _check_own_host(self, host: str, port: int) -> None:
+        """Log a line if the others may not reach this member at its host."""
 
-        def tell(reason: str) -> None:
+        def warn(reason: str) -> None:
             self._log(
                 f"member {self._mine.replica} listens on all addresses of this machine, port {port}, since "
                 f"its host {reason}: look at its address if others do not reach it"
@@ -154,11 +127,11 @@ class Listener(Factory):
         def found(address: str) -> None:
             if not is_own_address(address):
                 named = host if address == host else f"{host} is {address}, which"
-                tell(f"{named} is no address of this machine")
+                warn(f"{named} is no address of this machine")
 
         def unknown(failure: Failure) -> None:
             if isinstance(failure.value, DNSLookupError):
-                tell(f"{host} does not resolve here")
+                warn(f"{host} does not resolve here")
 
         if ":" in host:
             found(host)
@@ -166,12 +139,12 @@ class Listener(Factory):
             self._reactor.resolve(host).addCallbacks(found, unknown).addErrback(lambda _: None)
 
     def stop(self) -> "Deferred[Any]":
-        """Stop listening."""
+        """Stop listening. The Deferred fires when the port is closed."""
         port, self._port = self._port, None
         return (port.stopListening() if port is not None else None) or succeed(None)
 
     def buildProtocol(self, addr: IAddress | None) -> Link:  # noqa: N802
-        """Twisted: somebody connects."""
+        """Twisted: make the protocol of a connection."""
         del addr
         guest = _Guest(self)
         link = _GuestLink(self._reactor, self._settings, guest)
@@ -179,7 +152,7 @@ class Listener(Factory):
         return link
 
     def arrived(self, link: Link) -> None:
-        """Of a link: open."""
+        """Wait for the hello of a connection that is open now."""
         guest = cast("_Guest", link.handler)
         if len(self._guests) >= MAX_GUESTS:
             link.drop(TOO_MANY)
@@ -188,29 +161,29 @@ class Listener(Factory):
         guest.timeout = self._reactor.callLater(self._settings.hello_timeout_s, link.drop, "no hello")
 
     def left(self, guest: _Guest) -> None:
-        """Of a guest: it has said hello, or is gone."""
+        """Forget a guest that has sent its hello, or is gone."""
         self._guests.discard(guest)
         if guest.timeout is not None and guest.timeout.active():
             guest.timeout.cancel()
 
     def dropped(self, link: Link, reason: str) -> None:
-        """Of a guest: it was given up."""
+        """Log why the connection of a guest was broken by this side."""
         if self._port is None:
             return
         if reason != TOO_MANY:
             reason = f"it does not speak as a member does: {reason[0].lower()}{reason[1:].rstrip('.')}"
-        self._tell_of_other(link, reason)
+        self._log_stranger(link, reason)
 
     def hello(self, link: Link, bodies: list[bytes]) -> None:
-        """Of a guest: its first frames."""
+        """Read the first frames of a guest: hand its connection to the transport, or turn it away."""
         try:
             hello = parse_hello(bodies[0])
         except ProtocolError as error:
             self._refuse(link, str(error))
-            self._tell_of_other(link, str(error))
+            self._log_stranger(link, str(error))
             return
         try:
-            self._check(hello)
+            check_peer(self._mine, hello, self._transport.life(hello.replica))
             if hello.calls and not self._transport.called(hello.replica, hello.incarnation):
                 raise ProtocolError(
                     f"a process that was started earlier runs as member {hello.replica} at the address that "
@@ -219,7 +192,7 @@ class Listener(Factory):
                 )
         except ProtocolError as error:
             self._refuse(link, str(error))
-            self._tell(link, str(error), self._of_members, str(error))
+            self._log_refusal(link, str(error), self._member_lines, str(error))
             return
         link.send([encode_hello(self._mine)])
         if hello.calls:
@@ -231,69 +204,18 @@ class Listener(Factory):
         link.send([encode_refusal(reason)])
         link.close()
 
-    def _tell_of_other(self, link: Link, reason: str) -> None:
-        # The numbers are those of what was sent: with other garbage they are others.
-        self._tell(link, reason, self._of_others, re.sub(r"\d+", "", reason))
+    def _log_stranger(self, link: Link, reason: str) -> None:
+        # Numbers in the reason come from what was sent: each piece of garbage has others.
+        self._log_refusal(link, reason, self._stranger_lines, re.sub(r"\d+", "", reason))
 
-    def _tell(self, link: Link, reason: str, lines: _Lines, same: str) -> None:
-        if lines.due(self._reactor.seconds(), link.peer_host, same):
+    def _log_refusal(self, link: Link, reason: str, limit: _LogLimit, key: str) -> None:
+        """Log a refusal, unless the limit has seen the same key lately."""
+        if limit.allows(self._reactor.seconds(), link.peer_host, key):
             self._log(f"{link.peer} was turned away: {reason}")
-
-    def _check(self, hello: Hello) -> None:
-        _check_group(self._mine, hello)
-        if hello.replica == self._mine.replica:
-            raise ProtocolError(f"member {hello.replica} is already this one: give another id")
-        if hello.replica not in self._members:
-            raise ProtocolError(
-                f"the group has no member {hello.replica}: give every member the same addresses"
-            )
-        mine = self._mine
-        life = (hello.incarnation, hello.nonce)
-        _check_life(hello.replica, life, self._transport.life(hello.replica))
-        _check_life(mine.replica, (mine.incarnation, mine.nonce), (hello.knows, hello.knows_nonce))
-
-
-def _check_group(mine: Hello, other: Hello) -> None:
-    """Both belong to one group, in the same way. Raises ProtocolError, with words right on either side."""
-    if other.group != mine.group:
-        raise ProtocolError(
-            "it is a member of another group: give every member the same name, or another port"
-        )
-    both = sorted((mine, other), key=lambda hello: hello.replica)
-    if other.ids != mine.ids:
-        said = " and ".join(
-            f"member {hello.replica} knows the members {', '.join(map(str, hello.ids))}" for hello in both
-        )
-        raise ProtocolError(f"{said}: give every member the same addresses")
-    if other.shared != mine.shared:
-        names = Shared.__struct_fields__
-        differ = [name for name in names if getattr(other.shared, name) != getattr(mine.shared, name)]
-        said = " and ".join(
-            f"member {hello.replica} has "
-            + ", ".join(f"{name} {getattr(hello.shared, name)}" for name in differ)
-            for hello in both
-        )
-        raise ProtocolError(f"{said}: give every member the same settings")
-
-
-def _check_life(member: int, life: tuple[int, str], known: tuple[int, str]) -> None:
-    """A life is (incarnation, nonce). known: the one that was connected last."""
-    if life[0] < known[0]:
-        raise ProtocolError(
-            f"member {member} comes as an earlier life of itself than was here before: if another process "
-            f"runs as member {member}, stop one of the two; if none does, its clock was set back: set it "
-            f"right and start the member again, or give it an incarnation above {known[0]}"
-        )
-    if life[0] == known[0] and life[1] != known[1]:
-        raise ProtocolError(
-            f"member {member} comes with the incarnation {known[0]}, as another life of itself did before: "
-            f"if another process runs as member {member}, stop one of the two; if none does, give every life "
-            "a higher one, or none"
-        )
 
 
 def _interface(host: str) -> str:
-    """A host that only this machine reaches is listened on there only."""
+    """Return where to listen for a host: on the loopback interface for its names, else on all addresses."""
     if host == "localhost" or host.startswith("127."):
         return LOOPBACK
     return "::" if ":" in host else ""

@@ -1,4 +1,4 @@
-"""Small things between a channel and its connections: messages, limits, and what a member waits for."""
+"""The stall report of a member: why it makes no progress, in a sentence that says what to do."""
 
 from collections.abc import Callable
 
@@ -7,56 +7,60 @@ from ..protocol.diagnosis import situation
 from ..transport.connection import NO_ADDRESS, NOBODY_LISTENS, SILENCE
 from .wire import REFUSAL
 
-__all__ = ["Waits"]
+__all__ = ["StallReport"]
 
-WAITS_LONG_S = 2.0
-"""Whoever waits for the same for so long says it."""
+REPORT_AFTER_S = 2.0
+"""A member that waits for the same this long logs it."""
 
 
-class Waits:
-    """What a member waits for; said once when it waits for it long."""
+class StallReport:
+    """What a member waits for. A sentence that stays the same for REPORT_AFTER_S is logged once."""
 
     def __init__(self, channel: Channel, log: Callable[[str], None]) -> None:
         self.sentence = ""
-        """For whom or what, and what to do; empty while it waits for nothing."""
+        """What the member waits for, and what to do; empty while it waits for nothing."""
         self._channel = channel
         self._log = log
-        self._mute: set[int] = set()
-        self._astray: set[int] = set()
+        self._unreachable: set[int] = set()
+        """Peers without connection whose hosts do not refuse one."""
+        self._unresolved: set[int] = set()
         """Those of them whose host names do not resolve."""
-        self._refused: dict[int, str] = {}
-        """Why, of those that turn this member away."""
+        self._refusals: dict[int, str] = {}
+        """Peers that turn this member away, with their reasons."""
         self._since = 0.0
-        self._told = ""
+        """When `sentence` became what it is."""
+        self._logged = ""
 
     def up(self, peer: int) -> None:
-        """There is a connection with a peer."""
-        self._mute.discard(peer)
-        self._astray.discard(peer)
-        self._refused.pop(peer, None)
+        """Note a connection to a peer."""
+        self._unreachable.discard(peer)
+        self._unresolved.discard(peer)
+        self._refusals.pop(peer, None)
 
     def down(self, peer: int, reason: str) -> None:
-        """There is none any more, for a reason that the link gave."""
+        """Note that the connection to a peer is lost. reason: as the link gave it."""
         if SILENCE in reason:
-            self._mute.add(peer)
+            self._unreachable.add(peer)
 
     def unreachable(self, peer: int, reason: str) -> None:
-        """There is none, and none can be made, for a reason that the transport gave."""
+        """Note that no connection can be made. reason: as the transport gave it."""
         self.up(peer)
         if reason.startswith(REFUSAL):
-            self._refused[peer] = reason.removeprefix(REFUSAL)
+            self._refusals[peer] = reason.removeprefix(REFUSAL)
         elif NOBODY_LISTENS not in reason:
-            self._mute.add(peer)
+            self._unreachable.add(peer)
             if NO_ADDRESS in reason:
-                self._astray.add(peer)
+                self._unresolved.add(peer)
 
-    def look(self, now: float) -> None:
-        """To be called again and again."""
-        sentence = situation(self._channel, self._mute, astray=self._astray, refused=self._refused)
+    def update(self, now: float) -> None:
+        """Find the sentence anew, and log it when it is due. Call it on a timer and after each view."""
+        sentence = situation(
+            self._channel, self._unreachable, astray=self._unresolved, refused=self._refusals
+        )
         if sentence != self.sentence:
             self.sentence, self._since = sentence, now
         if not sentence:
-            self._told = ""
-        elif sentence != self._told and now - self._since >= WAITS_LONG_S:
-            self._told = sentence
+            self._logged = ""
+        elif sentence != self._logged and now - self._since >= REPORT_AFTER_S:
+            self._logged = sentence
             self._log(sentence)

@@ -19,14 +19,13 @@ from twisted.internet.task import LoopingCall
 from twisted.protocols.basic import LineOnlyReceiver
 
 from quorate.hachannel import Channel, Group, LeaseChanged, Settings
-from quorate.hachannel.group.handler import GroupLimits
+from quorate.hachannel.group.arguments import ROOM_BYTES
 from quorate.hachannel.group.order import Order
 from quorate.hachannel.group.wire import decode_head, decode_part
 from quorate.hachannel.journal.durable_log import DurableLog
 from quorate.hachannel.journal.journal import Identity, Journal
 from quorate.hachannel.model.log import Reset
 from quorate.hachannel.model.messages import PAYLOAD
-from quorate.hachannel.transport.timer import Timer
 from quorate.testing import mutation
 
 PACE_S = 0.02
@@ -89,32 +88,39 @@ class RecordedGroup(Group):
     """A group whose handler is told of leases; and that has a journal, if there is one."""
 
     def __init__(self, me, addresses, *, handler, settings, journal, log):
+        self._handler = handler
+        self._journal = journal
         life = None if journal is None else journal.incarnation
         super().__init__(
             "recorded", me, addresses, handler=handler, settings=settings, log=log, incarnation=life
         )
-        self._handler = handler
-        self._journal = journal
+        if journal is not None:
+            # It is one life, of several processes: they have the nonce in common, too.
+            self._hello = self._listener._mine = replace(self._hello, nonce=str(life))
+
+    def _make_channel(self, expected):
+        journal, hello = self._journal, self._hello
         if journal is None:
-            return
-        # It is one life, of several processes: they have the nonce in common, too.
-        self._mine = self._listener._mine = replace(self._mine, nonce=str(life))
-        durable = DurableLog(journal.remembered, journal.recovered)
-        self._channel = JournalledChannel(
-            me,
-            sorted(addresses),
-            incarnation=life,
-            cluster=self._mine.group,
-            expected=len(addresses),
-            settings=settings,
-            log=durable,
+            return super()._make_channel(expected)
+        channel = JournalledChannel(
+            self.me,
+            hello.ids,
+            incarnation=hello.incarnation,
+            cluster=hello.group,
+            expected=expected,
+            settings=self._settings,
+            log=DurableLog(journal.remembered, journal.recovered),
         )
-        self._channel.journal = journal
-        self._alarm = Timer(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
-        limits = GroupLimits()
-        self._order = OrderOfOneProcess(me, life, limits, settings.max_payload_bytes - 64)
-        self._order.boot = journal.remembered.boots + 1
-        self._application._order = self._order
+        channel.journal = journal
+        return channel
+
+    def _make_order(self, limits):
+        if self._journal is None:
+            return super()._make_order(limits)
+        longest = self._settings.max_payload_bytes - ROOM_BYTES
+        order = OrderOfOneProcess(self.me, self._hello.incarnation, limits, longest)
+        order.boot = self._journal.remembered.boots + 1
+        return order
 
     def recover(self):
         """Bring the handler to where the journal is."""
@@ -132,20 +138,20 @@ class RecordedGroup(Group):
                 for place, payload in enumerate(payloads):
                     self._handler.take(index + place, payload)
                     self._handler.write("repeated", index + place, entry.source.replica, payload.decode())
-        self._applied = commit
+        self._delivery.applied = commit
 
     def _on_event(self, event):
         if isinstance(event, LeaseChanged):
             self._handler.lease_changed(event.held)
         super()._on_event(event)
 
-    def _install(self, event):
+    def _on_part(self, event):
         if event.index is not None and self._journal is not None:
             # The reset follows from within: the state is to be there by then, as it will be.
-            super()._install(event)
-            self._channel.installed = self._application.provide()
+            super()._on_part(event)
+            self._channel.installed = self._transfer.parts()
         else:
-            super()._install(event)
+            super()._on_part(event)
 
 
 class Recorder(LineOnlyReceiver):
@@ -179,7 +185,7 @@ class Recorder(LineOnlyReceiver):
         self.group = RecordedGroup(
             options.me, addresses, handler=self, settings=settings, journal=journal, log=self.log
         )
-        self.write("starts", options.me, self.group._incarnation)
+        self.write("starts", options.me, self.group._hello.incarnation)
         if journal is not None:
             self.group.recover()
         self.group.stopped.addBoth(self.ended)

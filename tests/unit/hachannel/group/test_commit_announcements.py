@@ -20,13 +20,13 @@ def net() -> MemoryNet:
 def commits_heard(member: Any) -> list[Commit]:
     """A list that grows with every Commit that arrives at a member."""
     heard: list[Commit] = []
-    take = member.group.peer_frames
+    take = member.group._driver.peer_frames
 
     def look(peer: int, bodies: list[bytes]) -> None:
         heard.extend(said for body in bodies if isinstance(said := decode_message(body), Commit))
         take(peer, bodies)
 
-    member.group.peer_frames = look
+    member.group._driver.peer_frames = look
     return heard
 
 
@@ -116,10 +116,10 @@ def test_a_slave_hears_soon_though_a_later_entry_is_held_up(net: MemoryNet, make
 
     for member in lost:
 
-        def lose(peer: int, bodies: list[bytes], take: Any = member.group.peer_frames) -> None:
+        def lose(peer: int, bodies: list[bytes], take: Any = member.group._driver.peer_frames) -> None:
             take(peer, [body for body in bodies if not (held_up and b"held up" in body)])
 
-        member.group.peer_frames = lose
+        member.group._driver.peer_frames = lose
     results: list[Any] = []
     members[1].group.multicast(b"of the slave").addBoth(results.append)
     net.clock.advance(1.5 * TRIP_S)
@@ -137,7 +137,7 @@ def test_a_member_alone_tells_nobody(net: MemoryNet, make: Any) -> None:
     member = make(0, size=1).join()
     member.send(b"x")
     net.until(lambda: member.results == [1])
-    assert member.group._telling is None
+    assert member.group._driver._announcement is None
 
 
 def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
@@ -146,7 +146,7 @@ def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
     group = three[0].group
 
     def due() -> bool:
-        return any(call.args[0] == group._tell for call in net.clock.getDelayedCalls())
+        return any(call.args[0] == group._driver._announce for call in net.clock.getDelayedCalls())
 
     quiet(net)
     three[0].send(b"last")

@@ -111,7 +111,7 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
     net.advance(1)
     said: list[Message] = []
     sent: list[Message] = []
-    take, send = group._channel.take, group._transport.send
+    take, send = group._channel.take, group._driver.transport.send
 
     def take_and_note(**options: Any) -> Any:
         out = take(**options)
@@ -123,10 +123,10 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
         send(peers, bodies)
 
     monkeypatch.setattr(group._channel, "take", take_and_note)
-    monkeypatch.setattr(group._transport, "send", note_and_send)
+    monkeypatch.setattr(group._driver.transport, "send", note_and_send)
     # Member 1 reads nothing, has no room for what is sent to it, and is known to be gone.
-    monkeypatch.setattr(group._transport, "ended", lambda peer: True)
-    link = group._transport._peers[1].link
+    monkeypatch.setattr(group._driver.transport, "ended", lambda peer: True)
+    link = group._driver.transport._peers[1].link
     link._settings = attrs.evolve(link._settings, buffer_bytes=10)
     link.pauseProducing()
     three[0].send(b"x" * 100)

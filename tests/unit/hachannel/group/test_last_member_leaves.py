@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.hachannel import NotInGroup, Settings
-from quorate.hachannel.group.group import HAND_OVER_S
+from quorate.hachannel.group.departure import HAND_OVER_S
 from quorate.testing.servers.memory_network import MemoryNet
 
 

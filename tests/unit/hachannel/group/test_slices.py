@@ -27,7 +27,7 @@ def test_one_pack_of_many_messages_is_delivered_in_slices(net: MemoryNet, three:
 
     def turn() -> None:
         turns.append(len(three[1].log))
-        three[1].group._reactor.callLater(0.001, turn)
+        net.clock.callLater(0.001, turn)
 
     turn()
     payloads = [b"%d" % number for number in range(1000)]
@@ -137,7 +137,7 @@ def test_callbacks_that_send_again_and_again_give_way_to_the_network(net: Memory
             member.group.multicast(b"again").addCallback(again)
 
     member.group.multicast(b"first").addCallback(again)
-    member.group._reactor.callLater(0.01, lambda: seen.append(len(results)))
+    net.clock.callLater(0.01, lambda: seen.append(len(results)))
     net.until(lambda: len(results) == 500)
     assert seen
     assert seen[0] < 50

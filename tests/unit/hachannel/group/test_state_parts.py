@@ -3,10 +3,10 @@ from typing import Any
 
 import pytest
 
+from quorate.hachannel.group.delivery import StableWaits
 from quorate.hachannel.group.handler import GroupLimits, QueueFull
 from quorate.hachannel.group.link_settings import link_settings
 from quorate.hachannel.group.order import Order
-from quorate.hachannel.group.stable import StableWaits
 from quorate.hachannel.group.wire import (
     CHUNK_BYTES,
     CHUNK_HEAD_BYTES,
