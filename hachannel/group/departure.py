@@ -51,10 +51,11 @@ class Departure:
         if not self._handing_over:
             return
         channel = self._channel
-        if channel.members == (self._me,) and channel.role in ("master", "blocked", "changing"):
+        standing = channel.standing
+        if standing.members == (self._me,) and standing.role in ("master", "blocked", "changing"):
             # If the connection to the receiver breaks, it may be back in a moment.
             self._receiver_seen = self._receiver_seen or channel.phases.giving != "nobody"
-            if (self._receiver_seen or channel.role == "changing") and not late:
+            if (self._receiver_seen or standing.role == "changing") and not late:
                 return
             if self._receiver_seen:
                 self._log("leaves before another member has the state, and nobody else has it: it is lost")

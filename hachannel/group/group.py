@@ -161,12 +161,12 @@ class Group:
     @property
     def role(self) -> str:
         """One of: new, joining, slave, master, changing, blocked, stopped."""
-        return self._channel.role if self._state == "running" else self._state
+        return self._channel.standing.role if self._state == "running" else self._state
 
     @property
     def master(self) -> int | None:
         """The member that orders the messages, None while there is none."""
-        return self._channel.master if self._state == "running" else None
+        return self._channel.standing.master if self._state == "running" else None
 
     @property
     def members(self) -> tuple[int, ...]:
