@@ -7,7 +7,8 @@ has random numbers of its own, so that a run without it is as it was.
 from random import Random
 
 from ...hachannel import ChannelError
-from .world import Host, World
+from .host import Host
+from .world import World
 
 MAX_REPLICAS = 7
 """Of one cluster, with those removed."""
@@ -54,7 +55,7 @@ class Administrator:
         listed = {*self._listed(master)}
         file = listed - {replica} if name == "remove" else listed | {replica}
         if world.could_found_again(file):
-            world.say(f"operator: no {name} {replica}: those that remain know of no cluster")
+            world.trace(f"operator: no {name} {replica}: those that remain know of no cluster")
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             return False
         try:
@@ -63,15 +64,15 @@ class Administrator:
                 world.hosts[replica].retired = True
             else:
                 data = b"%s %d" % (name.encode(), replica)
-                witness = replica in world.watchers
+                witness = replica in world.witness_ids
                 fresh = master.channel.admit(master.clock(), replica, data, witness=witness)
         except ChannelError as error:
-            world.say(f"operator: {name} {replica} at {master}: {error}")
+            world.trace(f"operator: {name} {replica} at {master}: {error}")
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             fresh = False
         else:
             world.configured = sorted(file)
-            world.say(f"operator: {name} {replica} at {master}: {fresh}")
+            world.trace(f"operator: {name} {replica} at {master}: {fresh}")
             self.counts[name] = self.counts.get(name, 0) + fresh
         master.settle()
         return fresh
@@ -86,7 +87,7 @@ class Administrator:
             return
         host = Host(world, len(world.hosts))
         if self._random.random() < WITNESSES:
-            world.watchers.add(host.replica)
+            world.witness_ids.add(host.replica)
         world.hosts.append(host)
         world.at(world.now + self._random.random(), lambda: None if host.running else host.start())
         self.ask("add", master, host.replica)
@@ -100,9 +101,9 @@ class Administrator:
     def _leaves_enough(self, master: Host, replica: int) -> bool:
         """Whether those that remain can hold as many copies as are wanted: else the cluster would wait."""
         world = self._world
-        watchers = world.watchers
+        witness_ids = world.witness_ids
         files = (self._listed(master), world.configured)
-        copies = min(len({*file} - {replica, *watchers}) for file in files)
+        copies = min(len({*file} - {replica, *witness_ids}) for file in files)
         return copies >= world.shape.settings.min_copies
 
     def _readmit(self, master: Host) -> None:

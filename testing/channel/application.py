@@ -184,7 +184,7 @@ class App:
 
     # Taking
 
-    def take(self, event: InstallPart) -> bytes:
+    def install(self, event: InstallPart) -> bytes:
         """A part of another one's state; the last one replaces this one's. Returns the marker.
 
         Raises Spoiled.

@@ -98,6 +98,6 @@ class Shape:
         return trip_s * (1 + settings.drift) * (1 + self.drift) / ((1 - settings.drift) * (1 - self.drift))
 
     @property
-    def watchers(self) -> range:
+    def witness_ids(self) -> range:
         """The replicas that are witnesses."""
         return range(self.replicas - self.witnesses, self.replicas)

@@ -101,7 +101,7 @@ class Weather:
                 raise ValueError(f"{name} is {getattr(self, name)}: a chance, from 0 to 1")
 
 
-class Net:
+class Network:
     """All connections.
 
     What is under way when a direction is cut arrives after it works again, and behind what was sent

@@ -8,8 +8,9 @@ import attrs
 from ...hachannel import Event, Output, Source, View, ViewEvent
 from ..channel.application import Saved
 from ..channel.disk import Write
+from ..channel.host import Host
+from ..channel.observer import Observer
 from ..channel.violation import Violation
-from ..channel.world import Host, Observer
 from .history import History, Process, Step
 
 

@@ -8,7 +8,7 @@ from ...hachannel import Source, View, Voter
 from ...hachannel.model.messages import PAYLOAD, Ahead, Chunk, ChunkAck, Forward
 from ...hachannel.model.view import Tag
 from ...hachannel.transfer.flow_control import ahead_fill
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

@@ -1,7 +1,7 @@
 """I10, I13, I16: what is committed is held by those who must hold it, and only that gets out."""
 
 from ...hachannel import Deliver, Event, Stable, View, Voter
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step, count
 

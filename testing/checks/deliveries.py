@@ -1,7 +1,7 @@
 """I7, I8, I9, I15: what applications see."""
 
 from ...hachannel import Deliver, Event, InstallPart, Told
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import Process
 

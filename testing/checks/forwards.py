@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ...hachannel import Deliver, Event, InstallPart, Source
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Step
 
@@ -101,7 +101,7 @@ class SubmitterTable(Checker):
             self._tables.append(table if source is None else {**table, source.replica: source})
         truth = self._tables[state.applied]
         rows = {row.replica: row for row in state.origins.rows}
-        if rows == truth or step.host.watches:
+        if rows == truth or step.host.is_witness:
             return
         for replica in rows.keys() | truth.keys():
             mine, other = rows.get(replica), truth.get(replica)

@@ -5,7 +5,7 @@ import math
 from ...hachannel import Voter
 from ...hachannel.model.messages import Grant, Yield
 from ...hachannel.replication.lease import proposer
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step, majority
 

@@ -32,7 +32,8 @@ from ...hachannel.model.messages import (
 from ...hachannel.model.view import NO_TAG, NO_VIEW, Seat, Tag
 from ..channel.application import Saved, link
 from ..channel.disk import Write
-from ..channel.world import Host, World
+from ..channel.host import Host
+from ..channel.world import World
 
 BINDING = frozenset({Ack, Prepare, Promise, Accept, Record, Recorded, Found, Founded})
 """Types of messages that bind their sender in what becomes of views and entries, or let others go on."""

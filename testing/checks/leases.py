@@ -2,7 +2,7 @@
 
 from ...hachannel import Event, LeaseChanged, ViewNumber, Voter
 from ...hachannel.replication.lease import proposer
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

@@ -9,10 +9,12 @@ from ...hachannel import ViewNumber
 from ...hachannel.replication.replica_state import ReplicaState
 from ...hachannel.transfer.pacing import MAX_REST_S
 from ..channel.application import CELLS
+from ..channel.application_driver import MAX_PIECES, PARTS
 from ..channel.cluster_shape import MAX_SMALL_MESSAGE_BYTES, Shape
+from ..channel.host import Host
 from ..channel.recovery import HEAL_S
 from ..channel.violation import Violation
-from ..channel.world import MAX_PIECES, PARTS, Host, World
+from ..channel.world import World
 
 RETRIES = 3
 """So often something may have to be asked for again."""
@@ -64,7 +66,7 @@ def converge(
 
     if not _reach(world, limit, fresh):
         _fail(world, f"a new entry is not delivered everywhere, or not known to be: {_indices(world)}")
-    if len({host.app.chain for host in seated(world) if not host.watches}) != 1:
+    if len({host.app.chain for host in seated(world) if not host.is_witness}) != 1:
         raise Violation("I15: the applications differ at the end", invariant="I15", at=world.now)
     world.observer.ended(seated(world))
     if lease:
@@ -109,7 +111,7 @@ def _reach(world: World, limit: float, condition: Callable[[], bool]) -> bool:
 
 def _settled(world: World) -> bool:
     """Whether everything that any replica has is delivered everywhere, and known to be."""
-    copies = [host for host in seated(world) if not host.watches]
+    copies = [host for host in seated(world) if not host.is_witness]
     last = max(host.channel.last for host in copies)
     return all(
         host.running and host.channel.applied == last == host.channel.stable and not host.channel.forwarding
@@ -167,7 +169,7 @@ def _whole(world: World, *, start: bool = False, leased: bool = False) -> bool:
         view = host.state.accepted
         if not host.running or host.state.leaving or view is None:
             return False
-        watches = host.watches
+        watches = host.is_witness
         if host.channel.role not in (("witness",) if watches else ("master", "slave")):
             return False
         copies += not watches

@@ -5,7 +5,7 @@ from ...hachannel.model.messages import Ack, Chunk, Heartbeat
 from ...hachannel.model.settings import TRIM_STEP
 from ...hachannel.model.view import Tag
 from ...hachannel.transfer.flow_control import ENTRY_BYTES, MIN_LAG
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

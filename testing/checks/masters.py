@@ -1,6 +1,6 @@
 """I11: one master."""
 
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import Step
 

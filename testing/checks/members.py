@@ -2,7 +2,7 @@
 
 from ...hachannel import View
 from ...hachannel.model.messages import RECONFIG, Reconfig, decode_reconfig
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import Process, Step
 
@@ -41,7 +41,7 @@ class LearnerProgress(Checker):
                 continue
             learner = self.past.world.hosts[change.replica]
             most = max(host.state.settings.window, MIN_LAG)
-            if learner.watches:
+            if learner.is_witness:
                 continue
             if learner.incarnation == change.incarnation and learner.channel.last < tag.at - 1 - most:
                 self.fail(host, f"adds {learner}, whose log ends at {learner.channel.last}, at {tag.at}")

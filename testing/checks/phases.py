@@ -1,7 +1,7 @@
 """The tables of phases are true."""
 
 from ...hachannel.protocol.phases import START, TABLES, Phases
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

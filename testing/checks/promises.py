@@ -3,8 +3,8 @@
 from ...hachannel import View
 from ...hachannel.model.messages import Accept, Ack, Found, Founded, Message, Prepare, Promise, Recorded
 from ...hachannel.model.view import Tag
+from ..channel.host import Host
 from ..channel.replica_disk import Disk
-from ..channel.world import Host
 from .base import Checker, checker
 from .history import Process, Step
 

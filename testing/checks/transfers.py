@@ -5,7 +5,7 @@ that whoever asks for one gets one.
 from ...hachannel import Deliver, Event, InstallPart, View, ViewEvent, Voter
 from ...hachannel.model.messages import CaughtUp, ChunkAck, Join
 from ..channel.application import Cell
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step
 

@@ -2,7 +2,7 @@
 
 from ...hachannel import Event, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.model.messages import RECONFIG, Prepare, Record
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step, count, majority
 

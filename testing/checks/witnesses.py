@@ -2,7 +2,7 @@
 
 from ...hachannel import Deliver, View
 from ...hachannel.model.messages import PAYLOAD
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Checker, checker
 from .history import Process, Step
 
@@ -16,19 +16,19 @@ class StatelessWitness(Checker):
     def accepting(self, host: Host, process: Process, view: View) -> None:
         """Views say who is a witness, and keep them out."""
         del process
-        watchers = self.past.world.watchers
-        if not view.members or any(voter.replica in watchers for voter in view.members):
+        witness_ids = self.past.world.witness_ids
+        if not view.members or any(voter.replica in witness_ids for voter in view.members):
             self.fail(host, f"the members of {view} are no replicas that hold the log")
-        if {voter for voter in view.config if voter.replica in watchers} != set(view.witnesses):
+        if {voter for voter in view.config if voter.replica in witness_ids} != set(view.witnesses):
             self.fail(host, f"{view} does not say who its witnesses are")
 
     def stepped(self, step: Step) -> None:
         """It has no log and no state."""
         host = step.host
         state = host.state
-        if host.watches and (state.serving or state.log.last.at or state.commit or state.applied):
+        if host.is_witness and (state.serving or state.log.last.at or state.commit or state.applied):
             self.fail(host, f"a witness serves or holds entries up to {state.log.last}")
-        if host.watches and any(isinstance(event, Deliver) for event in step.output.events):
+        if host.is_witness and any(isinstance(event, Deliver) for event in step.output.events):
             self.fail(host, "a witness delivers")
 
 

@@ -177,7 +177,7 @@ def _go(
 ) -> Violation | None:
     """Go a way, as far as it is one; returns what is violated. told: gets what happens."""
     world.go(start)
-    world.telling = told is not None
+    world.tracing = told is not None
     try:
         for event in way:
             if event not in world.events():
@@ -193,7 +193,7 @@ def _go(
     except Violation as violation:
         return violation
     finally:
-        world.telling = False
+        world.tracing = False
     return None
 
 

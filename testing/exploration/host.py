@@ -1,82 +1,121 @@
-"""A replica whose clock, disk and application do what they are told, and invariants that can go back."""
+"""Replicas of an exploration, which do nothing by themselves, and invariants that can be restored."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..channel.world import Host
+import attrs
+
+from ..channel.application_driver import ApplicationDriver
+from ..channel.channel_driver import ChannelDriver
+from ..channel.host import Host
+from ..channel.machine import Machine
+from ..channel.world import World
 from ..checks import Checks, Process
 
-if TYPE_CHECKING:
-    from .world import ExploredWorld
+__all__ = ["UNCOMPARED_HISTORY", "ExploredChecks", "ExploredHost", "Pending"]
 
-__all__ = ["NOT_OF_HISTORY", "ExploredChecks", "ExploredHost"]
+
+@attrs.define(eq=False)
+class Pending:
+    """The actions that hosts have postponed, shared by all hosts of a world."""
+
+    synced_at_once: bool
+    """Writes are durable at once; False: a sync is an event of the exploration."""
+    actions: list[tuple["ExploredHost", Callable[[], None]]] = attrs.field(
+        factory=list[tuple["ExploredHost", Callable[[], None]]]
+    )
+
+
+class _ExploredMachine(Machine):
+    host: "ExploredHost"
+
+    def read_clock(self) -> float:
+        """Return 0: an exploration has no clock, and shifts the times that a channel remembers."""
+        return 0.0
+
+    def sync_later(self) -> None:
+        if self.host.pending.synced_at_once:
+            self.host.postpone(self.sync)
+
+    def sync(self) -> None:
+        """Make the first waiting write durable."""
+        host, disk = self.host, self.disk
+        if disk is not None and disk.waiting:
+            host.world.observer.synced(host, [disk.waiting[0]])
+            token = disk.sync(1)
+            if disk.waiting:
+                self.sync_later()
+            if token:
+                host.driver.act(lambda: host.channel.persisted(0.0, token))
+
+
+class _ExploredApplication(ApplicationDriver):
+    host: "ExploredHost"
+
+    def later(self, action: Callable[[], None]) -> None:
+        self.host.postpone(action)
+
+
+class _ExploredDriver(ChannelDriver):
+    def set_alarm(self) -> None:
+        """Set none: that time passes is an event."""
 
 
 class ExploredHost(Host):
-    """A replica without a clock of its own: what it wants to do later is an event, or happens at once."""
+    """A replica without a clock. What it wants to do later happens after the present event, or is one."""
 
-    world: "ExploredWorld"
-    payloads = 0
-    """How many its clients have submitted."""
+    machine: _ExploredMachine
+
+    def __init__(self, world: World, replica: int, pending: Pending) -> None:
+        self.pending = pending
+        self.payloads = 0
+        """The number of payloads that its clients have submitted."""
+        super().__init__(world, replica)
+
+    def _parts(self) -> tuple[Machine, ApplicationDriver, ChannelDriver]:
+        return _ExploredMachine(self), _ExploredApplication(self), _ExploredDriver(self)
+
+    def postpone(self, action: Callable[[], None]) -> None:
+        """Have `action` called after the present event."""
+        self.pending.actions.append((self, action))
 
     def payload(self) -> bytes:
-        """Another one, the same in every order of events elsewhere."""
+        """Return a new payload; events at other replicas do not change it."""
         self.payloads += 1
         return b"%d.%d.%d" % (self.replica, self.life, self.payloads)
 
-    def clock(self) -> float:
-        """It is always now."""
-        return 0.0
-
-    def _alarm(self) -> None:
-        pass
-
-    def _soon(self, action: Callable[[], None]) -> None:
-        self.world.soon.append((self, action))
-
-    def _sync_later(self) -> None:
-        if self.world.synced_at_once:
-            self._soon(self.sync)
-
     def sync(self) -> None:
-        """The first write that waits is on the disk."""
-        disk = self.disk
-        if disk is not None and disk.waiting:
-            self.world.observer.synced(self, [disk.waiting[0]])
-            token = disk.sync(1)
-            if disk.waiting:
-                self._sync_later()
-            if token:
-                self._act(lambda: self.channel.persisted(0.0, token))
+        """Make the first waiting write durable."""
+        self.machine.sync()
 
     def tick(self) -> None:
-        """Look at the clock."""
-        self._act(lambda: self.channel.tick(0.0))
+        """Let the channel look at the clock."""
+        self.driver.act(lambda: self.channel.tick(0.0))
 
 
 class ExploredChecks(Checks):
-    """All invariants, over a history that can be kept and gone back to."""
+    """All invariants, over a history that can be saved and restored."""
 
     def begin(self, host: Host) -> Process:
-        """A new process, known by what is the same whatever happened elsewhere."""
+        """Begin the history of a process; its number does not depend on events at other replicas."""
         process = super().begin(host)
         process.life = 100 * host.replica + host.life
         return process
 
     def memory(self) -> list[dict[str, Any]]:
-        """Everything that is remembered; it is not to be changed, but copied with `clone`."""
+        """Return everything that checkers remember. The caller copies it with `clone` before a change."""
         return [
             {name: value for name, value in vars(each).items() if name not in _NO_MEMORY}
             for each in (self, *self.checkers)
         ]
 
-    def remember(self, memory: list[dict[str, Any]]) -> None:
-        """Go back to what was remembered then."""
+    def restore(self, memory: list[dict[str, Any]]) -> None:
+        """Replace everything that checkers remember."""
         for each, values in zip((self, *self.checkers), memory, strict=True):
             vars(each).update(values)
 
-    def said_exit(self) -> list[Any]:
-        """In each active view, who has said since that it does not follow: of times only that counts."""
+    def exits_by_view(self) -> list[Any]:
+        """Return for each active view who has sent EXIT since: the only times that invariants compare."""
         return [
             (number, sorted(voter for voter, at in self.exits.items() if at >= since))
             for number, since in sorted(self.since.items())
@@ -88,5 +127,5 @@ _NO_MEMORY = frozenset({"world", "checkers", "past", "_on_started", "_on_accepti
     "_on_quiet",
     "_on_delivered",
 }
-NOT_OF_HISTORY = _NO_MEMORY | {"since", "exits", "counts", "seen", "_lives", "_granted", "_over", "stood"}
-"""Times and counts that tell histories apart and mean nothing, and what spares a check."""
+UNCOMPARED_HISTORY = _NO_MEMORY | {"since", "exits", "counts", "seen", "_lives", "_granted", "_over", "stood"}
+"""Attributes of checkers that do not tell two states apart: times, counts and caches."""

@@ -1,16 +1,13 @@
-"""Messages and connections whose fate is chosen from outside, and how often what may happen."""
+"""The network of an exploration, and the budget of its events."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
 
 import attrs
 import msgspec
 
 from ...hachannel import Message
 from ...hachannel.model.messages import Grant, Heartbeat
-from ..channel.world import Host
-
-if TYPE_CHECKING:
-    from .world import ExploredWorld
+from ..channel.host import Host
 
 __all__ = ["BUDGETED", "Budget", "Event", "ExploredNetwork"]
 
@@ -59,48 +56,53 @@ BUDGETED = frozenset(field.name for field in attrs.fields(Budget))
 
 
 class ExploredNetwork:
-    """Connections whose messages wait to be handed over. Stands in for a network."""
+    """Connections whose messages wait until the exploration delivers them. Stands in for `Network`."""
 
-    def __init__(self, world: "ExploredWorld") -> None:
-        self._world = world
+    def __init__(self, hosts: Sequence[Host], own: Callable[[int], Host], *, timed: bool) -> None:
+        """hosts: the replicas of the present state. own: returns one of them for a change. timed: there are
+        leases."""
+        self._hosts = hosts
+        self._own = own
+        self._timed = timed
         self.connected: frozenset[tuple[int, int]] = frozenset()
         self.waiting: dict[tuple[int, int], tuple[Message, ...]] = {}
+        """The messages in flight by (sender, receiver)."""
         self.sent = 0
 
     def add(self, host: int, endpoint: Host) -> None:
-        """A process starts; it is not connected yet."""
+        """Do nothing: a process that starts is connected by an event."""
 
     def remove(self, host: int) -> None:
-        """A process is gone: its peers notice, and what they sent is lost."""
+        """Break the connections of an ended process; messages in flight are lost."""
         for pair in sorted(pair for pair in self.connected if host in pair):
             self.close(*pair)
 
     def send(self, host: int, endpoint: Host, peer: int, message: Message) -> None:  # noqa: ARG002
         """Put a message on a connection."""
         if (min(host, peer), max(host, peer)) in self.connected:
-            if isinstance(message, Heartbeat) and message.mark is not None and not self._world.timed:
+            if isinstance(message, Heartbeat) and message.mark is not None and not self._timed:
                 # Nobody asks for a lease where clocks do not agree.
                 message = msgspec.structs.replace(message, mark=None)
             self.sent += 1
             self.waiting[host, peer] = (*self.waiting.get((host, peer), ()), message)
 
     def connect(self, one: int, other: int) -> None:
-        """Both sides learn that there is a connection."""
+        """Connect two replicas; both learn it at once."""
         self.connected |= {(one, other)}
         for host, peer in ((one, other), (other, one)):
-            self._world.own(host).up(peer, self._world.small[peer].incarnation)
+            self._own(host).up(peer, self._hosts[peer].incarnation)
 
     def close(self, one: int, other: int) -> None:
-        """A connection breaks; both sides learn it at once."""
+        """Break a connection; both sides learn it at once, and messages in flight are lost."""
         self.connected -= {(one, other)}
         self.waiting.pop((one, other), None)
         self.waiting.pop((other, one), None)
         for host, peer in ((one, other), (other, one)):
-            if self._world.small[host].running:
-                self._world.own(host).down(peer)
+            if self._hosts[host].running:
+                self._own(host).down(peer)
 
-    def take(self, one: int, other: int, position: int = 0, *, keep: bool = False) -> Message:
-        """A message of a connection, which is gone from it unless it is kept."""
+    def pop(self, one: int, other: int, position: int = 0, *, keep: bool = False) -> Message:
+        """Return a message in flight, and remove it from its connection unless `keep`."""
         queue = self.waiting[one, other]
         if not keep:
             rest = queue[:position] + queue[position + 1 :]
@@ -110,8 +112,8 @@ class ExploredNetwork:
                 del self.waiting[one, other]
         return queue[position]
 
-    def older(self, by_s: float) -> None:
-        """The marks of leases under way are older."""
+    def shift_marks(self, by_s: float) -> None:
+        """Make the lease marks of messages in flight older by `by_s` seconds."""
         for pair, queue in self.waiting.items():
             self.waiting[pair] = tuple(
                 msgspec.structs.replace(message, mark=message.mark - by_s)

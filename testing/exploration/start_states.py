@@ -44,13 +44,13 @@ def _formed(
     for _ in range(entries):
         world.do(("submit", 0, 0))
     world.settle()
-    world.synced_at_once = synced_at_once
+    world.pending.synced_at_once = synced_at_once
     return world
 
 
 def _appended(world: ExploredWorld, *, add: bool) -> bool:
     """Whether the master has appended that a voter comes, or goes, and nobody knows of it."""
-    for host in world.small:
+    for host in world.explored:
         log = host.state.log if host.running and host.channel.role == "master" else None
         if log is not None and log.last.at > host.state.commit:
             entry = log.get(log.last.at)
@@ -127,7 +127,7 @@ def _add_then_remove(channel: Kind) -> ExploredWorld:
     world.do(("cut", 0, 1), ("cut", 1, 2))
     world.settle()
     world.do(("start", 3, 3), ("connect", 0, 3), ("connect", 2, 3))
-    world.until(lambda: world.small[0].channel.members == (0, 2, 3))
+    world.until(lambda: world.explored[0].channel.members == (0, 2, 3))
     world.settle()
     world.do(("remove", 0, 2))
     world.budget = Budget(crash=1, tick=1, stay=1)
@@ -169,7 +169,7 @@ def _gate(channel: Kind) -> ExploredWorld:
     world.do(("cut", 0, 2))
     for _ in range(4):
         for pair in ((0, 1), (1, 0)):
-            while pair in world.wires.waiting:
+            while pair in world.network.waiting:
                 world.do(("deliver", *pair))
         world.do(("tick", 0, 0))
     world.budget = Budget(cut=1, tick=1)
@@ -181,7 +181,7 @@ def _transfer(channel: Kind) -> ExploredWorld:
     world = _formed(4, channel, running=3, parts=True, fresh=True, chunk=1, entries=4)
     world.do(("start", 3, 3))
     world.link_up(range(4))
-    world.until(lambda: world.small[0].channel.phases.giving == "state")
+    world.until(lambda: world.explored[0].channel.phases.giving == "state")
     world.budget = Budget(crash=1, tick=2, submit=1, stay=1)
     return world
 

@@ -14,7 +14,7 @@ from ...hachannel import Channel, Message, Settings
 from ..channel.cluster_shape import Shape
 from ..channel.world import World
 from .cloning import canonical_form, clone, digest, shift_times
-from .host import NOT_OF_HISTORY, ExploredChecks, ExploredHost
+from .host import UNCOMPARED_HISTORY, ExploredChecks, ExploredHost, Pending
 from .network import BUDGETED, Budget, Event, ExploredNetwork
 
 __all__ = ["CALM", "ExploredWorld", "WorldState"]
@@ -38,8 +38,11 @@ CALM = Settings(
 LATE_S = 20.0
 """After so much time whatever waits for others has given up."""
 
-_NOT_OF_HOSTS = frozenset({"world", "_clock", "checks", "host", "settings", "_settings", "syncs", "cells"})
-"""What does not tell states apart: see `canonical_form`. The cells follow from the chain."""
+# The cells of an application follow from its chain.
+_UNCOMPARED = frozenset(
+    {"world", "_clock", "checks", "host", "pending", "settings", "_settings", "syncs", "cells"}
+)
+"""Attributes of hosts that do not tell two states apart: see `canonical_form`."""
 
 
 @attrs.frozen(eq=False)
@@ -74,14 +77,13 @@ class ExploredWorld(World):
         super().__init__(0, shape, self.checks, channel)
         self.checks.world = self
         self.timed = timed
-        self.synced_at_once = synced_at_once
-        self.wires = ExploredNetwork(self)
-        self.net: Any = self.wires
-        self.soon: list[tuple[ExploredHost, Callable[[], None]]] = []
-        self.small = [ExploredHost(self, replica) for replica in range(shape.replicas)]
-        self.hosts: Any = self.small
+        self.pending = Pending(synced_at_once)
+        self.explored = [ExploredHost(self, replica, self.pending) for replica in range(shape.replicas)]
+        self.hosts: Any = self.explored
+        self.network = ExploredNetwork(self.explored, self.own, timed=timed)
+        self.net: Any = self.network
         self.budget = Budget()
-        self.telling = False
+        self.tracing = False
         """What replicas say is kept in `lines`."""
         self._acting = 0
         self._own: set[int] = set(range(shape.replicas))
@@ -89,18 +91,18 @@ class ExploredWorld(World):
         self.touched: set[int] = set()
         """The replicas that the last event changed."""
 
-    def say(self, line: str) -> None:
+    def trace(self, line: str) -> None:
         """Nothing, unless it is to be told."""
-        if self.telling:
+        if self.tracing:
             self.lines.append(line)
 
     def incarnation(self) -> int:
         """A number no other process of the replica that starts uses; the same in every order of events."""
-        return self.small[self._acting].life + 1
+        return self.explored[self._acting].life + 1
 
     def stamp(self) -> int:
         """What a master's clock reads."""
-        return self.small[self._acting].payloads
+        return self.explored[self._acting].payloads
 
     # Places
 
@@ -109,22 +111,22 @@ class ExploredWorld(World):
         self.touched.add(replica)
         if replica not in self._own:
             self._own.add(replica)
-            shared = (self, self.checks, self.shape, self.shape.settings)
-            self.small[replica] = clone(self.small[replica], {id(each): each for each in shared})
-        return self.small[replica]
+            shared = (self, self.checks, self.pending, self.shape, self.shape.settings)
+            self.explored[replica] = clone(self.explored[replica], {id(each): each for each in shared})
+        return self.explored[replica]
 
     def keep(self) -> WorldState:
         """Where this world is. It goes on with copies."""
         for replica in self._own:
-            self._digests[replica] = digest(canonical_form(self.small[replica], _NOT_OF_HOSTS))
+            self._digests[replica] = digest(canonical_form(self.explored[replica], _UNCOMPARED))
         self._own = set()
         memory = self.checks.memory()
-        wires = self.wires
+        network = self.network
         return WorldState(
-            tuple(self.small),
+            tuple(self.explored),
             tuple(self._digests),
-            wires.connected,
-            dict(wires.waiting),
+            network.connected,
+            dict(network.waiting),
             memory,
             self.budget,
             self.now,
@@ -133,20 +135,24 @@ class ExploredWorld(World):
     def go(self, place: WorldState) -> None:
         """Be at a place that was kept."""
         self._own = set()
-        self.small[:] = place.hosts
+        self.explored[:] = place.hosts
         self._digests[:] = place.digests
-        self.wires.connected = place.connected
-        self.wires.waiting = dict(place.waiting)
+        self.network.connected = place.connected
+        self.network.waiting = dict(place.waiting)
         memo = {id(host): host for host in place.hosts}
-        self.checks.remember([clone(each, memo) for each in place.memory])
+        self.checks.restore([clone(each, memo) for each in place.memory])
         self.budget = place.budget
         self.now = place.steps
-        self.soon.clear()
+        self.pending.actions.clear()
 
     def print(self, place: WorldState) -> bytes:
         """What tells a place from others."""
         history = [
-            [canonical_form(values[name], NOT_OF_HISTORY) for name in values if name not in NOT_OF_HISTORY]
+            [
+                canonical_form(values[name], UNCOMPARED_HISTORY)
+                for name in values
+                if name not in UNCOMPARED_HISTORY
+            ]
             for values in place.memory
         ]
         return digest(
@@ -155,7 +161,7 @@ class ExploredWorld(World):
                 sorted(place.connected),
                 sorted(place.waiting.items()),
                 attrs.astuple(place.budget),
-                self.checks.said_exit(),
+                self.checks.exits_by_view(),
                 history,
             )
         )
@@ -164,19 +170,19 @@ class ExploredWorld(World):
 
     def events(self) -> list[Event]:
         """What can happen next."""
-        wires, budget = self.wires, self.budget
-        running = [host.replica for host in self.small if host.running]
+        network, budget = self.network, self.budget
+        running = [host.replica for host in self.explored if host.running]
         found: list[Event] = []
-        for pair, queue in sorted(wires.waiting.items()):
+        for pair, queue in sorted(network.waiting.items()):
             found.append(("deliver", *pair))
             found += [(kind, *pair) for kind in ("lose", "twice") if getattr(budget, kind)]
             if budget.overtake and len(queue) > 1:
                 found.append(("overtake", *pair))
         for one in running if not budget.apart else ():
-            found += [("connect", one, o) for o in running if one < o and (one, o) not in wires.connected]
+            found += [("connect", one, o) for o in running if one < o and (one, o) not in network.connected]
         if budget.cut:
-            found += [("cut", *pair) for pair in sorted(wires.connected)]
-        for host in self.small:
+            found += [("cut", *pair) for pair in sorted(network.connected)]
+        for host in self.explored:
             one, waits = host.replica, 0 if host.disk is None else len(host.disk.waiting)
             if not host.running:
                 found += [("start", one, one)] * (not budget.stay and not host.retired)
@@ -207,35 +213,35 @@ class ExploredWorld(World):
         if kind in BUDGETED:
             self.budget = self.budget.less(kind)
         getattr(self, f"_{kind}")(one, other)
-        while self.soon:
-            host, action = self.soon.pop(0)
+        while self.pending.actions:
+            host, action = self.pending.actions.pop(0)
             if host.running:
                 action()
                 host.settle()
 
     def _deliver(self, one: int, other: int) -> None:
-        self._hand(one, other, self.wires.take(one, other))
+        self._hand(one, other, self.network.pop(one, other))
 
     def _hand(self, one: int, other: int, message: Message) -> None:
-        if self.telling:
-            self.say(str(message))
+        if self.tracing:
+            self.trace(str(message))
         self.own(other).deliver(one, message)
 
     def _lose(self, one: int, other: int) -> None:
         self.touched.add(other)
-        self.wires.take(one, other)
+        self.network.pop(one, other)
 
     def _twice(self, one: int, other: int) -> None:
-        self._hand(one, other, self.wires.take(one, other, keep=True))
+        self._hand(one, other, self.network.pop(one, other, keep=True))
 
     def _overtake(self, one: int, other: int) -> None:
-        self._hand(one, other, self.wires.take(one, other, 1))
+        self._hand(one, other, self.network.pop(one, other, 1))
 
     def _connect(self, one: int, other: int) -> None:
-        self.wires.connect(one, other)
+        self.network.connect(one, other)
 
     def _cut(self, one: int, other: int) -> None:
-        self.wires.close(one, other)
+        self.network.close(one, other)
 
     def _start(self, one: int, _: int) -> None:
         self._acting = one
@@ -246,7 +252,7 @@ class ExploredWorld(World):
         host.crash(survive if host.disk is not None and host.disk.waiting else 0)
 
     def _outage(self, *_: int) -> None:
-        for host in list(self.small):
+        for host in list(self.explored):
             if host.running:
                 self.own(host.replica).crash(0)
 
@@ -254,7 +260,7 @@ class ExploredWorld(World):
         self.own(one).sync()
 
     def _tick(self, one: int, _: int) -> None:
-        self._pass([host.replica for host in self.small if host.running] if self.timed else [one], 1.0)
+        self._pass([host.replica for host in self.explored if host.running] if self.timed else [one], 1.0)
 
     def _late(self, one: int, _: int) -> None:
         self._pass([one], LATE_S)
@@ -265,7 +271,7 @@ class ExploredWorld(World):
         for host in hosts:
             shift_times(host.channel, by_s, (self, self.checks, host))
         if self.timed:
-            self.wires.older(by_s)
+            self.network.shift_marks(by_s)
         # A lease is over before the grants it is made of are.
         for host in sorted(hosts, key=lambda host: not host.channel.lease.held):
             host.tick()
@@ -297,13 +303,13 @@ class ExploredWorld(World):
 
     def link_up(self, replicas: Iterable[int]) -> None:
         """Connect some replicas with each other, where they are not."""
-        some, known = sorted(replicas), self.wires.connected
+        some, known = sorted(replicas), self.network.connected
         self.do(*[("connect", a, b) for a in some for b in some if a < b and (a, b) not in known])
 
     def hand_over(self, holds: Callable[[], bool] = lambda: False) -> bool:
         """Deliver what is under way, in order, until nothing is left or something holds; says whether."""
-        while not holds() and self.wires.waiting:
-            self.do(("deliver", *min(self.wires.waiting)))
+        while not holds() and self.network.waiting:
+            self.do(("deliver", *min(self.network.waiting)))
         return holds()
 
     def settle(self, rounds: int = 6) -> None:
@@ -319,9 +325,9 @@ class ExploredWorld(World):
             if self.hand_over(holds):
                 return
             self._everybody_ticks()
-        roles = [(host.channel.role, host.channel.members) for host in self.small if host.running]
+        roles = [(host.channel.role, host.channel.members) for host in self.explored if host.running]
         raise AssertionError(f"not within {rounds} rounds: {roles}")
 
     def _everybody_ticks(self) -> None:
-        running = [host.replica for host in self.small if host.running]
+        running = [host.replica for host in self.explored if host.running]
         self.do(*([("tick", -1, -1)] if self.timed else [("tick", one, one) for one in running]))

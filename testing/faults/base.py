@@ -15,7 +15,8 @@ import msgspec
 from ...hachannel import View, Voter
 from ...hachannel.model.messages import RECONFIG, Dismiss, decode_reconfig
 from ..channel.cluster_shape import Shape
-from ..channel.world import Host, World
+from ..channel.host import Host
+from ..channel.world import World
 from ..checks import Checks
 from ..checks.history import changed, count, majority
 from ..checks.liveness import seated
@@ -116,13 +117,13 @@ class Injector:
         world = self.world
         # Not from the stream of the run: a schedule without one fault has the other ones as they were.
         random = Random(f"{world.seed} {fault.name} {fault.at!r}")
-        world.say(f"fault: {fault}")
+        world.trace(f"fault: {fault}")
         done = not (fault.disk and not world.shape.disk) and fault.inject(self, random)
         if done:
             self.counts[fault.name] = self.counts.get(fault.name, 0) + 1
         else:
             self.skipped += 1
-            world.say("skipped")
+            world.trace("skipped")
         return done
 
     # For faults
@@ -245,7 +246,7 @@ class Injector:
         net.cut.update(directions)
 
         def mend() -> None:
-            self.world.say(f"mend {directions}")
+            self.world.trace(f"mend {directions}")
             for direction in directions:
                 net.mend(direction)
 
@@ -255,14 +256,14 @@ class Injector:
     def heal(self) -> None:
         """Everything that was cut, slowed, paused or stopped works again."""
         world = self.world
-        world.say("heal")
+        world.trace("heal")
         undo, self._undo = self._undo, []
         for action in undo:
             action()
         for direction in sorted(world.net.cut):
             world.net.mend(direction)
         for host in world.hosts:
-            host.fuse = None
+            host.driver.countdown = None
             if host.running and host.paused:
                 host.resume()
             if not host.running:
@@ -278,19 +279,19 @@ class Injector:
         world = self.world
         removed = self._removed()
         hosts = [host for host in seated(world) if host.replica not in removed]
-        copies = sum(not host.watches for host in hosts)
+        copies = sum(not host.is_witness for host in hosts)
         spare = copies - max(1, world.shape.settings.min_copies)
         lost: list[Host] = []
         most = random.randint(1, max(1, (len(hosts) - 1) // 2))
         for host in random.sample(hosts, len(hosts)) if self.checks.latest is not None else ():
-            if len(lost) < most and (host.watches or spare) and self.survivable([*lost, host]):
+            if len(lost) < most and (host.is_witness or spare) and self.survivable([*lost, host]):
                 lost.append(host)
-                spare -= not host.watches
+                spare -= not host.is_witness
         for host in lost:
             host.lost = True
             host.crash()
         self.lost += len(lost)
-        world.say(f"lost: {', '.join(map(str, lost)) or 'nobody, the others could not do without'}")
+        world.trace(f"lost: {', '.join(map(str, lost)) or 'nobody, the others could not do without'}")
         return lost
 
     def _removed(self) -> set[int]:

@@ -3,7 +3,7 @@
 from random import Random
 
 from ..channel.administrator import Administrator
-from ..channel.world import Host
+from ..channel.host import Host
 from .base import Fault, Injector, Who, named
 
 
@@ -29,7 +29,7 @@ class Add(Fault, frozen=True):
         if self.who is None:
             host = Host(world, len(world.hosts))
             if self.witness:
-                world.watchers.add(host.replica)
+                world.witness_ids.add(host.replica)
             world.hosts.append(host)
         elif self.who < len(world.hosts):
             host = world.hosts[self.who]

@@ -3,8 +3,8 @@
 from random import Random
 from typing import Literal
 
+from ..channel.channel_driver import StepCountdown
 from ..channel.cluster_shape import Shape
-from ..channel.world import Fuse
 from .base import Fault, Injector, Who, named, while_random
 
 BACK_S = (0.02, 0.2, 1.0, 3.0)
@@ -90,15 +90,15 @@ class CrashStep(Fault, frozen=True):
     def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
         host = cluster.pick(self.who, random)
-        if host is None or host.fuse is not None:
+        if host is None or host.driver.countdown is not None:
             return False
         victim = host
 
-        def burn() -> None:
+        def expire() -> None:
             if not cluster.crash(victim, self.back_s):
-                cluster.world.say("survives: the others need it")
+                cluster.world.trace("survives: the others need it")
 
-        host.fuse = Fuse(self.steps, burn)
+        host.driver.countdown = StepCountdown(self.steps, expire)
         return True
 
     @classmethod
@@ -223,5 +223,5 @@ class Submit(Fault, frozen=True):
             cluster.checks.submitted.add(payload)
             taken += host.submit(payload)
         if taken < self.count:
-            cluster.world.say(f"{host} takes {taken} of {self.count}")
+            cluster.world.trace(f"{host} takes {taken} of {self.count}")
         return taken > 0

@@ -9,8 +9,10 @@ from ...hachannel.journal.new_cluster import first_view
 from ...hachannel.model.log import Accepted, Activated
 from ...hachannel.model.view import Voter
 from ..channel.cluster_shape import Shape
+from ..channel.host import Host
 from ..channel.network import Weather
-from ..channel.world import Host, Observer, World
+from ..channel.observer import Observer
+from ..channel.world import World
 from ..checks import Checks
 from ..faults import Fault, Injector
 
@@ -110,7 +112,7 @@ class ScriptedCluster(Checks):
 
         def one_view() -> bool:
             views = [host.channel.view for host in hosts if host.running]
-            data = [host for host in hosts if not host.watches]
+            data = [host for host in hosts if not host.is_witness]
             return (
                 len(views) == len(hosts)
                 and all(host.channel.role in ("master", "slave", "witness") for host in hosts)

@@ -92,7 +92,7 @@ class Load:
             return
         world = self._world
         for host in world.hosts:
-            for _ in range(world.random.choice([0, 1, 1, 3])):
+            for _ in range(world.load_random.choice([0, 1, 1, 3])):
                 if host.running and not host.paused and host.channel.can_submit:
                     self.submit(host.replica)
             if self._forwards:
@@ -100,7 +100,7 @@ class Load:
                     self.forward(host.replica)
             if self._random.random() < TELLS:
                 host.tell(self._random.choice(world.hosts).replica)
-        world.at(world.now + world.random.expovariate(self._rate), self._next)
+        world.at(world.now + world.load_random.expovariate(self._rate), self._next)
 
     def submit(self, replica: int) -> bytes | None:
         """Submit one payload at a replica; None when it does not take it."""
@@ -189,7 +189,7 @@ def simulate(
 
     try:
         for host in world.hosts:
-            world.at(world.chance.random() * schedule.spread_s, host.begin)
+            world.at(world.machine_random.random() * schedule.spread_s, host.begin)
         load.begin()
         operator.begin()
         injector.schedule(schedule.faults)

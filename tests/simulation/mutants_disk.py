@@ -8,7 +8,7 @@ from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import election
 from quorate.testing import Pause, Schedule, Shape, Weather
-from quorate.testing.channel import world
+from quorate.testing.channel import machine
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedules.random_schedules import draw
 from quorate.testing.schedules.simulation import simulate
@@ -155,11 +155,11 @@ def promise_lost_in_a_restart():
 
 @mutant("A replica whose disk is gone comes back as the voter it was.", schedule=with_disks, quick=True)
 def voter_without_its_disk():
-    def lose_disk(self):
-        self.disk = world.Disk(self.incarnation)
+    def replace_disk(self):
+        self.disk = machine.Disk(self.host.incarnation)
         return self.disk
 
-    with patched(world.Host, "lose_disk", lose_disk):
+    with patched(machine.Machine, "replace_disk", replace_disk):
         yield
 
 

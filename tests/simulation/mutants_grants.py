@@ -2,7 +2,7 @@
 
 from quorate.hachannel.replication import lease
 from quorate.hachannel.replication.replica_state import ReplicaState
-from quorate.testing.channel.world import Host
+from quorate.testing.channel.host import Host
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 

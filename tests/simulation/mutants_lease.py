@@ -8,7 +8,7 @@ import msgspec
 from quorate.hachannel import Channel, Settings
 from quorate.hachannel.model.messages import Release
 from quorate.hachannel.replication import lease
-from quorate.testing.channel.world import Host
+from quorate.testing.channel.host import Host
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 

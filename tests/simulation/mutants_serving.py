@@ -4,7 +4,7 @@ from quorate.hachannel.model.messages import Activate, Data, Entry, Heartbeat, P
 from quorate.hachannel.protocol import dispatch, heartbeats
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import installation
-from quorate.testing.channel.world import Host
+from quorate.testing.channel.host import Host
 from quorate.testing.mutation import mutant, patched, rewritten
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 

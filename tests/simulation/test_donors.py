@@ -5,8 +5,8 @@ from msgspec.structs import replace
 from quorate.hachannel import ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, CaughtUp, ChunkAck, Join
 from quorate.hachannel.model.view import NO_TAG, Tag
+from quorate.testing.channel.host import Host
 from quorate.testing.channel.manual_cluster import ManualCluster, returning
-from quorate.testing.channel.world import Host
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 

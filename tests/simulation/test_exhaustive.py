@@ -120,7 +120,7 @@ def test_a_place_is_left_as_it_was_by_what_happens_later():
     world.settle()
     assert world.print(world.keep()) != name
     world.go(place)
-    assert world.small[0].running
+    assert world.explored[0].running
     assert world.print(world.keep()) == name
 
 
@@ -137,13 +137,13 @@ def test_what_was_said_of_an_older_view_does_not_open_the_gate():
     """A late EXIT of a replica that may well follow the present master: a slave alone must not propose."""
     world = START_STATES["gate"](Channel)
     slave = 1
-    assert world.small[slave].channel.members == (0, slave)
-    while (2, slave) in world.wires.waiting:
+    assert world.explored[slave].channel.members == (0, slave)
+    while (2, slave) in world.network.waiting:
         world.do(("deliver", 2, slave))
     world.do(("cut", 0, slave), ("tick", slave, slave))
-    assert not world.small[slave].channel.proposing
+    assert not world.explored[slave].channel.proposing
     world.settle()
-    assert world.small[slave].channel.proposing or len(world.small[slave].channel.members) > 1
+    assert world.explored[slave].channel.proposing or len(world.explored[slave].channel.members) > 1
 
 
 def test_copies_follow_what_functions_remember():

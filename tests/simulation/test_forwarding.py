@@ -29,8 +29,8 @@ def test_concurrent_senders_get_one_order_and_each_its_own(seed):
     sent = {host.replica: [] for host in script.hosts}
     for _ in range(20):
         for host in script.hosts:
-            sent[host.replica] += script.forward(host, script.world.random.choice([0, 1, 5]))
-        script.run(script.world.random.uniform(0, 0.02))
+            sent[host.replica] += script.forward(host, script.world.load_random.choice([0, 1, 5]))
+        script.run(script.world.load_random.uniform(0, 0.02))
     script.everywhere([payload for payloads in sent.values() for payload in payloads])
     first = orders(script)[0]
     assert all(order == first for order in orders(script))
@@ -245,7 +245,7 @@ def test_what_waits_for_a_frozen_peer_is_bounded():
     script = ScriptedCluster(3, settings=settings)
     master = script.form()
     script.hosts[2].pause()
-    waiting = script.hosts[2].backlog
+    waiting = script.hosts[2].driver.backlog
     for _ in range(45):
         script.submit(master, 16)
         script.forward(script.hosts[1], 10)

@@ -16,8 +16,8 @@ from quorate.hachannel.model.messages import (
     Release,
 )
 from quorate.hachannel.model.view import View, ViewNumber, Voter
+from quorate.testing.channel.host import Host
 from quorate.testing.channel.manual_cluster import ManualCluster
-from quorate.testing.channel.world import Host
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 

@@ -70,22 +70,22 @@ def test_a_learner_with_a_hung_disk_moves_a_bounded_part_of_the_tail_into_its_lo
         script.submit(script.master(), 4)
         script.run(0.05)
     parts = []
-    learner._install = parts.append
+    learner.application.install = parts.append
     learner.start()
     for _ in range(30):
         script.submit(script.master(), 4)
         script.run(0.05)
     held = learner.channel.ahead
     assert held > 40
-    del learner._install
-    learner._sync_later = lambda: None
+    del learner.application.install
+    learner.machine.sync_later = lambda: None
     for part in parts:
-        learner._act(lambda part=part: learner._install(part))
+        learner.driver.act(lambda part=part: learner.application.install(part))
     script.run(0.3)
     assert learner.channel.phases.learning == "state"
     assert 0 < held - learner.channel.ahead < 20, "its log has what its disk does not take"
-    del learner._sync_later
-    learner._sync_later()
+    del learner.machine.sync_later
+    learner.machine.sync_later()
     script.everywhere(script.submit(script.whole(), 3))
 
 

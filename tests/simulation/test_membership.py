@@ -5,7 +5,7 @@ import pytest
 from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
 from quorate.hachannel.model.messages import Join
 from quorate.testing import Add, Remove, Schedule, Shape
-from quorate.testing.channel.world import Host
+from quorate.testing.channel.host import Host
 from quorate.testing.schedules.random_schedules import draw, operated
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate

@@ -5,7 +5,7 @@ import pytest
 
 from quorate.hachannel import ChangeRefused, LeaseChanged, Settings
 from quorate.testing import Add, Crash, Isolate, Remove, Schedule, Shape, SlowDisk, simulate
-from quorate.testing.channel.world import Host
+from quorate.testing.channel.host import Host
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
@@ -194,7 +194,7 @@ def add_witness(script):
     """An operator adds a witness, with the next free id, to the file and to the cluster."""
     replica = len(script.hosts)
     host = Host(script.world, replica)
-    script.world.watchers.add(replica)
+    script.world.witness_ids.add(replica)
     script.hosts.append(host)
     script.world.configured.append(replica)
     master = script.master()
@@ -276,7 +276,7 @@ def test_a_witness_that_an_operator_did_not_add_waits():
     script = ScriptedCluster(3, settings=QUICK)
     script.form()
     host = Host(script.world, 3)
-    script.world.watchers.add(3)
+    script.world.witness_ids.add(3)
     script.hosts.append(host)
     host.start()
     script.run(2.0)

@@ -11,7 +11,7 @@ from quorate.hachannel.journal.new_cluster import NothingThere, begin_again, fir
 from quorate.hachannel.model.log import Accepted, Activated, Appended, Committed, Promised
 from quorate.hachannel.model.messages import Entry, Heartbeat
 from quorate.hachannel.model.view import Seat, View, ViewNumber, Voter
-from quorate.testing.channel.world import Host
+from quorate.testing.channel.host import Host
 from quorate.testing.schedules.scripted_cluster import QUICK, ScriptedCluster, begun_again, unlist
 
 OLD = ViewNumber(3, 1, 11)

@@ -7,7 +7,7 @@ from quorate.hachannel.journal.new_cluster import first_view
 from quorate.hachannel.model.log import Accepted, Activated
 from quorate.hachannel.model.view import Voter
 from quorate.hachannel.protocol.diagnosis import situation, strangers
-from quorate.testing.channel.world import Observer
+from quorate.testing.channel.observer import Observer
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
