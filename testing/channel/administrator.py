@@ -1,7 +1,7 @@
-"""An operator in a simulation of the channel: replicas are added, removed, moved and replaced while it runs.
+"""An administrator of a simulated cluster, who adds, removes, moves and replaces replicas while it runs.
 
-It asks whoever takes itself for the master, like the commands do, and asks again when nothing came of it. It
-has random numbers of its own, so that a run without it is as it was.
+As the commands do, it asks any replica that believes it is the master, and asks again if a request had no
+effect. It draws from a stream of its own, so that a run without it is not changed by it.
 """
 
 from random import Random
@@ -55,7 +55,7 @@ class Administrator:
         listed = {*self._listed(master)}
         file = listed - {replica} if name == "remove" else listed | {replica}
         if world.could_found_again(file):
-            world.trace(f"operator: no {name} {replica}: those that remain know of no cluster")
+            world.trace(f"administrator: no {name} {replica}: those that remain know of no cluster")
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             return False
         try:
@@ -67,12 +67,12 @@ class Administrator:
                 witness = replica in world.witness_ids
                 fresh = master.channel.admit(master.clock(), replica, data, witness=witness)
         except ChannelError as error:
-            world.trace(f"operator: {name} {replica} at {master}: {error}")
+            world.trace(f"administrator: {name} {replica} at {master}: {error}")
             self.counts["refused"] = self.counts.get("refused", 0) + 1
             fresh = False
         else:
             world.configured = sorted(file)
-            world.trace(f"operator: {name} {replica} at {master}: {fresh}")
+            world.trace(f"administrator: {name} {replica} at {master}: {fresh}")
             self.counts[name] = self.counts.get(name, 0) + fresh
         master.settle()
         return fresh

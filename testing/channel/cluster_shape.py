@@ -77,7 +77,7 @@ class Shape:
             raise ValueError("chunk and save_entries are at least 1")
 
     def founders(self, configured: Collection[int]) -> int:
-        """How many found a cluster with these replicas in the file: all, once an operator has edited it."""
+        """Return how many found a cluster with these replicas in the file: all, once the file was edited."""
         return self.expected if len(configured) == self.replicas else len(configured)
 
     @property

@@ -1,4 +1,4 @@
-"""I12, I15: who takes part was let in by an operator, and had the state before it counted."""
+"""I12, I15: who takes part was let in by an administrator, and had the state before it counted."""
 
 from ...hachannel import View
 from ...hachannel.model.messages import RECONFIG, Reconfig, decode_reconfig

@@ -204,7 +204,7 @@ class FoundingBarrier(Checker):
         if past.latest is None or view.boot or event.first_time:
             first = self._beginning(view)
             have = past.accepted[first.number]
-            # An operator may edit the files while a cluster is founded.
+            # An administrator may edit the files while a cluster is founded.
             replicas = min(shape.replicas, len(past.world.configured))
             needed = max(shape.replicas - shape.expected + 1, replicas // 2 + 1, majority(first.config))
             if len(have) < needed:

@@ -32,7 +32,7 @@ class Budget:
     forward: int = 0
     """A client submits at another replica."""
     remove: int = 0
-    """An operator removes the last replica of the view."""
+    """An administrator removes the last replica of the view."""
     lose: int = 0
     """The next message of a connection is lost, and the connection stands."""
     twice: int = 0

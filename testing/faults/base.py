@@ -295,7 +295,7 @@ class Injector:
         return lost
 
     def _removed(self) -> set[int]:
-        """The replicas that an operator is about to remove."""
+        """The replicas that an administrator is about to remove."""
         removed: set[int] = set()
         for memory in filter(None, map(self._memory, self.world.hosts)):
             payload = None if memory.accepted is None else memory.reconfig(memory.accepted)

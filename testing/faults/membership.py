@@ -1,4 +1,4 @@
-"""What an operator does to a cluster that runs: replicas are added and removed. No faults, but as hard."""
+"""Requests of an administrator, who adds and removes replicas. They are no faults, but as hard to survive."""
 
 from random import Random
 

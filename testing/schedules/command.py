@@ -19,7 +19,7 @@ from ..channel.violation import Violation
 from ..checks import CHECKERS
 from ..faults import FAULTS
 from .parallel import spread
-from .random_schedules import PROFILES, draw, operated
+from .random_schedules import PROFILES, administered, draw
 from .schedule import Schedule, ScheduleError, read
 from .shrink import shrink
 from .simulation import Result, simulate
@@ -112,7 +112,10 @@ def place_of(_: click.Context, __: click.Parameter, value: Path | None) -> Path 
 @click.option("--disk", "with_disk", is_flag=True, help="All replicas have disks; by default by seed.")
 @click.option("--memory", is_flag=True, help="No replica has a disk.")
 @click.option(
-    "--operator", "with_operator", is_flag=True, help="Replicas are added, removed and moved meanwhile."
+    "--administrator",
+    "with_administrator",
+    is_flag=True,
+    help="Replicas are added, removed and moved during the run.",
 )
 @click.option(
     "--schedule",
@@ -147,7 +150,7 @@ def command(
     profile: str | None,
     with_disk: bool,
     memory: bool,
-    with_operator: bool,
+    with_administrator: bool,
     path: Path | None,
     drop: str,
     jobs: int,
@@ -169,7 +172,7 @@ def command(
             "A schedule has its own faults and disks: leave out --faults, --profile, --disk and --memory."
         )
     disk = with_disk if with_disk or memory else None
-    plan = Plan(faults, profile, disk, None, path, _positions(drop), with_operator)
+    plan = Plan(faults, profile, disk, None, path, _positions(drop), with_administrator)
     if path is not None:
         try:
             schedule, seed = read(path)
@@ -282,12 +285,12 @@ class Plan:
     path: Path | None
     """Where `schedule` was read from."""
     drop: tuple[int, ...]
-    with_operator: bool = False
+    with_administrator: bool = False
 
     def whole(self, seed: int) -> Schedule:
         """The schedule of a seed, before faults are left out."""
         schedule = self.schedule or draw(seed, self.faults, disk=self.disk, profile=self.profile)
-        return operated(schedule) if self.with_operator else schedule
+        return administered(schedule) if self.with_administrator else schedule
 
     def of(self, seed: int) -> Schedule:
         """The schedule of a seed."""
@@ -304,8 +307,8 @@ class Plan:
             words.append(f"--profile {self.profile}")
         if self.disk is not None:
             words.append("--disk" if self.disk else "--memory")
-        if self.with_operator:
-            words.append("--operator")
+        if self.with_administrator:
+            words.append("--administrator")
         left_out = ",".join(map(str, drop))
         return " ".join([*words, f"--drop {left_out}"] if left_out else words)
 

@@ -1,31 +1,35 @@
-"""What is wrong with what a schedule says, in words for whoever wrote it: the place, and what is expected."""
+"""Sentences for JSON that is no schedule: where it is wrong, and what belongs there."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypeVar, get_args, get_type_hints
 
 import msgspec
 
-from ..channel.arguments import as_json, with_allowed
+from ..channel.arguments import type_noun
 
-__all__ = ["broken_json", "problem"]
+__all__ = ["InvalidSchedule", "as_json", "convert", "syntax_error"]
 
-_NOUNS = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a text",
-    "array": "a list",
-    "object": "an object",
-}
-_AT = re.compile(r" - at `\$(.*?)`$")
-_EXPECTED = re.compile(r"Expected `(.+?)`, got")
+T = TypeVar("T")
+
+MAX_SHOWN = 80
+"""Characters of a value in a sentence."""
+_PATH = re.compile(r" - at `\$(.*?)`$")
 _FIELD = re.compile(r"Object (contains unknown|missing required) field `(.*)`")
 _BYTE = re.compile(r"(?:JSON is malformed: )?(.*) \(byte (\d+)\)")
 
 
-def broken_json(error: Exception, data: bytes) -> str:
-    """Where a file is no JSON, in lines and columns as editors count them."""
+class InvalidSchedule(ValueError):
+    """Something that a schedule must not contain, in one sentence."""
+
+
+def as_json(value: Any) -> str:
+    """Return a value as it stands in a file, cut after MAX_SHOWN characters."""
+    text = repr(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def syntax_error(error: Exception, data: bytes) -> str:
+    """Return where a file is no JSON, in lines and columns as editors count them."""
     found = _BYTE.fullmatch(str(error))
     if isinstance(error, UnicodeError):
         return "it is no text in UTF-8"
@@ -38,41 +42,30 @@ def broken_json(error: Exception, data: bytes) -> str:
     return f"it is no JSON at line {line}, column {column}: {found[1]}"
 
 
-def problem(error: Exception, kind: type, plain: Any, root: str = "") -> str:
-    """What msgspec has against `plain` as a `kind`, which stands at `root`."""
-    text, at = str(error), ""
-    found = _AT.search(text)
-    if found is not None:
-        text, at = text[: found.start()], found[1]
-    name = f"{root}{at}".lstrip(".") or "it"
-    expected, field = _EXPECTED.match(text), _FIELD.match(text)
-    if expected is not None:
-        return f"{name} is {as_json(_value(plain, at))}: give {_wanted(expected[1], at, kind)}"
-    if text.startswith("Invalid enum value"):
-        number = int in get_args(get_type_hints(kind).get(at.rpartition(".")[2]))
-        first = "a whole number or " if number else ""
-        return f"{name} is {as_json(_value(plain, at))}: give {first}one of {_allowed(at, kind)}"
+def convert(plain: Any, kind: type[T], root: str = "") -> T:
+    """Return decoded JSON as an instance of `kind`. Raises InvalidSchedule.
+
+    root: the place of `plain` in the file, such as "shape".
+    """
+    try:
+        return msgspec.convert(plain, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidSchedule(_sentence(str(error), plain, kind, root)) from None
+
+
+def _sentence(text: str, plain: Any, kind: Any, root: str) -> str:
+    found = _PATH.search(text)
+    path, text = (found[1], text[: found.start()]) if found else ("", text)
+    place = f"{root}{path}".lstrip(".")
+    if text.startswith(("Expected `", "Invalid enum value")):
+        hint = kind
+        for name, position in re.findall(r"\.(\w+)|\[(\d+)\]", path):
+            plain = plain[name] if name else plain[int(position)]
+            hint = get_type_hints(hint)[name] if name else get_args(hint)[0]
+        return f"{place or 'it'} is {as_json(plain)}: give {type_noun(hint)}"
+    field = _FIELD.match(text)
     if field is None:
-        return f"{root}{at}: {text}".lstrip(".: ")
+        return f"{place}: {text}" if place else text
     if field[1] == "missing required":
         return f"{field[2]} is missing"
-    names: Sequence[str] = getattr(kind, "__struct_fields__", ())
-    return f"there is no field {field[2]!r}, but {', '.join(names)}"
-
-
-def _wanted(types: str, at: str, kind: type) -> str:
-    """In words; a text that is one of a few is said with those."""
-    words = [_NOUNS.get(each, each) for each in types.split(" | ")]
-    allowed = _allowed(at, kind)
-    return " or ".join(f"one of {allowed}" if allowed and word == "a text" else word for word in words)
-
-
-def _allowed(at: str, kind: type) -> str:
-    error = msgspec.ValidationError(f"Invalid enum value at `${at}`")
-    return with_allowed(error, kind).partition(": one of ")[2]
-
-
-def _value(plain: Any, at: str) -> Any:
-    for key, position in re.findall(r"\.(\w+)|\[(\d+)\]", at):
-        plain = plain[key] if key else plain[int(position)]
-    return plain
+    return f"there is no field {field[2]!r}, but {', '.join(kind.__struct_fields__)}"

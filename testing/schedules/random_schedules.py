@@ -17,12 +17,12 @@ from ..faults.networks import Break, Deaf, Isolate, Mute, OneWay
 from ..faults.processes import Crash, CrashTransfer, Pause, RefusePart
 from .schedule import Deaths, Schedule
 
-__all__ = ["draw", "operated"]
+__all__ = ["administered", "draw"]
 
 FAULTS_S = 6.0
 """How long a random schedule has faults."""
-OPERATOR_RATE = 2.0
-"""Requests of an operator in a second."""
+ADMINISTRATOR_RATE = 2.0
+"""Requests of an administrator in a second."""
 FOUNDING_S = 2.0
 """How long a cluster that few found has faults."""
 DRAIN_S = 10.0
@@ -46,8 +46,8 @@ views that are smaller than their configurations; long transfers are broken off;
 and live have entries that nobody else has; masters die while a slave lacks what the others have, also on
 connections where sending that takes longer than a view change may; clusters are founded slowly, and who
 does it stops; or by few, with faults from the first moment."""
-OPERATED = {"leave": 6, "crash": 3}
-"""More of these where there is an operator."""
+ADMINISTERED_WEIGHTS = {"leave": 6, "crash": 3}
+"""More of these where there is an administrator."""
 
 
 LOADS = {"tails": (30.0, 100.0), "lag": (100.0, 100.0), "narrow": (50.0, 100.0)}
@@ -80,7 +80,7 @@ def draw(
     """The schedule of a seed. kinds: only these faults; disk: with or without; profile: one of `PROFILES`;
     by default each as the seed has it.
 
-    Every third seed has disks, every fifth one an operator. Raises ValueError for what is not there.
+    Every third seed has disks, every fifth one an administrator. Raises ValueError for what is not there.
     """
     _check(seed, kinds, profile)
     random = Random(f"shape {seed}")
@@ -124,8 +124,8 @@ def draw(
     fresh = profile != "tails" and transfers.random() < 0.5
     shape = _fitting(attrs.evolve(shape, parts=parts, fresh=fresh))
     names = list(FAULTS) if kinds is None else list(kinds)
-    with_operator = kinds is None and seed % 5 == 4
-    extra = {**PROFILES[profile], **(OPERATED if with_operator else {})}
+    with_administrator = kinds is None and seed % 5 == 4
+    extra = {**PROFILES[profile], **(ADMINISTERED_WEIGHTS if with_administrator else {})}
     end_s = FAULTS_S if profile != "founding" else FOUNDING_S
     schedule = Schedule(
         faults=[
@@ -138,7 +138,7 @@ def draw(
         load=random.choice(LOADS.get(profile, (5.0, 30.0))),
         deaths=Random(f"deaths {seed}").choice(get_args(Deaths)),
     )
-    return operated(schedule) if with_operator else schedule
+    return administered(schedule) if with_administrator else schedule
 
 
 def _faults(
@@ -456,10 +456,10 @@ def _ordinary(random: Random) -> Shape:
     )
 
 
-def operated(schedule: Schedule | int) -> Schedule:
-    """A schedule, or that of a seed, with an operator who adds, removes and moves replicas."""
+def administered(schedule: Schedule | int) -> Schedule:
+    """A schedule, or that of a seed, with an administrator who adds, removes and moves replicas."""
     if isinstance(schedule, int):
         schedule = draw(schedule)
     # With fewer founders than replicas, those that were removed and forgot it could found a cluster.
     shape = attrs.evolve(schedule.shape, expected=schedule.shape.replicas)
-    return attrs.evolve(schedule, shape=shape, operator=OPERATOR_RATE)
+    return attrs.evolve(schedule, shape=shape, administrator=ADMINISTRATOR_RATE)

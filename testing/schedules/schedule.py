@@ -13,8 +13,8 @@ from ..channel.arguments import check_seed, is_whole
 from ..channel.cluster_shape import Shape
 from ..channel.recovery import recovery_obstacle
 from ..faults import Fault
-from . import validation as check
-from .json_errors import broken_json
+from .json_errors import InvalidSchedule, convert, syntax_error
+from .validation import LONGEST_S, check_faults, check_recovery, read_fault, read_shape
 
 __all__ = ["Schedule", "ScheduleError", "read"]
 
@@ -26,7 +26,7 @@ AFTER_S = 1.0
 
 
 MAX_RATE = 10_000.0
-"""Of submissions or of an operator, in a second: more would not end."""
+"""Of submissions or of an administrator, in a second: more would not end."""
 
 
 LEAST_PAYLOAD = 16
@@ -52,30 +52,30 @@ class Schedule:
     """How often a second each client submits, up to 10,000; 0: only `Submit` does."""
     spread_s: float = 0.3
     """Replicas start within this time."""
-    operator: float = 0.0
-    """How often a second an operator adds, removes or moves a replica; 0: there is none."""
+    administrator: float = 0.0
+    """How often a second an administrator adds, removes or moves a replica; 0: there is none."""
     lease: bool = True
     """In the end some replica must hold the lease, for good. False where no lease can last, on purpose."""
     deaths: Deaths = "none"
     """Whether replicas stay dead in the end, as many as the others can do without, which must recover."""
 
     def __attrs_post_init__(self) -> None:
-        for name in ("seconds", "load", "spread_s", "operator"):
+        for name in ("seconds", "load", "spread_s", "administrator"):
             value = getattr(self, name)
             number = is_whole(value) or isinstance(value, float) or (name == "seconds" and value is None)
             if not number or (value is not None and not 0 <= value < math.inf):
                 raise ScheduleError(f"{name} is {value!r}: a number from 0")
-        for name in ("load", "operator"):
+        for name in ("load", "administrator"):
             if getattr(self, name) > MAX_RATE:
                 raise ScheduleError(f"{name} is {getattr(self, name)!r}: at most {MAX_RATE:g} a second")
         for name in ("seconds", "spread_s"):
             value = getattr(self, name)
-            if value is not None and value > check.LONGEST_S:
-                raise ScheduleError(f"{name} is {value:g}: at most {check.LONGEST_S:g} seconds")
+            if value is not None and value > LONGEST_S:
+                raise ScheduleError(f"{name} is {value:g}: at most {LONGEST_S:g} seconds")
         self._check_types()
         try:
-            check.faults(self.faults, self.shape, operator=self.operator > 0, end=self.seconds)
-        except check.InvalidSchedule as error:
+            check_faults(self.faults, self.shape, administrator=self.administrator > 0, end=self.seconds)
+        except InvalidSchedule as error:
             raise ScheduleError(str(error)) from None
         lease_s, least_s = self.shape.settings.lease_s, self.shape.least_lease_s
         if self.lease and lease_s < least_s:
@@ -91,8 +91,8 @@ class Schedule:
         if reason:
             raise ScheduleError(reason)
         try:
-            check.punctual(self.faults, self.end)
-        except check.InvalidSchedule as error:
+            check_recovery(self.faults, self.end)
+        except InvalidSchedule as error:
             raise ScheduleError(str(error)) from None
 
     def _check_types(self) -> None:
@@ -140,7 +140,7 @@ class Schedule:
             "seconds": self.end,
             "load": self.load,
             "spread_s": self.spread_s,
-            "operator": self.operator,
+            "administrator": self.administrator,
             "lease": self.lease,
             "deaths": self.deaths,
             "faults": [{"fault": fault.name, **msgspec.to_builtins(fault)} for fault in self.faults],
@@ -152,23 +152,14 @@ def read(path: Path) -> tuple[Schedule, int]:
     """The schedule in a file, and its seed. Raises ScheduleError with one sentence."""
     try:
         plain = _decoded(path.read_bytes())
-        seed = check.part(plain.pop("seed", 0), int, "seed")
+        seed = convert(plain.pop("seed", 0), int, "seed")
         if seed < 0:
-            raise check.InvalidSchedule(f"seed is {seed}: a whole number from 0")
-        plain_faults = check.part(plain.pop("faults", []), list[Any], "faults")
-        faults = [check.fault(each, position) for position, each in enumerate(plain_faults)]
-        shape = check.shape(plain.pop("shape", {}))
-        rest = check.part(plain, _Rest)
-        return Schedule(
-            faults=faults,
-            shape=shape,
-            seconds=rest.seconds,
-            load=rest.load,
-            spread_s=rest.spread_s,
-            operator=rest.operator,
-            lease=rest.lease,
-            deaths=rest.deaths,
-        ), seed
+            raise InvalidSchedule(f"seed is {seed}: a whole number from 0")
+        plain_faults = convert(plain.pop("faults", []), list[Any], "faults")
+        faults = [read_fault(each, position) for position, each in enumerate(plain_faults)]
+        shape = read_shape(plain.pop("shape", {}))
+        rest = msgspec.structs.asdict(convert(plain, _Rest))
+        return Schedule(faults=faults, shape=shape, **rest), seed
     except OSError as error:
         raise ScheduleError(f"{path} cannot be read: {error.strerror}.") from None
     except ValueError as error:
@@ -181,13 +172,13 @@ def _decoded(data: bytes) -> dict[str, Any]:
     try:
         plain = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
-        raise check.InvalidSchedule(broken_json(error, data)) from None
+        raise InvalidSchedule(syntax_error(error, data)) from None
     # What is there twice would be taken once, without a word.
     json.loads(data, object_pairs_hook=_once)
-    plain = check.part(plain, dict[str, Any])
+    plain = convert(plain, dict[str, Any])
     unknown = sorted(map(repr, set(plain) - set(_FIELDS)))
     if unknown:
-        raise check.InvalidSchedule(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
+        raise InvalidSchedule(f"there is no field {', '.join(unknown)}, but {', '.join(_FIELDS)}")
     return plain
 
 
@@ -196,14 +187,14 @@ def _once(pairs: list[tuple[str, Any]]) -> None:
     names = [name for name, _ in pairs]
     for name in names:
         if names.count(name) > 1:
-            raise check.InvalidSchedule(f"the field {name!r} is there twice in one object")
+            raise InvalidSchedule(f"the field {name!r} is there twice in one object")
 
 
 class _Rest(msgspec.Struct):
     seconds: float | None = None
     load: float = 20.0
     spread_s: float = 0.3
-    operator: float = 0.0
+    administrator: float = 0.0
     lease: bool = True
     deaths: Deaths = "none"
 

@@ -162,7 +162,7 @@ def simulate(
     checks.world = world
     injector = Injector(world, checks)
     load = Load(world, checks, schedule.load)
-    operator = Administrator(world, schedule.operator)
+    administrator = Administrator(world, schedule.administrator)
     healed_s = 0.0
 
     def seen() -> Result:
@@ -181,7 +181,7 @@ def simulate(
             delivered=counts["delivered"],
             snapshots=counts["snapshots"],
             healed_s=healed_s,
-            faults=injector.counts | operator.counts,
+            faults=injector.counts | administrator.counts,
             skipped=injector.skipped,
             lost=injector.lost,
             trace=list(world.lines),
@@ -191,11 +191,11 @@ def simulate(
         for host in world.hosts:
             world.at(world.machine_random.random() * schedule.spread_s, host.begin)
         load.begin()
-        operator.begin()
+        administrator.begin()
         injector.schedule(schedule.faults)
         world.run(schedule.end)
         if live and injector.recoverable:
-            operator.stopped = True
+            administrator.stopped = True
             healed_s = _recover(injector, load, schedule)
     except Violation as violation:
         violation.seed, violation.trace, violation.result = seed, list(world.lines), seen()

@@ -13,7 +13,7 @@ from quorate.hachannel.transfer import donor, flow_control
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.mutation import mutant, patched
-from quorate.testing.schedules.random_schedules import operated
+from quorate.testing.schedules.random_schedules import administered
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -60,7 +60,7 @@ def unlisted_witness_let_in():
 @mutant(
     "An operator's change is appended although another one of this view is pending.",
     caught=("I2",),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def second_change_in_a_view():
@@ -75,7 +75,7 @@ def second_change_in_a_view():
 @mutant(
     "A change takes effect in the view in which it is appended, before it is committed.",
     caught=("I1", "I2"),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def change_before_commit():
@@ -95,7 +95,7 @@ def change_before_commit():
 @mutant(
     "A removed replica keeps its vote: only its seat goes.",
     caught=("I2", "I12"),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def removed_voter_counted():
@@ -111,7 +111,7 @@ def removed_voter_counted():
 @mutant(
     "A removed replica keeps its seat: only its vote goes.",
     caught=("I2", "I12"),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def half_a_removal():
@@ -125,7 +125,7 @@ def half_a_removal():
 @mutant(
     "A newcomer becomes a voter before it has caught up.",
     caught=("I15",),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def counted_before_caught_up():
@@ -136,7 +136,7 @@ def counted_before_caught_up():
 @mutant(
     "A new life becomes a voter beside the dead one.",
     caught=("I2",),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def dead_life_stays():
@@ -170,7 +170,7 @@ def _activated(have, source, active, new, *, old=True, own=True):
 @mutant(
     "A view need not be known to a majority of the old voters.",
     caught=("I2",),
-    schedule=operated,
+    schedule=administered,
 )
 def old_majority_not_needed():
     with patched(installation, "activated", partial(_activated, old=False)):
@@ -180,14 +180,14 @@ def old_majority_not_needed():
 @mutant(
     "A view need not be known to a majority of the new voters.",
     caught=("I2",),
-    schedule=operated,
+    schedule=administered,
 )
 def new_majority_not_needed():
     with patched(installation, "activated", partial(_activated, own=False)):
         yield
 
 
-@mutant("A removed replica is let in again.", caught=("I12",), schedule=operated, quick=True)
+@mutant("A removed replica is let in again.", caught=("I12",), schedule=administered, quick=True)
 def removed_let_in():
     with (
         patched(membership.Membership, "lets_in", lambda *_: True),

@@ -5,7 +5,7 @@ from quorate.hachannel.model.view import Seat
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.view_change import election
 from quorate.testing.mutation import mutant, rewritten
-from quorate.testing.schedules.random_schedules import operated
+from quorate.testing.schedules.random_schedules import administered
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -43,7 +43,7 @@ def seat_kept_by_who_moves():
 @mutant(
     "A change is taken on while another one is pending.",
     caught=("I2",),
-    schedule=operated,
+    schedule=administered,
 )
 def change_while_pending():
     with rewritten(
@@ -54,13 +54,13 @@ def change_while_pending():
         yield
 
 
-@mutant("A witness is added beside its dead life.", caught=("I2",), schedule=operated)
+@mutant("A witness is added beside its dead life.", caught=("I2",), schedule=administered)
 def witness_beside_its_dead_life():
     with rewritten(witness_admission.WitnessAdmission, "step", ("if old:", "if False:")):
         yield
 
 
-@mutant("A witness is let in although another change is pending.", caught=("I2",), schedule=operated)
+@mutant("A witness is let in although another change is pending.", caught=("I2",), schedule=administered)
 def witness_while_pending():
     with rewritten(
         witness_admission.WitnessAdmission,
@@ -73,7 +73,7 @@ def witness_while_pending():
 @mutant(
     "A change that is committed waits for another reason to change the view.",
     caught=("L1",),
-    schedule=operated,
+    schedule=administered,
     quick=True,
 )
 def change_waits():
@@ -83,7 +83,7 @@ def change_waits():
         yield
 
 
-@mutant("A learner that does not vote is made a member.", caught=("I2",), schedule=operated, quick=True)
+@mutant("A learner that does not vote is made a member.", caught=("I2",), schedule=administered, quick=True)
 def learner_without_a_vote():
     with rewritten(election.Election, "_install", ("joiner in config and", "")):
         yield

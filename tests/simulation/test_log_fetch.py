@@ -7,7 +7,7 @@ from quorate.hachannel.model.messages import Entry, Fetch, NewView, Prepare, Suf
 from quorate.hachannel.model.view import View, ViewNumber, Voter
 from quorate.testing import simulate
 from quorate.testing.channel.manual_cluster import ManualCluster
-from quorate.testing.schedules.random_schedules import draw, operated
+from quorate.testing.schedules.random_schedules import administered, draw
 
 ENTRIES = 8
 
@@ -160,5 +160,5 @@ def test_attempt_timeouts_grow_until_a_view_fits_on_narrow_connections():
 
 def test_a_learner_that_missed_a_view_must_be_nearer_for_the_next():
     """What it lacks takes longer than a view change may, and the others stand still meanwhile."""
-    schedule = attrs.evolve(operated(draw(21, disk=True, profile="narrow")), deaths="none")
+    schedule = attrs.evolve(administered(draw(21, disk=True, profile="narrow")), deaths="none")
     assert simulate(schedule, seed=21).healed_s < SOON_S

@@ -6,7 +6,7 @@ from quorate.hachannel import ChangeRefused, NotMaster, NotYet, Settings
 from quorate.hachannel.model.messages import Join
 from quorate.testing import Add, Remove, Schedule, Shape
 from quorate.testing.channel.host import Host
-from quorate.testing.schedules.random_schedules import draw, operated
+from quorate.testing.schedules.random_schedules import administered, draw
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate
 
@@ -380,13 +380,13 @@ def test_an_outsider_that_knows_one_replica_only_learns_of_the_others():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_clusters_that_an_operator_changes_keep_all_invariants(seed):
-    assert simulate(operated(seed), seed=seed).views
+    assert simulate(administered(seed), seed=seed).views
 
 
 def test_one_that_is_added_again_before_it_knows_of_its_removal_has_to_be_started_again():
     """It stops when it hears of the view without it, which the one that has it again follows."""
     seed = 349234
-    assert simulate(operated(draw(seed, disk=True)), seed=seed).views
+    assert simulate(administered(draw(seed, disk=True)), seed=seed).views
 
 
 def test_the_reason_of_a_view_after_an_orderly_leave_says_so():

@@ -42,9 +42,8 @@ def test_no_seed_violates_an_invariant_and_every_cluster_heals(first):
 
 @pytest.mark.parametrize("seed", [19579, 22072, 26818, 28884, 69427])
 def test_seeds_that_failed_once_hold(seed):
-    """An operator's file without who knows of the cluster, a log on a narrow connection, a learner that two
-    masters want, what is trimmed when it is committed, a first view that was accepted and whose proposer lost
-    its memory."""
+    """In order: a file without the replicas that know the cluster; a log on a narrow connection; a learner of
+    two masters; an entry trimmed when committed; an accepted first view whose proposer lost its memory."""
     assert simulate(seed=seed).views
 
 

@@ -43,7 +43,7 @@ from quorate.testing.channel.cluster_shape import Shape
 from quorate.testing.channel.network import Weather
 from quorate.testing.channel.violation import Violation
 from quorate.testing.schedules.command import command
-from quorate.testing.schedules.random_schedules import draw, operated
+from quorate.testing.schedules.random_schedules import administered, draw
 from quorate.testing.schedules.schedule import Schedule, ScheduleError, read
 from quorate.testing.schedules.shrink import shrink
 from quorate.testing.schedules.simulation import simulate
@@ -262,7 +262,7 @@ def test_a_replica_that_an_earlier_fault_adds_may_be_named():
         ({"faults": Crash(who=0, at=1.0)}, "give a list of faults"),
         ({"shape": {"replicas": 3}}, "give a Shape"),
         ({"load": 1e9}, "load is 1000000000.0: at most 10000 a second"),
-        ({"operator": 1e9}, "operator is 1000000000.0: at most 10000 a second"),
+        ({"administrator": 1e9}, "administrator is 1000000000.0: at most 10000 a second"),
         ({"load": None}, "load is None: a number from 0"),
         ({"load": "20"}, "load is '20': a number from 0"),
         ({"lease": "no"}, "lease is 'no': true or false"),
@@ -428,7 +428,7 @@ def test_where_connections_carry_little_the_size_of_a_part_is_named():
 @pytest.mark.parametrize("first", range(0, 400, 100))
 def test_every_random_schedule_has_settings_that_fit_its_network(first):
     for seed in range(first, first + 100):
-        for schedule in (draw(seed), draw(seed, disk=True), operated(seed)):
+        for schedule in (draw(seed), draw(seed, disk=True), administered(seed)):
             settings = schedule.shape.settings
             assert schedule.lease
             assert settings.lease_s > schedule.shape.least_lease_s

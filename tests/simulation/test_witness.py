@@ -191,7 +191,7 @@ def test_a_witness_of_the_view_is_one_also_for_who_was_started_without_it_in_the
 
 
 def add_witness(script):
-    """An operator adds a witness, with the next free id, to the file and to the cluster."""
+    """An administrator adds a witness, with the next free id, to the file and to the cluster."""
     replica = len(script.hosts)
     host = Host(script.world, replica)
     script.world.witness_ids.add(replica)
