@@ -1,23 +1,37 @@
 # Every target sets up .venv by itself. PYTHON=... chooses the interpreter it is made with.
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test mutants check fmt clean
+.PHONY: help venv demo quick test long mutants check fmt clean
 
 BIN := .venv/bin
+CORE := .venv/.core
 READY := .venv/.ready
+# Processes that run tests side by side: one for each processor.
+JOBS ?= auto
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
+$(CORE): pyproject.toml requirements.lock
+	@.ci/venv core $(PYTHON)
+
 $(READY): pyproject.toml requirements.lock
-	@.ci/venv $(PYTHON)
+	@.ci/venv all $(PYTHON)
 
 venv: $(READY)  ## set up .venv: the project, editable, and all it needs
 
 demo: $(READY)  ## the whole story on real data; DEMO_ARGS="--rows 10000"
 	@$(BIN)/quorate demo $(DEMO_ARGS)
 
-test: $(READY)  ## all tests; TEST_ARGS="-k names -x"
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+quick: $(CORE)  ## unit and repository tests, in a minute; needs no Spark, Java or plots
+	@$(PYTEST) -m "not slow" tests/unit tests/repo $(TEST_ARGS)
+
+test: $(READY)  ## all tests that a change must pass; TEST_ARGS="-k names -x"
+	@$(PYTEST) $(TEST_ARGS)
+
+long: $(READY)  ## an hour and more: thousands of seeds, campaigns of faults, exploration, all mutants
+	@QUORATE_LONG=1 $(PYTEST) tests/simulation tests/simulation_nodes tests/processes $(TEST_ARGS)
+	@$(MAKE) mutants MUTANTS_ARGS="--jobs 2 $(MUTANTS_ARGS)"
 
 mutants: $(READY)  ## break the channel on purpose, rule by rule: who notices? MUTANTS_ARGS="--area gate"
 	@$(BIN)/python -m quorate.testing.mutation tests/simulation/mutants_*.py $(MUTANTS_ARGS)

@@ -5,20 +5,19 @@ Seeds that want cuts do without where network namespaces are not allowed.
 """
 
 import itertools
-import os
 import time
 
 import pytest
 
+from ..long import amount, only_long
 from .campaign import Campaign
 from .plans import Plan, Step, draw
 from .seeds import Total, run_many, run_plan
 
 pytestmark = pytest.mark.processes
 
-LONG = pytest.mark.skipif(
-    "QUORATE_CAMPAIGN" not in os.environ, reason="long: set QUORATE_CAMPAIGN to minutes"
-)
+CAMPAIGN_MIN = amount("QUORATE_CAMPAIGN", 0, 10)
+"""Minutes of random faults."""
 
 
 def plan(*steps: Step, members: int = 3, mode: str = "ALL", disk: bool = False, net: bool = False) -> Plan:
@@ -77,9 +76,9 @@ def test_one_that_received_the_state_has_it_when_it_is_killed_and_comes_back() -
     assert run_plan(Campaign, plan(*steps, disk=True), Total()) == ""
 
 
-@LONG
+@only_long
 def test_a_campaign_breaks_no_promise(cuts: bool) -> None:
-    until = time.monotonic() + 60 * float(os.environ["QUORATE_CAMPAIGN"])
+    until = time.monotonic() + 60 * CAMPAIGN_MIN
     total = run_many(
         Campaign, itertools.count(), 12, until=until, keep_going=True, net=None if cuts else False
     )
@@ -87,7 +86,7 @@ def test_a_campaign_breaks_no_promise(cuts: bool) -> None:
     assert not total.failed, "\n".join(total.failed)
 
 
-@pytest.mark.parametrize("name", [*BROKEN, *(pytest.param(name, marks=LONG) for name in BROKEN_MORE)])
+@pytest.mark.parametrize("name", [*BROKEN, *(pytest.param(name, marks=only_long) for name in BROKEN_MORE)])
 def test_a_member_that_breaks_a_rule_is_seen(cuts: bool, name: str) -> None:
     plan, what = {**BROKEN, **BROKEN_MORE}[name]
     if plan.net and not cuts:

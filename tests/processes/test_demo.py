@@ -18,7 +18,7 @@ from quorate.server.config import load
 
 pytestmark = pytest.mark.processes
 
-LONG_S = 150.0
+LONG_S = 600.0
 READY = re.compile(r"s\d\.\d (?:master|slave) \(pid (\d+)\)")
 
 

@@ -205,7 +205,9 @@ def test_a_replica_whose_directory_is_removed_ends_soon_and_comes_back_as_a_new_
         for _ in range(100):
             client.send("ledger", Entry(number))
             number += 1
-        shutil.rmtree(site.directory(victim))
+        # At once, and as a whole.
+        site.directory(victim).rename(site.place / "removed")
+        shutil.rmtree(site.place / "removed")
         while site.supervisor.pid("s0", victim) is not None:
             client.send("ledger", Entry(number))
             number += 1

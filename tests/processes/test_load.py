@@ -8,13 +8,14 @@ import pytest
 
 from quorate.client import connect
 
+from ..long import only_long
 from .conftest import MakeSite, Start
 from .replicas import Entry, Part
 from .running import BOUND_S
 
 pytestmark = [
     pytest.mark.processes,
-    pytest.mark.skipif("QUORATE_LONG" not in os.environ, reason="a minute: set QUORATE_LONG=1"),
+    only_long,
 ]
 
 LOAD_S = 60.0

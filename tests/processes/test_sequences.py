@@ -14,7 +14,7 @@ HASTY = """
 import runpy
 import sys
 
-from quorate.hachannel.replication import Replication
+from quorate.hachannel.replication.normal_case import Replication
 
 append = Replication._append
 

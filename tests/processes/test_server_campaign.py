@@ -4,20 +4,19 @@ QUORATE_CAMPAIGN=30 adds half an hour of seeds; `server_campaign.py` runs single
 """
 
 import itertools
-import os
 import time
 
 import pytest
 
+from ..long import amount, only_long
 from .plans import Plan, Step, draw
 from .seeds import Total, run_many, run_plan
 from .server_campaign import ServerCampaign
 
 pytestmark = pytest.mark.processes
 
-LONG = pytest.mark.skipif(
-    "QUORATE_CAMPAIGN" not in os.environ, reason="long: set QUORATE_CAMPAIGN to minutes"
-)
+CAMPAIGN_MIN = amount("QUORATE_CAMPAIGN", 0, 10)
+"""Minutes of random faults."""
 
 ENDLESS_LEASE = """
 import math
@@ -43,9 +42,9 @@ def test_services_that_act_without_the_lease_are_seen(cuts: bool) -> None:
     assert " acted at " in run_plan(ServerCampaign, plan, Total(), broken=ENDLESS_LEASE)
 
 
-@LONG
+@only_long
 def test_a_campaign_breaks_no_promise_of_servers(cuts: bool) -> None:
-    until = time.monotonic() + 60 * float(os.environ["QUORATE_CAMPAIGN"])
+    until = time.monotonic() + 60 * CAMPAIGN_MIN
     total = run_many(
         ServerCampaign,
         itertools.count(),

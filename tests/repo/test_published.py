@@ -91,6 +91,7 @@ def test_the_subcommands_are_where_the_table_says(root: Path) -> None:
     assert not wrong, wrong
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_one_package_and_its_data(root: Path, files: list[Path], tmp_path: Path) -> None:
     source = tmp_path / "source"
     for path in files:

@@ -1,7 +1,6 @@
 """Every order of events in small clusters: small spaces as a whole; QUORATE_EXPLORE=N goes N states far."""
 
 import json
-import os
 from itertools import pairwise
 from random import Random
 
@@ -13,6 +12,8 @@ from quorate.testing.channel.violation import Violation
 from quorate.testing.exploration.cloning import canonical_form, clone, digest
 from quorate.testing.exploration.command import command
 from quorate.testing.exploration.explorer import START_STATES, explore
+
+from ..long import amount, only_long
 
 SMALL = {
     "quiet": {"cut": 1, "crash": 0, "tick": 0, "apart": 1},
@@ -45,10 +46,10 @@ def test_no_order_of_a_few_events_violates_an_invariant(name):
     assert explored.states >= 10
 
 
-@pytest.mark.skipif("QUORATE_EXPLORE" not in os.environ, reason="long: QUORATE_EXPLORE=200000 states")
+@only_long
 @pytest.mark.parametrize("name", list(START_STATES))
 def test_no_order_of_events_violates_an_invariant(name):
-    explore(name, states=int(os.environ["QUORATE_EXPLORE"]))
+    explore(name, states=int(amount("QUORATE_EXPLORE", 0, 200_000)))
 
 
 @pytest.mark.parametrize("name", list(START_STATES))

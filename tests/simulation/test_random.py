@@ -14,13 +14,16 @@ from quorate.hachannel.protocol.phases import TABLES
 from quorate.testing import CHECKERS
 from quorate.testing.schedules.simulation import simulate
 
-SEEDS = int(os.environ.get("QUORATE_SEEDS", "300"))
-BATCH = 25
-REACHED = Counter()
-RUNS = set()
+from ..long import amount
+
+SEEDS = int(amount("QUORATE_SEEDS", 100, 3000))
+BATCH = 100
 SELDOM = {
     "role: master -> joining",
     "role: slave -> stopped",
+    "role: blocked -> stopped",
+    "role: changing -> stopped",
+    "role: witness -> stopped",
     "role: [*] -> stopped",
     "change: fetching -> preparing",
     "change: fetching -> idle",
@@ -31,13 +34,21 @@ SELDOM = {
 
 
 @pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
-def test_no_seed_violates_an_invariant_and_every_cluster_heals(first):
-    results = [simulate(seed=seed) for seed in range(first, first + BATCH)]
-    for result in results:
-        REACHED.update(result.reached)
-        RUNS.add(result.seed)
-    assert sum(result.delivered for result in results) > 1000
-    assert sum(result.views for result in results) > BATCH
+def test_no_seed_violates_an_invariant_and_the_runs_reach_the_whole_protocol(first):
+    reached = Counter()
+    delivered = views = 0
+    for seed in range(first, first + BATCH):
+        result = simulate(seed=seed)
+        reached.update(result.reached)
+        delivered += result.delivered
+        views += result.views
+    assert delivered > 40 * BATCH
+    assert views > BATCH
+    if first == 0:
+        kinds = {kind.__name__ for kind in get_args(Message)}
+        moves = {f"{name}: {move.source} -> {move.target}" for name, t in TABLES.items() for move in t.moves}
+        assert kinds - reached.keys() == set()
+        assert moves - reached.keys() <= SELDOM
 
 
 @pytest.mark.parametrize("seed", [19579, 22072, 26818, 28884, 69427])
@@ -51,15 +62,6 @@ def test_seeds_that_failed_once_hold(seed):
 def test_an_invariant_holds_as_well_when_it_is_the_only_one_that_is_checked(name):
     """In the run of this seed a replica that has forwarded installs a state."""
     assert simulate(seed=8, only=[name]).reached["Forward"]
-
-
-def test_random_runs_reach_every_message_and_nearly_every_move_between_phases():
-    if len(RUNS) < 300:
-        pytest.skip("it takes all seeds, one after the other")
-    kinds = {kind.__name__ for kind in get_args(Message)}
-    moves = {f"{name}: {move.source} -> {move.target}" for name, t in TABLES.items() for move in t.moves}
-    assert kinds - REACHED.keys() == set()
-    assert moves - REACHED.keys() <= SELDOM
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -79,7 +81,7 @@ def test_a_seed_is_one_run_whatever_the_hashes(seed):
             capture_output=True,
             text=True,
             check=True,
-            timeout=60,
+            timeout=600,
         ).stdout
         for hash_seed in ("0", "1", "77")
     }

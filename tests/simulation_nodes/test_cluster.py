@@ -1,6 +1,5 @@
 """Clusters of real nodes with faults, by seed: one state, and every acknowledged effect exactly once."""
 
-import os
 from typing import Any
 
 import attrs
@@ -12,7 +11,9 @@ from quorate.server.node.batching import BatchLimits
 from quorate.server.node.outputs import NodeSettings
 from quorate.testing.servers.cluster import Cluster
 
-SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "40")))
+from ..long import amount
+
+SEEDS = range(int(amount("QUORATE_SEEDS", 40, 800)))
 
 
 @attrs.frozen

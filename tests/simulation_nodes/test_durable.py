@@ -1,6 +1,5 @@
 """Clusters whose replicas have disks: all may die at once, and everything acknowledged is there again."""
 
-import os
 from typing import Any
 
 import attrs
@@ -24,7 +23,9 @@ from quorate.server.node.batching import BatchLimits
 from quorate.server.node.outputs import NodeSettings
 from quorate.testing.servers.durable_cluster import DurableCluster
 
-SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "25")))
+from ..long import amount
+
+SEEDS = range(int(amount("QUORATE_SEEDS", 25, 500)))
 
 
 @attrs.frozen

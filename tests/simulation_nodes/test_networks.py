@@ -1,6 +1,5 @@
 """Servers joined by networks, with faults, by seed: each pair of lives gets everything once and in order."""
 
-import os
 import random
 from pathlib import Path
 from typing import Any
@@ -24,14 +23,16 @@ from quorate.engine import Engine
 from quorate.server.config import load
 from quorate.server.master.master import MasterSide
 from quorate.server.metrics import Metrics
-from quorate.server.network.addresses import Places
+from quorate.server.network.addresses import Addresses
 from quorate.server.network.handshake import NETWORK
-from quorate.server.network.listener import Front
+from quorate.server.network.listener import Listener
 from quorate.server.node.node import Node
 from quorate.server.settings import ReplicaSettings
 from quorate.testing.servers.memory_network import MemoryNet
 
-SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "12")))
+from ..long import amount
+
+SEEDS = range(int(amount("QUORATE_SEEDS", 12, 240)))
 EPOCH_NS = 1_700_000_000_000_000_000
 LATENCIES_S = (0.001, 0.001, 0.3, 2.0)
 """How long bytes take, by connection."""
@@ -98,12 +99,12 @@ class Site:
             engine=engine,
         )
         replica = server.replicas[0]
-        self.places = Places(server, replica)
+        self.places = Addresses(server, replica)
         settings = ReplicaSettings.read(config, server, replica)
         self.master = MasterSide(config, server, replica, settings, self, self.life, world.random)
         purposes = {NETWORK: self.master.incoming}
         for network in replica.networks:
-            front = Front(self.reactor, purposes, secret=None, log=self.log, count=self.metrics.count)
+            front = Listener(self.reactor, purposes, secret=None, log=self.log, count=self.metrics.count)
             front.listen(network.port)
         self.books.append(Book())
         self.give(self.node.start)

@@ -1,6 +1,5 @@
 """Servers with many agents whose replicas come back: with nothing, or an old state; the donor dies."""
 
-import os
 from typing import Any
 
 import attrs
@@ -24,7 +23,9 @@ from quorate.server.node.outputs import NodeSettings
 from quorate.testing.servers.cluster import Cluster
 from quorate.testing.servers.durable_cluster import DurableCluster
 
-SEEDS = range(int(os.environ.get("QUORATE_SEEDS", "12")))
+from ..long import amount
+
+SEEDS = range(int(amount("QUORATE_SEEDS", 12, 240)))
 AGENTS = 40
 
 

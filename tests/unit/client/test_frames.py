@@ -98,6 +98,7 @@ SCALARS = st.none() | st.integers(-(2**63), 2**64 - 1) | st.text(max_size=5) | s
 TREES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=6), max_leaves=20)
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_any_message_pack_is_a_frame_or_a_protocol_error(value):
     with contextlib.suppress(ProtocolError):

@@ -59,6 +59,7 @@ def bad() -> Result:
     return result(verdict=verdict)
 
 
+@pytest.mark.slow
 def test_the_page_asks_for_nothing_from_outside() -> None:
     page = report.render(result())
 

@@ -61,6 +61,7 @@ print(harness.engine.digest().hex())
 """
 
 
+@pytest.mark.slow
 def test_sets_that_are_sent_are_the_same_on_every_replica() -> None:
     digests = {
         subprocess.run(

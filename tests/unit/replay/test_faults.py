@@ -4,13 +4,15 @@ from collections import Counter
 from functools import reduce
 from operator import xor
 
-import numpy
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from quorate.replay.faults import cover, examine, look_closer, merge, runs, sort_out
 from quorate.replay.reports import Span
 from quorate.replay.survey import BLOCK_SHIFT, Block, Detail, block_bounds
+
+numpy = pytest.importorskip("numpy")
 
 Source = tuple[int, int]
 Rows = dict[Source, list[tuple[int, int]]]  # (position, content)

@@ -43,6 +43,7 @@ def test_no_java_is_one_sentence_and_status_3(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyarrow")  # which is asked for first
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(
         SparkMissing, match=r"needs pyspark, which is not installed: run `pip install 'quorate\[rep"
@@ -78,7 +79,14 @@ def test_files_are_found_in_directories_by_globs_and_by_name(tmp_path: Path) -> 
         path.write_bytes(b"not parquet")
     assert find_files(str(tmp_path)) == paths
     assert find_files([str(tmp_path / "s0" / "[01]"), paths[2], tmp_path / "s0" / "2"]) == paths
-    with pytest.raises(NoTrace, match=r"none of the 3 trace files can be read; the first is .*/s0/0/trace"):
+
+
+def test_trace_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    paths = [tmp_path / f"{replica}.parquet" for replica in range(3)]
+    for path in paths:
+        path.write_bytes(b"not parquet")
+    with pytest.raises(NoTrace, match=r"none of the 3 trace files can be read; the first is .*/0\.parquet"):
         look_into(paths)
 
 

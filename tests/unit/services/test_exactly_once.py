@@ -1,6 +1,7 @@
 """The client's session against the real service, proxy and engine; bytes and connections get lost."""
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -142,6 +143,7 @@ class World:
         raise AssertionError("the session makes no progress any more")
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_everything_arrives_once_and_in_order_both_ways(make_bench, deposit, steps):

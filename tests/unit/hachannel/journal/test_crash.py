@@ -133,6 +133,7 @@ def some_records(rng: random.Random, now: Remembered) -> list[LogRecord]:
     return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_crash_leaves_what_was_there_before_a_write_or_after_it(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,6 +1,7 @@
 """Whatever a peer sends, whenever: it is ignored or answered, and never raises."""
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +65,7 @@ def any_message(kind):
 anything = st.one_of([any_message(kind) for kind in m.Message.__args__])
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), anything), max_size=40),

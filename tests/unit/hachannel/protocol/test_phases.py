@@ -34,6 +34,7 @@ def test_a_simulation_notices_a_move_that_is_not_in_the_table(monkeypatch):
         simulate(seed=3)
 
 
+@pytest.mark.slow
 def test_simulations_see_the_moves_of_the_tables(monkeypatch):
     seen = set()
     stepped = PhaseTransitions.stepped

@@ -126,6 +126,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
     return attrs.evolve(kept, before=before, last=copied())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-frames"])
 def test_a_spoiled_byte_is_noticed_or_was_not_needed(killed: Killed, tmp_path: Path, name: str) -> None:
     """Scenario 22: corruption in the middle is refused."""

@@ -6,7 +6,6 @@ from threading import Event
 from typing import Any, BinaryIO
 
 import msgspec
-import pyarrow.parquet as parquet
 import pytest
 
 from quorate.agents import AgentId
@@ -14,6 +13,8 @@ from quorate.engine import Reaction
 from quorate.replay.files import footer, look_into
 from quorate.replay.schema import COLUMNS
 from quorate.server.trace.writer import TraceWriter
+
+parquet: Any = pytest.importorskip("pyarrow.parquet")
 
 TIMEOUT_S = 30
 
