@@ -199,13 +199,13 @@ class Network:
 
         return closed
 
-    def standing(self) -> list[tuple[int, int]]:
+    def connected_pairs(self) -> list[tuple[int, int]]:
         """The pairs of hosts whose connection is not broken."""
         return sorted(pair for pair, connection in self._connections.items() if connection.alive)
 
     def break_one(self) -> None:
         """Break some connection."""
-        pairs = self.standing()
+        pairs = self.connected_pairs()
         if pairs:
             self.shut(self._random.choice(pairs))
 

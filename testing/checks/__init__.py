@@ -1,4 +1,4 @@
-"""The invariants of the channel, one checker each, over what a simulation observes."""
+"""The invariants of the channel: one or several checkers for each, over a history of what a run has shown."""
 
 from . import (
     bounds,
@@ -39,6 +39,6 @@ MODULES = (
     views,
     witnesses,
 )
-"""Where the checkers are; importing them puts them on the list."""
+"""The modules of the checkers. Importing them fills `CHECKERS`."""
 
 __all__ = ["CHECKERS", "Checker", "Checks", "History", "Process", "Step", "checker"]

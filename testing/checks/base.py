@@ -1,4 +1,4 @@
-"""The list of checkers, and what calls them."""
+"""The base class of checkers, the list of all checkers, and the observer that calls them."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar, TypeVar
@@ -15,53 +15,55 @@ from .history import History, Process, Step
 
 
 class Checker:
-    """One invariant. A subclass overrides what it needs to see, and calls `fail`.
+    """One invariant. A subclass overrides the methods for the events that it needs, and calls `fail`.
 
-    `past` holds what was observed before. State that only one checker needs belongs to that checker.
+    `past` is the history of the run before the present event. State that only one checker needs belongs to
+    it.
     """
 
     name: ClassVar[str]
-    """As in the table of invariants: I4."""
+    """The name of the invariant in the table of docs/simulation.md, such as I4."""
     rule: ClassVar[str]
     """The invariant in one sentence."""
-    alone: ClassVar[bool] = False
-    """Whether `stepped` looks only at `standing`, the events and the fields of `Step`: a quiet step shows
-    it nothing new. Not so if it looks at other processes, at clocks, into logs, or at all `Step.messages`."""
+    skips_quiet_steps: ClassVar[bool] = False
+    """Whether `stepped` reads only `observable_state`, the events and the fields of `Step`. A quiet step
+    changes none of these, so the checker is not called for it. False for a checker that reads other
+    processes, clocks, the inside of logs, or all of `Step.messages`."""
 
     def __init__(self, past: History) -> None:
         self.past = past
 
     def started(self, host: Host, process: Process) -> None:
-        """A process has just begun."""
+        """Check a process that has just started."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:
-        """A process accepts or records a view. The history has it already."""
+        """Check a view that a process accepts or records. The history has it already."""
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:
-        """A process announces a view for the first time; `past.latest` is the active one before."""
+        """Check a view that a process announces first; `past.latest` is the active view before it."""
 
     def stepped(self, step: Step) -> None:
-        """A process made a step; nothing of its output has left it. Not called for quiet ones if `alone`."""
+        """Check a step of a process, before anything of its output has left the process."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """An application has handled an event."""
+        """Check an event that an application has handled."""
 
     def ended(self, hosts: Sequence[Host]) -> None:
-        """The faults are over, these replicas make the cluster, and everything was delivered to them."""
+        """Check the end of a run: `hosts` are the members, and have delivered everything."""
 
     def fail(self, host: Host, text: str) -> None:
-        """The invariant does not hold. Raises Violation."""
+        """Raise Violation: the invariant does not hold at this replica."""
         raise Violation(f"{self.name}: replica {host}: {text}", invariant=self.name, at=self.past.world.now)
 
 
 CHECKERS: dict[str, list[type[Checker]]] = {}
-"""All checkers by the name of their invariant; some have several."""
+"""All checkers by the name of their invariant, such as I4; some invariants have several."""
 
 AnyChecker = TypeVar("AnyChecker", bound=type[Checker])
 
 
 def checker(name: str, rule: str) -> Callable[[AnyChecker], AnyChecker]:
-    """Put a class on the list."""
+    """Add a class to `CHECKERS` under the name of an invariant, which `rule` states in one sentence."""
 
     def put(cls: AnyChecker) -> AnyChecker:
         cls.name, cls.rule = name, rule
@@ -72,10 +74,10 @@ def checker(name: str, rule: str) -> Callable[[AnyChecker], AnyChecker]:
 
 
 class Checks(History, Observer):
-    """The history of one run, and the checkers that look at it after every step."""
+    """The observer of a run that keeps the history and calls the checkers after every event."""
 
     def __init__(self, only: Iterable[str] | None = None) -> None:
-        """only: the names of the invariants to check; all by default. Raises ValueError."""
+        """only: the names of the invariants to check; None: all. Raises ValueError for an unknown name."""
         super().__init__()
         if isinstance(only, str):
             raise ValueError(f"only is {only!r}: give a list of names, [{only!r}]")
@@ -95,11 +97,11 @@ class Checks(History, Observer):
         self._on_accepting = overriding("accepting")
         self._on_activated = overriding("activated")
         self._on_stepped = overriding("stepped")
-        self._on_quiet = [each for each in self._on_stepped if not each.alone]
+        self._on_quiet = [each for each in self._on_stepped if not each.skips_quiet_steps]
         self._on_delivered = overriding("delivered")
 
     def accepting(self, host: Host, process: Process, view: View) -> None:
-        """A process has accepted or recorded a view, in the middle of a step."""
+        """Check a view that a process has accepted or recorded, in the middle of a step."""
         self.accept(host, view)
         for each in self._on_accepting:
             each.accepting(host, process, view)
@@ -108,7 +110,7 @@ class Checks(History, Observer):
     # Called by the world
 
     def started(self, host: Host) -> None:
-        """A process has just begun."""
+        """Begin the history of a process."""
         process = self.begin(host)
         # One step may accept several views; only the last one would be seen afterwards.
         object.__setattr__(host.state, "accept", _Accepting(self, host, host.state.accept))
@@ -132,21 +134,21 @@ class Checks(History, Observer):
         self.settle(step)
 
     def forwarded(self, source: Source, payload: bytes) -> None:
-        """A replica has taken a payload to be ordered."""
+        """Note a payload that a replica has accepted for forwarding."""
         self.submitted.add(payload)
         self.numbered[source] = payload
 
     def synced(self, host: Host, writes: Sequence[Write[Saved]]) -> None:
-        """Remember what is on a disk."""
+        """Note the writes that are durable."""
         self.sync(host, writes)
 
     def ended(self, hosts: Sequence[Host]) -> None:
-        """Check what must have happened in the end."""
+        """Check what must have happened by the end of a run."""
         for each in self.checkers:
             each.ended(hosts)
 
     def delivered(self, host: Host, event: Event) -> None:
-        """Check what an application has seen."""
+        """Check an event that an application has handled."""
         self.deliver(event)
         for each in self._on_delivered:
             each.delivered(host, event)
@@ -154,7 +156,7 @@ class Checks(History, Observer):
 
 @attrs.define(eq=False)
 class _Accepting:
-    """Stands in for `State.accept`."""
+    """A replacement for `ReplicaState.accept` that reports each accepted view."""
 
     checks: Checks
     host: Host

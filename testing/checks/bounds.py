@@ -1,4 +1,4 @@
-"""I18: what waits and what is under way is bounded, as the settings say."""
+"""I18: flow control. Queues, and what is in flight, stay within the settings."""
 
 from collections.abc import Sequence
 
@@ -15,10 +15,10 @@ from .history import History, Process, Step
 
 @checker("I18", "A member has no more payloads waiting, or on their way, than the settings allow.")
 class ForwardWindow(Checker):
-    """On their way: from the oldest that it has not seen delivered to the newest that it gave to a master."""
+    """A member has no more payloads queued, or forwarded and undelivered, than the settings allow."""
 
     def stepped(self, step: Step) -> None:
-        """Look at what it gives away, and at what it keeps."""
+        """Check the queue and the forwarded payloads."""
         host, settings = step.host, step.host.state.settings
         waiting = host.channel.forwarding
         if waiting > settings.forward_queue:
@@ -46,12 +46,12 @@ class ForwardWindow(Checker):
 
 @checker("I18", "A master has no more entries in flight than the settings allow.")
 class SendWindow(Checker):
-    """Changes of the configuration need no room."""
+    """A master has at most `window` entries and `window_bytes` in flight. RECONFIG entries do not count."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """Look at what it appends."""
+        """A master has appended entries."""
         host, state = step.host, step.host.state
         if not step.added or not state.leading:
             return
@@ -64,15 +64,15 @@ class SendWindow(Checker):
 
 @checker("I18", "A donor has no more pieces of a state on their way than the settings allow.")
 class TransferWindow(Checker):
-    """Counted from the last piece that the learner said it has."""
+    """A donor has at most `transfer_window` pieces in flight, counted from the last one acknowledged."""
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._taken: dict[int, int] = {}
-        """By the token of the transfer."""
+        """The pieces that the learner has acknowledged, by the token of the transfer."""
 
     def stepped(self, step: Step) -> None:
-        """Who takes says how many, who gives sends the next ones."""
+        """Note acknowledgements of learners, and check the pieces of donors."""
         window = step.host.state.settings.transfer_window
         for _, message in step.messages:
             if isinstance(message, ChunkAck):
@@ -84,32 +84,35 @@ class TransferWindow(Checker):
 
 @attrs.define
 class _Beside:
-    """What is known of the entries that go beside one state."""
+    """The log tail that is sent beside one state."""
 
     start: int = 0
     told: int = 0
-    """The learner has said that it has them up to here."""
+    """The index up to which the learner has acknowledged entries."""
     sizes: dict[int, int] = attrs.field(factory=dict[int, int])
-    """Of each entry, by its index: payload bytes."""
+    """The payload bytes of each entry, by index."""
     under_way: list[int] = attrs.field(factory=list[int])
-    """The last entry of each message that the learner has said nothing of."""
+    """The last index of each message that is not acknowledged."""
     pieces: dict[int, int] = attrs.field(factory=dict[int, int])
-    """Bytes of each piece of the state."""
+    """The bytes of each piece of the state."""
 
 
 @checker(
     "I18", "Entries beside a state: what is on its way, and what a learner takes, is what the settings allow."
 )
 class LogTailWindow(Checker):
-    """A learner that holds as much as it may says of nothing more that it has it."""
+    """The log tail beside a state is within the settings: what is in flight, and what a learner holds.
+
+    A learner whose buffer is full acknowledges no more entries.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._transfers: dict[int, _Beside] = {}
-        """By token."""
+        """The log tails by the token of the transfer."""
 
     def stepped(self, step: Step) -> None:
-        """Who gives, and who takes."""
+        """Check the messages of donors and the acknowledgements of learners."""
         settings = step.host.state.settings
         for _, message in step.messages:
             if isinstance(message, Chunk):
@@ -143,31 +146,32 @@ class LogTailWindow(Checker):
 
 @checker("I18", "A log counts the bytes of the entries that it holds, and no others.")
 class LogByteCount(Checker):
-    """Whoever keeps too many is dropped, so a wrong count drops those who do not. See `Log.size_bytes`.
+    """`Log.size_bytes` is the sum of the payloads that the log holds.
 
-    All entries are added up when some may have gone: with a view, when the log begins elsewhere, in the end.
+    A replica whose log is too large is dropped, so a wrong count would drop the wrong ones. The sum is
+    computed with each accepted view, when the base changes, and in the end.
     """
 
-    alone = True
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._bases: dict[Voter, Tag] = {}
-        """Where each log began when it was looked at last."""
+        """The base of each log when it was counted last."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """The log may have been cut."""
+        """The log may have been truncated."""
         self._count(host)
 
     def stepped(self, step: Step) -> None:
-        """The log may have been trimmed, or begun anew."""
+        """The log may have been trimmed or replaced."""
         state = step.host.state
         if self._bases.get(state.me) != state.log.base:
             self._bases[state.me] = state.log.base
             self._count(step.host)
 
     def ended(self, hosts: Sequence[Host]) -> None:
-        """Everybody's."""
+        """Count every log."""
         for host in hosts:
             self._count(host)
 

@@ -1,4 +1,4 @@
-"""I10, I13, I16: what is committed is held by those who must hold it, and only that gets out."""
+"""I10, I13, I16: commit quorums, and what leaves the channel."""
 
 from ...hachannel import Deliver, Event, Stable, View, Voter
 from ..channel.host import Host
@@ -8,18 +8,21 @@ from .history import History, Process, Step, count
 
 @checker("I13", "Nothing is committed without a quorum: k members of an active view hold it.")
 class CommitQuorum(Checker):
-    """k follows from the mode, the number of members and of copies, and is not taken from the view."""
+    """A committed entry is held by k members of an active view.
 
-    alone = True
+    k is computed here from the mode, the number of members and `min_copies`, and is not read from the view.
+    """
+
+    skips_quiet_steps = True
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """The k of a view is that of its mode and of the copies wanted."""
+        """The k of a view is that of its mode and of `min_copies`."""
         needed = self._needed(host, view)
         if view.k != needed:
             self.fail(host, f"{view} needs {view.k} members, should need {needed}")
 
     def stepped(self, step: Step) -> None:
-        """What nobody committed before has its holders in a view this replica serves in."""
+        """Entries that nobody committed before have enough holders in a view that this replica serves in."""
         past, host = self.past, step.host
         views = step.process.was_active
         for index in step.commits:
@@ -38,12 +41,12 @@ class CommitQuorum(Checker):
 
 @checker("I10", "What is acknowledged in the mode ALL is held by all members of the view.")
 class AllModeQuorum(Checker):
-    """See the rule."""
+    """In the mode ALL, a committed entry is held by all members of the view."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """What nobody committed before is held by each member."""
+        """Entries that nobody committed before are held by each member."""
         past, host, state = self.past, step.host, step.host.state
         if state.settings.mode != "ALL":
             return
@@ -56,18 +59,18 @@ class AllModeQuorum(Checker):
 
 @checker("I10", "What is told to be held by all members of the view is held by all of them.")
 class StableIndex(Checker):
-    """Whoever says it serves, or served in this step, in a view all of whose members hold it."""
+    """All members of a view that the replica serves in hold the entries up to its stable index."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._stable: dict[int, int] = {}
         self._base: dict[Voter, int] = {}
-        """What a voter has as a state instead of entries."""
+        """The base of the log of each voter: up to there it has a state instead of entries."""
 
     def stepped(self, step: Step) -> None:
-        """What is new."""
+        """The stable index rises and is at most the commit index."""
         past, host, state = self.past, step.host, step.host.state
         self._base[state.me] = max(self._base.get(state.me, 0), state.log.base.at)
         before = self._stable.get(step.process.life, 0)
@@ -85,16 +88,19 @@ class StableIndex(Checker):
 
 @checker("I10", "The application hears how far all members hold everything, and of nothing else.")
 class StableNotification(Checker):
-    """Who waits for all members in the mode MAJORITY waits for this event."""
+    """The application gets a Stable event for every change of the stable index, and no other.
 
-    alone = True
+    In the mode MAJORITY, clients that wait for all members wait for this event.
+    """
+
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._told: dict[int, int] = {}
 
     def stepped(self, step: Step) -> None:
-        """What it was told last is what holds."""
+        """The last event has the present stable index."""
         state = step.host.state
         told = before = self._told.get(step.process.life, 0)
         for event in step.output.events:
@@ -110,17 +116,17 @@ class StableNotification(Checker):
 
 @checker("I16", "Only what is committed leaves the channel.")
 class CommittedDelivery(Checker):
-    """See the rule."""
+    """Only committed entries are delivered."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """What is handed out is committed."""
+        """The applied index is at most the commit index."""
         state = step.host.state
         if state.applied > state.commit:
             self.fail(step.host, f"applied {state.applied}, committed {state.commit}")
 
     def delivered(self, host: Host, event: Event) -> None:
-        """What is handed out was committed by somebody who could."""
+        """A delivered entry was committed by a replica."""
         if isinstance(event, Deliver) and event.index not in self.past.committed:
             self.fail(host, f"delivers {event.index}, which nobody committed")

@@ -1,4 +1,4 @@
-"""I7, I8, I9, I15: what applications see."""
+"""I7, I8, I9, I15: atomic broadcast as applications see it (Cachin, Guerraoui and Rodrigues, 2011)."""
 
 from ...hachannel import Deliver, Event, InstallPart, Told
 from ..channel.host import Host
@@ -8,10 +8,10 @@ from .history import Process
 
 @checker("I7", "Each payload is delivered once.")
 class NoDuplication(Checker):
-    """Payloads of a simulation are unique."""
+    """Each payload is delivered at one index. Payloads of a simulation are unique."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """At one index only."""
+        """The payload was not delivered at another index."""
         if isinstance(event, Deliver):
             index = self.past.delivered_once.setdefault(event.payload, event.index)
             if index != event.index:
@@ -20,26 +20,29 @@ class NoDuplication(Checker):
 
 @checker("I8", "There is one sequence of deliveries.")
 class TotalOrder(Checker):
-    """Compared by a hash chain over index, stamp and payload of everything delivered."""
+    """All applications deliver one sequence.
+
+    They are compared by a hash chain over the index, stamp and payload of everything delivered.
+    """
 
     def started(self, host: Host, process: Process) -> None:
-        """An application that comes back from its disk stands in the sequence, where it is committed."""
+        """The state from a disk is that of the committed sequence."""
         app = host.app
         if app.index > process.commit or self.past.chains.get(app.index) != app.chain:
             self.fail(host, f"comes back with another state after {app.index}, committed {process.commit}")
 
     def delivered(self, host: Host, event: Event) -> None:
-        """The chain of this replica is that of whoever came here first."""
+        """The chain is that of the first replica that delivered this index."""
         if isinstance(event, Deliver) and self.past.chains.get(event.index) != host.app.chain:
             self.fail(host, f"its sequence differs at {event.index}")
 
 
 @checker("I9", "Nothing is invented.")
 class NoCreation(Checker):
-    """See the rule."""
+    """Every delivered payload was submitted by a client."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """It was submitted, or said by the replica that is said to have said it."""
+        """The payload was submitted; a Told event has what its peer sent."""
         if isinstance(event, Told) and event.data != b"%d %d" % (event.peer, host.replica):
             self.fail(host, f"hears {event.data!r} of {event.peer}, which did not say that")
         if isinstance(event, Deliver) and event.payload not in self.past.submitted:
@@ -48,7 +51,7 @@ class NoCreation(Checker):
 
 @checker("I15", "The state that a joiner receives is that of the sequence at the index it is said to have.")
 class SnapshotConsistency(Checker):
-    """See the rule."""
+    """An installed state is that of the sequence at its index."""
 
     def delivered(self, host: Host, event: Event) -> None:
         """The application has replaced its state."""

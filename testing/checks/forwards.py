@@ -1,4 +1,4 @@
-"""I7: what members forward is ordered by its number, without gaps, once, and ends."""
+"""I7: FIFO order and exactly-once delivery of what members forward."""
 
 from collections.abc import Sequence
 
@@ -8,12 +8,15 @@ from .base import Checker, checker
 from .history import History, Step
 
 Process = tuple[int, int, int]
-"""Replica, incarnation, boot."""
+"""A process that forwards: replica, incarnation, boot."""
 
 
 @checker("I7", "Of each process the numbers 1, 2, 3... are delivered in order, each at one index.")
 class FifoOrder(Checker):
-    """Who sees an index first decides; the others must say the same of it."""
+    """The payloads that a process forwards are delivered in the order of their numbers, without gaps.
+
+    The first delivery at an index decides; others must agree with it.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
@@ -21,7 +24,7 @@ class FifoOrder(Checker):
         self._seen: set[int] = set()
 
     def delivered(self, host: Host, event: Event) -> None:
-        """The next number of its process, and of no process before a later one."""
+        """The number is the next one of its process, and no later process of the replica has had one."""
         if not isinstance(event, Deliver):
             return
         source = event.source
@@ -44,10 +47,10 @@ class FifoOrder(Checker):
 
 @checker("I7", "A number is delivered with what was forwarded under it.")
 class SubmissionIntegrity(Checker):
-    """See the rule."""
+    """A number is delivered with the payload that was forwarded under it."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """As its origin said."""
+        """Compare the payload with that of its submitter."""
         if isinstance(event, Deliver) and event.source is not None:
             forwarded = self.past.numbered.get(event.source)
             if forwarded != event.payload:
@@ -56,10 +59,10 @@ class SubmissionIntegrity(Checker):
 
 @checker("I7", "What a process forwarded is delivered, unless it has ended.")
 class SubmissionDelivery(Checker):
-    """It is sent again until it is."""
+    """What a living process forwarded is delivered: it sends it again until then."""
 
     def ended(self, hosts: Sequence[Host]) -> None:
-        """All that was taken by the processes that live."""
+        """All accepted payloads of the living processes were delivered."""
         delivered = set(self.past.sources_by_index.values())
         for host in hosts:
             own = (*host.state.me, host.state.boot)
@@ -70,25 +73,29 @@ class SubmissionDelivery(Checker):
 
 @checker("I7", "The table of origins is what the entries up to its index make of it.")
 class SubmitterTable(Checker):
-    """A row may be missing in a state that is older than its process; none may be ahead or behind."""
+    """The table of submitters follows from the delivered entries.
 
-    alone = True
+    It is the client table of Viewstamped Replication. A row may be missing in a state that is older than the
+    process of the row; no row may be ahead or behind.
+    """
+
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._sources: dict[int, Source] = {}
         self._tables: list[dict[int, Source]] = [{}]
-        """The table after each index."""
+        """The true table after each index."""
         self._began: dict[int, int] = {}
-        """The index at which the last process of a replica began."""
+        """The index of the first entry of the last process of each replica."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """Who forwarded what stands at an index."""
+        """Note the source of an entry."""
         del host
         self._note(event)
 
     def stepped(self, step: Step) -> None:
-        """What this step delivers counts already."""
+        """Compare the table after the applied index; events of this step count already."""
         for event in step.output.events:
             self._note(event)
         state = step.host.state
@@ -115,10 +122,10 @@ class SubmitterTable(Checker):
 
 @checker("I15", "A snapshot says truly how much of what its receiver forwarded is part of it.")
 class SnapshotSubmissionCount(Checker):
-    """See the rule."""
+    """A snapshot says how many payloads of its receiver are part of it."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """As many as were delivered anywhere up to its index."""
+        """The number is that of the deliveries up to the index of the snapshot."""
         if not isinstance(event, InstallPart) or event.index is None:
             return
         state = host.state

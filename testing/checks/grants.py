@@ -1,4 +1,4 @@
-"""I3, I11: whose grants a lease is made of, how long it lasts, and what binds those who gave them."""
+"""I3, I11: the grants of a lease (Gray and Cheriton, 1989), and whom they bind."""
 
 import math
 
@@ -10,29 +10,30 @@ from .base import Checker, checker
 from .history import History, Process, Step, majority
 
 EPSILON_S = 1e-6
-"""Two clocks are added up and taken off: more than a rounding."""
+"""More than the rounding error of adding and subtracting two clocks, in seconds."""
 
 
 @checker(
     "I11", "A lease lasts as long as a majority of the voters of the present view granted, and no longer."
 )
 class LeaseMajority(Checker):
-    """A grant of who votes no more, a removed replica or a dead life, keeps nobody from leading a view.
+    """A lease lasts exactly as long as the grants of a majority of the voters of the present view.
 
-    And who goes on leading goes on holding it: its application need not end what it runs.
+    A grant of a removed replica or an ended process must keep nobody from leading. A master that goes on
+    leading keeps its lease, so that its services need not end.
     """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._granted: dict[Voter, tuple[float, dict[Voter, float]]] = {}
-        """When each holder made its last step, and what it counted then."""
+        """The time of the last step of each holder, and the grants that it counted then."""
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
-        """Nothing is granted to it yet."""
+        """A new process has no grants."""
         self._granted.pop(host.state.me, None)
 
     def stepped(self, step: Step) -> None:
-        """Count again, after every step of who holds it."""
+        """Compute the end of the lease after every step of its holder."""
         host, state = step.host, step.host.state
         lease, view, me = host.channel.lease, state.accepted, state.me
         now = host.clock()
@@ -63,18 +64,21 @@ class LeaseMajority(Checker):
 
 @checker("I11", "As long as its application may act on a lease, a replica has promised nobody else.")
 class OwnGrant(Checker):
-    """It counts itself among those who granted. Services that are ending count until the lease would end."""
+    """A holder counts its own grant: while its application may act, it promises nobody else.
+
+    Services that are ending count until the lease would have ended.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._over: dict[Voter, float] = {}
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
-        """Its application has no services."""
+        """A new application has no services."""
         self._over.pop(host.state.me, None)
 
     def stepped(self, step: Step) -> None:
-        """Look at who has services."""
+        """Check every replica with services."""
         host, state = step.host, step.host.state
         lease, me = host.channel.lease, state.me
         if lease.held:
@@ -87,7 +91,7 @@ class OwnGrant(Checker):
 
 @checker("I3", "With a disk, a grant is given once the disk knows to whom it binds, and for how long.")
 class DurableGrant(Checker):
-    """A process that comes back is bound by what it finds there."""
+    """With a disk, a grant is sent once its holder and duration are durable: they bind the next process."""
 
     def stepped(self, step: Step) -> None:
         """Compare every grant with the disk."""

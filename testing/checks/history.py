@@ -1,7 +1,7 @@
-"""What a simulation has observed so far: views, entries, who holds what, what was committed and delivered.
+"""The history of a run: views, entries and who holds them, commits, deliveries.
 
-Checkers read it. It has arithmetic of its own (majorities, changes of the configuration), so that a fault in
-that of the channel is not shared.
+Checkers read it. It computes majorities and changes of the configuration itself, so that a fault in the code
+of the channel is not shared by the checkers.
 """
 
 from collections.abc import Collection, Iterable
@@ -36,68 +36,73 @@ from ..channel.host import Host
 from ..channel.world import World
 
 BINDING = frozenset({Ack, Prepare, Promise, Accept, Record, Recorded, Found, Founded})
-"""Types of messages that bind their sender in what becomes of views and entries, or let others go on."""
+"""Messages that bind their sender to a view or an entry, or let others proceed with one."""
 
 
 @attrs.define(eq=False)
 class Process:
-    """What is remembered of one process."""
+    """The history of one process."""
 
     life: int = 0
-    """Counts the processes of a run."""
+    """The number of this process among those of the run."""
     commit: int = 0
+    """The commit index after its last step."""
     base: Tag = NO_TAG
+    """The base of its log after its last step."""
     tags: dict[int, Tag] = attrs.field(factory=dict[int, Tag])
+    """The tags of the entries that its log has had, by index."""
     checked: int = 0
+    """The end of its log after its last step."""
     view: ViewNumber = NO_VIEW
-    """The last view it accepted."""
+    """The view that it accepted last."""
     promised: ViewNumber = NO_VIEW
-    said: ViewNumber = NO_VIEW
-    """The highest view it has promised, accepted, recorded or proposed to others, in any of its lives."""
+    highest_sent: ViewNumber = NO_VIEW
+    """The highest view number that this voter has promised, accepted, recorded or proposed in a message, also
+    in earlier processes."""
     resumed: ViewNumber = NO_VIEW
-    """The view it was in when it came back from its disk."""
+    """The view that it was in when it recovered from its disk."""
     follows: View | None = None
-    """The view it was a slave in, after its last step."""
+    """The view in which it was a slave after its last step."""
     announced: ViewNumber = NO_VIEW
-    """The last view its application was told of."""
+    """The last view that it has announced to its application."""
     was_active: list[View] = attrs.field(factory=list[View])
-    """The views it served in during the current step."""
-    stood: tuple[Any, ...] = ()
-    """See `standing`, after its last step."""
+    """The views in which it served during the present step."""
+    observed: tuple[Any, ...] = ()
+    """The `observable_state` after its last step."""
 
 
 @attrs.define(eq=False)
 class Step:
-    """What one step of one process did. The history does not contain its commits yet."""
+    """One step of one process. The history does not contain its commits yet."""
 
     host: Host
     output: Output
     process: Process
-    """As it was before the step, but for `was_active`."""
+    """The history of the process before the step, but for `was_active`."""
     added: list[tuple[Tag, Tag, Entry]]
-    """(tag, tag of the entry before, entry) of what is new in its log."""
+    """The new entries of its log: (tag, tag of the entry before, entry)."""
     views: list[tuple[View, ViewEvent]]
     """The views that it announces."""
-    said: list[Message]
-    """What it sends that is `BINDING`."""
+    binding: list[Message]
+    """The messages of the step whose type is in BINDING."""
     commits: range = range(0)
-    """What it has committed and nobody before."""
+    """The indices that it has committed first of all processes."""
     quiet: bool = False
-    """It stands where it stood after its last step, and only sent messages, none of them `BINDING`."""
+    """Whether `observable_state` is unchanged and the step only sent messages that are not BINDING."""
 
     @property
     def messages(self) -> Iterable[tuple[int, Message]]:
-        """(replica, message) of all that it sends."""
+        """All messages that the step sends: (receiver, message)."""
         return self.output.messages
 
     def tag(self, index: int) -> Tag:
-        """The tag of an entry of its log, or of one that it had and has trimmed in this very step."""
+        """Return the tag of an entry of the log, or of one that was trimmed in this step."""
         log = self.host.state.log
         return log.tag(index) if index >= log.base.at else self.process.tags[index]
 
 
-def standing(host: Host) -> tuple[Any, ...]:
-    """What checkers read of one process, besides its output and the inside of its log."""
+def observable_state(host: Host) -> tuple[Any, ...]:
+    """Return what checkers read of a process, besides its output and the inside of its log."""
     channel, state = host.channel, host.state
     return (
         channel.phases,
@@ -123,50 +128,54 @@ class History:
     def __init__(self) -> None:
         self.processes: dict[Voter, Process] = {}
         self.views: dict[ViewNumber, View] = {}
-        """Every view that anybody accepted, as the first one did."""
+        """Every view that any process accepted, as the first one accepted it."""
         self.sources: dict[ViewNumber, View | None] = {}
-        """The view that each one replaces, as its proposer chose; None for a first view."""
+        """The view that each view replaces, as its proposer chose it; None for a first view."""
         self.accepted: dict[ViewNumber, set[Voter]] = {}
-        """Who has ever accepted or recorded a view."""
+        """The voters that have ever accepted or recorded each view."""
         self.promises: dict[ViewNumber, dict[Voter, Promise]] = {}
-        """Who promised a view, and said what."""
+        """The promises for each view, by voter."""
         self.exits: dict[Voter, float] = {}
-        """When each voter said last that it does not follow the master."""
+        """The time at which each voter last sent EXIT: that it does not follow the master."""
         self.leaving: set[Voter] = set()
-        """Who has said that it leaves: it follows nobody any more."""
+        """The voters that have sent that they leave, and so follow nobody any more."""
         self.since: dict[ViewNumber, float] = {}
-        """When each view became active."""
+        """The time at which each view became active."""
         self.active: dict[ViewNumber, tuple[int, int, tuple[int, ...], bool]] = {}
-        """What the view event of an active view said."""
+        """The index, master, members and `first_time` of the first event of each active view."""
         self.latest: View | None = None
         """The highest active view."""
         self.entries: dict[Tag, tuple[Tag, bytes, int]] = {}
-        """Before, payload and stamp of every entry ever appended."""
+        """The tag of the entry before, the payload and the stamp of every entry ever appended, by tag."""
         self.reconfigs: dict[Tag, bytes] = {}
+        """The payload of every RECONFIG entry, by tag."""
         self.held: dict[Tag, set[Voter]] = {}
-        """Who has ever held an entry; with a disk, on it."""
+        """The voters that have ever held each entry; where there are disks, on the disk."""
         self.committed: dict[int, Tag] = {}
+        """The tag of the entry committed at each index."""
         self.top = 0
-        """The highest index committed anywhere."""
+        """The highest index that any process has committed."""
         self.chains: dict[int, bytes] = {0: b""}
-        """The chain of the application after each index delivered anywhere."""
+        """The hash chain of the application after each index that was delivered."""
         self.last_delivered = 0
+        """The highest index that any application has delivered."""
         self.submitted: set[bytes] = set()
+        """The payloads that clients have submitted."""
         self.delivered_once: dict[bytes, int] = {}
         """The index at which each payload was delivered."""
         self.numbered: dict[Source, bytes] = {}
-        """What was forwarded under each number."""
+        """The payload that was forwarded as each source."""
         self.sources_by_index: dict[int, Source | None] = {}
-        """Who forwarded what was delivered at an index, as the first who delivered it said."""
+        """The source of the entry delivered at each index, as the first delivery had it."""
         self.moves: dict[tuple[str, str, str], int] = {}
-        """(table, source, target) of the moves between phases."""
+        """The number of moves between phases: (table, from, to)."""
         self._lives = 0
         self.counts = {"views": 0, "snapshots": 0, "delivered": 0, "commits": 0}
 
     # What happens, as it happens
 
     def begin(self, host: Host) -> Process:
-        """A new process."""
+        """Begin the history of a process."""
         self._lives += 1
         state = host.state
         before = self.processes.get(state.me)
@@ -174,7 +183,7 @@ class History:
             self._lives,
             commit=state.commit,
             promised=state.promised,
-            said=NO_VIEW if before is None else before.said,
+            highest_sent=NO_VIEW if before is None else before.highest_sent,
         )
         if state.accepted is not None:
             process.view = process.resumed = state.accepted.number
@@ -185,7 +194,7 @@ class History:
         return process
 
     def accept(self, host: Host, view: View) -> None:
-        """A process accepts or records a view."""
+        """Note a view that a process accepts or records."""
         number = view.number
         self.views.setdefault(number, view)
         self.accepted.setdefault(number, set()).add(host.state.me)
@@ -201,22 +210,24 @@ class History:
                 self.reconfigs[Tag(entry.view, index)] = entry.payload
 
     def observe(self, host: Host, output: Output) -> Step:
-        """A step of a process: find out what is new."""
+        """Compare a process with its state after the last step, and return what is new."""
         state = host.state
         process = self.processes[state.me]
-        step = Step(host, output, process, added=[], views=[], said=[])
+        step = Step(host, output, process, added=[], views=[], binding=[])
         for _, message in output.messages:
             if type(message) is Heartbeat:
                 if message.exit:
                     self.exits[state.me] = self.world.now
             elif type(message) in BINDING:
-                step.said.append(message)
+                step.binding.append(message)
             elif type(message) is Exit:
                 self.exits[state.me] = self.world.now
                 if message.leaving:
                     self.leaving.add(state.me)
-        before, process.stood = process.stood, standing(host)
-        if process.stood == before and not (step.said or output.events or output.notes or output.persist):
+        before, process.observed = process.observed, observable_state(host)
+        if process.observed == before and not (
+            step.binding or output.events or output.notes or output.persist
+        ):
             step.quiet = True
             return step
         step.commits = range(max(process.commit, self.top) + 1, state.commit + 1)
@@ -225,7 +236,7 @@ class History:
                 view = self.views[event.view]
                 process.was_active.append(view)
                 step.views.append((view, event))
-        for message in step.said:
+        for message in step.binding:
             if isinstance(message, Promise):
                 self.promises.setdefault(message.number, {}).setdefault(state.me, message)
         self._scan(step)
@@ -253,7 +264,7 @@ class History:
         process.base = log.base
 
     def sync(self, host: Host, writes: Iterable[Write[Saved]]) -> None:
-        """These are on a disk."""
+        """Note the entries that are durable."""
         me = host.state.me
         for write in writes:
             for record in write.records:
@@ -262,15 +273,15 @@ class History:
                         self.held.setdefault(Tag(entry.view, entry.index), set()).add(me)
 
     def settle(self, step: Step) -> None:
-        """The step was checked: it becomes a part of the past."""
+        """Add a checked step to the history."""
         process, state = step.process, step.host.state
         process.was_active = process.was_active[-1:]
         if step.views:
             process.announced = step.views[-1][1].view
         process.promised = max(process.promised, state.promised)
-        for message in step.said:
+        for message in step.binding:
             if isinstance(message, Promise | Accept | Recorded | Prepare):
-                process.said = max(process.said, message.number)
+                process.highest_sent = max(process.highest_sent, message.number)
         for index in step.commits:
             self.committed[index] = step.tag(index)
             self.counts["commits"] += 1
@@ -279,7 +290,7 @@ class History:
         process.follows = state.accepted if state.serving and not state.leading else None
 
     def activate(self, event: ViewEvent) -> bool:
-        """A view is announced; returns whether that is news."""
+        """Note an announced view. Return whether it is the first announcement."""
         number = event.view
         if number in self.active:
             return False
@@ -289,12 +300,12 @@ class History:
         return True
 
     def rise(self, view: View) -> None:
-        """An active view was checked."""
+        """Note an active view after it was checked."""
         if self.latest is None or view.number > self.latest.number:
             self.latest = view
 
     def deliver(self, event: Event) -> None:
-        """The application has handled an event."""
+        """Note an event that an application has handled."""
         if isinstance(event, Deliver):
             self.counts["delivered"] += 1
             self.sources_by_index.setdefault(event.index, event.source)
@@ -306,7 +317,8 @@ class History:
     # Arithmetic of its own
 
     def change_of(self, source: View, start: int) -> tuple[tuple[Voter, ...], tuple[Seat, ...]] | None:
-        """What the one RECONFIG that was appended in `source`, up to `start`, makes of voters and seats."""
+        """Return the voters and seats after the RECONFIG that `source` appended up to `start`; None without
+        one."""
         for index in range(source.start + 1, start + 1):
             payload = self.reconfigs.get(Tag(source.number, index))
             if payload is not None:
@@ -315,7 +327,7 @@ class History:
 
 
 def changed(config: Collection[Voter], payload: bytes) -> tuple[Voter, ...]:
-    """A configuration after the change that the payload of a RECONFIG says."""
+    """Return the voters of a configuration after the change in a RECONFIG payload."""
     change = decode_reconfig(payload)
     if isinstance(change, Admit):
         return tuple(sorted(config))
@@ -327,7 +339,7 @@ def changed(config: Collection[Voter], payload: bytes) -> tuple[Voter, ...]:
 
 
 def reseated(seats: Iterable[Seat], payload: bytes) -> tuple[Seat, ...]:
-    """The seats after the change that the payload of a RECONFIG says."""
+    """Return the seats after the change in a RECONFIG payload."""
     change = decode_reconfig(payload)
     after = {seat.replica: seat for seat in seats}
     if isinstance(change, Admit):
@@ -338,10 +350,10 @@ def reseated(seats: Iterable[Seat], payload: bytes) -> tuple[Seat, ...]:
 
 
 def count(some: Iterable[Voter], among: Collection[Voter]) -> int:
-    """How many distinct voters of `among` are in `some`."""
+    """Return how many distinct voters of `among` are in `some`."""
     return sum(voter in among for voter in set(some))
 
 
 def majority(config: Collection[Voter]) -> int:
-    """More than half."""
+    """Return the least number of voters that is more than half of `config`."""
     return len(config) // 2 + 1

@@ -1,4 +1,4 @@
-"""I11 for services: who may have them, at any real time and whatever the clocks of the replicas read."""
+"""I11: exclusion by leases at any real time, however the clocks of the replicas drift."""
 
 from ...hachannel import Event, LeaseChanged, ViewNumber, Voter
 from ...hachannel.replication.lease import proposer
@@ -7,23 +7,24 @@ from .base import Checker, checker
 from .history import History, Process, Step
 
 LATE_S = 0.001
-"""A replica that runs looks at its clock when its lease is over, give or take a rounding."""
+"""The rounding error allowed between the end of a lease and the tick that reports it, in seconds."""
 
 
 @checker("I11", "At most one replica holds the lease, and so may have services.")
 class LeaseExclusion(Checker):
-    """The lease ends by itself: a paused replica holds it as long as its clock says so.
+    """At most one replica holds the lease or has services.
 
-    One that has given it up counts until its application has ended its services, but no longer than that.
+    A lease ends by the clock of its holder, also while that is paused. A replica that gave the lease up
+    counts until its application has ended its services, but no longer than the lease.
     """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._until: dict[Voter, float] = {}
-        """Until when each replica could have held it, on its own clock."""
+        """The end of the last lease of each replica, on its own clock."""
 
     def stepped(self, step: Step) -> None:
-        """Look at everybody: time has passed for all of them."""
+        """Check all replicas, since time has passed for all of them."""
         hosts = [
             host
             for host in self.past.world.hosts
@@ -49,14 +50,17 @@ class LeaseExclusion(Checker):
 
 @checker("I11", "As long as a master counts a grant, the voter that gave it has promised nobody else.")
 class GrantExclusion(Checker):
-    """Stronger than that a majority of grants excludes another one: each single grant binds."""
+    """While a master counts a grant, its voter has promised nobody else.
+
+    This is stronger than the exclusion of majorities: each single grant binds.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._promised: dict[Voter, ViewNumber] = {}
 
     def stepped(self, step: Step) -> None:
-        """A promise has changed, or a grant was counted: look at all who count grants."""
+        """Check all holders when a promise has changed or grants are counted."""
         promised = step.host.state.promised
         if step.host.channel.lease.asks or self._promised.get(step.host.state.me) != promised:
             self._promised[step.host.state.me] = promised
@@ -79,20 +83,20 @@ class GrantExclusion(Checker):
 
 @checker("I11", "The application hears of every change of the lease, and of nothing else.")
 class LeaseNotification(Checker):
-    """What it was told last is what holds."""
+    """The application gets an event for every change of the lease, and no other."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._told: dict[Voter, bool] = {}
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
-        """Nothing is held at first."""
+        """A new process holds no lease."""
         self._told[host.state.me] = False
 
     def delivered(self, host: Host, event: Event) -> None:
-        """Gained and lost in turn, and only by the master."""
+        """Gain and loss alternate."""
         if not isinstance(event, LeaseChanged):
             return
         if event.held == self._told[host.state.me]:
@@ -100,7 +104,7 @@ class LeaseNotification(Checker):
         self._told[host.state.me] = event.held
 
     def stepped(self, step: Step) -> None:
-        """A step's events have not been handled yet: they must lead to what holds now."""
+        """The events of the step, not yet handled, lead to the present state."""
         host = step.host
         told = self._told[host.state.me]
         for event in step.output.events:

@@ -1,6 +1,7 @@
-"""L1: once faults stop and a majority is connected, a new entry commits within a bound, and calm lasts.
+"""L1: recovery. After the faults, the cluster becomes whole, commits a new entry within a bound, and stays
+calm.
 
-With all replicas, and with as few as can do without those that stay dead (`Host.lost`).
+The same is demanded of the smallest set of replicas that can do without those that stay dead (`Host.lost`).
 """
 
 from collections.abc import Callable
@@ -17,9 +18,9 @@ from ..channel.violation import Violation
 from ..channel.world import World
 
 RETRIES = 3
-"""So often something may have to be asked for again."""
+"""How often one request may have to be repeated."""
 CALM_LEASES = 3
-"""How long nothing may change in the end, in leases."""
+"""The time without changes that is demanded in the end, in durations of a lease."""
 
 
 def converge(
@@ -27,9 +28,9 @@ def converge(
 ) -> float:
     """Let time pass until every replica that is not lost is in one view and has delivered a new entry.
 
-    submit: gives a new payload to a replica, None when it does not take it. lease: the master must hold the
-    lease, and keep it. quiet: nobody submits, so what was under way must end by itself first. Returns when
-    the cluster was whole. Raises Violation.
+    submit: submits a new payload at a replica, and returns None if that does not accept it. lease: the master
+    must hold the lease, and keep it. quiet: clients submit nothing, so what is in flight must end by itself
+    first. Returns the virtual time at which the cluster was whole. Raises Violation.
     """
     # Transfers follow one another.
     transfers_s = _log_s(world.shape) + _transfer_s(world.shape) * len(world.hosts)
@@ -75,7 +76,7 @@ def converge(
 
 
 def _transfer_s(shape: Shape) -> float:
-    """The longest that a transfer of the state takes: in bursts, with a rest after each."""
+    """Return the longest time of a state transfer: in bursts, with a rest after each."""
     settings, weather = shape.settings, shape.weather
     parts = CELLS / (1 + shape.chunk // 2) if shape.parts else MAX_PIECES
     burst_s = 2 * (weather.delay_s + weather.slow_s + settings.transfer_window * shape.snapshot_s / PARTS)
@@ -88,13 +89,13 @@ def _transfer_s(shape: Shape) -> float:
 
 
 def _death_s(shape: Shape) -> float:
-    """How long a death remains unnoticed, and the lease of who died holds, on clocks that differ."""
+    """Return how long a death stays unnoticed and the lease of the dead master holds, with clock drift."""
     settings = shape.settings
     return (settings.suspect_s + settings.lease_s * (1 + settings.drift)) / (1 - shape.drift)
 
 
 def _log_s(shape: Shape) -> float:
-    """How long a log that was sent in vain, an entry at a time, delays what follows on its connection."""
+    """Return how long a log that was sent in vain delays what follows on its connection."""
     if not shape.weather.bytes_per_s:
         return 0.0
     return (
@@ -105,12 +106,12 @@ def _log_s(shape: Shape) -> float:
 
 
 def _reach(world: World, limit: float, condition: Callable[[], bool]) -> bool:
-    """Let time pass until something holds; says whether. One replica alone may have nothing to do."""
+    """Let time pass until a condition holds or `limit` is reached. Return whether it holds."""
     return condition() or world.run(limit, condition)
 
 
 def _settled(world: World) -> bool:
-    """Whether everything that any replica has is delivered everywhere, and known to be."""
+    """Return whether all entries of all replicas are delivered everywhere, and known to be."""
     copies = [host for host in seated(world) if not host.is_witness]
     last = max(host.channel.last for host in copies)
     return all(
@@ -127,9 +128,9 @@ def _indices(world: World) -> dict[str, tuple[int, ...]]:
 
 
 def _calm(world: World, limit: float) -> None:
-    """At last nothing happens any more: the view stays, and its master has the lease all the time.
+    """Require that nothing changes any more: the view stays, and its master holds the lease.
 
-    What was under way when the cluster was whole, an orderly leave for one, may disturb it once more.
+    What was in flight when the cluster was whole, such as an orderly leave, may disturb it once.
     """
     calm_s = CALM_LEASES * world.shape.settings.lease_s
     while world.run(world.now + calm_s, lambda: not _whole(world, leased=True)):
@@ -138,7 +139,7 @@ def _calm(world: World, limit: float) -> None:
 
 
 def seated(world: World) -> list[Host]:
-    """The replicas of the cluster, as those know that are in its last view; without the lost ones."""
+    """Return the replicas of the cluster without the lost ones, as the last view lists them."""
     last: ReplicaState | None = None
     for host in world.hosts:
         if host.running and (last is None or host.state.seats_of > last.seats_of):
@@ -148,7 +149,7 @@ def seated(world: World) -> list[Host]:
 
 
 def _start(world: World) -> None:
-    """Start those of the cluster that do not run."""
+    """Start the replicas of the cluster that do not run."""
     for host in seated(world):
         if not host.running:
             host.retired = False
@@ -156,9 +157,9 @@ def _start(world: World) -> None:
 
 
 def _whole(world: World, *, start: bool = False, leased: bool = False) -> bool:
-    """Whether all replicas of the cluster that are not lost are in one view.
+    """Return whether all replicas of the cluster that are not lost are in one view.
 
-    start: those that do not run are started. leased: and one has the lease, and its application was told.
+    start: start those that do not run. leased: the master must hold the lease, and its application must know.
     """
     if start:
         _start(world)

@@ -1,4 +1,4 @@
-"""I4, I5, I6, I17, I18: what logs hold, keep and may forget."""
+"""I4, I5, I6, I17, I18: what logs hold, keep and may trim."""
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.model.messages import Ack, Chunk, Heartbeat
@@ -12,12 +12,15 @@ from .history import History, Process, Step
 
 @checker("I4", "Equal tags, equal prefixes; and what is committed at an index is so forever, everywhere.")
 class LogMatching(Checker):
-    """The log matching property, checked by induction: equal entries have equal predecessors."""
+    """Entries with equal tags have equal content and equal predecessors; a committed entry never changes.
 
-    alone = True
+    The log matching property of Raft (Ongaro and Ousterhout, 2014), checked by induction.
+    """
+
+    skips_quiet_steps = True
 
     def started(self, host: Host, process: Process) -> None:
-        """What a disk says is committed is what was committed."""
+        """The commit index of a disk covers only entries that were committed."""
         log = host.state.log
         for index in range(log.base.at + 1, process.commit + 1):
             if self.past.committed.get(index) != log.tag(index):
@@ -26,7 +29,7 @@ class LogMatching(Checker):
                 )
 
     def stepped(self, step: Step) -> None:
-        """New entries are those that others have under the same tag, and commits agree."""
+        """New entries and commits agree with those of the other replicas."""
         past, host, state = self.past, step.host, step.host.state
         for tag, before, entry in step.added:
             content = (before, entry.payload, entry.stamp_ns)
@@ -42,10 +45,10 @@ class LogMatching(Checker):
 
 @checker("I5", "What is acknowledged is in the log of every later active view.")
 class LeaderCompleteness(Checker):
-    """Acknowledged: committed somewhere."""
+    """The log of every later active view contains all committed entries (leader completeness in Raft)."""
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:  # noqa: ARG002
-        """Compare the log of a new view with what was committed."""
+        """Compare the log of a new view with the committed entries."""
         past, host = self.past, step.host
         log = host.state.log
         for index in range(log.base.at + 1, min(view.start, past.top) + 1):
@@ -58,31 +61,37 @@ class LeaderCompleteness(Checker):
 
 @checker("I5", "No replica stops because the others are without what is committed.")
 class NoFailedStop(Checker):
-    """They are not: the disks of a simulation keep what they have confirmed."""
+    """No replica stops with the reason that the others have lost committed entries.
+
+    They have not: disks of a simulation keep what they confirmed.
+    """
 
     def delivered(self, host: Host, event: Event) -> None:
-        """A stop that failed is never in order."""
+        """A stop is not a failure."""
         if isinstance(event, Stopped) and event.failed:
             self.fail(host, event.reason)
 
 
 @checker("I6", "What was delivered anywhere, even just before a crash, is delivered by all later.")
 class DeliveryDurability(Checker):
-    """Delivered entries are compared by what was delivered, not by what logs said then."""
+    """An entry delivered anywhere, even just before a crash, is delivered by all later (uniform agreement).
+
+    Deliveries are compared with deliveries, not with the logs of that time.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._delivered: dict[int, bytes] = {}
 
     def delivered(self, host: Host, event: Event) -> None:
-        """The same payload at an index for everybody."""
+        """All replicas deliver the same payload at an index."""
         if isinstance(event, Deliver):
             known = self._delivered.setdefault(event.index, event.payload)
             if known != event.payload:
                 self.fail(host, f"delivers {event.payload!r} at {event.index}, others delivered {known!r}")
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:  # noqa: ARG002
-        """The log of a new view contains it."""
+        """The log of a new view contains every delivered entry."""
         host, log = step.host, step.host.state.log
         past = self.past
         if past.latest is not None and past.latest.number > view.number:
@@ -97,7 +106,7 @@ class DeliveryDurability(Checker):
 
 @checker("I17", "Nothing at or below the commit index is truncated.")
 class CommittedPrefix(Checker):
-    """See the rule. The inside of a log may change while its end stays as it is."""
+    """No committed entry is truncated. The inside of a log may change while its end stays the same."""
 
     def stepped(self, step: Step) -> None:
         """The commit index does not fall, and the log reaches it."""
@@ -114,17 +123,17 @@ class CommittedPrefix(Checker):
 
 @checker("I18", "The log in memory stays short, and nothing is trimmed that was not applied.")
 class LogLength(Checker):
-    """See the rule."""
+    """The log in memory has a bounded number of entries, all applied before they are trimmed."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._given: dict[Voter, tuple[int, dict[int, int]]] = {}
-        """What each master has given of a state: the token of the transfer, the bytes of each piece."""
+        """The token of the transfer of each master, and the bytes of each piece that it has sent."""
 
     def stepped(self, step: Step) -> None:
-        """The bounds of one log."""
+        """Compare the length of one log with its bound."""
         host, state = step.host, step.host.state
         for _, said in step.messages:
             if isinstance(said, Chunk):
@@ -154,20 +163,24 @@ class LogLength(Checker):
 
 @checker("I18", "Of what a master says all have it keeps half of max_log_bytes at most.")
 class LogBytes(Checker):
-    """A few large entries are as much as many small ones. While somebody joins, more is kept for it, and what
-    was said meanwhile counts later: so it sees the quiet steps, too."""
+    """A master keeps at most half of `max_log_bytes` of what all members have.
+
+    A few large entries count like many small ones. While a replica joins, more is kept for it. Heartbeats of
+    quiet steps count, too, so they are not skipped.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._told: dict[Voter, int] = {}
-        """What each master said last that all members have."""
+        """The trim index that each master sent last."""
         self._lent: set[Voter] = set()
-        """Who has given somebody its state since it said that."""
+        """The masters that have sent a state since they sent that index."""
 
     def stepped(self, step: Step) -> None:
-        """When a master says that all have more than before, it has trimmed its log.
+        """A master that sends a higher trim index has trimmed its log.
 
-        To whom has just connected it repeats what it found when it was time to trim, perhaps for a learner.
+        To a new connection it repeats the index of the last trimming, which may have kept entries for a
+        learner.
         """
         host, state = step.host, step.host.state
         if host.channel.phases.giving != "nobody":
@@ -190,10 +203,10 @@ class LogBytes(Checker):
 
 @checker("I18", "Nothing is trimmed that a member has not applied.")
 class AppliedBeforeTrim(Checker):
-    """See the rule."""
+    """A master trims only entries that all members have applied."""
 
     def stepped(self, step: Step) -> None:
-        """The master's trimming against all members."""
+        """Compare the base of the master's log with all members."""
         host, state = step.host, step.host.state
         view, log = state.accepted, state.log
         if not log.base.at or not state.leading or view is None:
@@ -210,10 +223,10 @@ class AppliedBeforeTrim(Checker):
 
     @staticmethod
     def _has(host: Host, view: View) -> int:
-        """Up to where a member needs nothing of its master.
+        """Return the index up to which a member needs nothing of its master.
 
-        It has accepted the log of the view, whatever it has applied; one that comes back applies its own log
-        again.
+        A member has the log of the view that it accepted, whatever it has applied; after a restart it applies
+        its log again.
         """
         own = host.state.log.last.at
         return max(host.state.applied, min(view.start, own)) if host.disk is None else own
@@ -221,9 +234,12 @@ class AppliedBeforeTrim(Checker):
 
 @checker("I18", "A master keeps what a member has not acknowledged: it may have to send it again.")
 class AcknowledgedBeforeTrim(Checker):
-    """A member whose disk is slow knows, and applies, what it has not acknowledged."""
+    """A master keeps what a member has not acknowledged, since it may have to send it again.
 
-    alone = True
+    A member with a slow disk applies entries before it acknowledges them.
+    """
+
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
@@ -231,9 +247,9 @@ class AcknowledgedBeforeTrim(Checker):
         """The highest index that each member has acknowledged in a view."""
 
     def stepped(self, step: Step) -> None:
-        """Who acknowledges, and who trims."""
+        """Note acknowledgements, and compare them with the base of the master's log."""
         host, state = step.host, step.host.state
-        for message in step.said:
+        for message in step.binding:
             if isinstance(message, Ack):
                 key = message.view, state.me
                 self._acked[key] = max(message.index, self._acked.get(key, 0))

@@ -1,4 +1,4 @@
-"""I11: one master."""
+"""I11: a single master can commit."""
 
 from ..channel.host import Host
 from .base import Checker, checker
@@ -7,10 +7,11 @@ from .history import Step
 
 @checker("I11", "Of two masters only the one with the higher view can commit anything.")
 class SingleCommitter(Checker):
-    """The other one can no longer gather acknowledgements."""
+    """Of several replicas that believe they are master, only that of the highest view can get
+    acknowledgements."""
 
     def stepped(self, step: Step) -> None:
-        """Look at all who believe that they lead."""
+        """Check all replicas that believe they are master."""
         if not step.host.state.leading:
             return
         hosts = self.past.world.hosts

@@ -1,4 +1,4 @@
-"""I12, I15: who takes part was let in by an administrator, and had the state before it counted."""
+"""I12, I15: who may vote and hold the log."""
 
 from ...hachannel import View
 from ...hachannel.model.messages import RECONFIG, Reconfig, decode_reconfig
@@ -7,15 +7,15 @@ from .base import Checker, checker
 from .history import Process, Step
 
 MIN_LAG = 64
-"""A replica that becomes a voter may lack so many entries, or a window."""
+"""The number of entries that a new voter may lack, if it is more than the window."""
 
 
 @checker("I12", "Whoever votes or holds the log belongs to the cluster.")
 class SeatedVoters(Checker):
-    """A replica that was removed must not come back unless it is added again."""
+    """Voters and members have a seat: an administrator has added them and not removed them."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """Of every view that anybody accepts."""
+        """Check the seats of an accepted view."""
         listed = {seat.replica for seat in view.seats}
         for voter in {*view.config, *view.members}:
             if voter.replica not in listed:
@@ -24,12 +24,15 @@ class SeatedVoters(Checker):
 
 @checker("I15", "A replica becomes a voter once it has caught up, and is alive then.")
 class LearnerProgress(Checker):
-    """A voter without the state cannot take over, and one that is dead only weakens the majorities."""
+    """A replica becomes a voter once its log is near the end of the master's.
 
-    alone = True
+    A voter that lacks the log could not take over; a dead one would only weaken the majorities.
+    """
+
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """The master appends the change."""
+        """A master has appended the RECONFIG that adds a voter."""
         host = step.host
         if not host.state.leading:
             return

@@ -1,4 +1,4 @@
-"""The tables of phases are true."""
+"""The phases of a replica follow the tables of docs/states.md."""
 
 from ...hachannel.protocol.phases import START, TABLES, Phases
 from ..channel.host import Host
@@ -8,22 +8,22 @@ from .history import History, Process, Step
 
 @checker("phases", "A replica goes from phase to phase only as the tables say.")
 class PhaseTransitions(Checker):
-    """What docs/states.md shows is what happens."""
+    """Every move between phases is one that the tables allow."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._last: dict[int, Phases] = {}
         self.seen: dict[tuple[str, str, str], int] = past.moves
-        """How often each (table, source, target)."""
+        """The number of each move: (table, from, to)."""
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
-        """Before the first step."""
+        """A process starts in the first phase of each table."""
         self._last[host.replica] = Phases(**dict.fromkeys(TABLES, START))
 
     def stepped(self, step: Step) -> None:
-        """Compare with the step before."""
+        """Compare the phases with those after the last step."""
         host = step.host
         now = host.channel.phases
         last, self._last[host.replica] = self._last[host.replica], now

@@ -1,4 +1,4 @@
-"""I3: a promise is kept, also over a restart."""
+"""I3: promises of views are kept, also over a restart (as in Paxos and Viewstamped Replication)."""
 
 from ...hachannel import View
 from ...hachannel.model.messages import Accept, Ack, Found, Founded, Message, Prepare, Promise, Recorded
@@ -11,14 +11,19 @@ from .history import Process, Step
 
 @checker("I3", "No voter acknowledges, accepts or promises a view below one that it has promised.")
 class PromiseMonotonicity(Checker):
-    """What was chosen on the strength of a promise would be wrong."""
+    """No voter acknowledges, accepts or promises a view below one that it has promised.
 
-    alone = True
+    What a proposer chose would be wrong if its promises were broken.
+    """
+
+    skips_quiet_steps = True
 
     def started(self, host: Host, process: Process) -> None:
-        """A process that comes back from its disk has forgotten nothing that it said."""
-        if host.state.promised < process.said:
-            self.fail(host, f"comes back with a promise of {process.promised}, has said {process.said}")
+        """A process that recovers from its disk remembers every promise that it has sent."""
+        if host.state.promised < process.highest_sent:
+            self.fail(
+                host, f"comes back with a promise of {process.promised}, has said {process.highest_sent}"
+            )
 
     def accepting(self, host: Host, process: Process, view: View) -> None:
         """Accepted views rise, and none is below a promise."""
@@ -28,33 +33,36 @@ class PromiseMonotonicity(Checker):
             self.fail(host, f"accepted {view.number}, has promised {process.promised}")
 
     def stepped(self, step: Step) -> None:
-        """Promises rise, and what is said agrees with them."""
+        """Promises rise, and binding messages agree with them."""
         host, state = step.host, step.host.state
         if state.promised < step.process.promised:
             self.fail(host, f"promised {state.promised} after {step.process.promised}")
-        for message in step.said:
+        for message in step.binding:
             # Also where nobody can know of the promise yet: what waited for the disk meanwhile is taken back.
             if isinstance(message, Ack) and message.view < state.promised:
                 self.fail(host, f"acknowledges {message.view}, has promised {state.promised}")
             if isinstance(message, Accept | Recorded | Promise):
-                if message.number < step.process.said:
-                    self.fail(host, f"says {message}, has said {step.process.said}")
+                if message.number < step.process.highest_sent:
+                    self.fail(host, f"says {message}, has said {step.process.highest_sent}")
                 if message.number > state.promised:
                     self.fail(host, f"says {message}, has promised {state.promised} only")
 
 
 @checker("I3", "With a disk, nothing is promised, accepted, recorded or acknowledged before it is durable.")
 class DurableAnswers(Checker):
-    """A crash at this moment must not take back what was said."""
+    """With a disk, no promise, acceptance, record or acknowledgement is sent before it is durable.
 
-    alone = True
+    A crash at this moment must not make the replica forget what it has sent.
+    """
+
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """Compare every answer with the disk."""
+        """Compare every binding message with the disk."""
         disk = step.host.disk
         if disk is None:
             return
-        for message in step.said:
+        for message in step.binding:
             if not self._durable(disk, message):
                 kept = disk.remembered
                 self.fail(

@@ -1,4 +1,4 @@
-"""I20: who takes part in a view, and from when on."""
+"""I20: which replicas serve in a view, and from when on."""
 
 from ...hachannel import View, Voter
 from .base import Checker, checker
@@ -9,10 +9,13 @@ from .history import Step
     "I20", "Who serves is a member of the view accepted last, and has promised and knows of none above it."
 )
 class ServingView(Checker):
-    """What it acknowledges or commits would be missed by the view that takes its place."""
+    """A serving replica is a member of the view that it accepted last, and knows and promised no higher one.
+
+    A view that replaces this one would miss what it acknowledges or commits.
+    """
 
     def stepped(self, step: Step) -> None:
-        """Look at where it stands, also when it only learned of another view."""
+        """Check a serving replica, also when it only learned of another view."""
         host, state = step.host, step.host.state
         if not state.serving:
             return
@@ -27,12 +30,15 @@ class ServingView(Checker):
 
 @checker("I20", "A member begins a view once all its members have accepted it, with disks on them.")
 class ViewBeginning(Checker):
-    """A view that only some members hold may be replaced by one without what they have begun to do."""
+    """A member begins a view once all members have accepted it, on their disks where there are some.
 
-    alone = True
+    Otherwise the view could be replaced by one that lacks what the member has begun to do.
+    """
+
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """Of every view that it announces, whoever has announced it before."""
+        """Check every view that a process announces, whoever announced it before."""
         for view, _ in step.views:
             lacking = [voter for voter in view.members if not self._has(voter, view)]
             if lacking:

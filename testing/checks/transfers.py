@@ -1,6 +1,4 @@
-"""I15 in detail: what a state is made of, after a transfer in parts and after every entry that follows; and
-that whoever asks for one gets one.
-"""
+"""I15: state transfers, in detail."""
 
 from ...hachannel import Deliver, Event, InstallPart, View, ViewEvent, Voter
 from ...hachannel.model.messages import CaughtUp, ChunkAck, Join
@@ -12,14 +10,17 @@ from .history import History, Process, Step
 
 @checker("I15", "Replicas that have applied the same entries have the same cells, however they got them.")
 class StateEquality(Checker):
-    """A chain over all entries would not show a cell that a transfer forgot."""
+    """Replicas that have applied the same entries have the same cells, however they received them.
+
+    The hash chain over all entries would not show a cell that a transfer forgot.
+    """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._prints: dict[int, frozenset[tuple[int, Cell]]] = {}
 
     def delivered(self, host: Host, event: Event) -> None:
-        """After each entry, and after the last part of a state."""
+        """Compare the cells after each entry, and after the last part of a state."""
         if not isinstance(event, Deliver) and not (
             isinstance(event, InstallPart) and event.index is not None
         ):
@@ -31,10 +32,10 @@ class StateEquality(Checker):
 
 @checker("I15", "What a replica says it has, when it announces itself, is what was committed.")
 class AnnouncedCommit(Checker):
-    """It is sent what comes after that, or what has changed since."""
+    """The commit index in a Join message is that of a committed entry: what follows it is sent."""
 
     def stepped(self, step: Step) -> None:
-        """Most often in a quiet step. What it commits with this one is not in the history yet."""
+        """Check Join messages; commits of this step are not in the history yet."""
         state = step.host.state
         if state.member:
             return
@@ -48,31 +49,31 @@ class AnnouncedCommit(Checker):
 
 @checker("I15", "A replica that says that its state is of no use becomes a member with another one only.")
 class RequestedState(Checker):
-    """Its process holds what may differ from what the others have, at whatever entry it says it is.
+    """A replica that asks for the whole state becomes a member only with a new state.
 
-    It may have been a member all the time: one that is back before anybody noticed stays in its view. Where
-    the last process of a voter had what it lacked, the next one may be taken in for that. And who founds a
-    cluster has nothing, nor has anybody else.
+    Its own state may differ from that of the others, at whatever index it announces. Exceptions: a replica
+    that returns before anybody noticed stays a member; a process may be taken in for what the last process of
+    the same voter had; founders have no state.
     """
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._asked: set[Voter] = set()
-        """Whose process asks for the whole state, and has not installed one since."""
+        """The voters whose process asks for the whole state and has not installed one since."""
         self._taught: set[Voter] = set()
-        """Who has said that it has what it lacked, since it was a member."""
+        """The voters that have sent, since they were members, that they have what they lacked."""
         self._before: set[Voter] = set()
-        """Those of them whose last process said it."""
+        """Those of `_taught` whose last process sent it."""
 
     def started(self, host: Host, process: Process) -> None:  # noqa: ARG002
-        """Whether it asks for the state is up to the new process."""
+        """A new process decides anew whether it asks for the state."""
         me = host.state.me
         self._asked.discard(me)
         if me in self._taught:
             self._before.add(me)
 
     def stepped(self, step: Step) -> None:
-        """Who is outside announces itself, most often in a quiet step."""
+        """Note the messages of a replica that is no member."""
         state = step.host.state
         if state.member:
             return
@@ -86,7 +87,7 @@ class RequestedState(Checker):
                     pass
 
     def delivered(self, host: Host, event: Event) -> None:
-        """The application has the last part of a state, or a view. That one was accepted may be forgotten."""
+        """The application has installed a state, or begins a view."""
         me = host.state.me
         if isinstance(event, InstallPart) and event.index is not None:
             self._asked.discard(me)

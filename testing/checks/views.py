@@ -1,4 +1,8 @@
-"""I1, I2, I12, I14: views are unique, chain through quorums, begin at the barrier and are announced alike."""
+"""I1, I2, I12, I14: agreement on views.
+
+Views as in virtual synchrony (Birman and Joseph, 1987), chosen by quorums as in Viewstamped Replication
+(Liskov and Cowling, 2012). docs/channel.md, "What holds".
+"""
 
 from ...hachannel import Event, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.model.messages import RECONFIG, Prepare, Record
@@ -9,27 +13,30 @@ from .history import History, Process, Step, count, majority
 
 @checker("I1", "A view number has one content, and one life of its proposer uses it.")
 class ViewUniqueness(Checker):
-    """A number that is used twice would make two views, or two logs, look like one."""
+    """A view number stands for one view, proposed by one process.
 
-    alone = True
+    If two views had one number, two different logs would have entries with equal tags.
+    """
+
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._proposed: dict[ViewNumber, int] = {}
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """Everybody accepts the same view under a number."""
+        """Compare the view with what others accepted under its number."""
         known = self.past.views[view.number]
         if known != view:
             self.fail(host, f"view {view.number} is {view} and {known}")
 
     def stepped(self, step: Step) -> None:
-        """A proposer starts with a fresh number, also after a restart; a view accepted does not change."""
+        """An accepted view does not change, and a restarted proposer uses new numbers."""
         view = step.host.state.accepted
         known = self.past.views.get(view.number) if view is not None else None
         if view is not known and view != known:
             self.fail(step.host, f"has accepted {view}, which is {known}")
-        for message in step.said:
+        for message in step.binding:
             if isinstance(message, Prepare):
                 life = self._proposed.setdefault(message.number, step.process.life)
                 if life != step.process.life:
@@ -38,12 +45,17 @@ class ViewUniqueness(Checker):
 
 @checker("I2", "A view is chosen by, and known to, quorums of the view it replaces and of its own.")
 class ViewQuorums(Checker):
-    """The promises that were asked for, the acceptances before it is recorded, both before it is active."""
+    """Each view is linked to the one before by intersecting quorums, as in Viewstamped Replication.
 
-    alone = True
+    Its proposer has promises of a majority of the voters, and of all but k - 1 members, of the view that it
+    replaces. All members accept it before others record it. Majorities of both configurations know it before
+    it is active.
+    """
+
+    skips_quiet_steps = True
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """The proposer installs a view: who has promised it?"""
+        """A proposer installs a view: enough voters and members of its source have promised it."""
         past = self.past
         number = view.number
         source = past.sources.get(number)
@@ -58,10 +70,11 @@ class ViewQuorums(Checker):
             self.fail(host, f"{view} replaces {source}, others than {sorted(answered)} could found a cluster")
 
     def _founders(self, source: View) -> int:
-        """How many voters meet everybody who could found another cluster; 0 when nobody can any more.
+        """Return how many voters intersect every set that could found another cluster; 0 if there is no such
+        set.
 
-        A first view may fail, and so may those that follow it, until one is known to enough. Until then
-        those who did not accept it may found the cluster instead.
+        A first view may fail, and so may those that follow it, until enough replicas know one of them. Until
+        then, replicas that have not accepted it may found the cluster instead.
         """
         past, shape = self.past, self.past.world.shape
         founders = shape.replicas - shape.expected + 1
@@ -76,15 +89,15 @@ class ViewQuorums(Checker):
         return founders
 
     def stepped(self, step: Step) -> None:
-        """Nobody is asked to record a view that some member may not hold."""
-        for message in step.said:
+        """Before a proposer asks others to record a view, all its members have accepted it."""
+        for message in step.binding:
             if isinstance(message, Record):
                 have = self.past.accepted.get(message.view.number, set())
                 if not have.issuperset(message.view.members):
                     self.fail(step.host, f"lets {message.view} be recorded, accepted by {sorted(have)} only")
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:  # noqa: ARG002
-        """A view is active: enough of both configurations know it, and no later view can have missed it."""
+        """An active view is known to enough voters that no later view can miss it."""
         past, host = self.past, step.host
         have, source, before = past.accepted[view.number], past.sources.get(view.number), past.latest
         if before is not None and before.number > view.number:
@@ -104,22 +117,26 @@ class ViewQuorums(Checker):
 
 @checker("I2", "The configuration changes by the one RECONFIG in the adopted log, and by nothing else.")
 class ConfigurationChange(Checker):
-    """Quorums of configurations that differ by more than one voter need not meet."""
+    """A configuration changes only by the one RECONFIG entry in the log that the view adopts.
 
-    alone = True
+    One voter changes at a time: majorities of configurations that differ by more need not intersect (Raft,
+    single-server changes; Ongaro, 2014).
+    """
+
+    skips_quiet_steps = True
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._changed: dict[ViewNumber, int] = {}
 
     def stepped(self, step: Step) -> None:
-        """One RECONFIG for each view."""
+        """A view has at most one RECONFIG."""
         for tag, _, entry in step.added:
             if entry.kind == RECONFIG and self._changed.setdefault(tag.view, tag.at) != tag.at:
                 self.fail(step.host, f"two RECONFIG in view {tag.view}: {self._changed[tag.view]}, {tag.at}")
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """The proposer installs a view."""
+        """The voters and seats of an installed view follow from its source and the RECONFIG."""
         number = view.number
         if host.state.me != (number.replica, number.incarnation):
             return
@@ -148,10 +165,14 @@ class ConfigurationChange(Checker):
 
 @checker("I2", "Members: those of the view before that answered, in their order, then at most one learner.")
 class MemberSeniority(Checker):
-    """The first member is the proposer and the master."""
+    """The members of a view are those of its source that promised it, in the same order, then one learner at
+    most.
+
+    The first member is the proposer and becomes the master.
+    """
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """The proposer installs a view."""
+        """A proposer installs a view."""
         past = self.past
         number = view.number
         me = host.state.me
@@ -175,16 +196,16 @@ class MemberSeniority(Checker):
 
 @checker("I12", "No view before enough replicas see each other; it is the first one in the cluster's life.")
 class FoundingBarrier(Checker):
-    """Two sets of replicas that could found a cluster would make two clusters."""
+    """A cluster is founded once. Two disjoint sets of founders would make two clusters."""
 
     def __init__(self, past: History) -> None:
         super().__init__(past)
         self._told: set[Voter] = set()
         self._begun: ViewNumber | None = None
-        """The view that was said to be the first one."""
+        """The view that was announced as the first one."""
 
     def accepting(self, host: Host, process: Process, view: View) -> None:  # noqa: ARG002
-        """Its proposer installs a first view: as many as found a cluster have promised it, and vote."""
+        """Enough replicas to found a cluster vote in a first view."""
         number = view.number
         if host.state.me == (number.replica, number.incarnation) and self.past.sources.get(number) is None:
             founders = len(view.config)
@@ -192,7 +213,7 @@ class FoundingBarrier(Checker):
                 self.fail(host, f"first view {view} of {founders}, not {host.state.expected} replicas")
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:
-        """A first view is known to so many that nobody can found or replace another one without them."""
+        """Enough replicas know a first view that no others can found or replace another one."""
         past, host = self.past, step.host
         if event.first_time:
             if self._begun not in (None, view.number):
@@ -216,13 +237,13 @@ class FoundingBarrier(Checker):
             self.fail(host, f"the cluster begins with view {view}, and nobody is told")
 
     def _beginning(self, view: View) -> View:
-        """The view that no other set of founders may miss: this one, or an earlier one, not announced."""
+        """Return the first view of the cluster: `view`, or an earlier one that was not announced."""
         while not view.boot and (source := self.past.sources.get(view.number)) is not None:
             view = source
         return view
 
     def delivered(self, host: Host, event: Event) -> None:
-        """No application is told twice that it is the first time, nor after anything was delivered."""
+        """`first_time` is announced once to each replica, and before any delivery."""
         if isinstance(event, ViewEvent) and event.first_time:
             if host.state.me in self._told or host.app.index:
                 self.fail(host, f"is told again that the cluster begins, with view {event.view}")
@@ -231,12 +252,16 @@ class FoundingBarrier(Checker):
 
 @checker("I14", "View events stand at equal indices, say the same everywhere, and rise.")
 class ViewEventAgreement(Checker):
-    """Replicas that see a change of masters at different places act differently."""
+    """All replicas deliver the event of a view at the same index, with the same content.
 
-    alone = True
+    This is virtual synchrony: replicas that saw a change of the master at different places would act
+    differently.
+    """
+
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """The same event for everybody."""
+        """View numbers rise, and each event has the content that others announced."""
         announced = step.process.announced
         for view, event in step.views:
             number = event.view
@@ -253,7 +278,7 @@ class ViewEventAgreement(Checker):
                 self.fail(step.host, f"announces {event}, accepted {view}")
 
     def delivered(self, host: Host, event: Event) -> None:
-        """It comes after all entries up to its index and before all others."""
+        """The application has delivered all entries up to the index of the event, and no more."""
         if isinstance(event, ViewEvent) and event.view != self.past.processes[host.state.me].resumed:
             chains = self.past.chains
             index = event.index

@@ -1,4 +1,4 @@
-"""I19 and the copies: who holds the log, and how many must."""
+"""I19 and copies: which replicas hold the log, and how many must."""
 
 from ...hachannel import Deliver, View
 from ...hachannel.model.messages import PAYLOAD
@@ -9,12 +9,12 @@ from .history import Process, Step
 
 @checker("I19", "A witness is never master nor member, and never the only copy: it holds nothing.")
 class StatelessWitness(Checker):
-    """It votes, and that is all."""
+    """A witness votes, and holds neither log nor state."""
 
-    alone = True
+    skips_quiet_steps = True
 
     def accepting(self, host: Host, process: Process, view: View) -> None:
-        """Views say who is a witness, and keep them out."""
+        """A view lists its witnesses, and has none among its members."""
         del process
         witness_ids = self.past.world.witness_ids
         if not view.members or any(voter.replica in witness_ids for voter in view.members):
@@ -23,7 +23,7 @@ class StatelessWitness(Checker):
             self.fail(host, f"{view} does not say who its witnesses are")
 
     def stepped(self, step: Step) -> None:
-        """It has no log and no state."""
+        """A witness has no entries and delivers nothing."""
         host = step.host
         state = host.state
         if host.is_witness and (state.serving or state.log.last.at or state.commit or state.applied):
@@ -36,12 +36,15 @@ class StatelessWitness(Checker):
     "copies", "No entry is taken in a view with fewer members than min_copies, nor with fewer to hold it."
 )
 class CopyMinimum(Checker):
-    """What was in flight when the view shrank is committed with it; nothing after that."""
+    """A master appends a payload only in a view with `min_copies` members, of which that many must hold it.
 
-    alone = True
+    Entries in flight when a view shrinks are committed with the new view.
+    """
+
+    skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """Look at what a master appends."""
+        """A master has appended entries."""
         least = self.past.world.shape.settings.min_copies
         for tag, _, entry in step.added:
             view = self.past.views.get(tag.view)

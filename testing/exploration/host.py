@@ -127,5 +127,14 @@ _NO_MEMORY = frozenset({"world", "checkers", "past", "_on_started", "_on_accepti
     "_on_quiet",
     "_on_delivered",
 }
-UNCOMPARED_HISTORY = _NO_MEMORY | {"since", "exits", "counts", "seen", "_lives", "_granted", "_over", "stood"}
+UNCOMPARED_HISTORY = _NO_MEMORY | {
+    "since",
+    "exits",
+    "counts",
+    "seen",
+    "_lives",
+    "_granted",
+    "_over",
+    "observed",
+}
 """Attributes of checkers that do not tell two states apart: times, counts and caches."""

@@ -167,7 +167,7 @@ class Break(Fault, frozen=True):
     def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
         net = cluster.world.net
-        pairs = net.standing()
+        pairs = net.connected_pairs()
         if self.one is not None and self.other is not None:
             pair = (min(self.one, self.other), max(self.one, self.other))
             pairs = [pair] if pair in pairs else []
@@ -263,7 +263,7 @@ class Garbage(Fault, frozen=True):
     def inject(self, cluster: Injector, random: Random) -> bool:
         """See the class."""
         net = cluster.world.net
-        pairs = [both for pair in net.standing() for both in (pair, pair[::-1])]
+        pairs = [both for pair in net.connected_pairs() for both in (pair, pair[::-1])]
         if self.one is not None and self.other is not None:
             pairs = [pair for pair in pairs if pair == (self.one, self.other)]
         if not pairs:
