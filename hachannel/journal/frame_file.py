@@ -68,9 +68,9 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
     """How often one was stored."""
 
     @classmethod
-    def first(cls, salt: int, room: int = 0) -> Self:
-        """That of an empty file. room: there is to be place for a frame with a body of so many bytes."""
-        return cls(salt, 0, (Segment(0, max(SEGMENT_BYTES, room + _HEAD_BYTES), 1),))
+    def first(cls, salt: int) -> Self:
+        """Return the manifest of an empty file."""
+        return cls(salt, 0, (Segment(0, SEGMENT_BYTES, 1),))
 
 
 @attrs.frozen

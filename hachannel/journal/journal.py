@@ -36,7 +36,6 @@ from .errors import (
     unusable,
 )
 from .frame_file import FrameFile, Manifest
-from .old_formats import OLD_FORMATS, entries_of
 from .recovery import Frame, check, recover
 from .rows import Spoiled, checksum, put_row, row_of
 from .wal_check import inspect_wal, page_size_of
@@ -53,7 +52,8 @@ __all__ = [
     "translated",
 ]
 
-FORMAT: Final = 4
+FORMAT: Final = 1
+"""The format of the files of a journal. Journals with any other are refused."""
 PAGE_BYTES: Final = 16384
 """Of a new database. Larger ones make small writes larger, smaller ones make large writes many."""
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
@@ -182,9 +182,10 @@ class Journal:
         if flaw != "ok":
             raise Spoiled(" ".join(str(flaw).split()))
         meta = row_of(connection, "meta", _decode_meta)
-        if meta.format != FORMAT and meta.format not in OLD_FORMATS:
+        if meta.format != FORMAT:
             raise Foreign(
-                f"The journal {path} has format {meta.format}, this program reads {FORMAT}; upgrade it."
+                f"The journal {path} has format {meta.format}, and this version of the program reads format "
+                f"{FORMAT} only; start the version that wrote it."
             )
         identity = own.identity
         if meta.identity != identity:
@@ -199,15 +200,10 @@ class Journal:
                 f"The journal {path} belongs to {kept}, not to {said}; choose another directory with --data."
             )
         remembered = row_of(connection, "remembered", _decode_remembered)
-        if meta.format in OLD_FORMATS:
-            entries = entries_of(connection, remembered.base.at, meta.format)
+        frames = FrameFile(frames_path(path), row_of(connection, "frames", _decode_manifest))
+        with frames.open_or_closed():
+            remembered, entries = recover(frames, remembered)
             check(remembered, entries)
-            frames = _convert(path, connection, meta, remembered, entries)
-        else:
-            frames = FrameFile(frames_path(path), row_of(connection, "frames", _decode_manifest))
-            with frames.open_or_closed():
-                remembered, entries = recover(frames, remembered)
-                check(remembered, entries)
         return cls(path, connection, frames, meta.incarnation, remembered, entries)
 
     def write(
@@ -368,25 +364,4 @@ def _create(
         put_row(connection, "remembered", _encode(remembered))
         put_row(connection, "frames", _encode(manifest))
         connection.execute("COMMIT")
-    return frames
-
-
-def _convert(
-    path: Path, connection: sqlite3.Connection, meta: _Meta, remembered: Remembered, entries: Sequence[Entry]
-) -> FrameFile:
-    """Move the entries of a journal of a format before to a file of frames. It stays one until the end."""
-    body = _encode(Frame(remembered, entries, 0))
-    manifest = Manifest.first(_salt(meta), len(body))
-    frames = FrameFile(frames_path(path), manifest, create=True)
-    with frames.open_or_closed():
-        frames.append(body)
-        frames.hold(remembered.base.at + 1, remembered.last)
-        manifest = frames.manifest(remembered.base.at)
-        connection.execute("BEGIN IMMEDIATE")
-        connection.execute("DROP TABLE entries")
-        connection.execute(_SCHEMA[-1])
-        put_row(connection, "meta", _encode(msgspec.structs.replace(meta, format=FORMAT)))
-        put_row(connection, "frames", _encode(manifest))
-        connection.execute("COMMIT")
-    frames.stored(manifest)
     return frames

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
-from quorate.hachannel.journal.journal import Damaged, Foreign, Identity, Journal, WriteFailed
+from quorate.hachannel.journal.journal import FORMAT, Damaged, Foreign, Identity, Journal, WriteFailed
 from quorate.hachannel.journal.wal_check import inspect_wal
 from quorate.hachannel.model.log import (
     Accepted,
@@ -212,10 +212,11 @@ def test_sources_and_the_table_of_origins_come_back(journal: Journal) -> None:
     assert again.remembered.origins == (Source(0, 1, 1, 1),)
 
 
-def test_a_newer_format_is_refused(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("read", [FORMAT - 1, FORMAT + 1])
+def test_another_format_is_refused(journal: Journal, monkeypatch: pytest.MonkeyPatch, read: int) -> None:
     journal.close()
-    monkeypatch.setattr("quorate.hachannel.journal.journal.FORMAT", 0)
-    with pytest.raises(Foreign, match="has format 4, this program reads 0; upgrade it"):
+    monkeypatch.setattr("quorate.hachannel.journal.journal.FORMAT", read)
+    with pytest.raises(Foreign, match=f"has format {FORMAT}, and .* reads format {read} only; start"):
         Journal.open(journal.path, ME, 8)
 
 
