@@ -11,16 +11,16 @@ from .host import Host
 from .world import World
 
 MAX_REPLICAS = 7
-"""Of one cluster, with those removed."""
+"""The most replicas of one cluster, with those removed."""
 WITNESSES = 0.3
-"""So many of those that are added are witnesses, as a fraction."""
+"""The fraction of added replicas that are witnesses."""
 
 
 class Administrator:
-    """Asks for changes of the cluster at random."""
+    """Sends random requests for changes of the cluster to its master."""
 
     def __init__(self, world: World, rate: float) -> None:
-        """rate: requests a second; 0: none."""
+        """rate: requests in a second; 0: none."""
         self._world = world
         self._random = Random(f"operator {world.seed}")
         self._rate = rate
@@ -46,10 +46,12 @@ class Administrator:
         world.at(world.now + random.expovariate(self._rate), self._next)
 
     def ask(self, name: str, master: Host, replica: int) -> bool:
-        """Have a master add or remove a replica; say whether it is so already, or refused, or under way.
+        """Ask a master to add, readmit, move or remove a replica. Return whether the request changes
+        anything.
 
-        The file has then what the master lists, with this change: an earlier one may have been given up.
-        Nobody writes one by which those without memory, when they start, would found another cluster.
+        The configuration file becomes what the master lists, with this change: an earlier change may have
+        been given up. A file is not written if the replicas without memory, once started, could found another
+        cluster with it.
         """
         world = self._world
         listed = {*self._listed(master)}
@@ -81,7 +83,7 @@ class Administrator:
         return [seat.replica for seat in master.channel.seats]
 
     def _add(self, master: Host) -> None:
-        """A new machine, perhaps of a witness: its process starts before or after it is added."""
+        """Add a replica on a new machine, perhaps a witness. It starts before or after it is added."""
         world = self._world
         if len(world.hosts) >= MAX_REPLICAS:
             return
@@ -93,13 +95,13 @@ class Administrator:
         self.ask("add", master, host.replica)
 
     def _remove(self, master: Host) -> None:
-        """Any replica, the master as well."""
+        """Remove any replica, also the master."""
         replica = self._random.choice(self._listed(master))
         if self._leaves_enough(master, replica):
             self.ask("remove", master, replica)
 
     def _leaves_enough(self, master: Host, replica: int) -> bool:
-        """Whether those that remain can hold as many copies as are wanted: else the cluster would wait."""
+        """Return whether the other replicas can hold `min_copies`; otherwise the cluster would wait."""
         world = self._world
         witness_ids = world.witness_ids
         files = (self._listed(master), world.configured)
@@ -107,7 +109,7 @@ class Administrator:
         return copies >= world.shape.settings.min_copies
 
     def _readmit(self, master: Host) -> None:
-        """One that was removed, or never came in: it is started again if it has ended."""
+        """Add again a replica that was removed or never added, and start it if it does not run."""
         listed = self._listed(master)
         gone = [host for host in self._world.hosts if host.replica not in listed]
         if not gone:
@@ -119,7 +121,7 @@ class Administrator:
                 host.start()
 
     def _move(self, master: Host) -> None:
-        """Another address of a replica that is down."""
+        """Give a new address to a replica that is down."""
         listed = self._listed(master)
         down = [host.replica for host in self._world.hosts if not host.running and host.replica in listed]
         if down:

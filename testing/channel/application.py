@@ -1,6 +1,6 @@
-"""The application of a simulated replica: cells that entries change, and a chain over all of them.
+"""The application of a simulated replica: cells that entries change, and a hash chain over all entries.
 
-It gives and takes its state in parts, as a server does, or as a whole, as a simple application does.
+It gives and installs its state in parts, as a server does, or as a whole, as a simple application does.
 """
 
 import hashlib
@@ -13,15 +13,15 @@ from ...engine import Action, Marker, PrecopyRounds
 from ...hachannel import Deliver, InstallPart, ProvideSnapshot
 
 CELLS = 24
-"""There are up to so many cells."""
+"""The most cells that there are."""
 PER_BUCKET = 4
 
 Cell = tuple[bytes, int]
-"""The chain of a cell, and the entry that changed it last."""
+"""The hash chain of a cell, and the index of the entry that changed it last."""
 
 
 class Part(msgspec.Struct, array_like=True, frozen=True):
-    """Some cells on their way."""
+    """A part of a state: cells that are sent, kept or gone."""
 
     marker: Marker
     start: Marker | None
@@ -32,7 +32,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
 
 
 def link(chain: bytes, index: int, stamp_ns: int, payload: bytes) -> bytes:
-    """The chain after one more entry."""
+    """Return the hash chain after one more entry."""
     return hashlib.blake2b(b"%b %d %d %b" % (chain, index, stamp_ns, payload), digest_size=12).digest()
 
 
@@ -41,12 +41,12 @@ def _bucket(key: int) -> int:
 
 
 class Spoiled(ValueError):
-    """A part of a state cannot be used."""
+    """Raised when a part of a state cannot be used."""
 
 
 @attrs.frozen
 class Saved:
-    """The state of an application, as a disk keeps it."""
+    """The state of an application on a disk."""
 
     index: int
     chain: bytes
@@ -61,12 +61,12 @@ class App:
         self.chain = b""
         self.cells: dict[int, Cell] = {}
         self.spoiled = False
-        """The next part cannot be read, or used."""
+        """Whether it fails to read, or to install, the next part."""
         self._passes: PrecopyRounds[int] | None = None
         self._token = 0
         self._start: Marker | None = None
         self._rest: deque[tuple[int, Cell]] | None = None
-        """The end of a transfer, as of `_end`, and of the entry `_at`."""
+        """The last cells of a transfer, captured with `_end` at the index `_at`."""
         self._gone: list[int] = []
         self._end = (0, b"")
         self._at = 0
@@ -74,7 +74,7 @@ class App:
         self._earlier: dict[int, Cell] = {}
 
     def deliver(self, event: Deliver) -> None:
-        """One more link of the chain, and of that of one cell; now and then the cell goes."""
+        """Apply an entry: extend the chain, and change or remove one cell."""
         self.index = event.index
         self.chain = link(self.chain, event.index, event.stamp_ns, event.payload)
         key = self.chain[0] % CELLS
@@ -88,26 +88,26 @@ class App:
 
     @property
     def print(self) -> frozenset[tuple[int, Cell]]:
-        """Equal for equal cells."""
+        """The cells in a form that can be compared."""
         return frozenset(self.cells.items())
 
     def saved(self) -> Saved:
-        """For a disk."""
+        """Return the state for a disk."""
         return Saved(self.index, self.chain, dict(self.cells))
 
     def load(self, saved: Saved) -> None:
-        """From a disk."""
+        """Load the state from a disk."""
         self.index, self.chain, self.cells = saved.index, saved.chain, dict(saved.cells)
 
     # Giving
 
     def whole(self) -> bytes:
-        """The state in one piece, a part that is the first and the last."""
+        """Return the state in one piece, which is the first and the last part."""
         start = Marker(0)
         return msgspec.msgpack.encode(Part(start, start, [], self.cells, [], (self.index, self.chain)))
 
     def begin(self, event: ProvideSnapshot) -> None:
-        """Parts are wanted."""
+        """Begin to give the state in parts."""
         start = Marker(0, min(event.have, self.index))
         if event.marker:
             known = msgspec.msgpack.decode(event.marker, type=Marker)
@@ -127,9 +127,10 @@ class App:
         return None if cell is None else cell[1]
 
     def next(self, token: int, index: int, cells: int) -> tuple[bytes, int | None, bool] | None:
-        """The next part, of about so many cells; None when that transfer is not known.
+        """Return the next part of about `cells` cells, with its index and whether it is the last; None for
+        another token.
 
-        index: entries up to here that were not delivered are none for the application.
+        index: entries up to here that were not delivered are not for the application.
         """
         passes = self._passes
         if passes is None or token != self._token or self._is_spoiled():
@@ -161,7 +162,7 @@ class App:
         return self._part(passes, kept, send, self._end), self._at, True
 
     def _freeze(self, passes: PrecopyRounds[int], index: int) -> None:
-        """What is left, as of now."""
+        """Capture what is left, in its present state."""
         self._at = max(self.index, index)
         self._end = (self.index, self.chain)
         self._rest = deque()
@@ -185,7 +186,7 @@ class App:
     # Taking
 
     def install(self, event: InstallPart) -> bytes:
-        """A part of another one's state; the last one replaces this one's. Returns the marker.
+        """Install a part of another replica's state; the last one replaces the own state. Return its marker.
 
         Raises Spoiled.
         """
@@ -221,7 +222,7 @@ class App:
         return spoiled
 
     def settle(self, *, master: bool) -> None:
-        """In a view no state is needed, and only a master gives one."""
+        """Drop the state of transfers when a view begins; only a master goes on giving its state."""
         self._staged, self._earlier = {}, {}
         if not master:
             self._passes = None

@@ -1,4 +1,4 @@
-"""The monotonic clock of a simulated machine: it starts anywhere, and runs too fast or too slow."""
+"""The monotonic clock of a simulated machine: it starts at any reading, and runs too fast or too slow."""
 
 from random import Random
 
@@ -6,10 +6,10 @@ __all__ = ["MachineClock"]
 
 
 class MachineClock:
-    """One machine's clock, drawn from the seed; without drift it is the clock of the world."""
+    """The clock of one machine, drawn from the seed. Without drift it reads the virtual time."""
 
     def __init__(self, seed: int, replica: int, drift: float) -> None:
-        """drift: how far its rate may be from 1."""
+        """drift: how far its rate may be from 1, as a fraction."""
         self._rate, self._ahead_s = 1.0, 0.0
         if drift:
             random = Random(f"clock {seed} {replica}")
@@ -17,10 +17,10 @@ class MachineClock:
             self._ahead_s = random.uniform(0.0, 1000.0)
 
     def read(self, now: float) -> float:
-        """What it says at a moment of the world."""
+        """Return the reading at a virtual time, in seconds."""
         return self._ahead_s + self._rate * now
 
     def when(self, reading: float) -> float:
-        """The moment of the world at which it says that; a moment later rather than earlier."""
+        """Return the virtual time of a reading, or a moment later, never earlier."""
         # Rounded down, an alarm would ring again and again before its time.
         return (reading - self._ahead_s) / self._rate + (1e-9 if self._ahead_s else 0.0)

@@ -1,4 +1,4 @@
-"""What a simulation of the channel simulates."""
+"""The shape of a simulated cluster: replicas, settings, network, disks."""
 
 import math
 from collections.abc import Collection
@@ -12,46 +12,54 @@ from .network import Weather
 __all__ = ["Shape"]
 
 MAX_REPLICAS = 15
-"""Of one cluster, as in the channel."""
+"""The most replicas of one cluster, as in the channel."""
 
 
 MAX_SMALL_MESSAGE_BYTES = 500
-"""A message of no payload, or a few, has no more."""
+"""The most bytes of a message with few payloads or none."""
 
 
 @attrs.frozen(kw_only=True)
 class Shape:
-    """What is simulated. Drawn from the seed, or given."""
+    """The cluster that is simulated. Times are virtual seconds.
+
+    Raises ValueError for a value that is not allowed, or that contradicts another one.
+    """
 
     replicas: int = 3
+    """The number of replicas, from 1 to 15."""
     expected: int = 0
-    """How many found the cluster; 0, the default, becomes all."""
+    """The number of replicas that found the cluster, more than half of them; 0: all."""
     settings: Settings = attrs.field(factory=Settings)
+    """The settings of the channel."""
     weather: Weather = attrs.field(factory=Weather)
+    """The network."""
     chunk: int = 8
-    """Bytes of a piece of a state that is given as a whole, or half the cells of a part."""
+    """The bytes of a piece where the state is given as a whole; twice the number of cells in a part
+    otherwise."""
     parts: bool = False
-    """The application gives its state in parts, and goes on meanwhile."""
+    """Whether the application gives its state in parts and goes on meanwhile; otherwise as a whole."""
     fresh: bool = False
-    """Whoever starts again wants the state, even where entries would do."""
+    """Whether a replica that starts asks for the state even if entries would do."""
     snapshot_s: float = 0.01
-    """How long the application takes for a state, or a part of one, and to install it."""
+    """The longest time that the application needs to give or to install a state."""
     witnesses: int = 0
-    """So many of the replicas, the last ones, are witnesses."""
+    """The number of witnesses; they are the last replicas."""
     drift: float = 0.0
-    """How much the clock of a replica may run too fast or too slow; with it, they start anywhere."""
+    """How far the rate of a clock may be from 1, as a fraction below 0.5. With drift, clocks start at any
+    reading."""
     shared_host: bool = True
-    """Replicas run on one machine, whose operating system tells them that a process has ended."""
+    """Whether replicas run on one machine, whose operating system reports the end of a process at once."""
     stop_s: float = 0.0
-    """How long the application takes at most to end what needs the lease."""
+    """The longest time that the application needs to end services after the loss of the lease."""
     codec: bool = False
-    """Every message goes through its bytes."""
+    """Whether every message is encoded and decoded."""
     disk: bool = False
-    """Replicas have disks: one that is killed comes back as the voter it was."""
+    """Whether replicas have disks: one that is killed returns as the same voter."""
     sync_s: float = 0.01
-    """The longest time that a sync takes."""
+    """The longest time of a sync."""
     save_entries: int = 20
-    """The application is saved to the disk after about so many entries."""
+    """The number of entries after which the application is saved to the disk."""
 
     def __attrs_post_init__(self) -> None:
         check_types(self)
@@ -82,7 +90,7 @@ class Shape:
 
     @property
     def round_trip_s(self) -> float:
-        """The longest time between a message and its answer, with what the disk takes for each."""
+        """The longest time between a message and its answer, with the syncs for both."""
         weather = self.weather
         slow_s = weather.slow_s if weather.slow_chance else 0.0
         if weather.bytes_per_s:
@@ -92,7 +100,7 @@ class Shape:
 
     @property
     def least_lease_s(self) -> float:
-        """A lease longer than this is prolonged in time, whichever clocks run fast; a shorter one may not."""
+        """The shortest lease that is always prolonged in time, whatever the drift of the clocks."""
         settings = self.settings
         trip_s = self.round_trip_s + 2 * settings.heartbeat_s
         return trip_s * (1 + settings.drift) * (1 + self.drift) / ((1 - settings.drift) * (1 - self.drift))

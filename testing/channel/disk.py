@@ -1,9 +1,8 @@
-"""The simulated disk of one replica: what is on it, what waits for a sync, and what a crash leaves.
+"""The simulated disk of one replica: what is durable, what waits for a sync, and what a crash leaves.
 
-It stands for the journal of `hachannel/journal/journal.py`, in its unit, the transaction: several writes
-that wait are made durable by one sync, all or none of them; they reach the disk in their order. A
-transaction that is half-written when the process or the machine ends is cut at the next start, as if it
-had never been. Anything else that is not as it was written is refused as a whole.
+Stands for the journal of `hachannel/journal/journal.py`. Its unit is the transaction: one sync makes several
+waiting writes durable, all or none of them, in their order. A transaction that is half-written when the
+process or the machine ends is truncated at the next start. Any other corruption is refused as a whole.
 """
 
 from collections import deque
@@ -24,37 +23,37 @@ StateT = TypeVar("StateT")
 
 
 class DiskError(AssertionError):
-    """The channel asks for something that no journal could do."""
+    """Raised when the channel asks for something that no journal could do."""
 
 
 @attrs.frozen
 class Write(Generic[StateT]):
-    """What is to be durable as one piece."""
+    """A write that becomes durable as one piece."""
 
     records: Sequence[LogRecord]
     token: int = 0
-    """For `Channel.persisted`; 0 when nobody waits."""
+    """The token for `Channel.persisted`; 0: nobody waits."""
     state: StateT | None = None
-    """The state of the application, to be saved with the records."""
+    """The state of the application, saved with the records."""
     saved: int = 0
-    """`state` is the one after this entry."""
+    """The index of the last entry in `state`."""
     trim: int = 0
-    """Entries up to here are not needed any more once `state` is saved."""
+    """The index up to which entries are not needed once `state` is saved."""
 
 
 @attrs.define(eq=False)
 class SimulatedDisk(Generic[StateT]):
-    """What is durable, and what waits to be. How a state is kept is up to the subclass."""
+    """The durable content of a disk, and the waiting writes. A subclass keeps the application's state."""
 
     remembered: Remembered = attrs.field(factory=Remembered)
     entries: dict[int, Entry] = attrs.field(factory=dict[int, Entry])
     saved: int = 0
-    """The state is the one after this entry."""
+    """The index of the last entry in the saved state."""
     waiting: deque[Write[StateT]] = attrs.field(factory=deque[Write[StateT]])
     syncs: int = 0
 
     def put(self, write: Write[StateT]) -> None:
-        """One write is on the disk. Raises DiskError."""
+        """Make one write durable. Raises DiskError."""
         for record in write.records:
             if isinstance(record, Appended):
                 for entry in record.entries:
@@ -84,7 +83,7 @@ class SimulatedDisk(Generic[StateT]):
             self.entries = {kept: entry for kept, entry in self.entries.items() if kept > index}
 
     def sync(self, count: int) -> int:
-        """The first `count` writes that wait become durable; returns the last token among them."""
+        """Make the first `count` waiting writes durable. Return the last token among them."""
         token = 0
         for _ in range(count):
             write = self.waiting.popleft()
@@ -94,13 +93,13 @@ class SimulatedDisk(Generic[StateT]):
         return token
 
     def crash(self, survive: int) -> None:
-        """The process ends: of what waits, the first `survive` writes are there all the same."""
+        """End the process: the first `survive` waiting writes become durable, the others are lost."""
         for _ in range(survive):
             self.put(self.waiting.popleft())
         self.waiting.clear()
 
     def log(self) -> DurableLog:
-        """The log as a restart finds it."""
+        """Return the log that a restart finds."""
         kept = self.remembered
         entries = [self.entries[index] for index in range(kept.base.at + 1, kept.last + 1)]
         return DurableLog(kept, entries)

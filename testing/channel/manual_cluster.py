@@ -1,4 +1,4 @@
-"""Channels whose messages are handed over one by one, for tests that write a sequence down."""
+"""Channels whose messages a test delivers one by one, without clock, network and disk."""
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
@@ -24,17 +24,21 @@ from ...hachannel.model.settings import Mode
 __all__ = ["ManualCluster", "SlowLog", "founding", "half_founded", "returning", "slow_proposer", "with_disks"]
 
 MAX_ROUNDS = 1000
-"""So often all on the wires is delivered before `settle` gives up, or one message before `until` does."""
+"""The rounds after which `settle`, and the messages after which `until`, give up."""
 
 
 class SlowLog(MemoryLog):
-    """A log that is durable only when the test says so: see `Hand.sync`."""
+    """A log whose records become durable when the test calls `ManualCluster.sync`."""
 
     durable = True
 
 
 class ManualCluster:
-    """A few channels, connected to each other, and what is on its way between them."""
+    """A few channels, and the messages in flight between them.
+
+    Starts `replicas` channels with the given settings and logs, and connects them. `expected` replicas found
+    the cluster; 0: all.
+    """
 
     def __init__(
         self,
@@ -44,16 +48,22 @@ class ManualCluster:
         expected: int = 0,
     ) -> None:
         self.now = 100.0
+        """The reading of all clocks, in seconds."""
         self.settings = Settings() if settings is None else settings
         self.wires: dict[tuple[int, int], deque[Message]] = {}
+        """The messages in flight by (sender, receiver)."""
         self.events: dict[int, list[Event]] = {}
+        """The events of each channel so far."""
         self.notes: dict[int, list[str]] = {}
+        """The notes of each channel so far."""
         self.records: dict[int, list[LogRecord]] = {}
+        """The log records of each channel so far."""
         self.tokens: dict[int, int] = {}
+        """The last token of each channel, for `sync`."""
         self.channels: dict[int, Channel] = {}
         self.expected = expected or replicas
         self.stops = True
-        """Applications end at once what needs the lease; False: the test says when."""
+        """Whether applications end at once what needs the lease; False: the test calls `lease_ended`."""
         for replica in range(replicas):
             self.start(replica, replicas, replica + 1, None if logs is None else logs[replica])
         for one in range(replicas):
@@ -63,7 +73,7 @@ class ManualCluster:
     def start(
         self, replica: int, replicas: int, incarnation: int, log: Log | None = None, *, fresh: bool = False
     ) -> None:
-        """Start a process."""
+        """Start a process of a replica."""
         self.events[replica], self.notes[replica], self.records[replica] = [], [], []
         self.tokens[replica] = 0
         self.channels[replica] = Channel(
@@ -80,7 +90,7 @@ class ManualCluster:
         self.flush(replica)
 
     def connect(self, one: int, other: int) -> None:
-        """Connect two processes; what was on its way is lost."""
+        """Connect two replicas; messages in flight between them are lost."""
         for here, there in ((one, other), (other, one)):
             self.wires[here, there] = deque()
         for here, there in ((one, other), (other, one)):
@@ -89,7 +99,7 @@ class ManualCluster:
             self.flush(here)
 
     def flush(self, replica: int) -> None:
-        """Put what a channel sends on the wires."""
+        """Collect the output of a channel, and put its messages in flight."""
         output = self.channels[replica].take()
         self._put(replica, output)
         if self.stops and LeaseChanged(False) in output.events:
@@ -104,49 +114,49 @@ class ManualCluster:
             self.wires.setdefault((replica, peer), deque()).append(message)
 
     def act(self, replica: int, call: Callable[[Channel], Any]) -> Any:
-        """Do something to a channel."""
+        """Call a channel, collect its output, and return the result."""
         result = call(self.channels[replica])
         self.flush(replica)
         return result
 
     def tick(self, seconds: float, *replicas: int) -> None:
-        """Time passes, for all or for some."""
+        """Let `seconds` pass, and tick the channels of the given replicas, or of all."""
         self.now += seconds
         for replica in replicas or self.channels:
             self.act(replica, lambda channel: channel.tick(self.now))
 
     def sync(self, *replicas: int) -> None:
-        """What was given to the disks of all, or some, is on them."""
+        """Make durable what the channels of the given replicas, or of all, have written."""
         for replica in replicas or self.channels:
             self.channels[replica].persisted(self.now, self.tokens[replica])
             self.flush(replica)
 
     def waiting(self, here: int, there: int, kind: type[Any] | None = None) -> list[Any]:
-        """What is on its way, of one type or any."""
+        """Return the messages in flight from one replica to another, of one type or of any."""
         return [
             message
             for message in self.wires.get((here, there), ())
             if kind is None or isinstance(message, kind)
         ]
 
-    def give(self, here: int, there: int, message: Message) -> None:
-        """Deliver a message that need not be on its way."""
+    def inject(self, here: int, there: int, message: Message) -> None:
+        """Deliver a message that need not be in flight."""
         self.act(there, lambda channel: channel.receive(self.now, here, message))
 
     def deliver(self, here: int, there: int, count: int | None = None) -> None:
-        """Deliver what is on its way from one to another, or the first few."""
+        """Deliver the messages in flight from one replica to another: all, or the first `count`."""
         wire = self.wires[here, there]
         for _ in range(len(wire) if count is None else count):
-            self.give(here, there, wire.popleft())
+            self.inject(here, there, wire.popleft())
 
     def lose(self, here: int, there: int) -> list[Message]:
-        """Lose what is on its way; returns it."""
+        """Lose the messages in flight from one replica to another, and return them."""
         lost = list(self.wires[here, there])
         self.wires[here, there].clear()
         return lost
 
     def silence(self, replica: int) -> None:
-        """A replica is gone: the connections with it break, and stay so."""
+        """End a replica: its connections break, and it does not return."""
         for other in self.channels:
             if other != replica:
                 self.act(other, lambda channel: channel.disconnected(self.now, replica, ended=True))
@@ -155,7 +165,7 @@ class ManualCluster:
         del self.channels[replica]
 
     def part(self, *groups: Collection[int]) -> None:
-        """Connections are left within these groups only, and made anew there; what was on its way is lost."""
+        """Break all connections, and connect the replicas of each group; messages in flight are lost."""
         for one in self.channels:
             for other in self.channels:
                 if one != other:
@@ -169,7 +179,7 @@ class ManualCluster:
         self.lose(here, there)
 
     def isolate(self, *replicas: int) -> None:
-        """These lose their connections with all others, and the others, replica 0 among them, go on."""
+        """Cut replicas off until the others, replica 0 among them, are in a view without them."""
         rest = [replica for replica in self.channels if replica not in replicas]
 
         for one in replicas:
@@ -184,7 +194,7 @@ class ManualCluster:
         raise AssertionError(self.channels[0].members)
 
     def settle(self, *replicas: int) -> None:
-        """Deliver everything between all, or some, until nothing is on its way."""
+        """Deliver everything between all replicas, or some, until nothing is in flight."""
         among = set(replicas or self.channels)
         for _ in range(MAX_ROUNDS):
             pairs = [pair for pair, wire in self.wires.items() if wire and set(pair) <= among]
@@ -196,7 +206,7 @@ class ManualCluster:
         raise AssertionError(f"messages without end: {ways}")
 
     def until(self, condition: Callable[[], Any], *replicas: int) -> None:
-        """Deliver message by message between all, or some, or let time pass, until something holds."""
+        """Deliver messages one by one, or let time pass when there are none, until a condition holds."""
         among = set(replicas or self.channels)
         for _ in range(MAX_ROUNDS):
             if condition():
@@ -209,7 +219,7 @@ class ManualCluster:
         raise AssertionError([channel.role for channel in self.channels.values()])
 
     def form(self) -> Channel:
-        """Let the first view be founded; returns the master's channel."""
+        """Let the first view be founded. Returns the channel of the master."""
         for _ in range(100):
             self.settle()
             if all(channel.role in ("master", "slave") for channel in self.channels.values()):
@@ -218,16 +228,16 @@ class ManualCluster:
         raise AssertionError([channel.role for channel in self.channels.values()])
 
     def payloads(self, replica: int) -> list[bytes]:
-        """What a replica delivered."""
+        """Return the payloads that a replica has delivered."""
         return [event.payload for event in self.events[replica] if isinstance(event, Deliver)]
 
     def views(self, replica: int) -> list[ViewEvent]:
-        """The view events of a replica."""
+        """Return the view events of a replica."""
         return [event for event in self.events[replica] if isinstance(event, ViewEvent)]
 
 
 def with_disks() -> ManualCluster:
-    """Three replicas, each with a `SlowLog` that has everything, are members of the first view."""
+    """Return three members of a first view, each with a `SlowLog` in which everything is durable."""
     hand = ManualCluster(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
         hand.settle()
@@ -242,9 +252,10 @@ def with_disks() -> ManualCluster:
 def founding(
     mode: Mode = "ALL", view_change_s: float = 1.0, replicas: int = 3, expected: int = 0
 ) -> ManualCluster:
-    """A view of the first replicas is to be the first one: replica 0, which proposes it, tells the others.
+    """Return a cluster whose first view is about to be founded: replica 0 has sent Found to the other
+    founders.
 
-    expected: how many found a cluster, 0 for all; the rest is not connected yet.
+    expected: the number of founders, 0 for all; the other replicas are not connected.
     """
     hand = ManualCluster(replicas, Settings(mode=mode, view_change_s=view_change_s), expected=expected)
     founders = range(hand.expected)
@@ -255,7 +266,7 @@ def founding(
 
 
 def slow_proposer() -> ManualCluster:
-    """The proposer of a first view, replica 0, has noted that it may be active; not yet on its disk."""
+    """Return a cluster whose first view may be active: replica 0, its proposer, has noted it, not durably."""
     hand = ManualCluster(logs=[SlowLog(), None, None])
     for _ in range(100):
         hand.settle()
@@ -267,14 +278,14 @@ def slow_proposer() -> ManualCluster:
 
 
 def half_founded(hand: ManualCluster, founders: Sequence[int], one: int) -> None:
-    """The first of these proposes a first view, and `one` is the only other one that accepts it."""
+    """Let the first founder propose a first view, and only `one` of the others receive it."""
     hand.part(founders)
     _until(hand, founders, NewView)
     hand.deliver(founders[0], one)
 
 
 def _until(hand: ManualCluster, founders: Sequence[int], kind: type[Message]) -> None:
-    """Let them go on until the first one has such a message on its way to all others, and no further."""
+    """Run the founders until the first one has a message of this type in flight to all others."""
     ways = [(one, other) for one in founders for other in founders]
     for _ in range(MAX_ROUNDS):
         if all(hand.waiting(founders[0], other, kind) for other in founders[1:]):
@@ -288,9 +299,9 @@ def _until(hand: ManualCluster, founders: Sequence[int], kind: type[Message]) ->
 
 
 def returning(replicas: int, settings: Settings) -> ManualCluster:
-    """The last replica is back at a master whose log no longer reaches to what it has; it needs the state.
+    """Return a cluster whose last replica returns, and lacks more than the master's log has.
 
-    `keep` is to be 0. The others have 200 entries.
+    `settings.keep` must be 0. The other replicas have 200 entries.
     """
     hand = ManualCluster(replicas, settings)
     hand.form()

@@ -1,7 +1,7 @@
-"""A simulated network of connections: first in, first out within one, and a broken one loses a suffix.
+"""A simulated network of connections: messages arrive in order, and a broken connection loses the last ones.
 
-Between any two hosts there is at most one connection. Cutting a direction stalls what travels there, as TCP
-does; breaking a connection loses what has not arrived, and each side notices in its own time.
+Between two hosts there is at most one connection. A cut direction stalls, as TCP does. A broken connection
+loses what has not arrived, and each side notices in its own time.
 """
 
 import math
@@ -17,16 +17,16 @@ from ...hachannel.model.messages import encode_message
 from .arguments import check_types
 
 LEAST_BYTES_PER_S = 5000
-"""Heartbeats alone take about half of this."""
+"""The least throughput of a connection. Heartbeats alone need about half of it."""
 
 
 class Scheduler(Protocol):
-    """The clock of a simulation."""
+    """The virtual clock of a simulation."""
 
     now: float
 
     def at(self, time: float, action: Callable[[], None]) -> None:
-        """Call `action` at `time`."""
+        """Call `action` at a virtual time."""
         ...
 
 
@@ -36,15 +36,15 @@ class Endpoint(Protocol):
     incarnation: int
 
     def deliver(self, peer: int, message: Message) -> None:
-        """A message arrived."""
+        """Receive a message."""
         ...
 
     def up(self, peer: int, incarnation: int) -> None:
-        """There is a connection."""
+        """Learn of a new connection."""
         ...
 
     def down(self, peer: int) -> None:
-        """The connection is gone."""
+        """Learn of the end of a connection."""
         ...
 
 
@@ -54,38 +54,47 @@ class Connection:
 
     ends: dict[int, Endpoint]
     open: dict[int, bool]
-    """Whether the end of each host still believes in it."""
+    """Whether the end at each host still believes that it is connected."""
     alive: bool = True
     drained: dict[int, float] = attrs.field(factory=dict[int, float])
-    """Of a broken connection: what was to arrive at each host until then still does."""
+    """The time until which messages of a broken connection still arrive at each host."""
     ready: dict[int, float] = attrs.field(factory=dict[int, float])
-    """When the last message towards each host arrives."""
+    """The arrival of the last message towards each host."""
     free: dict[int, float] = attrs.field(factory=dict[int, float])
-    """When the last message towards each host has left, where that takes time."""
+    """The time at which the last message towards each host has left, where throughput is limited."""
     stalled: dict[int, list[Message]] = attrs.field(factory=dict[int, list[Message]])
+    """Messages towards each host that wait for the end of a cut."""
 
     def delivers(self, host: int, time: float) -> bool:
-        """Whether what was to arrive at `host` at `time` does."""
+        """Return whether a message that is due at `host` at `time` arrives."""
         return self.open[host] and (self.alive or time <= self.drained.get(host, -1.0))
 
 
 @attrs.define(kw_only=True)
 class Weather:
-    """How bad the network is. Times are seconds, chances are per message or per attempt."""
+    """The faults of the network that are always there. Times are virtual seconds, chances are from 0 to 1.
+
+    Raises ValueError for a value that is not allowed.
+    """
 
     delay_s: float = 0.002
+    """The longest delay of an ordinary message."""
     slow_chance: float = 0.02
+    """The chance that a message is slow."""
     slow_s: float = 0.05
+    """The longest additional delay of a slow message."""
     duplicate_chance: float = 0.0
+    """The chance that a message arrives twice."""
     loss_chance: float = 0.0
-    """TCP loses nothing while a connection stands; this does."""
+    """The chance that a message is lost while its connection stays open, which TCP does not do."""
     reorder_chance: float = 0.0
-    """TCP delivers in order; such a message overtakes others."""
+    """The chance that a message overtakes others, which TCP does not do."""
     notice_s: float = 0.05
-    """A side notices that a connection broke within this time."""
+    """The longest time until a side notices that a connection is broken."""
     reconnect_s: float = 0.03
+    """The longest time until hosts try to connect again."""
     bytes_per_s: float = 0.0
-    """What a connection carries in each direction; 0, the default: all there is at once."""
+    """The throughput of a connection in each direction, at least 5,000; 0, the default: no limit."""
 
     def __attrs_post_init__(self) -> None:
         check_types(self)
@@ -102,10 +111,10 @@ class Weather:
 
 
 class Network:
-    """All connections.
+    """All connections of a cluster.
 
-    What is under way when a direction is cut arrives after it works again, and behind what was sent
-    meanwhile: that is worse than TCP, so a replica meets words that were said before others and come later.
+    Messages in flight when a direction is cut arrive after the cut, behind those sent meanwhile. That is
+    worse than TCP: replicas receive old messages after newer ones.
     """
 
     def __init__(self, scheduler: Scheduler, random: Random, weather: Weather) -> None:
@@ -113,24 +122,24 @@ class Network:
         self._random = random
         self.weather = weather
         self.cut: set[tuple[int, int]] = set()
-        """Directions (from, to) where nothing arrives."""
+        """Directions (sender, receiver) in which nothing arrives."""
         self.muted: type[Message] | None = None
-        """Messages of this type get lost. For those that are repeated anyway."""
+        """The type of messages that are lost; choose one that is repeated."""
         self._hosts: dict[int, Endpoint] = {}
         self._connections: dict[tuple[int, int], Connection] = {}
         self._dialing: set[tuple[int, int]] = set()
         self.sent: Counter[type[Message]] = Counter()
-        """Messages by type."""
+        """The number of messages by type."""
 
     def add(self, host: int, endpoint: Endpoint) -> None:
-        """A process starts."""
+        """Add a process that has started."""
         self._hosts[host] = endpoint
         for other in list(self._hosts):
             if other != host:
                 self._dial(host, other)
 
     def remove(self, host: int) -> None:
-        """A process is gone; its peers notice."""
+        """Remove a process that has ended; its peers notice."""
         endpoint = self._hosts.pop(host)
         for pair, connection in list(self._connections.items()):
             if host in pair and connection.ends[host] is endpoint:
@@ -176,7 +185,7 @@ class Network:
         return opened
 
     def shut(self, pair: tuple[int, int]) -> None:
-        """Break a connection: of what travels only the first part arrives, then each side notices."""
+        """Break a connection: the first part of what is in flight arrives, then each side notices."""
         connection = self._connections.get(pair)
         if connection is None or not connection.alive:
             return
@@ -200,17 +209,17 @@ class Network:
         return closed
 
     def connected_pairs(self) -> list[tuple[int, int]]:
-        """The pairs of hosts whose connection is not broken."""
+        """Return the pairs of hosts whose connection is not broken."""
         return sorted(pair for pair, connection in self._connections.items() if connection.alive)
 
     def break_one(self) -> None:
-        """Break some connection."""
+        """Break a random connection."""
         pairs = self.connected_pairs()
         if pairs:
             self.shut(self._random.choice(pairs))
 
     def send(self, host: int, endpoint: Endpoint, peer: int, message: Message) -> None:
-        """Put a message on the connection between two hosts, if this endpoint has one."""
+        """Send a message on the connection of two hosts, if this endpoint has one."""
         connection = self._connections.get((host, peer) if host < peer else (peer, host))
         if connection is None or connection.ends[host] is not endpoint or not connection.open[host]:
             return
@@ -247,7 +256,7 @@ class Network:
         self._scheduler.at(time, arrive)
 
     def mend(self, direction: tuple[int, int]) -> None:
-        """A direction works again: what stalled travels on."""
+        """End the cut of a direction: stalled messages arrive."""
         self.cut.discard(direction)
         host, peer = direction
         connection = self._connections.get((min(host, peer), max(host, peer)))

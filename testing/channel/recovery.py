@@ -1,23 +1,24 @@
-"""Whether a cluster can recover once its faults are over; what cannot must not be told as a violation."""
+"""Whether a cluster can recover within the bound once its faults are over."""
 
 from .cluster_shape import Shape
 
 __all__ = ["HEAL_S", "MAX_LATE_S", "recovery_obstacle"]
 
 HEAL_S = 20.0
-"""Virtual seconds within which a healed cluster must be whole again, and a new entry everywhere; besides
-transfers of the state."""
+"""The virtual seconds within which a healed cluster must be whole and deliver a new entry, besides state
+transfers."""
 MAX_LOSS = 0.1
-"""Of messages, for good, as a fraction. TCP loses none; a fault may lose more for a while."""
+"""The highest fraction of messages that may be lost for good. TCP loses none; a fault may lose more for a
+while."""
 MAX_BROKEN_S = HEAL_S / 2
-"""Connections must be known to be broken, and be there again, in good time."""
+"""The longest time until a broken connection is noticed, or made again, in seconds."""
 MAX_LATE_S = HEAL_S / 2
-"""What faults have put off, messages and syncs, must come in good time after them."""
-PATIENCES = ("suspect_s", "lease_s", "view_change_s", "rank_delay_s", "retry_s", "boot_wait_s", "leave_s")
+"""The longest delay after the faults of what they have delayed, messages and syncs, in seconds."""
+TIMEOUTS = ("suspect_s", "lease_s", "view_change_s", "rank_delay_s", "retry_s", "boot_wait_s", "leave_s")
 
 
 def recovery_obstacle(shape: Shape) -> str:
-    """Why a cluster of that shape need not recover, in one sentence, "" if it must."""
+    """Return why a cluster of that shape need not recover, in one sentence; "" if it must."""
     weather, settings = shape.weather, shape.settings
     if weather.loss_chance > MAX_LOSS:
         return (
@@ -28,7 +29,7 @@ def recovery_obstacle(shape: Shape) -> str:
         value = getattr(weather, name)
         if value > MAX_BROKEN_S:
             return f"{name} is {value:g}: at most {MAX_BROKEN_S:g}, or the cluster need not recover in time"
-    times = {name: getattr(settings, name) for name in PATIENCES} | {"stop_s": shape.stop_s}
+    times = {name: getattr(settings, name) for name in TIMEOUTS} | {"stop_s": shape.stop_s}
     for name, value in times.items():
         if value > HEAL_S:
             return f"{name} is {value:g}: at most {HEAL_S:g}, the time in which a cluster must recover"

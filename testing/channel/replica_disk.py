@@ -1,7 +1,4 @@
-"""What the machine of a simulated replica has: a disk that forgets nothing it has confirmed.
-
-A disk that is asked for what no journal could do is a violation.
-"""
+"""The disk of a simulated replica, which keeps everything that it has confirmed."""
 
 from ...hachannel import Deliver
 from ...hachannel.journal.durable_log import Remembered
@@ -14,29 +11,30 @@ __all__ = ["Disk"]
 
 
 class Disk(SimulatedDisk[Saved]):
-    """The disk of one replica, and whose voter's it is. What no journal could do is a Violation."""
+    """The disk of one replica. A write that no journal could do raises Violation."""
 
     def __init__(self, incarnation: int, remembered: Remembered | None = None) -> None:
         super().__init__(Remembered() if remembered is None else remembered)
         self.incarnation = incarnation
         self.state = Saved(0, b"", {})
         self.spoiled = False
-        """Something on it is not as it was written: the next start refuses it."""
+        """Whether something on it is corrupt: the next start refuses it."""
         self.full = False
+        """Whether no space is left."""
 
     def put(self, write: Write[Saved]) -> None:
-        """One write is on the disk."""
+        """Make one write durable."""
         try:
             super().put(write)
         except DiskError as error:
             raise Violation(f"I17: {error}", invariant="I17") from None
 
     def save(self, state: Saved) -> None:
-        """Keep the state."""
+        """Keep a state of the application."""
         self.state = state
 
     def recover(self, app: App) -> list[Deliver]:
-        """Give an application the saved state; returns what is committed after it."""
+        """Load the saved state into an application, and return the committed entries after it."""
         app.load(self.state)
         entries = [self.entries[index] for index in range(self.saved + 1, self.remembered.commit + 1)]
         return [

@@ -6,16 +6,17 @@ __all__ = ["Violation"]
 
 
 class Violation(AssertionError):
-    """An invariant does not hold: which one, and at which virtual second."""
+    """Raised when an invariant does not hold. The text names the invariant, the replica and what is wrong."""
 
     def __init__(self, text: str, *, invariant: str = "", at: float = 0.0) -> None:
         super().__init__(text)
         self.invariant = invariant or text.partition(":")[0]
-        """The name of the invariant: I4."""
+        """The name of the invariant, such as I4."""
         self.at = at
+        """The virtual time, in seconds."""
         self.seed: int | None = None
-        """Of the run it was found in."""
+        """The seed of the run."""
         self.trace: list[str] = []
-        """The last lines of the run."""
+        """The last lines of the trace."""
         self.result: Any = None
-        """A `quorate.testing.Result`: what the run saw until then, where `simulate` ran it."""
+        """The `quorate.testing.Result` of the run until then, if `simulate` ran it."""

@@ -1,8 +1,8 @@
-"""What a fault is, the list of all kinds, and what injects them without making recovery impossible.
+"""The base class of faults, the list of all kinds, and the injector.
 
-A replica whose memory, or disk, is gone takes a voter's promises and log away for good. The protocol is safe
-all the same, but it goes on only as long as a majority of every view that may be active survives. The
-injector skips what would lose more than that, unless the fault says `force`.
+A replica that loses its memory or its disk loses the promises and the log of a voter for good. The protocol
+stays safe, but it makes progress only while a majority of every view that may be active survives. The
+injector skips a fault that would lose more than that, unless the fault has `force`.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,29 +22,34 @@ from ..checks.history import changed, count, majority
 from ..checks.liveness import seated
 
 Who: TypeAlias = int | Literal["any", "master", "slave", "heir", "proposer", "donor", "learner"]
-"""A replica: its id, or whoever is that at the moment, or any that runs. Donor, learner: of a state."""
+"""A replica: its id, any running one, or the one that has this role at the moment. Donor and learner are the
+ends of a state transfer."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Something that happens to a simulated cluster. Times are virtual seconds."""
+    """An event that happens to a simulated cluster at a virtual time.
+
+    Fields that end with `_s`, `at` and `seconds` are virtual seconds.
+    """
 
     at: float
-    """When, from the start of the run."""
+    """The time from the start of the run."""
 
     name: ClassVar[str]
-    """As in schedules and on the command line."""
+    """The name in schedules and on the command line."""
     disk: ClassVar[bool] = False
-    """It needs replicas with disks."""
+    """Whether it needs replicas with disks."""
     weight: ClassVar[int] = 0
-    """How often random schedules have it; 0: never."""
+    """How often random schedules have it, relative to other faults; 0: never."""
 
     def inject(self, cluster: "Injector", random: Random) -> bool:
-        """Do it; false when there is nothing to do it to. `random` decides what is left open."""
+        """Inject it. Return False if there is nothing that it can happen to. `random` draws what the fault
+        leaves open."""
         raise NotImplementedError
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Fault":
-        """One for a random schedule."""
+        """Return one for a random schedule."""
         raise NotImplementedError
 
     def __str__(self) -> str:
@@ -59,7 +64,7 @@ AnyFault = TypeVar("AnyFault", bound=type[Fault])
 
 
 def named(name: str, *, weight: int = 0, disk: bool = False) -> Callable[[AnyFault], AnyFault]:
-    """Put a kind of fault on the list."""
+    """Add a class to `FAULTS` under a name."""
 
     def put(cls: AnyFault) -> AnyFault:
         cls.name, cls.weight, cls.disk = name, weight, disk
@@ -71,37 +76,37 @@ def named(name: str, *, weight: int = 0, disk: bool = False) -> Callable[[AnyFau
 
 @attrs.define(eq=False)
 class _Memory:
-    """What a replica knows, and will know after a crash if it has a disk."""
+    """The memory of a replica: what it knows, and will know after a crash if it has a disk."""
 
     voter: Voter
     accepted: View | None
     active: bool
     reconfig: Callable[[View], bytes | None]
-    """The payload of the RECONFIG that was appended in a view, if it holds one."""
+    """Returns the payload of the RECONFIG that was appended in a view, if the replica holds one."""
 
 
 class Injector:
-    """Injects faults into a world, and brings it back to health."""
+    """Injects faults into a world, and ends them."""
 
     def __init__(self, world: World, checks: Checks) -> None:
         self.world = world
         self.checks = checks
         self.healing = False
         self.counts: dict[str, int] = {}
-        """What was injected, by name."""
+        """The number of injected faults, by name."""
         self.skipped = 0
-        """Faults that had nothing to happen to, or that nobody could have survived."""
+        """The number of faults that could not happen, or that the cluster would not have survived."""
         self.lost = 0
-        """Replicas that stayed dead while the others had to recover."""
+        """The number of replicas that stayed dead while the others had to recover."""
         self.beyond = False
-        """More was lost by force than a cluster survives: it need not recover."""
+        """Whether `force` has lost more than a cluster survives: it need not recover then."""
         self._left = False
-        """One has left without which the others have no majority, unless its vote goes with it."""
+        """Whether a replica has left that the others need for a majority, unless they remove its vote."""
         self._founders_lost = False
         self._undo: list[Callable[[], None]] = []
 
     def schedule(self, faults: Iterable[Fault]) -> None:
-        """Inject each at its time."""
+        """Inject each fault at its time."""
         for fault in faults:
             self.world.at(fault.at, self._injection(fault))
 
@@ -113,7 +118,7 @@ class Injector:
         return inject
 
     def inject(self, fault: Fault) -> bool:
-        """Inject a fault now; returns whether it had an effect."""
+        """Inject a fault now. Return whether it had an effect."""
         world = self.world
         # Not from the stream of the run: a schedule without one fault has the other ones as they were.
         random = Random(f"{world.seed} {fault.name} {fault.at!r}")
@@ -129,7 +134,7 @@ class Injector:
     # For faults
 
     def pick(self, who: Who, random: Random) -> Host | None:
-        """The running replica that is meant, if there is one."""
+        """Return the running replica that `who` means, if there is one."""
         hosts = [host for host in self.world.hosts if host.running and not host.paused]
         if isinstance(who, int):
             hosts = [host for host in self.world.hosts if host.running and host.replica == who]
@@ -149,13 +154,13 @@ class Injector:
 
     @staticmethod
     def _is_heir(host: Host) -> bool:
-        """Whether it is the first slave: it leads when the master is gone."""
+        """Return whether it is the first slave, which leads after the master."""
         return host.channel.members[1:2] == (host.replica,)
 
     def crash(self, host: Host, back_s: float | None, *, force: bool = False) -> bool:
-        """Kill a process, if the others survive it; it starts again later.
+        """Kill a process if the others survive that, and start it again later.
 
-        What a disk has is there when its replica is back: whoever has one may always be killed.
+        A replica with a disk may always be killed, since its disk is there when it returns.
         """
         if host.disk is None and not self.may_lose(host, force=force):
             return False
@@ -164,9 +169,9 @@ class Injector:
         return True
 
     def may_lose(self, host: Host, *, force: bool = False) -> bool:
-        """Whether what a replica knows may be lost for good: a memory without a disk, or a disk.
+        """Return whether the memory of a replica without a disk, or a disk, may be lost for good.
 
-        force: also if the cluster cannot go on then, which need not recover in that case.
+        force: also if the cluster cannot go on then; it need not recover in that case.
         """
         if self.survivable([host]):
             return True
@@ -174,7 +179,7 @@ class Injector:
         return force
 
     def leave(self, host: Host, back_s: float | None) -> bool:
-        """Stop a process in order, one at a time; it starts again later."""
+        """Stop a process in order, one at a time, and start it again later."""
         if any(other.running and other.state.leaving for other in self.world.hosts):
             return False
         if not (host.disk is not None or self.survivable([host])):
@@ -193,12 +198,13 @@ class Injector:
     def recoverable(self) -> bool:
         """Whether the cluster must recover when all faults are over.
 
-        One on which much depended may have left without its vote, since other faults kept it from the others.
+        It need not if a replica that the others needed has left before they removed its vote, since other
+        faults kept its messages from them.
         """
         return not (self.beyond or (self._left and not self.survivable([])))
 
     def start_later(self, host: Host, back_s: float | None) -> None:
-        """Start the process of a host again; None: not before the end of all faults."""
+        """Start the process of a host again after `back_s`; None: not before the end of all faults."""
         if back_s is None:
             return
         life = host.life
@@ -210,7 +216,7 @@ class Injector:
         self.world.at(self.world.now + back_s, start)
 
     def free_later(self, host: Host, back_s: float | None) -> None:
-        """There is space on a full disk again; its replica, which has ended or not, runs."""
+        """Free the space on a full disk after `back_s`, and start its replica if it has ended."""
 
         def free() -> None:
             if host.disk is not None:
@@ -221,7 +227,7 @@ class Injector:
         self.for_a_while(back_s, free)
 
     def for_a_while(self, seconds: float | None, undo: Callable[[], None]) -> None:
-        """Undo something later; None: not before the end of all faults."""
+        """Undo something after `seconds`; None: not before the end of all faults."""
         pending = self._undo
         pending.append(undo)
 
@@ -234,14 +240,14 @@ class Injector:
             self.world.at(self.world.now + seconds, end)
 
     def weather(self, name: str, value: float, seconds: float | None) -> bool:
-        """Change one property of the network for a while."""
+        """Change one property of the network for `seconds`."""
         net, fair = self.world.net, self.world.shape.weather
         setattr(net.weather, name, value)
         self.for_a_while(seconds, lambda: setattr(net.weather, name, getattr(fair, name)))
         return True
 
     def cut(self, directions: list[tuple[int, int]], seconds: float | None) -> bool:
-        """Nothing arrives in these directions (from, to) for a while."""
+        """Stall the network in these directions, (sender, receiver), for `seconds`."""
         net = self.world.net
         net.cut.update(directions)
 
@@ -254,7 +260,7 @@ class Injector:
         return bool(directions)
 
     def heal(self) -> None:
-        """Everything that was cut, slowed, paused or stopped works again."""
+        """End everything that cuts, slows, pauses or stops replicas."""
         world = self.world
         world.trace("heal")
         undo, self._undo = self._undo, []
@@ -274,7 +280,7 @@ class Injector:
     def lose(self, random: Random) -> list[Host]:
         """Kill some replicas that the others must be able to do without; they stay dead until `find`.
 
-        Not before there is a cluster: it is founded by all that are to found it.
+        Does nothing before there is a cluster, since all founders are needed to found it.
         """
         world = self.world
         removed = self._removed()
@@ -295,7 +301,7 @@ class Injector:
         return lost
 
     def _removed(self) -> set[int]:
-        """The replicas that an administrator is about to remove."""
+        """Return the replicas that an administrator is about to remove."""
         removed: set[int] = set()
         for memory in filter(None, map(self._memory, self.world.hosts)):
             payload = None if memory.accepted is None else memory.reconfig(memory.accepted)
@@ -305,14 +311,15 @@ class Injector:
         return removed
 
     def find(self) -> None:
-        """The replicas that were lost start again."""
+        """Start the lost replicas again."""
         for host in self.world.hosts:
             if host.lost:
                 host.lost = False
                 host.start()
 
     def survivable(self, victims: list[Host]) -> bool:
-        """Whether every view that may be active keeps its quorums without what these replicas know."""
+        """Return whether every view that may be active keeps its quorums without the memory of these
+        replicas."""
         shape = self.world.shape
         latest = self.checks.latest
         living = {
@@ -398,10 +405,10 @@ def _survives(view: View, active: bool, living: dict[Voter, _Memory]) -> bool:
 
 
 def while_random(random: Random, longest: Iterable[float]) -> float:
-    """How long something lasts: most often short."""
+    """Draw a duration in seconds; short ones are more frequent."""
     return round(random.choice(list(longest)) * random.random(), 4)
 
 
 def draw_any(random: Random, shape: Shape) -> Any:
-    """One of all replicas."""
+    """Draw the id of a replica."""
     return random.randrange(shape.replicas)

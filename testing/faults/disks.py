@@ -1,4 +1,4 @@
-"""Disks that are lost, spoiled, full, slow, or interrupted in the middle of a write."""
+"""Faults of disks: lost, corrupt, full, slow, or interrupted in the middle of a write."""
 
 from random import Random
 
@@ -9,16 +9,15 @@ from .processes import BACK_S
 
 @named("lose-disk", weight=1, disk=True)
 class LoseDisk(Fault, frozen=True):
-    """SIGKILL one replica, and its disk is gone: it starts again as a new voter, with nothing."""
+    """Kill a replica (SIGKILL) and lose its disk: it starts again as a new voter, with nothing."""
 
     who: Who = "any"
     back_s: float | None = 1.0
-    """It starts again after this time; None: when the faults end."""
+    """Seconds until it starts again; None: when the faults end."""
     force: bool = False
-    """Even if the cluster loses so much that it cannot go on."""
+    """Also if the cluster loses so much that it cannot go on."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None or not cluster.may_lose(host, force=self.force):
             return False
@@ -29,16 +28,14 @@ class LoseDisk(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "LoseDisk":  # noqa: ARG003
-        """Often the master's."""
         return cls(at=at, who=random.choice(["any", "any", "master"]), back_s=while_random(random, BACK_S))
 
 
 @named("corrupt-disk", weight=1, disk=True)
 class CorruptDisk(LoseDisk, frozen=True):
-    """SIGKILL one replica, and what it wrote reads differently: the next start puts the journal aside."""
+    """Kill a replica (SIGKILL) and corrupt its disk: the next start puts the journal aside."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None or host.disk is None or not cluster.may_lose(host, force=self.force):
             return False
@@ -50,13 +47,12 @@ class CorruptDisk(LoseDisk, frozen=True):
 
 @named("torn-write", weight=2, disk=True)
 class TornWrite(Fault, frozen=True):
-    """The power fails in the middle of a write: what is half-written is cut at the next start."""
+    """Interrupt a write by a loss of power: the next start truncates the half-written transaction."""
 
     who: Who = "any"
     back_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None or host.disk is None or not host.disk.waiting:
             return False
@@ -66,19 +62,17 @@ class TornWrite(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "TornWrite":  # noqa: ARG003
-        """Anybody who writes."""
         return cls(at=at, back_s=while_random(random, BACK_S))
 
 
 @named("full-disk", weight=1, disk=True)
 class FullDisk(Fault, frozen=True):
-    """No space is left: the replica ends with its next write, and starts again once there is space."""
+    """Fill a disk: the replica ends with its next write, and starts again once there is space."""
 
     who: Who = "any"
     back_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None or host.disk is None:
             return False
@@ -88,20 +82,18 @@ class FullDisk(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "FullDisk":  # noqa: ARG003
-        """Anybody's."""
         return cls(at=at, back_s=while_random(random, BACK_S))
 
 
 @named("slow-disk", weight=1, disk=True)
 class SlowDisk(Fault, frozen=True):
-    """Syncs take longer."""
+    """Make syncs take longer."""
 
     seconds: float = 0.5
-    """The longest one; where the cluster must recover, within the bound of `Delay`."""
+    """The longest sync. Where the cluster must recover, it has the same bound as `Delay.seconds`."""
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         world = cluster.world
         world.sync_s = self.seconds
 
@@ -113,5 +105,4 @@ class SlowDisk(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "SlowDisk":  # noqa: ARG003
-        """Slower than a heartbeat, or than a suspicion."""
         return cls(at=at, seconds=random.choice([0.1, 1.0]), for_s=while_random(random, (1.0, 2.0)))

@@ -8,7 +8,7 @@ from .base import Fault, Injector, Who, named
 
 
 def _ask(cluster: Injector, name: str, replica: int) -> bool:
-    """Ask the master of the moment; False when there is none or it refuses."""
+    """Ask the present master. Return False if there is none or it refuses."""
     world = cluster.world
     masters = [host for host in world.hosts if host.running and not host.paused and host.state.leading]
     return bool(masters) and Administrator(world, 0.0).ask(name, masters[-1], replica)
@@ -16,15 +16,14 @@ def _ask(cluster: Injector, name: str, replica: int) -> bool:
 
 @named("add")
 class Add(Fault, frozen=True):
-    """A new replica, with the next free id, is let in and started; or one that was removed, again."""
+    """Add a new replica with the next free id and start it, or add one again that was removed."""
 
     who: int | None = None
-    """One that was removed; None: a new one."""
+    """The id of a replica that was removed; None: a new one."""
     witness: bool = False
-    """The new one is a witness."""
+    """Whether the new replica is a witness."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         world = cluster.world
         if self.who is None:
             host = Host(world, len(world.hosts))
@@ -45,12 +44,11 @@ class Add(Fault, frozen=True):
 
 @named("remove")
 class Remove(Fault, frozen=True):
-    """A replica belongs to the cluster no more: it stops, and does not come back."""
+    """Remove a replica from the cluster: it stops and does not return."""
 
     who: Who = 0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         if isinstance(self.who, int):
             return _ask(cluster, "remove", self.who)
         host = cluster.pick(self.who, random)

@@ -1,8 +1,8 @@
-"""Networks that are cut, break, lose, repeat, reorder, delay, or carry what is no message.
+"""Faults of networks: cuts, breaks, loss, duplicates, reordering, delay, and bytes that are no message.
 
-Replicas talk over TCP. What it does is modelled as TCP does it: a cut direction stalls, a broken connection
-loses the last part of what is on it. `loss`, `duplicate` and `reorder` go beyond that: single messages of a
-connection that stands are lost, come twice or overtake others. The protocol promises safety under them too.
+Replicas talk over TCP, and most faults do what TCP does: a cut direction stalls, and a broken connection
+loses the last part of what is in flight. `loss`, `duplicate` and `reorder` go beyond TCP: they affect single
+messages of a connection that stays open. The protocol promises safety under them, too.
 """
 
 from random import Random
@@ -33,7 +33,7 @@ MUTED = [
     *("Ack", "Commit", "Repair", "Forward", "Forwarded", "Grant", "Release", "Exit"),
     *("Chunk", "ChunkAck", "Ahead", "CatchUp", "CaughtUp", "Seats", "Unlisted"),
 ]
-"""Everything that is repeated until it is answered, or said by heartbeats as well."""
+"""Types of messages that are repeated until they are answered, or that heartbeats repeat."""
 
 
 def _between(one: list[int], other: list[int]) -> list[tuple[int, int]]:
@@ -42,14 +42,13 @@ def _between(one: list[int], other: list[int]) -> list[tuple[int, int]]:
 
 @named("partition", weight=4)
 class Partition(Fault, frozen=True):
-    """Replicas of different groups do not reach each other; those in no group are one more group."""
+    """Cut the network between groups of replicas. Replicas in no group form one more group."""
 
     groups: tuple[tuple[int, ...], ...] = ()
     for_s: float | None = 1.0
     """None: until the faults end."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         named_ones = {replica for group in self.groups for replica in group}
         rest = [host.replica for host in cluster.world.hosts if host.replica not in named_ones]
         groups = [*map(list, self.groups), rest]
@@ -63,20 +62,18 @@ class Partition(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Partition":
-        """Two sides."""
         side = tuple(replica for replica in range(shape.replicas) if random.random() < 0.5)
         return cls(at=at, groups=(side or (0,),), for_s=while_random(random, FOR_S))
 
 
 @named("isolate", weight=3)
 class Isolate(Fault, frozen=True):
-    """One replica reaches nobody, and nobody reaches it."""
+    """Cut the network between one replica and all others."""
 
     who: Who = "any"
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None:
             return False
@@ -85,60 +82,54 @@ class Isolate(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Isolate":
-        """Anybody, often the master."""
         who: Who = random.choice([draw_any(random, shape), "any", "master"])
         return cls(at=at, who=who, for_s=while_random(random, FOR_S))
 
 
 @named("cut", weight=1)
 class Cut(Fault, frozen=True):
-    """Two replicas do not reach each other; others reach both."""
+    """Cut the network between two replicas; the others reach both."""
 
     one: int = 0
     other: int = 1
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         return cluster.cut(_between([self.one], [self.other]), self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Cut":
-        """Any two."""
         one, other = _two(random, shape)
         return cls(at=at, one=one, other=other, for_s=while_random(random, FOR_S))
 
 
 @named("one-way", weight=2)
 class OneWay(Fault, frozen=True):
-    """Nothing that one replica sends to another arrives; what that one sends does."""
+    """Cut one direction between two replicas."""
 
     sender: int = 0
     receiver: int = 1
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         return cluster.cut([(self.sender, self.receiver)], self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "OneWay":
-        """Any two."""
         sender, receiver = _two(random, shape)
         return cls(at=at, sender=sender, receiver=receiver, for_s=while_random(random, FOR_S))
 
 
 @named("deaf", weight=2)
 class Deaf(Fault, frozen=True):
-    """One replica hears nobody, and all hear it; or the other way round."""
+    """Cut all directions to one replica, or all directions from it."""
 
     who: Who = "slave"
     dumb: bool = False
-    """The other way round."""
+    """The directions from it."""
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None:
             return False
@@ -147,7 +138,6 @@ class Deaf(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Deaf":  # noqa: ARG003
-        """Anybody."""
         who: Who = random.choice(["any", "master", "slave"])
         return cls(at=at, who=who, dumb=random.random() < 0.5, for_s=while_random(random, FOR_S))
 
@@ -158,14 +148,13 @@ def _two(random: Random, shape: Shape) -> list[int]:
 
 @named("break", weight=6)
 class Break(Fault, frozen=True):
-    """A connection breaks: only the first part of what is on it arrives. Both sides connect again."""
+    """Break a connection: only the first part of what is in flight arrives, and both sides connect again."""
 
     one: int | None = None
     """None: any connection."""
     other: int | None = None
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         net = cluster.world.net
         pairs = net.connected_pairs()
         if self.one is not None and self.other is not None:
@@ -178,90 +167,81 @@ class Break(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Break":  # noqa: ARG003
-        """Any."""
         return cls(at=at)
 
 
 @named("loss", weight=1)
 class Loss(Fault, frozen=True):
-    """Single messages are lost, although their connection stands."""
+    """Lose single messages while their connection stays open."""
 
     chance: float = 0.1
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         return cluster.weather("loss_chance", self.chance, self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Loss":  # noqa: ARG003
-        """A little or a lot."""
         return cls(at=at, chance=random.choice([0.02, 0.1, 0.3]), for_s=while_random(random, RAW_S))
 
 
 @named("duplicate", weight=1)
 class Duplicate(Fault, frozen=True):
-    """Single messages arrive twice."""
+    """Deliver single messages twice."""
 
     chance: float = 0.2
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         return cluster.weather("duplicate_chance", self.chance, self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Duplicate":  # noqa: ARG003
-        """A little or a lot."""
         return cls(at=at, chance=random.choice([0.05, 0.5]), for_s=while_random(random, RAW_S))
 
 
 @named("reorder", weight=1)
 class Reorder(Fault, frozen=True):
-    """Single messages overtake those sent before them."""
+    """Let single messages overtake those sent before them."""
 
     chance: float = 0.2
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         return cluster.weather("reorder_chance", self.chance, self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Reorder":  # noqa: ARG003
-        """A little or a lot."""
         return cls(at=at, chance=random.choice([0.05, 0.5]), for_s=while_random(random, RAW_S))
 
 
 @named("delay", weight=1)
 class Delay(Fault, frozen=True):
-    """Everything takes longer."""
+    """Make every message take longer."""
 
     seconds: float = 0.2
-    """The longest delay of a message: at most 10 from the last moment of this to the end of all faults, and
-    as much more as is between them, where the cluster must recover."""
+    """The longest delay of a message. Where the cluster must recover, it is at most 10 s, and the time
+    between the end of this fault and the end of all faults more."""
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         return cluster.weather("delay_s", self.seconds, self.for_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Delay":  # noqa: ARG003
-        """Less or more than a heartbeat, or a suspicion."""
         return cls(at=at, seconds=random.choice([0.05, 0.3, 1.0]), for_s=while_random(random, RAW_S))
 
 
 @named("garbage", weight=1)
 class Garbage(Fault, frozen=True):
-    """A frame that is no message arrives: random bytes, or a message that is cut. The receiver hangs up."""
+    """Deliver a frame that is no message: random bytes, or a truncated message. The receiver breaks the
+    connection."""
 
     one: int | None = None
     """The sender; None: any connection."""
     other: int | None = None
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         net = cluster.world.net
         pairs = [both for pair in net.connected_pairs() for both in (pair, pair[::-1])]
         if self.one is not None and self.other is not None:
@@ -275,19 +255,17 @@ class Garbage(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Garbage":  # noqa: ARG003
-        """Anywhere."""
         return cls(at=at)
 
 
 @named("mute", weight=1)
 class Mute(Fault, frozen=True):
-    """Messages of one type are lost for a while: of a type that is repeated anyway."""
+    """Lose the messages of one type for a while. Choose a type that is repeated."""
 
     message: str = "Join"
     for_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         net = cluster.world.net
         kind: type[Message] = getattr(kinds, self.message)
         net.muted = kind
@@ -300,6 +278,5 @@ class Mute(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Mute":  # noqa: ARG003
-        """Often nobody joins for a while, so that views stay small."""
         for_s = 4.0 * random.random()
         return cls(at=at, message=random.choice(MUTED), for_s=round(for_s, 4))

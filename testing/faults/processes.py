@@ -1,4 +1,4 @@
-"""Processes that crash, pause, stop in order and start; and what clients and people do."""
+"""Faults of processes: crash, pause, stop and start; and submissions of clients."""
 
 from random import Random
 from typing import Literal
@@ -9,63 +9,59 @@ from .base import Fault, Injector, Who, named, while_random
 
 BACK_S = (0.02, 0.2, 1.0, 3.0)
 MAX_COUNT = 10_000
-"""Of payloads that are submitted at once: with the windows that are usual, the run ends within seconds."""
+"""The most payloads that are submitted at once: with usual windows, they are delivered within seconds."""
 
 
 @named("crash", weight=7)
 class Crash(Fault, frozen=True):
-    """SIGKILL one replica. It starts again, with its disk or, without one, as a new voter."""
+    """Kill a replica (SIGKILL). It returns with its disk as the same voter, without one as a new voter."""
 
     who: Who = "any"
     back_s: float | None = 1.0
-    """It starts again after this time; None: when the faults end."""
+    """Seconds until it starts again; None: when the faults end."""
     force: bool = False
-    """Even if the cluster, which has no disks, loses so much that it cannot go on."""
+    """Also if the cluster, which has no disks, loses so much that it cannot go on."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         return host is not None and cluster.crash(host, self.back_s, force=self.force)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Crash":  # noqa: ARG003
-        """Often the master."""
         return cls(at=at, who=random.choice(["any", "any", "master"]), back_s=while_random(random, BACK_S))
 
 
 @named("crash-proposer", weight=1)
 class CrashProposer(Crash, frozen=True):
-    """SIGKILL a replica in the middle of the view change that it proposes."""
+    """Kill a replica in the middle of the view change that it proposes."""
 
     who: Who = "proposer"
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "CrashProposer":  # noqa: ARG003
-        """A proposer, if there is one then."""
         return cls(at=at, back_s=while_random(random, BACK_S))
 
 
 @named("crash-transfer", weight=1)
 class CrashTransfer(Crash, frozen=True):
-    """SIGKILL a replica in the middle of the transfer of a state: who gives it, or who gets it."""
+    """Kill the donor or the learner in the middle of a state transfer."""
 
     who: Who = "donor"
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "CrashTransfer":  # noqa: ARG003
-        """The donor more often."""
         who: Who = random.choice(["donor", "donor", "learner"])
         return cls(at=at, who=who, back_s=while_random(random, BACK_S))
 
 
 @named("refuse-part", weight=1)
 class RefusePart(Fault, frozen=True):
-    """The application cannot read the next part of its state, or cannot use the next one that it gets."""
+    """Make the application fail to read the next part of its state, or to install the next part that it
+    receives."""
 
     who: Who = "learner"
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None:
             return False
@@ -74,21 +70,19 @@ class RefusePart(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "RefusePart":  # noqa: ARG003
-        """On either side."""
         who: Who = random.choice(["donor", "learner"])
         return cls(at=at, who=who)
 
 
 @named("crash-step", weight=3)
 class CrashStep(Fault, frozen=True):
-    """SIGKILL one replica after so many more steps: messages sent, writes begun, writes done."""
+    """Kill a replica after a number of steps: messages sent, writes begun, syncs ended."""
 
     who: Who = "any"
     steps: int = 0
     back_s: float | None = 1.0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None or host.driver.countdown is not None:
             return False
@@ -103,7 +97,6 @@ class CrashStep(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "CrashStep":  # noqa: ARG003
-        """Within a few steps, or a view change."""
         steps = random.randrange(random.choice([4, 16, 64]))
         who: Who = random.choice(["any", "master", "proposer"])
         return cls(at=at, who=who, steps=steps, back_s=while_random(random, BACK_S))
@@ -111,13 +104,12 @@ class CrashStep(Fault, frozen=True):
 
 @named("crash-all", weight=1, disk=True)
 class CrashAll(Fault, frozen=True):
-    """SIGKILL all replicas at once, as a loss of power does; they start again one by one."""
+    """Kill all replicas at once, as a loss of power does; they start again one by one."""
 
     back_s: float | None = 0.5
     """Each starts again within this time."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         for host in cluster.world.hosts:
             if host.running:
                 cluster.crash(host, None if self.back_s is None else self.back_s * random.random())
@@ -125,20 +117,18 @@ class CrashAll(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "CrashAll":  # noqa: ARG003
-        """Back soon or late."""
         return cls(at=at, back_s=while_random(random, BACK_S))
 
 
 @named("pause", weight=3)
 class Pause(Fault, frozen=True):
-    """SIGSTOP one replica, then SIGCONT."""
+    """Pause a replica (SIGSTOP, then SIGCONT)."""
 
     who: Who = "any"
     for_s: float | None = 1.0
     """None: until the faults end."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None or host.paused:
             return False
@@ -154,38 +144,34 @@ class Pause(Fault, frozen=True):
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Pause":  # noqa: ARG003
-        """Shorter or longer than a suspicion takes."""
         who: Who = random.choice(["any", "any", "master"])
         return cls(at=at, who=who, for_s=while_random(random, (0.1, 0.6, 3.0)))
 
 
 @named("leave", weight=1)
 class Leave(Fault, frozen=True):
-    """Stop one replica in order. It starts again."""
+    """Stop a replica in order, and start it again."""
 
     who: Who = "any"
     back_s: float | None = 4.0
-    """After this time, which includes that of the stop."""
+    """Seconds until it starts again, with the time that it takes to stop."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         return host is not None and cluster.leave(host, self.back_s)
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Leave":  # noqa: ARG003
-        """Anybody."""
         return cls(at=at, back_s=random.choice([0.5, 4.0]))
 
 
 @named("start")
 class Start(Fault, frozen=True):
-    """Start a replica that does not run: this one, or any."""
+    """Start a replica that does not run: the given one, or any."""
 
     who: int | Literal["any"] = 0
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         down = [host for host in cluster.world.hosts if not (host.running or host.retired)]
         hosts = down if self.who == "any" else [host for host in down if host.replica == self.who]
         if not hosts:
@@ -196,24 +182,23 @@ class Start(Fault, frozen=True):
 
 @named("heal")
 class Heal(Fault, frozen=True):
-    """Everything that was cut, slowed, paused or stopped works again; later faults may follow."""
+    """End everything that cuts, slows, pauses or stops replicas; later faults may follow."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
-        """See the class."""
         cluster.heal()
         return True
 
 
 @named("submit")
 class Submit(Fault, frozen=True):
-    """No fault: a client submits payloads, besides the clients that there are anyway."""
+    """Submit payloads. This is no fault: they come besides those of the clients that submit all the time."""
 
     who: Who = "master"
     count: int = 1
-    """How many at once, up to 10,000; what the replica does not take is left out, and the trace says so."""
+    """The number of payloads, up to 10,000. The replica drops those beyond its windows, which the trace
+    reports."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
-        """See the class."""
         host = cluster.pick(self.who, random)
         if host is None:
             return False

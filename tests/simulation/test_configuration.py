@@ -91,9 +91,9 @@ def test_a_replica_ignores_unlisted_of_an_older_view():
     hand = ManualCluster()
     hand.form()
     hand.channels[2].state.supersede(ViewNumber(7, 0, 1))
-    hand.give(1, 2, Unlisted(ViewNumber(5, 1, 2)))
+    hand.inject(1, 2, Unlisted(ViewNumber(5, 1, 2)))
     assert hand.channels[2].role == "joining", "it stops, and belongs to the cluster"
-    hand.give(0, 2, Unlisted(ViewNumber(7, 0, 1)))
+    hand.inject(0, 2, Unlisted(ViewNumber(7, 0, 1)))
     assert hand.channels[2].role == "stopped"
 
 
@@ -104,8 +104,8 @@ def test_an_outsider_keeps_the_seats_of_the_newest_view():
     channel = hand.channels[2]
     channel.state.supersede(ViewNumber(7, 0, 1))
     four = tuple(Seat(replica) for replica in range(4))
-    hand.give(0, 2, Seats(ViewNumber(7, 0, 1), four))
-    hand.give(1, 2, Seats(ViewNumber(5, 1, 2), four[:3]))
+    hand.inject(0, 2, Seats(ViewNumber(7, 0, 1), four))
+    hand.inject(1, 2, Seats(ViewNumber(5, 1, 2), four[:3]))
     assert [seat.replica for seat in channel.seats] == [0, 1, 2, 3], "it forgets one"
 
 

@@ -47,7 +47,7 @@ def test_a_restarted_learner_that_lost_its_log_tail_begins_a_new_transfer():
         join = [message for message in hand.lose(2, 0) if isinstance(message, Join)]
     asked = sum(isinstance(event, ProvideSnapshot) for event in hand.events[0])
     assert hand.channels[0]._donor.session.voter == voter
-    hand.give(2, 0, replace(join[0], token=0, chunks=0, refused=0))
+    hand.inject(2, 0, replace(join[0], token=0, chunks=0, refused=0))
     assert sum(isinstance(event, ProvideSnapshot) for event in hand.events[0]) == asked + 1
 
 
@@ -62,10 +62,10 @@ def test_a_learner_that_comes_back_with_less_gets_a_new_transfer():
     hand.start(2, 3, 9)
     hand.connect(0, 2)
     hand.lose(2, 0)
-    hand.give(2, 0, Join("c", False, Tag(view.number, 5), 0, 0, b"", False, 0, state.birth))
+    hand.inject(2, 0, Join("c", False, Tag(view.number, 5), 0, 0, b"", False, 0, state.birth))
     asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
     assert asked[-1].have == 5
-    hand.give(2, 0, Join("c", False, Tag(view.number, 3), 0, 0, b"", False, 0, state.birth))
+    hand.inject(2, 0, Join("c", False, Tag(view.number, 3), 0, 0, b"", False, 0, state.birth))
     asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
     assert asked[-1].have == 3, "it never gets what entries 4 and 5 have changed"
 
@@ -80,7 +80,7 @@ def test_a_learner_that_wants_the_whole_state_is_not_sent_entries():
     hand.connect(0, 2)
     hand.lose(2, 0)
     state = hand.channels[2].state
-    hand.give(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", True, 0, state.birth))
+    hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", True, 0, state.birth))
     assert master.role == "master"
     assert not hand.waiting(0, 2, CatchUp), "entries do not mend its state"
     asked = [event.have for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
@@ -99,13 +99,13 @@ def test_a_restarted_learner_that_lost_its_parts_begins_a_new_transfer():
         for way in ((0, 2), (2, 0)):
             hand.lose(*way)
         birth = hand.channels[2].state.birth
-        hand.give(2, 0, Join("c", False, NO_TAG, 0, 0, marker, True, 0, birth))
+        hand.inject(2, 0, Join("c", False, NO_TAG, 0, 0, marker, True, 0, birth))
         (asked,) = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
         assert asked.marker == marker
         hand.channels[0].part_ready(hand.now, asked.token, b"part")
         hand.flush(0)
-        hand.give(2, 0, ChunkAck(asked.token, taken, False))
-        hand.give(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, birth))
+        hand.inject(2, 0, ChunkAck(asked.token, taken, False))
+        hand.inject(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, birth))
         again = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
         assert [event.marker for event in again] == [marker, b""], "it never gets what it lacks"
 
@@ -239,7 +239,7 @@ def test_a_donor_believes_a_learner_that_has_more_than_was_sent_again():
         hand.deliver(2, 0)
         hand.deliver(0, 2)
     [*_, answer] = hand.waiting(2, 0, CaughtUp)
-    hand.give(2, 0, CaughtUp(answer.token, 2, 2, True))
+    hand.inject(2, 0, CaughtUp(answer.token, 2, 2, True))
     for _ in range(100):
         hand.settle()
         hand.tick(0.05)
@@ -266,7 +266,7 @@ def test_a_learner_that_answers_late_gives_its_place_to_one_that_waits():
         for due, message in list(late):
             if hand.now >= due:
                 late.remove((due, message))
-                hand.give(3, 0, message)
+                hand.inject(3, 0, message)
         hand.settle(0, 1, 2, 4)
     assert master.members == (0, 1, 2, 4), "a view waited for it, or the other one still waits"
 
@@ -285,11 +285,11 @@ def test_an_acknowledgement_of_an_earlier_transfer_does_not_count():
     state = hand.channels[2].state
 
     def joins(refused):
-        hand.give(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", False, refused, state.birth))
+        hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", False, refused, state.birth))
         return hand.waiting(0, 2, CatchUp)[-1].token
 
     first = joins(0)
-    hand.give(2, 0, CaughtUp(first, 9, 9, False))
+    hand.inject(2, 0, CaughtUp(first, 9, 9, False))
     assert joins(first) > first
-    hand.give(2, 0, CaughtUp(first, 9, 9, False))
+    hand.inject(2, 0, CaughtUp(first, 9, 9, False))
     assert master._donor.session.acked == 0, "it is taken in without them"

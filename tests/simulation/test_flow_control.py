@@ -78,9 +78,9 @@ class Following:
         hand.settle(0, 1)
         for message in hand.lose(0, 2):
             if takes or not isinstance(message, CatchUp):
-                hand.give(0, 2, message)
+                hand.inject(0, 2, message)
         for message in hand.lose(2, 0):
-            hand.give(2, 0, answer(message) if answer and isinstance(message, CaughtUp) else message)
+            hand.inject(2, 0, answer(message) if answer and isinstance(message, CaughtUp) else message)
         hand.settle(0, 1)
 
     @property
@@ -109,7 +109,7 @@ def lacks(count, size):
         hand.tick(0.05)
         for message in hand.lose(0, 2):
             if not isinstance(message, CatchUp):
-                hand.give(0, 2, message)
+                hand.inject(0, 2, message)
         hand.settle(0, 1)
         hand.deliver(2, 0)
         session = master._donor.session
@@ -266,9 +266,9 @@ def test_nobody_waits_for_a_learner_that_answers_late():
             if isinstance(message, CaughtUp):
                 late.append((hand.now + 1.5, message))
             else:
-                hand.give(2, 0, message)
+                hand.inject(2, 0, message)
         while late and late[0][0] <= hand.now:
-            hand.give(2, 0, late.popleft()[1])
+            hand.inject(2, 0, late.popleft()[1])
         hand.settle(0, 1)
     assert following.master.phases.giving == "entries"
     assert waited < 600, "all wait for one that is not let in"
@@ -328,7 +328,7 @@ def test_the_log_is_held_from_what_a_learner_knows_to_be_committed():
             hand.tick(0.05, 0, 1)
             hand.lose(0, 2)
         for message in said if late else ():
-            hand.give(2, 0, message)
+            hand.inject(2, 0, message)
     assert hand.channels[2].last == 200
     assert hand.channels[2].commit == 0
     assert master.commit > 200

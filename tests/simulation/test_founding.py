@@ -260,7 +260,7 @@ def test_a_founder_that_accepted_a_first_view_founds_no_second_cluster():
 def test_founded_messages_of_an_earlier_attempt_do_not_activate_the_first_view():
     hand = founding()
     for other in (1, 2):
-        hand.give(other, 0, Founded(ViewNumber(0, 0, 1)))
+        hand.inject(other, 0, Founded(ViewNumber(0, 0, 1)))
     assert hand.views(0) == [], "nobody knows of the view that is announced"
 
 
@@ -356,7 +356,7 @@ def test_a_learner_that_has_entries_does_not_say_that_it_is_empty():
     hand.deliver(2, 0)
     entries = hand.waiting(0, 2, CatchUp)[0]
     hand.lose(0, 2)
-    hand.give(0, 2, entries)
+    hand.inject(0, 2, entries)
     hand.lose(2, 0)
     hand.tick(1.0, 2)
     joins = hand.waiting(2, 0, Join)

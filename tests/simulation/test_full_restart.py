@@ -64,7 +64,7 @@ def disks():
     disks.sync(0, 1)
     # Replica 1 has heard nothing of the master for so long that its grant to it is over.
     hand.tick(Settings().lease_s + 0.1, 1)
-    hand.give(2, 1, Prepare(PROMISED, "test"))
+    hand.inject(2, 1, Prepare(PROMISED, "test"))
     disks.sync(1)
     assert [promise.number for promise in hand.waiting(1, 2, Promise)] == [PROMISED]
     disks.restart()
@@ -74,7 +74,7 @@ def disks():
 def test_a_promise_made_before_a_full_restart_is_kept_after_it(disks):
     """Scenario 29, vote amnesia: who has promised a view votes for no lower one after a restart of all."""
     hand = disks.hand
-    hand.give(0, 1, Prepare(LOWER, "test"))
+    hand.inject(0, 1, Prepare(LOWER, "test"))
     disks.sync(1)
     assert hand.waiting(1, 0, Refuse) == [Refuse(LOWER, PROMISED)]
     assert hand.waiting(1, 0, Promise) == []

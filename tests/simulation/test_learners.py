@@ -144,8 +144,8 @@ def test_a_learner_ignores_a_part_of_an_earlier_transfer():
     hand.start(2, 3, 9)
     hand.connect(0, 2)
     hand.connect(1, 2)
-    hand.give(0, 2, Chunk(9, 0, b"new", False, None))
-    hand.give(1, 2, Chunk(5, 0, b"old", False, None))
+    hand.inject(0, 2, Chunk(9, 0, b"new", False, None))
+    hand.inject(1, 2, Chunk(5, 0, b"old", False, None))
     parts = [event.data for event in hand.events[2] if isinstance(event, InstallPart)]
     assert parts == [b"new"], "the earlier transfer takes the place of the present one"
 
@@ -156,9 +156,9 @@ def test_a_learner_ignores_parts_of_a_transfer_that_it_refused():
     hand.form()
     hand.start(2, 3, 9)
     hand.connect(0, 2)
-    hand.give(0, 2, Chunk(9, 0, b"useless", False, None))
+    hand.inject(0, 2, Chunk(9, 0, b"useless", False, None))
     hand.act(2, lambda channel: channel.part_refused(hand.now, 9, "test"))
-    hand.give(0, 2, Chunk(9, 0, b"useless", False, None))
+    hand.inject(0, 2, Chunk(9, 0, b"useless", False, None))
     assert len([event for event in hand.events[2] if isinstance(event, InstallPart)]) == 1
     hand.tick(2.0, 2)
     join = hand.waiting(2, 0, Join)[-1]
@@ -168,7 +168,7 @@ def test_a_learner_ignores_parts_of_a_transfer_that_it_refused():
 def test_a_learner_commits_only_entries_that_it_was_sent():
     """Entry 2 is the same for all. Entry 3 is committed and was not sent yet; the learner has another one."""
     hand = learner_with_a_log_of_its_own()
-    hand.give(0, 2, CatchUp(1 << 40, NEW, Tag(OLD, 1), (Entry(OLD, 2, 0, b"own 2"),), 3))
+    hand.inject(0, 2, CatchUp(1 << 40, NEW, Tag(OLD, 1), (Entry(OLD, 2, 0, b"own 2"),), 3))
     delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
     assert delivered == [b"own 2"], f"it delivers {delivered}, of which the last is not committed"
     hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
@@ -182,11 +182,11 @@ def test_a_learner_that_installs_a_state_accepts_no_view():
     assert view is not None
     hand.start(2, 3, 9)
     hand.connect(0, 2)
-    hand.give(0, 2, Chunk(5, 0, b"state", False, Tag(view.number, 40)))
+    hand.inject(0, 2, Chunk(5, 0, b"state", False, Tag(view.number, 40)))
     members = (Voter(0, 1), Voter(2, 9))
     number = ViewNumber(20, 0, 1)
     message = NewView(View(number, members, members, 2, 0, 0, "", view.seats), NO_TAG, 0, (), True)
-    hand.give(0, 2, message)
+    hand.inject(0, 2, message)
     assert not hand.waiting(2, 0, Accept), "it is a member, and its application goes elsewhere"
     hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
     assert hand.channels[2].applied == 40
@@ -202,7 +202,7 @@ def test_a_member_ignores_entries_of_a_former_donor():
     hand.flush(0)
     hand.deliver(0, 1)
     stale = CatchUp(1 << 40, OLD, NO_TAG, (Entry(OLD, 1, 0, b"stale"),), 0)
-    hand.give(2, 1, stale)
+    hand.inject(2, 1, stale)
     assert hand.channels[1].state.log.get(1).payload == b"new", "what it has acknowledged is gone"
 
 
@@ -232,7 +232,7 @@ def test_a_learner_refuses_a_state_older_than_its_commit_index():
     known = View(OLD, VOTERS, VOTERS[:2], 2, 0)
     hand.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
     hand.connect(0, 2)
-    hand.give(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
+    hand.inject(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
     assert not any(isinstance(event, InstallPart) for event in hand.events[2]), "it goes back behind entry 8"
     hand.tick(1.0)
     assert hand.waiting(2, 0, Join)[-1].refused == 1 << 40, "the master never begins another transfer"
@@ -253,7 +253,7 @@ def test_a_learner_that_wants_the_whole_state_takes_no_entries():
     [entries] = hand.waiting(0, 2, CatchUp)
     hand.start(2, 3, 9, fresh=True)
     hand.connect(0, 2)
-    hand.give(0, 2, entries)
+    hand.inject(0, 2, entries)
     assert not hand.waiting(2, 0, CaughtUp), "entries do not mend its state"
     hand.tick(0.0, 2)
     hand.deliver(2, 0)
@@ -286,7 +286,7 @@ def test_a_learner_appends_no_entries_that_do_not_follow_its_log():
     hand.connect(0, 2)
     channel = hand.channels[2]
     channel.state.supersede(new)
-    hand.give(0, 2, CatchUp(1 << 40, new, Tag(new, 3), (Entry(new, 4, 0, b"four"),), 4))
+    hand.inject(0, 2, CatchUp(1 << 40, new, Tag(new, 3), (Entry(new, 4, 0, b"four"),), 4))
     delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
     assert delivered == [], f"it delivers {delivered}, which are not committed"
 
@@ -298,8 +298,8 @@ def test_a_second_transfer_does_not_begin_while_a_state_is_installed():
     hand.start(2, 3, 9)
     hand.connect(0, 2)
     end = Tag(ViewNumber(3, 0, 1), 40)
-    hand.give(0, 2, Chunk(5, 0, b"state", False, end))
+    hand.inject(0, 2, Chunk(5, 0, b"state", False, end))
     assert [event.index for event in hand.events[2] if isinstance(event, InstallPart)] == [40]
-    hand.give(0, 2, Chunk(6, 0, b"another", False, Tag(ViewNumber(3, 0, 1), 50)))
+    hand.inject(0, 2, Chunk(6, 0, b"another", False, Tag(ViewNumber(3, 0, 1), 50)))
     hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
     assert hand.channels[2].applied == 40, "the application has a state that the channel does not know of"

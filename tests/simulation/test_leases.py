@@ -113,11 +113,11 @@ def test_grants_of_a_removed_voter_do_not_count():
             hand.lose(0, other)
         for message in hand.lose(0, 3):
             if isinstance(message, Heartbeat):
-                hand.give(0, 3, message)
+                hand.inject(0, 3, message)
         for message in hand.lose(3, 0):
             if isinstance(message, Grant):
                 granted += 1
-                hand.give(3, 0, message)
+                hand.inject(3, 0, message)
     assert granted > 30
     assert not master.holds_lease(hand.now), "it counts a replica that does not vote: the others may lead"
 
@@ -155,7 +155,7 @@ def test_a_restarted_voter_is_bound_by_a_grant_that_it_may_have_given():
     hand.start(1, 3, 2, log)
     hand.connect(1, 2)
     hand.settle(1, 2)
-    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
     for seconds in (0.5, Settings().lease_s - 0.51):
         hand.tick(seconds, 1)
         hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
@@ -175,10 +175,10 @@ def test_a_voter_records_a_view_of_another_proposer_only_after_its_grant():
     assert old is not None
     alone = old.members[2]
     view = msgspec.structs.replace(old, number=ViewNumber(9, *alone), members=(alone,), k=1)
-    hand.give(2, 1, Record(view))
+    hand.inject(2, 1, Record(view))
     assert not hand.waiting(1, 2, Recorded), "it recorded what its grant forbids"
     hand.tick(Settings().lease_s, 1)
-    hand.give(2, 1, Record(view))
+    hand.inject(2, 1, Record(view))
     assert hand.waiting(1, 2, Recorded)
 
 
@@ -202,7 +202,7 @@ def test_a_voter_restarted_with_a_shorter_lease_is_bound_by_the_longer_one():
     hand.settle(0, 1)
     assert hand.channels[1].lease.holder == Voter(0, 1), "it has granted nothing"
     assert Leased(Settings().lease_s) not in hand.records[1], "a crash now would leave it bound too briefly"
-    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
     hand.tick(2.5, 1)
     hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
     assert not hand.waiting(1, 2, Promise), "it promised what its earlier process has granted away"
@@ -224,7 +224,7 @@ def test_a_master_that_lost_the_lease_twice_waits_for_both_answers_of_its_applic
     assert master.holds_lease(hand.now)
     hand.act(0, lambda channel: channel.leave(hand.now))
     hand.act(0, lambda channel: channel.lease_ended(hand.now))
-    hand.give(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.inject(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
     assert not hand.waiting(0, 1, Release), "it released the voters while it may still be serving"
     assert not hand.waiting(0, 2, Promise), "it promised while it may still be serving"
     hand.act(0, lambda channel: channel.lease_ended(hand.now))
@@ -243,7 +243,7 @@ def test_a_master_that_has_promised_another_view_counts_no_late_grant():
     hand.lose(0, 1)
     hand.tick(1.42, 0)
     assert not master.holds_lease(hand.now)
-    hand.give(1, 0, Prepare(ViewNumber(9, 1, 2), "test"))
+    hand.inject(1, 0, Prepare(ViewNumber(9, 1, 2), "test"))
     assert hand.waiting(0, 1, Promise)
     hand.deliver(2, 0)
     assert not master.holds_lease(hand.now), "so may the master of the view that it has promised"
@@ -293,9 +293,9 @@ def test_a_voter_grants_nothing_to_a_master_that_leaves():
     hand.tick(0.06, 0)
     (heartbeat,) = hand.waiting(0, 1, Heartbeat)
     hand.lose(0, 1)
-    hand.give(0, 1, Exit(heartbeat.view, True, "test"))
+    hand.inject(0, 1, Exit(heartbeat.view, True, "test"))
     hand.lose(1, 0)
-    hand.give(0, 1, heartbeat)
+    hand.inject(0, 1, heartbeat)
     assert not hand.waiting(1, 0, Grant), "the next master waits for the end of that grant"
 
 

@@ -34,9 +34,9 @@ def interrupt(hand: ManualCluster, counter: int) -> None:
     """Replica 3 proposes while 1 fetches the log of 2, and finds that 1 is to lead."""
     hand.lose(1, 2)
     for replica in (1, 2):
-        hand.give(3, replica, Prepare(number(counter, 3), "it takes too long"))
+        hand.inject(3, replica, Prepare(number(counter, 3), "it takes too long"))
     assert hand.channels[1].phases.change == "idle"
-    hand.give(3, 1, Yield(number(counter, 3), "it takes too long"))
+    hand.inject(3, 1, Yield(number(counter, 3), "it takes too long"))
 
 
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
@@ -74,7 +74,7 @@ def test_fetched_entries_of_one_view_are_not_used_for_another():
         hand.deliver(*pair)
     [fetch] = hand.waiting(1, 2, Fetch)
     old, new = number(1, 0), number(8, 1)
-    hand.give(2, 1, Suffix(fetch.number, 0, (Entry(old, 1, 0, b"old"),)))
+    hand.inject(2, 1, Suffix(fetch.number, 0, (Entry(old, 1, 0, b"old"),)))
     hand.lose(1, 2)
     view = View(new, VOTERS, VOTERS[1:], 2, 0)
     for replica in (1, 2):
@@ -82,8 +82,8 @@ def test_fetched_entries_of_one_view_are_not_used_for_another():
     entries = (Entry(new, 1, 0, b"new"), Entry(new, 2, 0, b"newer"))
     hand.channels[2].state.splice((), 0)
     hand.channels[2].state.splice(entries, 2)
-    hand.give(2, 1, Prepare(number(9, 2), "test"))
-    hand.give(2, 1, Yield(number(9, 2), "test"))
+    hand.inject(2, 1, Prepare(number(9, 2), "test"))
+    hand.inject(2, 1, Yield(number(9, 2), "test"))
     hand.settle()
     assert hand.payloads(1) == hand.payloads(2) == [b"new", b"newer"]
 
@@ -110,7 +110,7 @@ def test_a_view_goes_on_without_a_member_that_does_not_take_the_log_in_time():
             hand.deliver(2, 1)
             for message in hand.lose(1, 2):
                 if not isinstance(message, NewView):
-                    hand.give(1, 2, message)
+                    hand.inject(1, 2, message)
             hand.tick(0.05, 1, 2)
         assert hand.channels[1].view.members == VOTERS[1:2], "it is waited for"
         assert len(hand.payloads(1)) == ENTRIES
@@ -145,7 +145,7 @@ def test_a_log_that_takes_long_is_sent_to_a_member_less_and_less_often():
         for message in hand.lose(1, 2):
             sent += isinstance(message, NewView)
             if not isinstance(message, NewView):
-                hand.give(1, 2, message)
+                hand.inject(1, 2, message)
         hand.tick(0.05, 1, 2)
     assert hand.channels[1].phases.change == "installing"
     assert 2 < sent < 6, f"{sent} times in 7 s"

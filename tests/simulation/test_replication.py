@@ -40,9 +40,9 @@ def was_master():
     for other in (1, 2):
         hand.deliver(0, other)
     number = ViewNumber(hand.channels[2].state.promised.counter + 4, 2, 3)
-    hand.give(2, 0, Heartbeat(number, number, True, True, True, True, False, 60, 60, 60, 0, 0))
+    hand.inject(2, 0, Heartbeat(number, number, True, True, True, True, False, 60, 60, 60, 0, 0))
     assert not hand.channels[0].state.member
-    hand.give(2, 0, Chunk(1 << 40, 0, b"state", False, Tag(number, 50)))
+    hand.inject(2, 0, Chunk(1 << 40, 0, b"state", False, Tag(number, 50)))
     hand.act(0, lambda channel: channel.part_installed(hand.now, 1 << 40))
     assert hand.channels[0].applied == 50
     return hand
@@ -79,7 +79,7 @@ def test_a_late_repair_of_acknowledged_entries_is_not_answered():
         hand.tick(0.05)
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
     hand.lose(0, 1)
-    hand.give(1, 0, Repair(view.number, 100))
+    hand.inject(1, 0, Repair(view.number, 100))
     assert hand.waiting(0, 1) == []
     for _ in range(40):
         hand.settle()
@@ -140,7 +140,7 @@ def test_a_repair_of_an_earlier_view_is_not_answered():
     hand.isolate(2)
     submit(hand, 3)
     hand.deliver(0, 1)
-    hand.give(1, 0, Repair(earlier, 1))
+    hand.inject(1, 0, Repair(earlier, 1))
     assert not hand.waiting(0, 1, Data), "it is sent again what it has"
 
 
@@ -170,5 +170,5 @@ def test_a_slave_reports_nothing_stable_beyond_its_commit_index():
             Commit: Commit(number, 0, 0, 1),
             Heartbeat: Heartbeat(number, number, True, True, True, True, False, 0, 0, 0, 0, 1),
         }
-        hand.give(0, 1, words[kind])
+        hand.inject(0, 1, words[kind])
         assert hand.channels[1].stable == 0, f"it believes a {kind.__name__}"

@@ -109,10 +109,10 @@ def test_a_proposer_drops_its_uncommitted_end_that_a_later_view_lacks():
     proposed = hand.channels[1].state.promised
     assert (hand.channels[1].last, hand.channels[1].commit) == (1, 0)
     hand.lose(1, 2)
-    hand.give(2, 1, Promise(proposed, source, False, Tag(ViewNumber(0, -1, 0), 0), 0, False))
+    hand.inject(2, 1, Promise(proposed, source, False, Tag(ViewNumber(0, -1, 0), 0), 0, False))
     for message in hand.lose(1, 2):
         if not isinstance(message, NewView):
-            hand.give(1, 2, message)
+            hand.inject(1, 2, message)
     installing = hand.channels[1].installing
     assert installing is not None
     assert installing.view.start == 0, "what a later view dropped is back"
@@ -130,7 +130,7 @@ def test_a_member_of_an_older_view_is_sent_all_entries_that_may_differ():
     proposed = hand.channels[1].state.promised
     hand.lose(1, 2)
     older = View(ViewNumber(0, 2, 3), VOTERS, VOTERS, 3, 0)
-    hand.give(2, 1, Promise(proposed, older, True, Tag(older.number, 1), 0, False))
+    hand.inject(2, 1, Promise(proposed, older, True, Tag(older.number, 1), 0, False))
     [message] = hand.waiting(1, 2, NewView)
     assert (message.base.at, len(message.entries)) == (0, 1), "it keeps an end of its own"
 
@@ -194,7 +194,7 @@ def test_a_master_reinstated_with_a_shorter_log_counts_only_what_is_synced_again
         hand.lose(0, other)
     hand.now += 10.0
     between = View(ViewNumber(5, 1, 2), VOTERS, (VOTERS[1], VOTERS[0], VOTERS[2]), 3, 0)
-    hand.give(1, 0, NewView(between, NO_TAG, 0, (), True))
+    hand.inject(1, 0, NewView(between, NO_TAG, 0, (), True))
     assert hand.channels[0].last == 0
     hand.sync(0)
     hand.act(0, lambda channel: channel._election.propose(hand.now, "test", (VOTERS[1],)))
@@ -259,7 +259,7 @@ def test_a_record_of_an_earlier_attempt_does_not_activate_the_view():
             first = number
     assert hand.channels[0].installing is not None
     assert hand.channels[0].installing.view.replicas() == (0,)
-    hand.give(1, 0, Recorded(first))
+    hand.inject(1, 0, Recorded(first))
     assert hand.channels[0].role != "master", "the view is active, and nobody knows it"
 
 
@@ -277,7 +277,7 @@ def test_an_accept_of_an_earlier_attempt_does_not_activate_the_view():
         hand.deliver(other, 0)
     assert hand.channels[0].installing is not None
     for other in (1, 2):
-        hand.give(other, 0, Accept(first))
+        hand.inject(other, 0, Accept(first))
     assert hand.channels[0].role != "master", "the view is active, and no member has its log"
 
 
@@ -307,7 +307,7 @@ def test_a_proposer_that_records_a_higher_view_abandons_its_own():
     hand.deliver(2, 1)
     assert hand.channels[1].proposing
     higher = ViewNumber(hand.channels[1].state.promised.counter + 1, 2, 3)
-    hand.give(2, 1, Record(View(higher, view.config, (Voter(2, 3),), 1, 0, 0, "", view.seats)))
+    hand.inject(2, 1, Record(View(higher, view.config, (Voter(2, 3),), 1, 0, 0, "", view.seats)))
     assert hand.channels[1].state.promised == higher
     hand.tick(1.5, 1)
     assert not hand.channels[1].proposing, "it goes on with a view below one that it has recorded"
@@ -318,11 +318,11 @@ def test_parts_of_the_logs_of_two_views_are_not_joined():
     hand = ManualCluster()
     view = hand.form().view
     assert view is not None
-    hand.give(0, 1, part(20, view, 0, b"one"))
-    hand.give(0, 1, part(21, view, 1, b"two", complete=True))
+    hand.inject(0, 1, part(20, view, 0, b"one"))
+    hand.inject(0, 1, part(21, view, 1, b"two", complete=True))
     assert not hand.waiting(1, 0, Accept), "it accepts a view whose first entry it does not have"
-    hand.give(0, 1, part(21, view, 0, b"first"))
-    hand.give(0, 1, part(21, view, 1, b"two", complete=True))
+    hand.inject(0, 1, part(21, view, 0, b"first"))
+    hand.inject(0, 1, part(21, view, 1, b"two", complete=True))
     assert hand.waiting(1, 0, Accept)
 
 
@@ -372,7 +372,7 @@ def test_a_proposer_stops_yielding_to_a_first_member_that_never_proposes():
         for message in hand.lose(2, 1):
             yielded += isinstance(message, Yield)
             if isinstance(message, Prepare | NewView | Record | Activate | Heartbeat):
-                hand.give(2, 1, message)
+                hand.inject(2, 1, message)
         hand.deliver(1, 2)
         hand.tick(0.05, 2)
         for here, there in ((1, 2), (2, 1)):
@@ -387,7 +387,7 @@ def test_a_replica_that_was_yielded_to_does_not_yield_back():
     hand.form()
     hand.silence(0)
     number = ViewNumber(5, 1, 2)
-    hand.give(1, 2, Prepare(number, "test"))
-    hand.give(1, 2, Yield(number, "test"))
+    hand.inject(1, 2, Prepare(number, "test"))
+    hand.inject(1, 2, Yield(number, "test"))
     hand.settle()
     assert hand.channels[2].role == "master", "it yields back"

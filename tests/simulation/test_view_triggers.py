@@ -18,7 +18,7 @@ def without_acknowledgements(hand, seconds):
         for there in (0, 1):
             for message in hand.lose(2, there):
                 if not isinstance(message, Ack):
-                    hand.give(2, there, message)
+                    hand.inject(2, there, message)
         hand.tick(0.05)
 
 
@@ -161,7 +161,7 @@ def test_a_slave_that_loses_its_master_for_a_moment_stays_in_the_view():
     for _ in range(100):
         hand.tick(0.05)
         hand.settle()
-    hand.give(1, 0, Exit(view.number, False, "the master is suspected"))
+    hand.inject(1, 0, Exit(view.number, False, "the master is suspected"))
     for _ in range(10):
         hand.tick(0.05, 0)
         assert not hand.channels[0].proposing, "all stand still for what is over in a moment"
@@ -194,7 +194,7 @@ def test_an_exit_of_a_suspected_voter_does_not_open_the_gate():
     """Replica 4 said EXIT to replica 1, which has not heard it since. Replicas 1 and 2 leave the master."""
     hand = ManualCluster(5)
     number = hand.form().view.number
-    hand.give(4, 1, Exit(number, False, "test"))
+    hand.inject(4, 1, Exit(number, False, "test"))
 
     def pass_time(*replicas):
         hand.tick(0.05)
@@ -211,10 +211,10 @@ def test_an_exit_of_a_suspected_voter_does_not_open_the_gate():
         hand.deliver(2, 1)
         hand.deliver(3, 1)
     hand.lose(1, 2)
-    hand.give(2, 1, Exit(number, False, "test"))
+    hand.inject(2, 1, Exit(number, False, "test"))
     hand.tick(0.1, 1)
     assert not hand.waiting(1, 2, Prepare), "two of five leave a master that the others follow"
     for other in (2, 3):
-        hand.give(other, 1, Exit(number, False, "test"))
+        hand.inject(other, 1, Exit(number, False, "test"))
     hand.tick(0.1, 1)
     assert hand.waiting(1, 2, Prepare)

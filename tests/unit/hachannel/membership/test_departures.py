@@ -35,7 +35,7 @@ def test_a_leaver_that_nobody_answers_stops_after_its_time(hand):
 
 def test_who_says_that_it_leaves_and_then_promises_to_stay_costs_one_view_at_most(hand):
     view = hand.channels[0].view.number
-    hand.give(2, 0, Exit(view, True, "it leaves"))
+    hand.inject(2, 0, Exit(view, True, "it leaves"))
     hand.settle()
     for _ in range(5):
         hand.tick(0.05)

@@ -87,12 +87,12 @@ def test_who_is_outside_a_view_knows_that_those_who_left_with_it_are_not_needed_
     voters = hand.form().view.config
     number = ViewNumber(2, *voters[0])
     view = View(number, voters, voters[:1], 1, 0, seats=(Seat(0), Seat(1)))
-    hand.give(0, 1, Record(view))
+    hand.inject(0, 1, Record(view))
     # The vote of the one that leaves may be needed.
     assert sorted(hand.dials[1]) == [0, 1, 2]
     assert not hand.channels[1].state.known_active
     beat = hand.channels[0]._facts.heartbeat()
-    hand.give(0, 1, msgspec.structs.replace(beat, view=number, promised=number, newest=number, active=True))
+    hand.inject(0, 1, msgspec.structs.replace(beat, view=number, promised=number, newest=number, active=True))
     assert hand.dials[1] == [0, 1]
     assert hand.channels[1].state.known_active
 

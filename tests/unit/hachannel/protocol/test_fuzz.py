@@ -83,7 +83,7 @@ def test_any_messages_in_any_order_never_raise(sequence, prelude):
         hand.deliver(0, 1)
     for here, there, message in sequence:
         if here != there:
-            hand.give(here, there, message)
+            hand.inject(here, there, message)
         hand.tick(0.01, there)
         hand.settle() if message.__class__ is m.Ack else None
 
@@ -116,7 +116,7 @@ def test_connections_that_come_and_go_in_any_order_never_raise(steps):
 def test_a_slave_said_to_leave_that_stays_does_not_cause_a_storm_of_views():
     hand = ManualCluster()
     hand.form()
-    hand.give(1, 0, m.Exit(hand.channels[0].view.number, True, "forged"))
+    hand.inject(1, 0, m.Exit(hand.channels[0].view.number, True, "forged"))
     for _ in range(3):
         # Without a pause between the views this would never end.
         hand.settle()

@@ -96,9 +96,9 @@ def test_a_learner_that_wants_to_begin_again_twice_at_one_place_is_not_answered_
     token = sent[-1].token
     hand.lose(0, 2)
     for _ in range(3):
-        hand.give(2, 0, CaughtUp(token, 0, 0, True))
+        hand.inject(2, 0, CaughtUp(token, 0, 0, True))
     again = len(hand.lose(0, 2))
-    hand.give(2, 0, CaughtUp(token, 0, 0, True))
+    hand.inject(2, 0, CaughtUp(token, 0, 0, True))
     assert again <= len(sent)
     assert hand.waiting(0, 2, CatchUp) == []
     for _ in range(100):

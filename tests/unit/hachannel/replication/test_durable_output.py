@@ -31,7 +31,7 @@ def hand():
 def test_of_what_is_repeated_while_a_disk_hangs_the_newest_waits(hand):
     number = ViewNumber(5, 0, 1)
     for _ in range(100):
-        hand.give(0, 1, Prepare(number, "test"))
+        hand.inject(0, 1, Prepare(number, "test"))
         hand.tick(0.05, 0)
         hand.deliver(0, 1)
     assert len(hand.channels[1].state._held) <= 2
@@ -49,8 +49,8 @@ def test_what_is_said_again_after_another_record_does_not_keep_back_what_waits(h
     numbers = [ViewNumber(counter, 0, 1) for counter in range(5, 9)]
     tokens = []
     for number in numbers:
-        hand.give(0, 1, Prepare(number, "test"))
-        hand.give(0, 1, Prepare(number, "test"))
+        hand.inject(0, 1, Prepare(number, "test"))
+        hand.inject(0, 1, Prepare(number, "test"))
         tokens.append(hand.tokens[1])
     for count, token in enumerate(tokens, 1):
         hand.act(1, lambda channel, token=token: channel.persisted(hand.now, token))
@@ -94,7 +94,7 @@ def test_a_founder_accepts_its_view_once_although_another_one_says_twice_that_it
         hand.deliver(0, replica)
         hand.sync(replica)
         hand.deliver(replica, 0)
-    hand.give(1, 0, Accept(N1))
+    hand.inject(1, 0, Accept(N1))
     assert [record for record in hand.records[0] if isinstance(record, Accepted)] == [
         Accepted(hand.channels[0].view)
     ]
@@ -126,7 +126,7 @@ def test_what_waits_to_be_acknowledged_is_not_once_a_view_without_the_slave_is_r
     hand.deliver(0, 1)
     hand.channels[1].lease.release(voters[0])
     number = ViewNumber(9, 2, 3)
-    hand.give(2, 1, Record(View(number, voters, voters[2:], 1, 0)))
+    hand.inject(2, 1, Record(View(number, voters, voters[2:], 1, 0)))
     hand.sync(1)
     assert hand.waiting(1, 2, Recorded) == [Recorded(number)]
     assert hand.waiting(1, 0, Ack) == []
@@ -147,14 +147,14 @@ def test_the_master_counts_itself_once_its_disk_has_the_entry(hand):
 def test_a_promise_and_an_acceptance_wait_for_the_disk(hand):
     number = ViewNumber(7, 2, 3)
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
-    hand.give(2, 1, Prepare(number, "test"))
+    hand.inject(2, 1, Prepare(number, "test"))
     assert hand.waiting(1, 2, Promise) == []
     assert Promised(number) in hand.records[1]
     hand.sync(1)
     [promise] = hand.waiting(1, 2, Promise)
     view = promise.accepted
     new = type(view)(number, view.config, (view.members[2], view.members[1]), 2, 0)
-    hand.give(2, 1, NewView(new, hand.channels[1].state.log.base, 0, (), True))
+    hand.inject(2, 1, NewView(new, hand.channels[1].state.log.base, 0, (), True))
     assert hand.waiting(1, 2, Accept) == []
     assert Accepted(new) in hand.records[1]
     hand.sync(1)

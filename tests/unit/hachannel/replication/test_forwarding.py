@@ -49,7 +49,7 @@ def test_what_arrives_twice_counts_once(hand):
     forward(hand, 1, b"one")
     [message] = hand.waiting(1, 0, Forward)
     for _ in range(3):
-        hand.give(1, 0, message)
+        hand.inject(1, 0, message)
     hand.settle()
     assert hand.payloads(2) == [b"one"]
 
@@ -58,11 +58,11 @@ def test_what_arrives_out_of_order_is_held_and_what_is_missing_is_asked_for(hand
     forward(hand, 1, b"one", b"two", b"three")
     one, two, three = hand.waiting(1, 0, Forward)
     hand.lose(1, 0)
-    hand.give(1, 0, two)
-    hand.give(1, 0, three)
+    hand.inject(1, 0, two)
+    hand.inject(1, 0, three)
     assert hand.channels[0].last == 0
     assert hand.waiting(0, 1, Forwarded) == [Forwarded(N1, 1, 0)]
-    hand.give(1, 0, one)
+    hand.inject(1, 0, one)
     hand.settle()
     assert hand.payloads(1) == [b"one", b"two", b"three"]
 
@@ -70,7 +70,7 @@ def test_what_arrives_out_of_order_is_held_and_what_is_missing_is_asked_for(hand
 def test_an_origin_sends_again_what_the_master_lacks(hand):
     forward(hand, 1, b"one", b"two", b"three")
     hand.lose(1, 0)
-    hand.give(0, 1, Forwarded(N1, 1, 1))
+    hand.inject(0, 1, Forwarded(N1, 1, 1))
     assert [message.oseq for message in hand.waiting(1, 0, Forward)] == [2, 3]
 
 
@@ -83,14 +83,14 @@ def test_a_lost_tail_is_sent_again_with_growing_pauses_until_the_master_answers(
         if hand.waiting(1, 0, Forward):
             sent.append(step * 0.05)
         hand.lose(1, 0)
-        hand.give(0, 1, hand.channels[0]._facts.heartbeat())
+        hand.inject(0, 1, hand.channels[0]._facts.heartbeat())
     pauses = [later - earlier for earlier, later in pairwise(sent)]
     assert 3 < len(sent) < 8
     assert pauses == sorted(pauses)
-    hand.give(0, 1, Forwarded(N1, 1, 2))
+    hand.inject(0, 1, Forwarded(N1, 1, 2))
     for _ in range(200):
         hand.tick(0.05, 1)
-        hand.give(0, 1, hand.channels[0]._facts.heartbeat())
+        hand.inject(0, 1, hand.channels[0]._facts.heartbeat())
     assert hand.waiting(1, 0, Forward) == []
 
 
@@ -104,8 +104,8 @@ def test_what_is_said_by_another_one_or_of_another_view_or_process_is_not_what_t
 ):
     forward(hand, 1, b"one", b"two")
     sent = hand.lose(1, 0)
-    hand.give(teller, 1, Forwarded(view, boot, 0, True))
-    hand.give(teller, 1, Forwarded(view, boot, 2, False))
+    hand.inject(teller, 1, Forwarded(view, boot, 0, True))
+    hand.inject(teller, 1, Forwarded(view, boot, 2, False))
     assert hand.waiting(1, 0, Forward) == []
     hand.tick(0.6, 1)
     assert hand.waiting(1, 0, Forward) == [sent[-1]]
@@ -201,7 +201,7 @@ def test_a_master_without_room_says_what_it_has_and_admits_it_later():
     messages = hand.waiting(1, 0, Forward)
     hand.deliver(1, 0)
     assert hand.channels[0].last == 1
-    hand.give(1, 0, messages[0])
+    hand.inject(1, 0, messages[0])
     assert hand.waiting(0, 1, Forwarded) == [Forwarded(N1, 1, 2, False)]
     hand.settle()
     assert hand.payloads(2) == [b"first", b"one", b"two"]
@@ -265,10 +265,10 @@ def test_a_master_holds_no_more_than_the_window_of_an_origin():
     hand = ManualCluster(settings=Settings(forward_window=3, forward_window_bytes=10))
     hand.form()
     for number in range(2, 12):
-        hand.give(1, 0, Forward(1, number, b"12345"))
+        hand.inject(1, 0, Forward(1, number, b"12345"))
     held = hand.channels[0]._forwarding._held[1]
     assert sorted(held.payloads) == [2, 3]
-    hand.give(1, 0, Forward(1, 1, b"x" * 50))
+    hand.inject(1, 0, Forward(1, 1, b"x" * 50))
     hand.settle()
     assert [source.oseq for _, source in sources(hand, 2)] == [1, 2, 3]
 
@@ -291,19 +291,19 @@ def test_who_is_not_in_the_view_cannot_forward_to_its_master(hand):
     hand.settle(0, 1)
     assert hand.channels[0].members == (0, 1)
     hand.channels[0].connected(hand.now, 2, 3)
-    hand.give(2, 0, Forward(1, 1, b"x"))
+    hand.inject(2, 0, Forward(1, 1, b"x"))
     assert hand.channels[0].last == 0
 
 
 def test_what_a_master_before_had_is_not_what_the_next_one_has(hand):
     forward(hand, 2, b"one", b"two")
     hand.lose(2, 0)
-    hand.give(0, 2, Forwarded(N1, 1, 2, False))
+    hand.inject(0, 2, Forwarded(N1, 1, 2, False))
     hand.silence(0)
     hand.until(lambda: hand.waiting(2, 1, Forward), 1, 2)
     _one, two = hand.waiting(2, 1, Forward)
     hand.lose(2, 1)
-    hand.give(2, 1, two)
+    hand.inject(2, 1, two)
     hand.settle(1, 2)
     assert hand.payloads(1) == hand.payloads(2) == [b"one", b"two"]
 
@@ -313,8 +313,8 @@ def test_after_a_failover_what_was_not_seen_delivered_goes_to_the_new_master_fir
     one, two, _three = hand.waiting(2, 0, Forward)
     hand.lose(2, 0)
     # The old master orders two of them; only replica 1 gets those.
-    hand.give(2, 0, one)
-    hand.give(2, 0, two)
+    hand.inject(2, 0, one)
+    hand.inject(2, 0, two)
     hand.deliver(0, 1)
     hand.lose(0, 2)
     hand.lose(1, 0)

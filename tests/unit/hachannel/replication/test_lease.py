@@ -70,7 +70,7 @@ def test_one_grant_is_a_majority_of_three_with_the_master_itself(hand):
 
 def test_a_voter_that_granted_promises_once_the_grant_is_over(hand):
     granted = hand.now
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     assert hand.waiting(1, 2, Promise) == []
     hand.now = granted + LEASE_S - 0.01
     hand.tick(0.0, 1)
@@ -80,19 +80,19 @@ def test_a_voter_that_granted_promises_once_the_grant_is_over(hand):
 
 
 def test_a_grant_never_binds_against_its_holder(hand):
-    hand.give(0, 1, Prepare(ViewNumber(9, 0, 1), "test"))
+    hand.inject(0, 1, Prepare(ViewNumber(9, 0, 1), "test"))
     assert len(hand.waiting(1, 0, Promise)) == 1
 
 
 def test_of_the_proposals_that_waited_the_highest_is_promised(hand):
     for counter in (8, 9, 7):
-        hand.give(2, 1, Prepare(ViewNumber(counter, 2, 3), "test"))
+        hand.inject(2, 1, Prepare(ViewNumber(counter, 2, 3), "test"))
     hand.tick(LEASE_S, 1)
     assert [promise.number.counter for promise in hand.waiting(1, 2, Promise)] == [9]
 
 
 def test_the_end_of_the_holders_process_ends_the_grant(hand):
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0))
     assert hand.waiting(1, 2, Promise) == []
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
@@ -104,7 +104,7 @@ def test_a_master_that_leaves_gives_the_lease_up_first(hand):
     assert leases(hand, 0) == [True, False]
     assert hand.waiting(0, 1, Exit)[0].leaving
     hand.deliver(0, 1)
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     assert len(hand.waiting(1, 2, Promise)) == 1
 
 
@@ -119,7 +119,7 @@ def test_a_master_that_leaves_without_the_lease_frees_those_who_granted(hand):
     assert hand.waiting(1, 0, Grant)
     hand.act(0, lambda channel: channel.leave(hand.now))
     hand.deliver(0, 1)
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     assert len(hand.waiting(1, 2, Promise)) == 1
 
 
@@ -130,7 +130,7 @@ def test_nobody_is_free_before_the_services_of_a_master_that_leaves_have_ended(h
     assert hand.waiting(0, 1, Release) == []
     hand.deliver(0, 1)
     for voter in (0, 1):
-        hand.give(2, voter, Prepare(HIGH, "test"))
+        hand.inject(2, voter, Prepare(HIGH, "test"))
         assert hand.waiting(voter, 2, Promise) == []
     hand.act(0, lambda channel: channel.lease_ended(hand.now))
     assert hand.waiting(0, 1, Release) == [Release(hand.now)]
@@ -144,7 +144,7 @@ def test_a_master_whose_services_never_end_is_waited_for_no_longer_than_its_leas
     hand.act(0, lambda channel: channel.leave(hand.now))
     hand.deliver(0, 1)
     for voter in (0, 1):
-        hand.give(2, voter, Prepare(HIGH, "test"))
+        hand.inject(2, voter, Prepare(HIGH, "test"))
     hand.tick(LEASE_S, 0, 1)
     for voter in (0, 1):
         assert len(hand.waiting(voter, 2, Promise)) == 1
@@ -157,7 +157,7 @@ def test_who_was_not_connected_when_a_master_gave_up_hears_of_it_when_it_is(hand
     hand.connect(0, 1)
     assert hand.waiting(0, 1, Release)
     hand.deliver(0, 1)
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     assert len(hand.waiting(1, 2, Promise)) == 1
 
 
@@ -165,8 +165,8 @@ def test_a_release_that_comes_late_ends_no_later_grant(hand):
     early = hand.now
     hand.tick(0.06, 0)
     hand.deliver(0, 1)
-    hand.give(0, 1, Release(early))
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(0, 1, Release(early))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     assert hand.waiting(1, 2, Promise) == []
 
 
@@ -176,7 +176,7 @@ def test_a_grant_of_an_earlier_reign_does_not_count(hand):
     hand.tick(0.5, 0)
     lease.give_up(hand.now)
     lease.reign(hand.now, master=True)
-    hand.give(1, 0, Grant(before, LEASE_S))
+    hand.inject(1, 0, Grant(before, LEASE_S))
     assert not lease.grants
 
 
@@ -189,7 +189,7 @@ def test_a_master_that_changes_the_view_by_itself_keeps_the_lease(hand):
 
 def test_a_voter_that_has_promised_another_view_grants_nothing(hand):
     hand.tick(LEASE_S, 1)
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     hand.lose(1, 0)
     hand.tick(0.06, 0)
     hand.deliver(0, 1)
@@ -202,18 +202,18 @@ def test_a_voter_grants_to_the_master_of_its_view_and_to_no_other_one(hand):
     Those who promised are no majority of the voters now: the cluster may have become another one.
     """
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
-    hand.give(2, 1, Prepare(HIGH, "test"))
+    hand.inject(2, 1, Prepare(HIGH, "test"))
     assert len(hand.waiting(1, 2, Promise)) == 1
     before = ViewNumber(0, 2, 3)
-    hand.give(2, 1, Heartbeat(before, HIGH, False, True, False, True, False, 0, 0, 0, 0, 0, mark=hand.now))
+    hand.inject(2, 1, Heartbeat(before, HIGH, False, True, False, True, False, 0, 0, 0, 0, 0, mark=hand.now))
     assert hand.waiting(1, 2, Grant) == []
 
 
 @pytest.mark.parametrize("grant", [Grant(1e9, 1.0), Grant(0.0, -1.0), Grant(float("nan"), 1.0)])
 def test_an_impossible_grant_is_ignored(hand, grant):
     over = hand.channels[0].lease.expires()
-    hand.give(1, 0, grant)
-    hand.give(2, 0, grant)
+    hand.inject(1, 0, grant)
+    hand.inject(2, 0, grant)
     assert hand.channels[0].lease.expires() == over
 
 

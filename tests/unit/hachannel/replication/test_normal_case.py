@@ -86,7 +86,7 @@ def test_the_commit_index_waits_for_entries_in_flight(hand):
     for payload in (b"one", b"two"):
         hand.act(0, lambda channel, payload=payload: channel.submit(hand.now, 0, payload))
     for slave in (1, 2):
-        hand.give(slave, 0, Ack(N1, 1))
+        hand.inject(slave, 0, Ack(N1, 1))
     assert hand.payloads(0) == [b"one"]
     assert hand.waiting(0, 1, Commit) == []
     hand.settle()
@@ -111,10 +111,10 @@ def test_many_entries_in_flight_cost_one_message_about_the_commit_index(hand):
 def test_the_commit_index_told_alone_tells_of_a_lost_tail(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     hand.settle()
-    hand.give(0, 1, Commit(N1, 1, 2, 1))
+    hand.inject(0, 1, Commit(N1, 1, 2, 1))
     assert hand.waiting(1, 0, Repair) == [Repair(N1, 1)]
-    hand.give(2, 1, Commit(N1, 5, 5, 5))
-    hand.give(0, 1, Commit(ViewNumber(9, 0, 1), 5, 5, 5))
+    hand.inject(2, 1, Commit(N1, 5, 5, 5))
+    hand.inject(0, 1, Commit(ViewNumber(9, 0, 1), 5, 5, 5))
     assert hand.channels[1].commit == 1
 
 
@@ -195,7 +195,7 @@ def test_duplicates_are_acknowledged_and_not_appended(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     [data] = hand.waiting(0, 1, Data)
     for _ in range(3):
-        hand.give(0, 1, data)
+        hand.inject(0, 1, data)
     assert hand.channels[1].last == 1
     assert hand.waiting(1, 0, Ack) == [Ack(N1, 1)] * 3
 
@@ -237,10 +237,10 @@ def test_entries_of_another_view_or_sender_are_ignored(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     [data] = hand.waiting(0, 1, Data)
     hand.lose(0, 1)
-    hand.give(2, 1, data)
+    hand.inject(2, 1, data)
     for counter in (0, 2):
         of_another = ViewNumber(counter, 0, 1)
-        hand.give(0, 1, structs.replace(data, entry=structs.replace(data.entry, view=of_another)))
+        hand.inject(0, 1, structs.replace(data, entry=structs.replace(data.entry, view=of_another)))
     assert hand.channels[1].last == 0
     assert hand.waiting(1, 0, Ack) == []
 
@@ -248,8 +248,8 @@ def test_entries_of_another_view_or_sender_are_ignored(hand):
 def test_acknowledgements_of_another_view_or_of_what_was_never_sent_are_ignored(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     for message in (Ack(ViewNumber(9, 0, 1), 1), Ack(N1, 5), Ack(N1, -1)):
-        hand.give(1, 0, message)
-        hand.give(2, 0, message)
+        hand.inject(1, 0, message)
+        hand.inject(2, 0, message)
     assert hand.channels[0].commit == 0
 
 
@@ -261,7 +261,7 @@ def test_a_promise_stops_the_acknowledgement_of_what_came_before_it_in_the_same_
     channel.receive(hand.now, 2, Prepare(ViewNumber(2, 2, 3), "test"))
     hand.flush(1)
     assert hand.waiting(1, 0, Ack) == []
-    hand.give(0, 1, data)
+    hand.inject(0, 1, data)
     assert hand.waiting(1, 0, Ack) == []
 
 

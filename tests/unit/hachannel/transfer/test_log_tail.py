@@ -288,10 +288,10 @@ def test_what_is_not_of_this_transfer_is_not_held(wrong):
     learning = hand.channels[2]._learner.learning
     submit(hand, 3)
     [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
-    hand.give(0, 2, replace(message, **wrong))
-    hand.give(1, 2, message)
+    hand.inject(0, 2, replace(message, **wrong))
+    hand.inject(1, 2, message)
     assert len(learning.ahead) == 0
-    hand.give(0, 2, message)
+    hand.inject(0, 2, message)
     assert len(learning.ahead) == 3
 
 
@@ -303,13 +303,13 @@ def test_what_does_not_follow_what_is_held_is_not_held():
     submit(hand, 4)
     [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
     one, two, three, four = message.entries
-    hand.give(0, 2, replace(message, entries=(two, one)))
+    hand.inject(0, 2, replace(message, entries=(two, one)))
     assert len(learning.ahead) == 0
-    hand.give(0, 2, replace(message, entries=(one,)))
-    hand.give(0, 2, replace(message, base=Tag(two.view, two.index), entries=(three, four)))
+    hand.inject(0, 2, replace(message, entries=(one,)))
+    hand.inject(0, 2, replace(message, base=Tag(two.view, two.index), entries=(three, four)))
     assert len(learning.ahead) == 1
     # A part of it is known.
-    hand.give(0, 2, message)
+    hand.inject(0, 2, message)
     assert len(learning.ahead) == 4
     assert learning.ahead.size_bytes == 4
     hand.lose(2, 0)
@@ -326,7 +326,7 @@ def test_entries_that_do_not_follow_the_state_end_the_transfer():
     hand.settle()
     submit(hand, 3)
     [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
-    hand.give(0, 2, replace(message, base=Tag(ViewNumber(9, 0, 9), start)))
+    hand.inject(0, 2, replace(message, base=Tag(ViewNumber(9, 0, 9), start)))
     install(hand)
     assert any("does not follow it" in note for note in hand.notes[2])
     assert hand.channels[2].applied == start

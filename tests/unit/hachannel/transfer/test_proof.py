@@ -26,7 +26,7 @@ def with_a_slow_disk():
 def test_a_learner_with_nothing_to_write_answers_with_its_disk_all_the_same():
     hand, number, base = with_a_slow_disk()
     assert not hand.records[2]
-    hand.give(0, 2, CatchUp(1 << 40, number, base, (), 0))
+    hand.inject(0, 2, CatchUp(1 << 40, number, base, (), 0))
     assert not hand.waiting(2, 0, CaughtUp)
     # Disks take their time with that one, and nobody waits.
     assert any(not isinstance(record, Committed) for record in hand.records[2])
@@ -38,17 +38,17 @@ def test_a_learner_answers_what_it_has_already_with_its_disk_too():
     """The question was lost, and what it had not confirmed is sent again under the same token."""
     hand, number, base = with_a_slow_disk()
     entry = Entry(number, base.at + 1, 0, b"x")
-    hand.give(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
+    hand.inject(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
     hand.sync(2)
     hand.lose(2, 0)
-    hand.give(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
+    hand.inject(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
     assert not hand.waiting(2, 0, CaughtUp)
 
 
 def test_questions_to_a_learner_whose_disk_hangs_make_one_write():
     hand, number, base = with_a_slow_disk()
     for count in range(20):
-        hand.give(0, 2, CatchUp((1 << 40) + count, number, base, (), 0))
+        hand.inject(0, 2, CatchUp((1 << 40) + count, number, base, (), 0))
     assert hand.tokens[2] <= 2
     hand.sync(2)
     assert [answer.token for answer in hand.waiting(2, 0, CaughtUp)] == [(1 << 40) + 19]
@@ -73,19 +73,19 @@ def test_only_the_answer_to_the_last_question_shows_that_a_learner_can_answer():
                 if isinstance(message, CaughtUp):
                     answers.append(message)
                 else:
-                    hand.give(2, 0, message)
+                    hand.inject(2, 0, message)
 
     go(0.5)
     entries, first = answers
-    hand.give(2, 0, entries)
-    hand.give(2, 0, entries)
+    hand.inject(2, 0, entries)
+    hand.inject(2, 0, entries)
     go(0.2)
     assert hand.channels[0].role == "master", "the answer to entries counts"
     go(4.0)
     assert len(answers) == 3, "it was asked again"
-    hand.give(2, 0, first)
+    hand.inject(2, 0, first)
     go(0.2)
     assert hand.channels[0].role == "master", "the answer to an earlier question counts"
-    hand.give(2, 0, answers[2])
+    hand.inject(2, 0, answers[2])
     go(0.5)
     assert hand.channels[0].members == (0, 1, 2)

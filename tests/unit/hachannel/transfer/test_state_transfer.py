@@ -36,7 +36,7 @@ def test_a_learner_is_not_said_to_have_more_than_there_is(at, have):
     hand.start(2, 3, 9)
     hand.connect(0, 2)
     hand.lose(2, 0)
-    hand.give(2, 0, Join("c", False, Tag(N1, at), 0, 0, b"", False, 0, birth))
+    hand.inject(2, 0, Join("c", False, Tag(N1, at), 0, 0, b"", False, 0, birth))
     assert hand.channels[0].phases.giving == "state"
     assert asked(hand)[-1].have == have
 
@@ -165,7 +165,7 @@ def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits(lacki
         hand.tick(0.05)
         for message in hand.lose(0, 3):
             if not isinstance(message, CatchUp):
-                hand.give(0, 3, message)
+                hand.inject(0, 3, message)
         hand.deliver(3, 0)
         hand.settle(0, 1, 2, 4)
         if 4 in hand.channels[0].members:
@@ -257,7 +257,7 @@ def test_what_a_learner_took_of_an_earlier_transfer_is_not_counted_in_this_one(i
     token, applied = asked(hand)[1].token, hand.channels[0].applied
     hand.act(0, lambda channel: channel.part_ready(hand.now, token, b"y", applied, last=True))
     assert [chunk.token for chunk in hand.lose(0, 2)] == [token]
-    hand.give(2, 0, ChunkAck(part.token, 1, installed, 0))
+    hand.inject(2, 0, ChunkAck(part.token, 1, installed, 0))
     for _ in range(60):
         hand.tick(0.05)
         hand.settle()
@@ -289,7 +289,7 @@ def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
     assert hand.channels[0].phases.giving == phase
     hand.lose(0, 2)
     token = 7 << TOKENS
-    hand.give(1, 2, Chunk(token, 0, b"x", True, None))
+    hand.inject(1, 2, Chunk(token, 0, b"x", True, None))
     assert hand.channels[2].phases.learning == "state"
     for _ in range(60):
         hand.tick(0.05)
@@ -318,13 +318,13 @@ def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
     join = Join("c", False, Tag(N1, 2), taken, 0, b"", False, 0, birth)
     hand.now += hand.settings.lease_s
     assert not master.holds_lease(hand.now)
-    hand.give(2, 0, join)
+    hand.inject(2, 0, join)
     assert master.phases.giving == "nobody"
     for _ in range(3):
         hand.settle(0, 1)
         hand.tick(0.05, 0, 1)
     assert master.holds_lease(hand.now)
-    hand.give(2, 0, join)
+    hand.inject(2, 0, join)
     assert master.phases.giving == "state"
     assert asked(hand)[-1].token > taken
 
@@ -345,7 +345,7 @@ def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
         if master.phases.giving != "entries":
             hand.deliver(0, 2)
     token = master._donor.session.token
-    hand.give(2, 0, CaughtUp(token, index, index, True))
+    hand.inject(2, 0, CaughtUp(token, index, index, True))
     assert master.phases.giving == "nobody"
     for _ in range(40):
         hand.tick(0.05)

@@ -70,15 +70,15 @@ def test_who_founds_says_so_again_to_those_who_do_not_answer():
 
 def test_who_has_promised_another_view_does_not_found_this_one():
     hand = founding()
-    hand.give(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
-    hand.give(0, 1, hand.waiting(0, 1, Found)[0])
+    hand.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    hand.inject(0, 1, hand.waiting(0, 1, Found)[0])
     assert hand.waiting(1, 0, Founded) == []
     assert not hand.channels[1].state.known_active
 
 
 def test_nobody_else_can_found_a_view():
     hand = founding()
-    hand.give(2, 1, hand.waiting(0, 1, Found)[0])
+    hand.inject(2, 1, hand.waiting(0, 1, Found)[0])
     assert hand.waiting(1, 2, Founded) == []
 
 
@@ -205,8 +205,8 @@ def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one(
     while not hand.waiting(1, 0, Prepare):
         hand.tick(0.05, 1)
     prepare = hand.waiting(1, 0, Prepare)[-1]
-    hand.give(0, 1, Promise(prepare.number, later, False, NO_TAG, 0, False))
-    hand.give(0, 1, Suffix(prepare.number, 0, ()))
+    hand.inject(0, 1, Promise(prepare.number, later, False, NO_TAG, 0, False))
+    hand.inject(0, 1, Suffix(prepare.number, 0, ()))
     assert hand.waiting(1, 0, NewView)[0].view.boot
 
 

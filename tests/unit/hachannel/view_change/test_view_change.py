@@ -96,11 +96,11 @@ def test_what_a_member_said_before_it_was_in_the_view_opens_no_gate(hand):
     """It followed nobody then, and its words were long on their way."""
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     hand.tick(0.07, 1)
-    hand.give(2, 1, Heartbeat(NO_VIEW, NO_VIEW, False, False, False, False, True, 0, 0, 0, 0, 0))
-    hand.give(2, 1, Exit(NO_VIEW, False, "the master is suspected"))
+    hand.inject(2, 1, Heartbeat(NO_VIEW, NO_VIEW, False, False, False, False, True, 0, 0, 0, 0, 0))
+    hand.inject(2, 1, Exit(NO_VIEW, False, "the master is suspected"))
     hand.tick(0.2, 1)
     assert hand.waiting(1, 2, Prepare) == []
-    hand.give(2, 1, Exit(N1, False, "the master is suspected"))
+    hand.inject(2, 1, Exit(N1, False, "the master is suspected"))
     assert hand.waiting(1, 2, Prepare)
 
 
@@ -142,9 +142,9 @@ def test_a_proposer_with_an_end_of_its_own_fetches_all_that_it_does_not_know_to_
     source = View(number(4, 2), VOTERS[:3], (VOTERS[1], VOTERS[2]), 2, 2)
     proposed = hand.channels[1].state.promised
     hand.lose(1, 2)
-    hand.give(2, 1, Promise(proposed, source, False, Tag(later, 2), 0, False))
+    hand.inject(2, 1, Promise(proposed, source, False, Tag(later, 2), 0, False))
     assert hand.waiting(1, 2, Fetch) == [Fetch(proposed, 0)]
-    hand.give(2, 1, Suffix(proposed, 0, entries(later, later)))
+    hand.inject(2, 1, Suffix(proposed, 0, entries(later, later)))
     log = hand.channels[1].state.log
     assert [log.get(index).view for index in range(1, log.last.at + 1)] == [later, later]
 
@@ -157,22 +157,22 @@ def test_a_suffix_that_does_not_end_as_promised_changes_nothing(hand):
     hand.deliver(1, 2)
     hand.deliver(2, 1)
     [fetch] = hand.waiting(1, 2, Fetch)
-    hand.give(2, 1, Suffix(fetch.number, 0, entries(number(9, 2), number(9, 2))))
+    hand.inject(2, 1, Suffix(fetch.number, 0, entries(number(9, 2), number(9, 2))))
     assert hand.channels[1].last == 0
     assert hand.channels[1].view.number == N1
 
 
 def test_a_voter_answers_only_higher_proposals_and_tells_the_others_what_it_promised(hand):
-    hand.give(2, 1, Prepare(number(5, 2), "test"))
+    hand.inject(2, 1, Prepare(number(5, 2), "test"))
     [promise] = hand.waiting(1, 2, Promise)
     assert promise.accepted.number == N1
     assert promise.active
-    hand.give(0, 1, Prepare(number(4, 0), "test"))
+    hand.inject(0, 1, Prepare(number(4, 0), "test"))
     assert hand.waiting(1, 0, Refuse) == [Refuse(number(4, 0), number(5, 2))]
     view = View(number(4, 0), VOTERS[:3], VOTERS[:2], 2, 0)
     hand.lose(1, 0)
-    hand.give(0, 1, NewView(view, NO_TAG, 0, (), True))
-    hand.give(0, 1, Record(View(number(4, 0), VOTERS[:3], VOTERS[:1], 1, 0)))
+    hand.inject(0, 1, NewView(view, NO_TAG, 0, (), True))
+    hand.inject(0, 1, Record(View(number(4, 0), VOTERS[:3], VOTERS[:1], 1, 0)))
     assert hand.waiting(1, 0, Refuse) == [Refuse(number(4, 0), number(5, 2))] * 2
     assert hand.waiting(1, 0, Accept) == hand.waiting(1, 0, Recorded) == []
 
@@ -182,7 +182,7 @@ def test_a_voter_waits_the_longer_for_a_view_the_more_were_proposed(hand, propos
     """Each proposer takes more time than for its last one: who does not would interrupt it."""
     hand.tick(0.01, 1)
     for counter in range(5, 5 + proposals):
-        hand.give(2, 1, Prepare(number(counter, 2), "test"))
+        hand.inject(2, 1, Prepare(number(counter, 2), "test"))
     since = hand.now
     while not hand.waiting(1, 2, Prepare) and hand.now < since + 10.0:
         for other in (0, 2):
@@ -194,9 +194,9 @@ def test_a_voter_waits_the_longer_for_a_view_the_more_were_proposed(hand, propos
 def test_who_knows_a_later_view_does_not_follow_the_master_of_an_earlier_one(hand):
     """That one may not have heard of it, and live for long."""
     later = View(number(4, 1), VOTERS[:3], VOTERS[1:2], 1, 0)
-    hand.give(1, 2, Record(later))
+    hand.inject(1, 2, Record(later))
     for teller, view, exits in ((1, later.number, False), (0, N1, True)):
-        hand.give(teller, 2, Heartbeat(view, view, True, True, True, True, False, 0, 0, 0, 0, 0))
+        hand.inject(teller, 2, Heartbeat(view, view, True, True, True, True, False, 0, 0, 0, 0, 0))
         hand.act(2, lambda channel, gone=1 - teller: channel.disconnected(hand.now, gone, ended=True))
         hand.tick(0.05, 2)
         [*_, heartbeat] = hand.waiting(2, teller, Heartbeat)
@@ -207,15 +207,15 @@ def test_who_knows_a_later_view_does_not_follow_the_master_of_an_earlier_one(han
 def test_who_knows_a_later_view_names_its_master_and_gives_nothing_to_that_of_an_earlier_one(hand):
     later = number(9, 2)
     said = Heartbeat(later, later, True, True, True, True, False, 0, 0, 0, 0, 0, newest=later)
-    hand.give(2, 1, said)
+    hand.inject(2, 1, said)
     assert (hand.channels[1].role, hand.channels[1].master) == ("joining", 2)
     hand.act(1, lambda channel: channel.forward(hand.now, b"one"))
     assert not hand.waiting(1, 0, Forward)
 
 
 def test_a_proposal_in_the_name_of_another_is_ignored(hand):
-    hand.give(2, 1, Prepare(number(5, 0), "test"))
-    hand.give(2, 1, Prepare(ViewNumber(5, 2, 99), "test"))
+    hand.inject(2, 1, Prepare(number(5, 0), "test"))
+    hand.inject(2, 1, Prepare(ViewNumber(5, 2, 99), "test"))
     assert hand.waiting(1, 2, Promise) == []
 
 
@@ -226,7 +226,7 @@ def test_who_hears_a_later_view_without_what_is_committed_here_keeps_it_and_stop
     hand.settle()
     assert hand.channels[1].state.commit == 2
     later = number(9, 0)
-    hand.give(0, 1, Heartbeat(later, later, True, True, True, True, False, last, last, last, 0, 0))
+    hand.inject(0, 1, Heartbeat(later, later, True, True, True, True, False, last, last, last, 0, 0))
     assert (hand.channels[1].role != "stopped") == goes_on
     stops = [event.reason for event in hand.events[1] if isinstance(event, Stopped)]
     assert goes_on or "without the entries 2 to 2" in stops[0]
@@ -237,16 +237,16 @@ def test_what_came_since_the_master_said_how_far_it_was_is_no_loss(hand):
     submit(hand, b"one", b"two")
     hand.settle()
     later = number(9, 0)
-    hand.give(0, 1, Heartbeat(later, later, True, True, True, True, False, 2, 2, 2, 0, 0))
+    hand.inject(0, 1, Heartbeat(later, later, True, True, True, True, False, 2, 2, 2, 0, 0))
     base = hand.channels[1].state.log.last
     more = (Entry(later, 3, 0, b"three"), Entry(later, 4, 0, b"four"))
-    hand.give(0, 1, CatchUp(9 << 20, later, base, more, 4))
+    hand.inject(0, 1, CatchUp(9 << 20, later, base, more, 4))
     assert hand.channels[1].commit == 4
-    hand.give(0, 1, Prepare(number(10, 0), "a replica joins"))
+    hand.inject(0, 1, Prepare(number(10, 0), "a replica joins"))
     assert hand.channels[1].role == "joining"
     # The master of a view in between that is over says nothing of it either.
     past = number(8, 2)
-    hand.give(2, 1, Heartbeat(past, past, True, True, True, True, False, 2, 2, 2, 0, 0))
+    hand.inject(2, 1, Heartbeat(past, past, True, True, True, True, False, 2, 2, 2, 0, 0))
     assert [event for event in hand.events[1] if isinstance(event, Stopped)] == []
 
 
@@ -262,8 +262,8 @@ def test_who_comes_from_a_cluster_that_had_come_further_is_taken_in(hand):
     hand.lose(2, 0)
     stranger = hand.channels[2].state
     ahead = Heartbeat(NO_VIEW, NO_VIEW, False, False, False, False, True, 0, 0, 0, 0, 0, newest=number(50, 1))
-    hand.give(2, 0, ahead)
-    hand.give(2, 0, Join("c", False, NO_TAG, (50 << TOKENS) + 7, 1, b"", False, 0, stranger.birth))
+    hand.inject(2, 0, ahead)
+    hand.inject(2, 0, Join("c", False, NO_TAG, (50 << TOKENS) + 7, 1, b"", False, 0, stranger.birth))
     assert {message.token for message in hand.waiting(0, 2, CatchUp)} == {
         (50 << TOKENS) + (1 << REPLICA_BITS)
     }
@@ -275,11 +275,11 @@ def test_who_comes_from_a_cluster_that_had_come_further_is_taken_in(hand):
 def test_a_late_activation_is_ignored(hand):
     """Scenario 17."""
     view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
-    hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
+    hand.inject(2, 1, NewView(view, NO_TAG, 0, (), True))
     assert hand.waiting(1, 2, Accept) == [Accept(number(4, 2))]
-    hand.give(0, 1, Prepare(number(5, 0), "test"))
-    hand.give(2, 1, Activate(number(4, 2)))
-    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0, 0))
+    hand.inject(0, 1, Prepare(number(5, 0), "test"))
+    hand.inject(2, 1, Activate(number(4, 2)))
+    hand.inject(2, 1, Data(entries(number(4, 2))[0], 0, 0, 0))
     assert hand.channels[1].role != "slave"
     assert len(hand.views(1)) == 1
     assert hand.channels[1].last == 0
@@ -287,8 +287,8 @@ def test_a_late_activation_is_ignored(hand):
 
 def test_data_of_an_accepted_view_says_that_it_is_active(hand):
     view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
-    hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
-    hand.give(2, 1, Data(entries(number(4, 2))[0], 0, 0, 0))
+    hand.inject(2, 1, NewView(view, NO_TAG, 0, (), True))
+    hand.inject(2, 1, Data(entries(number(4, 2))[0], 0, 0, 0))
     assert hand.views(1)[-1].view == number(4, 2)
     assert hand.channels[1].last == 1
 
@@ -296,14 +296,14 @@ def test_data_of_an_accepted_view_says_that_it_is_active(hand):
 def test_a_view_is_accepted_again_when_the_answer_was_lost(hand):
     view = View(number(4, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 0)
     for _ in range(2):
-        hand.give(2, 1, NewView(view, NO_TAG, 0, (), True))
+        hand.inject(2, 1, NewView(view, NO_TAG, 0, (), True))
     assert hand.waiting(1, 2, Accept) == [Accept(number(4, 2))] * 2
 
 
 def test_a_voter_outside_the_members_records(hand):
     view = View(number(4, 2), VOTERS[:3], (VOTERS[2],), 1, 0)
-    hand.give(2, 1, Record(view))
-    hand.give(2, 1, Record(view))
+    hand.inject(2, 1, Record(view))
+    hand.inject(2, 1, Record(view))
     assert hand.waiting(1, 2, Recorded) == [Recorded(number(4, 2))] * 2
     assert hand.channels[1].role == "joining"
 
@@ -314,7 +314,7 @@ def test_a_voter_outside_the_members_records(hand):
 def test_a_view_is_recorded_for_its_proposer_and_outside_its_members_only(hand, teller, members):
     """A member must accept it, and have its log."""
     before = hand.channels[1].state.accepted
-    hand.give(teller, 1, Record(View(number(4, 2), VOTERS[:3], members, 1, 0)))
+    hand.inject(teller, 1, Record(View(number(4, 2), VOTERS[:3], members, 1, 0)))
     assert hand.channels[1].state.accepted == before
     assert not hand.waiting(1, teller, Recorded)
 
@@ -341,11 +341,11 @@ def test_every_divergent_log_becomes_the_log_of_the_view(hand, name, terms):
         channel.state.log.append(entry)
     log = entries(*(number(term, 0) for term in LEADER))
     view = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, len(log))
-    hand.give(2, 1, NewView(view, NO_TAG, 0, log[:3], False))
-    hand.give(2, 1, NewView(view, NO_TAG, 3, log[3:], True))
+    hand.inject(2, 1, NewView(view, NO_TAG, 0, log[:3], False))
+    hand.inject(2, 1, NewView(view, NO_TAG, 3, log[3:], True))
     assert hand.waiting(1, 2, Accept) == [Accept(view.number)]
     assert [channel.state.log.get(index).view.counter for index in range(1, channel.last + 1)] == list(LEADER)
-    hand.give(2, 1, Activate(view.number))
+    hand.inject(2, 1, Activate(view.number))
     assert len(hand.payloads(1)) == len(LEADER)
 
 
@@ -361,7 +361,7 @@ def test_parts_of_a_log_that_do_not_fit_together_are_not_accepted(hand):
         [NewView(view, NO_TAG, 0, (log[0], log[2], log[2], log[3]), True)],
     ):
         for message in messages:
-            hand.give(2, 1, message)
+            hand.inject(2, 1, message)
         assert hand.waiting(1, 2, Accept) == []
         assert hand.channels[1].last == 0
 
@@ -373,10 +373,10 @@ def test_a_log_that_goes_on_from_another_entry_is_not_accepted(hand):
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     other = Tag(number(7, 2), 1)
     view = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 2)
-    hand.give(2, 1, NewView(view, other, 0, entries(number(7, 2), first=2), True))
+    hand.inject(2, 1, NewView(view, other, 0, entries(number(7, 2), first=2), True))
     assert hand.waiting(1, 2, Accept) == []
     assert hand.channels[1].last == 1
-    hand.give(2, 1, NewView(view, Tag(N1, 1), 0, entries(number(7, 2), first=2), True))
+    hand.inject(2, 1, NewView(view, Tag(N1, 1), 0, entries(number(7, 2), first=2), True))
     assert hand.waiting(1, 2, Accept) == [Accept(view.number)]
 
 
@@ -389,9 +389,9 @@ def test_nothing_committed_is_ever_cut(hand):
     # No grant forbids to accept what comes.
     hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
     short = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 1)
-    hand.give(2, 1, NewView(short, NO_TAG, 0, entries(N1), True))
+    hand.inject(2, 1, NewView(short, NO_TAG, 0, entries(N1), True))
     other = View(number(8, 2), VOTERS[:3], (VOTERS[2], VOTERS[1]), 2, 2)
-    hand.give(2, 1, NewView(other, NO_TAG, 0, entries(number(7, 0), number(7, 0)), True))
+    hand.inject(2, 1, NewView(other, NO_TAG, 0, entries(number(7, 0), number(7, 0)), True))
     assert [note for note in hand.notes[1] if "cannot accept view" in note] == [
         f"cannot accept view {short.number}: the log would end at 1, not at 2",
         f"cannot accept view {other.number}: entry 1 is committed and differs",
@@ -410,10 +410,10 @@ def test_nothing_but_heartbeats_is_heard_of_another_cluster(hand):
         view, view, True, True, True, True, False, 0, 0, 0, 0, 0, lineage=Voter(7, 9), newest=view
     )
     follower.lease.release(VOTERS[0])
-    hand.give(2, 1, said)
+    hand.inject(2, 1, said)
     assert follower.foreigners == [2]
-    hand.give(2, 1, Prepare(number(10, 2), "test"))
-    hand.give(2, 1, Record(View(number(11, 2), VOTERS[:3], (VOTERS[2],), 1, 0)))
+    hand.inject(2, 1, Prepare(number(10, 2), "test"))
+    hand.inject(2, 1, Record(View(number(11, 2), VOTERS[:3], (VOTERS[2],), 1, 0)))
     assert (follower.role, follower.state.promised) == ("slave", promised)
     assert not hand.waiting(1, 2, Promise)
 
@@ -427,9 +427,9 @@ def test_what_a_learner_has_counts_for_nothing(hand):
     hand.connect(1, 2)
     before = hand.channels[0].commit
     submit(hand, b"one")
-    hand.give(2, 0, Ack(hand.channels[0].view.number, 1))
+    hand.inject(2, 0, Ack(hand.channels[0].view.number, 1))
     session = hand.channels[0]._donor.session
-    hand.give(2, 0, CaughtUp(session.token if session else 1 << 20, 1, 1, False))
+    hand.inject(2, 0, CaughtUp(session.token if session else 1 << 20, 1, 1, False))
     assert hand.channels[0].commit == before
 
 
@@ -494,7 +494,7 @@ def test_a_proposal_number_is_never_used_twice(hand):
         hand.lose(1, 2)
         for message in hand.lose(2, 1):
             if isinstance(message, Exit) or type(message).__name__ == "Heartbeat":
-                hand.give(2, 1, message)
+                hand.inject(2, 1, message)
     counters = [message.counter for message in sorted(seen)]
     assert len(counters) > 2
     assert counters == sorted(set(counters))
@@ -551,7 +551,7 @@ def test_what_a_slave_has_delivered_and_not_acknowledged_is_kept_for_it():
         hand.deliver(0, 2)
         for message in hand.lose(2, 0):
             if not isinstance(message, Ack):
-                hand.give(2, 0, message)
+                hand.inject(2, 0, message)
         hand.tick(0.05)
     assert len(hand.payloads(2)) > 100
     hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
@@ -566,14 +566,14 @@ def test_who_yielded_once_for_nothing_is_no_less_a_member_later(hand):
     for _ in range(20):
         hand.settle()
         hand.tick(0.05)
-    hand.give(1, 2, Yield(hand.channels[2].view.number, "of no use"))
+    hand.inject(1, 2, Yield(hand.channels[2].view.number, "of no use"))
     for _ in range(20):
         hand.settle()
         hand.tick(0.05)
     hand.silence(0)
     late = [message for message in hand.lose(1, 2) if not isinstance(message, Prepare)]
     for message in late:
-        hand.give(1, 2, message)
+        hand.inject(1, 2, message)
     for _ in range(12):
         hand.tick(0.02, 2)
     for _ in range(100):
