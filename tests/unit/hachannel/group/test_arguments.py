@@ -73,7 +73,10 @@ class Half:
         ({"handler": Handler}, "give an object with the methods"),
         ({"handler": Half()}, "receive_state is missing"),
         ({"handler": Asynchronous()}, "not awaited, so delivered, provide_state must be `def`, not `async"),
-        ({"handler": Generating()}, "what is behind a `yield`.* no `yield` in delivered, receive_state$"),
+        (
+            {"handler": Generating()},
+            "after a `yield` never runs.* no `yield` in delivered, receive_state$",
+        ),
         (
             {"handler": Misfit()},
             "give its methods the parameters that they are called with: "
