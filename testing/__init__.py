@@ -1,4 +1,13 @@
-"""Test kit: one server in a test, and clusters of replicas on a virtual clock, network and disk."""
+"""The test kit of quorate.
+
+`Harness` runs the agents of one server in a test, on a clock that the test moves.
+
+`simulate` runs a cluster of replicas on a virtual clock, network and disk, injects the faults of a
+`Schedule`, and checks every invariant in `CHECKERS` after every step; it returns a `Result` or raises a
+`Violation`. `draw` returns the random schedule of a seed, and `shrink` the faults that a violation does not
+need. `Shape` is the cluster and `Weather` its network. The other classes are faults, listed by name in
+`FAULTS`. docs/simulation.md is the guide.
+"""
 
 from .channel.cluster_shape import Shape
 from .channel.network import Weather

@@ -1,4 +1,4 @@
-"""A server in a test: agents, a virtual clock, and nothing else."""
+"""One server in a test: agents and a virtual clock, without processes, sockets and disks."""
 
 from typing import Any
 
@@ -46,40 +46,42 @@ class Harness:
         settings: EngineSettings | None = None,
         routes: dict[int, int] | None = None,
     ) -> None:
-        """Make the server with that id. `names` gives the ids of all servers, this one included.
+        """Make the server with the id `server`.
 
-        `routes` gives for every server that can be reached the neighbour that leads there.
+        names: the ids of all servers by name, this one included; by default only this one, as "s0" for 0.
+        settings: of the engine. routes: for each server that can be reached, the neighbour that leads there.
         """
         self.now_ns = 1_700_000_000_000_000_000
         self._classes: dict[str, AgentSpec] = {}
         self.engine = Engine(server, names or {f"s{server}": server}, settings, self._load, routes)
         self.log: list[tuple[int, int, bytes]] = []
-        """The entries so far: index, time stamp, payload."""
+        """The entries so far: index, time stamp in nanoseconds, payload."""
         self.reports: list[str] = []
-        """What the engine reported so far."""
+        """The reports of the engine so far."""
 
     def _load(self, name: str) -> AgentSpec:
         return self._classes.get(name) or load_class(name)
 
     def know(self, *classes: type[Agent]) -> None:
-        """Let these classes be created by name."""
+        """Let agents of these classes be created by name."""
         for cls in classes:
             spec = agent_spec(cls)
             self._classes[spec.name] = spec
 
     def apply(self, *items: Item) -> Effects:
-        """Apply one entry with these items."""
+        """Apply one entry with these items. Return what the server would do: replies, messages, reports."""
         return self.replay(self.engine.applied + 1, self.now_ns, encode_batch(items))
 
     def replay(self, index: int, now_ns: int, payload: bytes) -> Effects:
-        """Apply an entry of another harness' log."""
+        """Apply an entry of the `log` of another harness."""
         self.log.append((index, now_ns, payload))
         effects = self.engine.apply(index, now_ns, payload)
         self.reports.extend(effects.reports)
         return effects
 
     def deploy(self, cls: type[Agent], name: str | None = None, **state: Any) -> AgentId:
-        """Create an agent from its constructor's arguments. Raises AgentError if that fails."""
+        """Create an agent from the arguments of its constructor, and return its id. Raises AgentError if that
+        fails."""
         self.know(cls)
         values = msgspec.msgpack.encode(state)
         create = Create(class_name=agent_spec(cls).name, name=name, state=values)
@@ -91,21 +93,21 @@ class Harness:
         return answer.id
 
     def post(self, *notes: Note) -> Effects:
-        """Apply one entry with these notifications."""
+        """Apply one entry with these notifications, and return its effects."""
         return self.apply(Posts(list(notes)))
 
     def note(self, to: Address, notification: Notification, request: int = 0) -> Note:
-        """An envelope from outside of the server."""
+        """Return the envelope of a notification that comes from outside of the server."""
         sender = outside(self.engine.server)
         return Note(to, sender, notification.type_name, encode(notification), request)
 
     def send(self, to: Address, notification: Notification) -> list[Notification]:
-        """Send from outside, and return what comes back outside."""
+        """Send a notification from outside, and return the notifications that come back outside."""
         return self.decoded(self.post(self.note(to, notification)).replies)
 
     @staticmethod
     def decoded(notes: list[Note]) -> list[Notification]:
-        """The notifications in these envelopes. Raises LookupError for a type unknown to this process."""
+        """Return the notifications in these envelopes. Raises LookupError for a type that is not defined."""
         found: list[Notification] = []
         for note in notes:
             cls = known_type(note.type)
@@ -115,16 +117,16 @@ class Harness:
         return found
 
     def advance(self, seconds: float) -> Effects:
-        """Move the clock and fire what is due."""
+        """Move the clock by `seconds`, and fire the timers that are due."""
         self.now_ns += round(seconds * 1_000_000_000)
         return self.apply(Tick())
 
     def acknowledge(self, server: int, upto: int) -> Effects:
-        """Another server says that it holds everything up to that number."""
+        """Apply the acknowledgement of another server for everything up to the number `upto`."""
         return self.apply(NetAck(server, self.engine.peer_birth(server), upto))
 
     def agent(self, address: Address) -> Agent:
-        """The agent itself, to look at. Raises LookupError if there is none."""
+        """Return the agent itself, to inspect its state. Raises LookupError if there is none."""
         cell = self.engine.find(address)
         if cell is None:
             raise LookupError(f"there is no agent {address}")

@@ -1,1 +1,1 @@
-"""Exhaustive exploration: every order of events of a small cluster, up to a budget."""
+"""Exploration of every order of events in small clusters."""

@@ -1,4 +1,4 @@
-"""Copies and digests of parts of a simulated world: to go back, and to recognise where one has been."""
+"""Copies, time shifts and digests of the objects of a simulated world."""
 
 import math
 from collections import deque
@@ -20,7 +20,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {}
 
 
 def _is_leaf(kind: type) -> bool:
-    """Whether things of a class never change; remembered in `_LEAVES`."""
+    """Return whether instances of a class never change. The answer is kept in `_LEAVES`."""
     if kind in _CHANGING:
         return False
     if issubclass(kind, msgspec.Struct):
@@ -35,7 +35,7 @@ def _is_leaf(kind: type) -> bool:
 
 
 def _fields(kind: type) -> tuple[str, ...]:
-    """The slots of a class; its instances may have a __dict__ besides."""
+    """Return the slots of a class; its instances may have a __dict__ besides."""
     names = _FIELDS.get(kind)
     if names is None:
         found: list[str] = []
@@ -58,9 +58,9 @@ def _attributes(thing: Any) -> Iterator[tuple[str, Any]]:
 
 
 def clone(thing: Any, memo: dict[int, Any]) -> Any:
-    """A copy of everything that can change; what cannot is shared.
+    """Return a copy of everything that can change; everything else is shared.
 
-    memo: copies already made, by the id of what they are copies of. To share a thing put it there as its own.
+    memo: copies by the id of their originals. To share an object, put it there as its own copy.
     """
     kind: Any = type(thing)
     if kind in _LEAVES:
@@ -127,7 +127,7 @@ def _clone_method(thing: MethodType, memo: dict[int, Any]) -> Any:
 
 
 def _clone_function(thing: FunctionType, memo: dict[int, Any]) -> Any:
-    """One that remembers variables remembers their copies."""
+    """Copy a closure with copies of its variables."""
     if not thing.__closure__:
         return thing
     cells = tuple(CellType(clone(cell.cell_contents, memo)) for cell in thing.__closure__)
@@ -148,15 +148,16 @@ _COPIERS: dict[type, Callable[[Any, dict[int, Any]], Any]] = {
 # Time
 
 _STILL = frozenset({"now", "heard", "closed", "exit_since", "moved", "gave", "_last"})
-"""Only silence and stalls are counted from them, which do not happen where time is an event."""
+"""Times that serve only to notice silence and stalls, which do not happen where time is an event."""
 OLDEST = -100.0
-"""Nothing is older."""
+"""The lower bound of a shifted time, in seconds."""
 
 
 def shift_times(thing: Any, by_s: float, but: Collection[Any] = ()) -> None:
-    """Make every time that `thing` remembers so much older. Names that end with `_s` are spans, not times.
+    """Make every time that `thing` remembers older by `by_s` seconds. Names that end with `_s` are spans, not
+    times.
 
-    but: what it knows and what is not a part of it.
+    but: objects that it refers to and that are not part of it.
     """
     seen = {id(each) for each in but}
 
@@ -192,7 +193,8 @@ def _older(time: float, by_s: float) -> float:
 
 
 def canonical_form(thing: Any, skip: Collection[str], seen: dict[int, int] | None = None) -> Any:
-    """Plain tuples that are equal for equal things. Attributes in `skip` do not count, nor do functions."""
+    """Return plain values that are equal for equal objects. Functions, and attributes in `skip`, do not
+    count."""
     kind: Any = type(thing)
     if kind in _LEAVES:
         return sorted(thing) if kind is frozenset else None if kind is type else thing
@@ -233,5 +235,5 @@ def _key(item: tuple[Any, Any]) -> Any:
 
 
 def digest(plain: Any) -> bytes:
-    """Equal for equal outlines, and for no others that anybody will ever meet."""
+    """Return a hash of a canonical form."""
     return blake2b(msgspec.msgpack.encode(plain), digest_size=16).digest()

@@ -19,7 +19,7 @@ WENT_WRONG = 1
 
 
 def budget_of(_: click.Context, __: click.Parameter, value: str) -> dict[str, int]:
-    """`crash=1,cut=0`."""
+    """Parse a budget such as `crash=1,cut=0`."""
     budget: dict[str, int] = {}
     for item in filter(None, (each.strip() for each in value.split(","))):
         kind, _equals, number = item.partition("=")
@@ -33,7 +33,7 @@ def budget_of(_: click.Context, __: click.Parameter, value: str) -> dict[str, in
 
 
 def start_names(_: click.Context, __: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    """Names of start states; all by default."""
+    """Check the names of start states; none stands for all."""
     unknown = [name for name in value if name not in START_STATES]
     if unknown:
         raise click.BadParameter(
@@ -129,7 +129,7 @@ def command(
 
 
 def _progress(name: str, quiet: bool) -> Callable[[int], None] | None:
-    """A line that says how far it is, where somebody looks."""
+    """Return a function that prints the number of states, if a terminal is there."""
     if quiet or not sys.stderr.isatty():
         return None
     return lambda states: click.echo(f"\r{name}: {states} states ", nl=False, err=True)

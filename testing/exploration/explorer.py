@@ -1,11 +1,10 @@
-"""Every order of events in a small cluster: what random runs would have to be lucky to meet.
+"""Depth-first exploration of every order of events in a small cluster.
 
-A cluster of real channels is brought to a place where much can go wrong. From there every message can be the
-next one to arrive, every connection to break, every replica to crash, start again, or look at its clock, each
-so often as a budget says. After every step all invariants are checked. Places met before are not left again,
-and of two events that have nothing to do with each other only one order is tried (sleep sets: P. Godefroid,
-Partial-Order Methods for the Verification of Concurrent Systems, 1996, with his way to combine them with
-known states).
+Random runs meet some orders only by luck. Here a cluster of real channels is brought to a start state. From
+there any message may arrive next, any connection may break, and any replica may crash, start or look at its
+clock, as often as a budget allows. All invariants are checked after every step. Known states are not left
+again. Of two independent events only one order is tried (sleep sets: P. Godefroid, Partial-Order Methods for
+the Verification of Concurrent Systems, 1996, with his combination with known states).
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,54 +22,55 @@ from .world import ExploredWorld, WorldState
 __all__ = ["START_STATES", "Budget", "Explored", "explore"]
 
 MAX_TRIES = 500
-"""So many tries at a shorter way to a violation."""
+"""The most attempts to shorten the path to a violation."""
 
 Sleeping = dict[Event, frozenset[int]]
-"""Events whose order with what comes next does not matter and was tried, and what they change."""
+"""Events whose other order with the next event was tried, and the replicas that they change."""
 
 
 @attrs.frozen
 class Explored:
-    """What an exploration saw."""
+    """The outcome of an exploration."""
 
     name: str
     states: int
-    """Different places."""
+    """Different states."""
     steps: int
+    """Executed events."""
     depth: int
-    """Of the longest way."""
+    """The length of the longest path."""
     complete: bool
-    """Everything that the budget allows was visited."""
+    """Whether everything that the budget allows was visited."""
     budget: Budget
 
 
 @attrs.define
 class _Node:
-    """A place on the way, and what is still to be tried there."""
+    """A state on the path, and the events that are still to be tried there."""
 
-    place: WorldState
+    state: WorldState
     events: list[Event]
     sleeping: Sleeping
 
 
 class _Exploration:
-    """Depth first; the way is the stack."""
+    """A depth-first search; the path is the stack."""
 
     def __init__(self, world: ExploredWorld, seed: int, *, reduce: bool) -> None:
         self._world = world
         self._random = Random(seed)
         self._reduce = reduce
         self.seen: dict[bytes, Sleeping] = {}
-        """Known places, and what was not tried there because its order does not matter."""
+        """Known states, and the events that were not tried there because their order does not matter."""
         self.stack: list[_Node] = []
-        self.way: list[Event] = []
+        self.path: list[Event] = []
         self.steps = self.depth = 0
 
     def enter(self, sleeping: Sleeping) -> None:
-        """The world is at a place: remember it, and go on from there unless that was done."""
+        """Add the present state to the path, unless everything was tried there."""
         world = self._world
-        place = world.keep()
-        name = world.print(place)
+        state = world.save()
+        name = world.fingerprint(state)
         known = self.seen.get(name)
         if known is None:
             self.seen[name] = sleeping
@@ -80,22 +80,22 @@ class _Exploration:
             self.seen[name] = sleeping = {event: known[event] for event in known if event in sleeping}
         if events:
             self._random.shuffle(events)
-        self.stack.append(_Node(place, events, dict(sleeping)))
+        self.stack.append(_Node(state, events, dict(sleeping)))
         self.depth = max(self.depth, len(self.stack) - 1)
 
     def step(self) -> None:
-        """Try the next event, or go back. Raises Violation."""
+        """Execute the next event, or return to the state before. Raises Violation."""
         node = self.stack[-1]
         if not node.events:
             self.stack.pop()
-            del self.way[-1:]
+            del self.path[-1:]
             return
         event = node.events.pop()
         world = self._world
-        world.go(node.place)
-        self.way.append(event)
+        world.restore(node.state)
+        self.path.append(event)
         self.steps += 1
-        world.happen(event)
+        world.execute(event)
         touched = frozenset(world.touched)
         sleeping: Sleeping = {}
         if self._reduce:
@@ -118,12 +118,12 @@ def explore(
     channel: Callable[..., Channel] = Channel,
     progress: Callable[[int], None] | None = None,
 ) -> Explored:
-    """Explore from a start state.
+    """Explore every order of events from a start state.
 
-    states: so many places at most. budget: other numbers than those of the start, by kind of event.
-    seed: shuffles the order. reduce: of independent events try one order only. progress: is told the number
-    of places now and then. Raises Violation, whose trace is a way to it, and ValueError for an unknown name
-    or kind of event.
+    states: the most states. budget: how often each kind of event may happen, where it differs from the budget
+    of the start. seed: shuffles the order. reduce: try only one order of independent events. channel: makes
+    the replicas. progress: called with the number of states now and then. Raises Violation, whose trace is a
+    path to it, and ValueError for an unknown name or kind of event.
     """
     if name not in START_STATES:
         raise ValueError(f"there is no start {name!r}. There are: {', '.join(START_STATES)}")
@@ -137,59 +137,62 @@ def explore(
     whole = world.budget = attrs.evolve(world.budget, **(budget or {}))
     search = _Exploration(world, seed, reduce=reduce)
     search.enter({})
-    start = search.stack[0].place
+    start = search.stack[0].state
     try:
         while search.stack and len(search.seen) < states:
             search.step()
             if progress is not None and search.steps % 256 == 0:
                 progress(len(search.seen))
     except Violation as violation:
-        found = _shorter(world, start, search.way, violation)
+        found = _shorter(world, start, search.path, violation)
         raise found from None
     return Explored(name, len(search.seen), search.steps, search.depth, not search.stack, whole)
 
 
-def _shorter(world: ExploredWorld, start: WorldState, way: list[Event], violation: Violation) -> Violation:
-    """Leave out what is not needed for the same invariant to be violated, and tell the rest."""
-    tries, size = 0, max(len(way) // 2, 1)
+def _shorter(world: ExploredWorld, start: WorldState, path: list[Event], violation: Violation) -> Violation:
+    """Leave out events that the violation does not need. Return it with the trace of the rest."""
+    tries, size = 0, max(len(path) // 2, 1)
     while tries < MAX_TRIES:
         position, shorter = 0, False
-        while position < len(way) and tries < MAX_TRIES:
-            fewer = way[:position] + way[position + size :]
+        while position < len(path) and tries < MAX_TRIES:
+            fewer = path[:position] + path[position + size :]
             tries += 1
-            found = _go(world, start, fewer)
+            found = _replay(world, start, fewer)
             if found is not None and found.invariant == violation.invariant:
-                way, shorter = fewer, True
+                path, shorter = fewer, True
             else:
                 position += size
         if size == 1 and not shorter:
             break
         size = max(size // 2, 1)
-    told: list[str] = []
-    last = _go(world, start, way, told)
+    lines: list[str] = []
+    last = _replay(world, start, path, lines)
     assert last is not None
-    last.trace = told
+    last.trace = lines
     return last
 
 
-def _go(
-    world: ExploredWorld, start: WorldState, way: Iterable[Event], told: list[str] | None = None
+def _replay(
+    world: ExploredWorld, start: WorldState, path: Iterable[Event], lines: list[str] | None = None
 ) -> Violation | None:
-    """Go a way, as far as it is one; returns what is violated. told: gets what happens."""
-    world.go(start)
-    world.tracing = told is not None
+    """Execute the events of a path as far as they are possible. Return the violation, if there is one.
+
+    lines: a list that gets the trace.
+    """
+    world.restore(start)
+    world.tracing = lines is not None
     try:
-        for event in way:
+        for event in path:
             if event not in world.events():
                 break
-            if told is not None:
-                told.append(_said(event))
+            if lines is not None:
+                lines.append(_event_text(event))
             world.lines.clear()
             try:
-                world.happen(event)
+                world.execute(event)
             finally:
-                if told is not None:
-                    told += [f"    {line}" for line in world.lines]
+                if lines is not None:
+                    lines += [f"    {line}" for line in world.lines]
     except Violation as violation:
         return violation
     finally:
@@ -197,7 +200,7 @@ def _go(
     return None
 
 
-def _said(event: Event) -> str:
+def _event_text(event: Event) -> str:
     kind, one, other = event
     match kind:
         case "deliver" | "lose" | "twice" | "overtake":

@@ -12,7 +12,7 @@ from ..channel.host import Host
 __all__ = ["BUDGETED", "Budget", "Event", "ExploredNetwork"]
 
 Event = tuple[str, int, int]
-"""What happens, and to which two replicas; to one: named twice."""
+"""A kind of event and its two replicas; an event of one replica names it twice."""
 
 
 @attrs.frozen
@@ -20,13 +20,13 @@ class Budget:
     """How often each kind of event may still happen."""
 
     crash: int = 0
-    """A process ends. With a disk: which of the writes that wait are on it is chosen, too."""
+    """A process ends. With a disk, any number of its waiting writes becomes durable."""
     cut: int = 0
-    """A connection breaks; it may come back at any time."""
+    """A connection breaks; it may be made again at any time."""
     tick: int = 0
     """A replica looks at its clock: a little time has passed for it."""
     late: int = 0
-    """The same, and so much has passed that it gives up what it waits for."""
+    """A replica looks at its clock: so much time has passed that it gives up what it waits for."""
     submit: int = 0
     """A client submits at the master."""
     forward: int = 0
@@ -34,20 +34,20 @@ class Budget:
     remove: int = 0
     """An administrator removes the last replica of the view."""
     lose: int = 0
-    """The next message of a connection is lost, and the connection stands."""
+    """The next message of a connection is lost, and the connection stays open."""
     twice: int = 0
-    """It arrives, and arrives again later."""
+    """The next message of a connection arrives, and stays in flight."""
     overtake: int = 0
-    """The message behind it arrives first."""
+    """The second message of a connection arrives before the first."""
     outage: int = 0
     """All processes end at once."""
     stay: int = 0
-    """Not 0: who has ended is not started again."""
+    """Not 0: ended processes are not started again."""
     apart: int = 0
-    """Not 0: who is not connected does not connect."""
+    """Not 0: broken connections are not made again."""
 
     def less(self, kind: str) -> "Budget":
-        """One event of a kind less."""
+        """Return the budget without one event of a kind."""
         left = {name: count - (name == kind) for name, count in attrs.asdict(self).items()}
         return Budget(**left)
 

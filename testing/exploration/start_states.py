@@ -1,6 +1,7 @@
-"""Where explorations begin: small clusters in the middle of what is hard, and what may still happen to them.
+"""The start states of explorations: small clusters in the middle of something difficult, and their budgets.
 
-Each function says what is under way; the budget says what may happen besides the arrival of every message.
+The docstring of each function is printed by `quorate explore --list`. Messages may always arrive; the budget
+is for other events.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from .world import CALM, ExploredWorld
 __all__ = ["START_STATES", "Start"]
 
 Kind = Callable[..., Channel]
-"""Which class of replicas; one that is broken on purpose, perhaps."""
+"""Makes the channels; for a protocol that is broken on purpose, another class."""
 Start = Callable[[Kind], ExploredWorld]
 
 MAJORITY = attrs.evolve(CALM, mode="MAJORITY")
@@ -33,23 +34,23 @@ def _formed(
     entries: int = 1,
     **shape: object,
 ) -> ExploredWorld:
-    """A cluster whose first view is active, with some entries committed. Replica 0 is master."""
+    """Return a cluster whose first view is active, with committed entries. Replica 0 is master."""
     number = replicas if running is None else running
     settled: dict[str, object] = {"replicas": replicas, "expected": number, "settings": settings, **shape}
     world = ExploredWorld(Shape(**settled), channel, timed=timed)  # type: ignore[arg-type]
     for replica in range(number):
-        world.do(("start", replica, replica))
-    world.link_up(range(number))
+        world.prepare(("start", replica, replica))
+    world.connect_all(range(number))
     world.settle()
     for _ in range(entries):
-        world.do(("submit", 0, 0))
+        world.prepare(("submit", 0, 0))
     world.settle()
     world.pending.synced_at_once = synced_at_once
     return world
 
 
 def _appended(world: ExploredWorld, *, add: bool) -> bool:
-    """Whether the master has appended that a voter comes, or goes, and nobody knows of it."""
+    """Return whether the master has appended a RECONFIG that adds or removes a voter, uncommitted."""
     for host in world.explored:
         log = host.state.log if host.running and host.channel.role == "master" else None
         if log is not None and log.last.at > host.state.commit:
@@ -61,75 +62,75 @@ def _appended(world: ExploredWorld, *, add: bool) -> bool:
 
 
 def _quiet(channel: Kind) -> ExploredWorld:
-    """Three replicas, nothing under way."""
+    """Three replicas, with nothing in flight."""
     world = _formed(3, channel)
     world.budget = Budget(crash=1, cut=1, tick=1, submit=1, stay=1)
     return world
 
 
 def _view_change(channel: Kind) -> ExploredWorld:
-    """The master of three has crashed with an entry on its way that one slave has."""
+    """The master of three has crashed; one slave has an entry that the other lacks."""
     world = _formed(3, channel)
-    world.do(("submit", 0, 0), ("deliver", 0, 1), ("crash", 0, 0))
+    world.prepare(("submit", 0, 0), ("deliver", 0, 1), ("crash", 0, 0))
     world.budget = Budget(tick=2, cut=1, stay=1)
     return world
 
 
 def _two_proposers(channel: Kind) -> ExploredWorld:
-    """Master and slave of three have lost each other, with an entry on its way: both may propose."""
+    """Master and slave of three have lost their connection, with an entry in flight: both may propose."""
     world = _formed(3, channel)
-    world.do(("submit", 0, 0), ("cut", 0, 1))
+    world.prepare(("submit", 0, 0), ("cut", 0, 1))
     world.budget = Budget(tick=2, late=1)
     return world
 
 
 def _majority(channel: Kind) -> ExploredWorld:
-    """Three replicas that commit by majority; an entry is on its way."""
+    """Three replicas that commit by majority; an entry is in flight."""
     world = _formed(3, channel, MAJORITY)
-    world.do(("submit", 0, 0))
+    world.prepare(("submit", 0, 0))
     world.budget = Budget(crash=1, cut=1, tick=1, stay=1)
     return world
 
 
 def _back(channel: Kind) -> ExploredWorld:
-    """One of three has crashed and comes back without its memory."""
+    """One of three has crashed and returns without its memory."""
     world = _formed(3, channel)
-    world.do(("crash", 2, 0))
+    world.prepare(("crash", 2, 0))
     world.settle()
-    world.do(("start", 2, 2), ("connect", 0, 2), ("connect", 1, 2))
+    world.prepare(("start", 2, 2), ("connect", 0, 2), ("connect", 1, 2))
     world.budget = Budget(crash=1, tick=2, stay=1)
     return world
 
 
 def _incarnations(channel: Kind) -> ExploredWorld:
-    """A replica has come back without its memory; its old voter is listed still."""
+    """A replica has returned without its memory; its old voter is still listed."""
     return _back(channel)
 
 
 def _adding(channel: Kind) -> ExploredWorld:
-    """The master has just appended that the new life of a replica is a voter."""
+    """The master has just appended the RECONFIG that adds the new voter of a replica."""
     world = _back(channel)
     world.until(lambda: _appended(world, add=True))
     return world
 
 
 def _removing(channel: Kind) -> ExploredWorld:
-    """The master of four has just appended that a replica is removed."""
+    """The master of four has just appended the removal of a replica."""
     world = _formed(4, channel)
-    world.do(("remove", 0, 3))
+    world.prepare(("remove", 0, 3))
     world.budget = Budget(crash=1, tick=1, stay=1)
     return world
 
 
 def _add_then_remove(channel: Kind) -> ExploredWorld:
-    """Of three one is cut off; a fourth was added since, and now another one of the three is removed."""
+    """One of three is cut off; a fourth replica was added since, and now one of the three is removed."""
     world = _formed(4, channel, MAJORITY, running=3)
-    world.do(("cut", 0, 1), ("cut", 1, 2))
+    world.prepare(("cut", 0, 1), ("cut", 1, 2))
     world.settle()
-    world.do(("start", 3, 3), ("connect", 0, 3), ("connect", 2, 3))
+    world.prepare(("start", 3, 3), ("connect", 0, 3), ("connect", 2, 3))
     world.until(lambda: world.explored[0].channel.members == (0, 2, 3))
     world.settle()
-    world.do(("remove", 0, 2))
+    world.prepare(("remove", 0, 2))
     world.budget = Budget(crash=1, tick=1, stay=1)
     return world
 
@@ -137,67 +138,67 @@ def _add_then_remove(channel: Kind) -> ExploredWorld:
 def _witness(channel: Kind) -> ExploredWorld:
     """Of two replicas with disks and a witness one crashed, the other one went on alone and crashed, too."""
     world = _formed(3, channel, witnesses=1, disk=True)
-    world.do(("crash", 1, 0))
+    world.prepare(("crash", 1, 0))
     world.settle()
-    world.do(("submit", 0, 0))
+    world.prepare(("submit", 0, 0))
     world.settle()
-    world.do(("crash", 0, 0))
+    world.prepare(("crash", 0, 0))
     world.budget = Budget(crash=1, cut=1, tick=2)
     return world
 
 
 def _copies(channel: Kind) -> ExploredWorld:
-    """Two replicas and a witness that want two copies; an entry is on its way."""
+    """Two replicas and a witness with min_copies 2; an entry is in flight."""
     world = _formed(3, channel, attrs.evolve(CALM, min_copies=2), witnesses=1)
-    world.do(("submit", 0, 0))
+    world.prepare(("submit", 0, 0))
     world.budget = Budget(crash=1, tick=2, submit=1)
     return world
 
 
 def _leases(channel: Kind) -> ExploredWorld:
-    """The master of three holds the lease. Time is the same for all."""
+    """The master of three holds the lease; all clocks agree."""
     settings = attrs.evolve(CALM, heartbeat_s=1.0, retry_s=1.0, lease_s=2.0)
     world = _formed(3, channel, settings, timed=True)
-    world.do(("tick", -1, -1), ("deliver", 0, 1), ("deliver", 0, 2))
+    world.prepare(("tick", -1, -1), ("deliver", 0, 1), ("deliver", 0, 2))
     world.budget = Budget(cut=2, tick=2, apart=1)
     return world
 
 
 def _gate(channel: Kind) -> ExploredWorld:
-    """A slave was dropped; what it said of the old master is still on its way to the other slave."""
+    """A slave was dropped; its EXIT about the old master is in flight to the other slave."""
     world = _formed(3, channel)
-    world.do(("cut", 0, 2))
+    world.prepare(("cut", 0, 2))
     for _ in range(4):
         for pair in ((0, 1), (1, 0)):
             while pair in world.network.waiting:
-                world.do(("deliver", *pair))
-        world.do(("tick", 0, 0))
+                world.prepare(("deliver", *pair))
+        world.prepare(("tick", 0, 0))
     world.budget = Budget(cut=1, tick=1)
     return world
 
 
 def _transfer(channel: Kind) -> ExploredWorld:
-    """A fourth replica receives the state of the other three in parts."""
+    """A fourth replica receives the state in parts."""
     world = _formed(4, channel, running=3, parts=True, fresh=True, chunk=1, entries=4)
-    world.do(("start", 3, 3))
-    world.link_up(range(4))
+    world.prepare(("start", 3, 3))
+    world.connect_all(range(4))
     world.until(lambda: world.explored[0].channel.phases.giving == "state")
     world.budget = Budget(crash=1, tick=2, submit=1, stay=1)
     return world
 
 
 def _disks(channel: Kind) -> ExploredWorld:
-    """Three replicas with disks; an entry is on its way, and no write is durable by itself."""
+    """Three replicas with disks; an entry is in flight, and every sync is an event."""
     world = _formed(3, channel, disk=True, synced_at_once=False)
-    world.do(("submit", 0, 0))
+    world.prepare(("submit", 0, 0))
     world.budget = Budget(outage=1, tick=1)
     return world
 
 
 def _forward(channel: Kind) -> ExploredWorld:
-    """A slave of three has submitted; messages are lost, doubled and reordered."""
+    """A slave of three has submitted; messages are lost, duplicated and reordered."""
     world = _formed(3, channel)
-    world.do(("forward", 1, 1), ("forward", 1, 1))
+    world.prepare(("forward", 1, 1), ("forward", 1, 1))
     world.budget = Budget(crash=1, tick=1, lose=1, twice=1, overtake=1, stay=1)
     return world
 
@@ -219,4 +220,4 @@ START_STATES: dict[str, Start] = {
     "disks": _disks,
     "forward": _forward,
 }
-"""By name."""
+"""The start states by name."""

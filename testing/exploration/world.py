@@ -1,8 +1,8 @@
-"""A cluster of real channels in which everything that happens is chosen from outside, event after event.
+"""A cluster of real channels in which every event is chosen by the exploration.
 
-There is no clock: that time passes at a replica is an event, and makes whatever the replica remembers older.
-A closed connection is a suspicion at once; silence is none. What the application has to do it does at once.
-A place can be kept and gone back to: what an event does not touch is shared between the places.
+There is no clock: an event lets time pass at a replica, by making all times older that it remembers. A closed
+connection is a suspicion at once; silence is none. Applications do their work at once. A state can be saved
+and restored; states share what an event has not changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -33,10 +33,10 @@ CALM = Settings(
     transfer_share=1.0,
     keep=8,
 )
-"""With one tick everything that is repeated is due, and nothing that is given up."""
+"""Settings with which one tick makes every repetition due, and no timeout."""
 
 LATE_S = 20.0
-"""After so much time whatever waits for others has given up."""
+"""The time after which a replica has given up whatever it waits for, in seconds."""
 
 # The cells of an application follow from its chain.
 _UNCOMPARED = frozenset(
@@ -47,7 +47,7 @@ _UNCOMPARED = frozenset(
 
 @attrs.frozen(eq=False)
 class WorldState:
-    """A state of everything, kept to go back to. Nothing in it is changed any more."""
+    """A saved state of everything. Nothing in it is changed any more."""
 
     hosts: tuple[ExploredHost, ...]
     digests: tuple[bytes, ...]
@@ -59,7 +59,7 @@ class WorldState:
 
 
 class ExploredWorld(World):
-    """A world whose events are chosen from outside. It is at one place at a time."""
+    """A world whose events are chosen from outside. It is in one state at a time."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class ExploredWorld(World):
         timed: bool = False,
         synced_at_once: bool = True,
     ) -> None:
-        """timed: clocks agree, and time passes for all at once; there are leases.
+        """timed: all clocks agree, time passes for all replicas at once, and there are leases.
 
-        synced_at_once: what is written to a disk is durable at once; otherwise that is an event.
+        synced_at_once: writes are durable at once; otherwise a sync is an event.
         """
         self.checks = ExploredChecks()
         super().__init__(0, shape, self.checks, channel)
@@ -84,7 +84,7 @@ class ExploredWorld(World):
         self.net: Any = self.network
         self.budget = Budget()
         self.tracing = False
-        """What replicas say is kept in `lines`."""
+        """Whether `lines` gets the trace."""
         self._acting = 0
         self._own: set[int] = set(range(shape.replicas))
         self._digests: list[bytes] = [b""] * shape.replicas
@@ -92,22 +92,22 @@ class ExploredWorld(World):
         """The replicas that the last event changed."""
 
     def trace(self, line: str) -> None:
-        """Nothing, unless it is to be told."""
+        """Add a line to the trace while `tracing`."""
         if self.tracing:
             self.lines.append(line)
 
     def incarnation(self) -> int:
-        """A number no other process of the replica that starts uses; the same in every order of events."""
+        """Return a number that no other process of the acting replica has, whatever the order of events."""
         return self.explored[self._acting].life + 1
 
     def stamp(self) -> int:
-        """What a master's clock reads."""
+        """Return the time stamp of an entry."""
         return self.explored[self._acting].payloads
 
     # Places
 
     def own(self, replica: int) -> ExploredHost:
-        """A replica that is about to change: a copy, where another place has it, too."""
+        """Return a replica that is about to change: a copy if another state has it, too."""
         self.touched.add(replica)
         if replica not in self._own:
             self._own.add(replica)
@@ -115,8 +115,8 @@ class ExploredWorld(World):
             self.explored[replica] = clone(self.explored[replica], {id(each): each for each in shared})
         return self.explored[replica]
 
-    def keep(self) -> WorldState:
-        """Where this world is. It goes on with copies."""
+    def save(self) -> WorldState:
+        """Return the present state. The world continues with copies."""
         for replica in self._own:
             self._digests[replica] = digest(canonical_form(self.explored[replica], _UNCOMPARED))
         self._own = set()
@@ -132,35 +132,35 @@ class ExploredWorld(World):
             self.now,
         )
 
-    def go(self, place: WorldState) -> None:
-        """Be at a place that was kept."""
+    def restore(self, state: WorldState) -> None:
+        """Return to a saved state."""
         self._own = set()
-        self.explored[:] = place.hosts
-        self._digests[:] = place.digests
-        self.network.connected = place.connected
-        self.network.waiting = dict(place.waiting)
-        memo = {id(host): host for host in place.hosts}
-        self.checks.restore([clone(each, memo) for each in place.memory])
-        self.budget = place.budget
-        self.now = place.steps
+        self.explored[:] = state.hosts
+        self._digests[:] = state.digests
+        self.network.connected = state.connected
+        self.network.waiting = dict(state.waiting)
+        memo = {id(host): host for host in state.hosts}
+        self.checks.restore([clone(each, memo) for each in state.memory])
+        self.budget = state.budget
+        self.now = state.steps
         self.pending.actions.clear()
 
-    def print(self, place: WorldState) -> bytes:
-        """What tells a place from others."""
+    def fingerprint(self, state: WorldState) -> bytes:
+        """Return a hash that is equal for equal states."""
         history = [
             [
                 canonical_form(values[name], UNCOMPARED_HISTORY)
                 for name in values
                 if name not in UNCOMPARED_HISTORY
             ]
-            for values in place.memory
+            for values in state.memory
         ]
         return digest(
             (
-                place.digests,
-                sorted(place.connected),
-                sorted(place.waiting.items()),
-                attrs.astuple(place.budget),
+                state.digests,
+                sorted(state.connected),
+                sorted(state.waiting.items()),
+                attrs.astuple(state.budget),
                 self.checks.exits_by_view(),
                 history,
             )
@@ -169,7 +169,7 @@ class ExploredWorld(World):
     # Events
 
     def events(self) -> list[Event]:
-        """What can happen next."""
+        """Return the events that are possible next."""
         network, budget = self.network, self.budget
         running = [host.replica for host in self.explored if host.running]
         found: list[Event] = []
@@ -205,8 +205,8 @@ class ExploredWorld(World):
             found.append(("outage", -1, -1))
         return found
 
-    def happen(self, event: Event) -> None:
-        """Let one event happen. Raises Violation."""
+    def execute(self, event: Event) -> None:
+        """Execute one event. Raises Violation."""
         kind, one, other = event
         self.now += 1.0
         self.touched = set()
@@ -220,9 +220,9 @@ class ExploredWorld(World):
                 host.settle()
 
     def _deliver(self, one: int, other: int) -> None:
-        self._hand(one, other, self.network.pop(one, other))
+        self._receive(one, other, self.network.pop(one, other))
 
-    def _hand(self, one: int, other: int, message: Message) -> None:
+    def _receive(self, one: int, other: int, message: Message) -> None:
         if self.tracing:
             self.trace(str(message))
         self.own(other).deliver(one, message)
@@ -232,10 +232,10 @@ class ExploredWorld(World):
         self.network.pop(one, other)
 
     def _twice(self, one: int, other: int) -> None:
-        self._hand(one, other, self.network.pop(one, other, keep=True))
+        self._receive(one, other, self.network.pop(one, other, keep=True))
 
     def _overtake(self, one: int, other: int) -> None:
-        self._hand(one, other, self.network.pop(one, other, 1))
+        self._receive(one, other, self.network.pop(one, other, 1))
 
     def _connect(self, one: int, other: int) -> None:
         self.network.connect(one, other)
@@ -260,13 +260,15 @@ class ExploredWorld(World):
         self.own(one).sync()
 
     def _tick(self, one: int, _: int) -> None:
-        self._pass([host.replica for host in self.explored if host.running] if self.timed else [one], 1.0)
+        self._let_time_pass(
+            [host.replica for host in self.explored if host.running] if self.timed else [one], 1.0
+        )
 
     def _late(self, one: int, _: int) -> None:
-        self._pass([one], LATE_S)
+        self._let_time_pass([one], LATE_S)
 
-    def _pass(self, replicas: list[int], by_s: float) -> None:
-        """Time passes."""
+    def _let_time_pass(self, replicas: list[int], by_s: float) -> None:
+        """Make everything that these replicas remember older, then let them look at their clocks."""
         hosts = [self.own(replica) for replica in replicas]
         for host in hosts:
             shift_times(host.channel, by_s, (self, self.checks, host))
@@ -292,42 +294,42 @@ class ExploredWorld(World):
         host = self.own(one)
         host.forward(host.payload())
 
-    # The way to a place
+    # The path to a state
 
-    def do(self, *events: Event) -> None:
-        """Let these happen, whatever the budget says."""
+    def prepare(self, *events: Event) -> None:
+        """Execute events without using the budget."""
         for event in events:
             budget = self.budget
-            self.happen(event)
+            self.execute(event)
             self.budget = budget
 
-    def link_up(self, replicas: Iterable[int]) -> None:
+    def connect_all(self, replicas: Iterable[int]) -> None:
         """Connect some replicas with each other, where they are not."""
         some, known = sorted(replicas), self.network.connected
-        self.do(*[("connect", a, b) for a in some for b in some if a < b and (a, b) not in known])
+        self.prepare(*[("connect", a, b) for a in some for b in some if a < b and (a, b) not in known])
 
-    def hand_over(self, holds: Callable[[], bool] = lambda: False) -> bool:
-        """Deliver what is under way, in order, until nothing is left or something holds; says whether."""
+    def deliver_all(self, holds: Callable[[], bool] = lambda: False) -> bool:
+        """Deliver messages in order until none is left or a condition holds. Return whether it holds."""
         while not holds() and self.network.waiting:
-            self.do(("deliver", *min(self.network.waiting)))
+            self.prepare(("deliver", *min(self.network.waiting)))
         return holds()
 
     def settle(self, rounds: int = 6) -> None:
-        """Deliver everything, and let a little time pass, so many times."""
+        """Deliver everything and let a little time pass, `rounds` times."""
         for _ in range(rounds):
-            self.hand_over()
-            self._everybody_ticks()
-        self.hand_over()
+            self.deliver_all()
+            self._tick_all()
+        self.deliver_all()
 
     def until(self, holds: Callable[[], bool], rounds: int = 40) -> None:
-        """Deliver, and let time pass, until something holds. Raises AssertionError."""
+        """Deliver messages and let time pass until a condition holds. Raises AssertionError."""
         for _ in range(rounds):
-            if self.hand_over(holds):
+            if self.deliver_all(holds):
                 return
-            self._everybody_ticks()
+            self._tick_all()
         roles = [(host.channel.role, host.channel.members) for host in self.explored if host.running]
         raise AssertionError(f"not within {rounds} rounds: {roles}")
 
-    def _everybody_ticks(self) -> None:
+    def _tick_all(self) -> None:
         running = [host.replica for host in self.explored if host.running]
-        self.do(*([("tick", -1, -1)] if self.timed else [("tick", one, one) for one in running]))
+        self.prepare(*([("tick", -1, -1)] if self.timed else [("tick", one, one) for one in running]))

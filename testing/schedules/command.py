@@ -30,7 +30,7 @@ WENT_WRONG = 1
 BATCH = 10
 """Seeds that a process of `--jobs` gets at a time."""
 MAX_TRACES = 10
-"""Violations that are told in full; the others are counted."""
+"""Violations that are printed in full; the others are counted."""
 
 
 Counts = Counter[str]
@@ -39,7 +39,7 @@ Outcomes = Generator["Counts | Failure", None, None]
 
 @attrs.frozen
 class Failure:
-    """A seed that violates an invariant, in a form that travels between processes."""
+    """A violation in a form that travels between processes."""
 
     seed: int
     invariant: str
@@ -47,7 +47,7 @@ class Failure:
     reason: str
     trace: list[str]
     counts: Counts
-    """Of the run until then."""
+    """The counts of the run until the violation."""
 
 
 def seed_range(_: click.Context, __: click.Parameter, value: str) -> range:
@@ -81,7 +81,7 @@ def fault_names(_: click.Context, __: click.Parameter, value: str | None) -> tup
 
 
 def place_of(_: click.Context, __: click.Parameter, value: Path | None) -> Path | None:
-    """A file that can be written when the run is over."""
+    """Refuse a file that could not be written when the run is over."""
     if value is not None:
         folder = value.absolute().parent
         if not folder.is_dir():
@@ -250,7 +250,7 @@ def _positions(drop: str) -> tuple[int, ...]:
 
 
 def _check_drop(plan: "Plan", seeds: range) -> None:
-    """Positions that a schedule does not have are left out by nobody."""
+    """Refuse positions that a schedule does not have."""
     if not plan.drop:
         return
     for seed in seeds if plan.schedule is None else seeds[:1]:
@@ -264,7 +264,7 @@ def _check_drop(plan: "Plan", seeds: range) -> None:
 
 
 def _check_disks(plan: "Plan", seeds: range) -> None:
-    """Faults of disks happen where there are disks."""
+    """Refuse faults of disks where there are no disks."""
     if plan.faults is None or plan.disk or not all(FAULTS[name].disk for name in plan.faults):
         return
     said = f"{', '.join(plan.faults)} can happen only with disks"
@@ -276,28 +276,28 @@ def _check_disks(plan: "Plan", seeds: range) -> None:
 
 @attrs.frozen
 class Plan:
-    """What every seed plays."""
+    """The options that decide the schedule of every seed."""
 
     faults: tuple[str, ...] | None
     profile: str | None
     disk: bool | None
     schedule: Schedule | None
     path: Path | None
-    """Where `schedule` was read from."""
+    """The file that `schedule` was read from."""
     drop: tuple[int, ...]
     with_administrator: bool = False
 
     def whole(self, seed: int) -> Schedule:
-        """The schedule of a seed, before faults are left out."""
+        """Return the schedule of a seed with all faults."""
         schedule = self.schedule or draw(seed, self.faults, disk=self.disk, profile=self.profile)
         return administered(schedule) if self.with_administrator else schedule
 
     def of(self, seed: int) -> Schedule:
-        """The schedule of a seed."""
+        """Return the schedule of a seed without the dropped faults."""
         return self.whole(seed).without(self.drop)
 
     def arguments(self, seed: int, drop: Iterable[int]) -> str:
-        """The command that plays it again."""
+        """Return the command that runs a seed again."""
         words = ["quorate simulate", f"--seeds {seed}"]
         if self.path is not None:
             words.append(f"--schedule {self.path}")

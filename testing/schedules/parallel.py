@@ -1,4 +1,4 @@
-"""Calls spread over processes, for what takes long and needs no more than a processor."""
+"""Calls spread over processes, for work that needs only processors."""
 
 import signal
 from collections.abc import Callable, Generator, Iterable
@@ -14,10 +14,10 @@ T = TypeVar("T")
 def spread(
     jobs: int, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]
 ) -> Generator[T, None, None]:
-    """The results of a function for these arguments, in order, from so many new processes.
+    """Return the results of `function` for these arguments, in order, from `jobs` new processes.
 
-    Raises what a call raises. Closed early, or interrupted, it ends the processes and waits for no call that
-    has begun.
+    Raises the exception of a call. If it is closed early or interrupted, it ends the processes without
+    waiting for calls that have begun.
     """
     others = set(active_children())
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin) as pool:
@@ -32,5 +32,5 @@ def spread(
 
 
 def _begin() -> None:
-    """Ctrl-C is for the parent, which ends its processes."""
+    """Ignore Ctrl-C, which is for the parent: it ends its processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

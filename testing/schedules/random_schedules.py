@@ -1,4 +1,4 @@
-"""Random schedules: the cluster of a seed, its network, and what happens to it."""
+"""Random schedules: the cluster of a seed, its network, and the faults that happen to it."""
 
 from collections.abc import Collection, Iterable
 from random import Random
@@ -20,13 +20,13 @@ from .schedule import Deaths, Schedule
 __all__ = ["administered", "draw"]
 
 FAULTS_S = 6.0
-"""How long a random schedule has faults."""
+"""How long a random schedule has faults, in seconds."""
 ADMINISTRATOR_RATE = 2.0
 """Requests of an administrator in a second."""
 FOUNDING_S = 2.0
-"""How long a cluster that few found has faults."""
+"""How long a cluster that few replicas found has faults, in seconds."""
 DRAIN_S = 10.0
-"""What the queues of all replicas hold is delivered within this time."""
+"""The time within which the queues of all replicas are delivered, in seconds."""
 
 PROFILES: dict[str, dict[str, int]] = {
     "all": {},
@@ -41,24 +41,20 @@ PROFILES: dict[str, dict[str, int]] = {
         ("crash", "crash-step", "crash-proposer", "partition", "isolate", "one-way", "break", "pause"), 20
     ),
 }
-"""Weights of faults besides their own: many crashes hit view changes half-way; splits and slow joins make
-views that are smaller than their configurations; long transfers are broken off; masters that are cut off
-and live have entries that nobody else has; masters die while a slave lacks what the others have, also on
-connections where sending that takes longer than a view change may; clusters are founded slowly, and who
-does it stops; or by few, with faults from the first moment."""
+"""Weights that each profile adds to those of the faults. The profiles are described in docs/simulation.md."""
 ADMINISTERED_WEIGHTS = {"leave": 6, "crash": 3}
-"""More of these where there is an administrator."""
+"""Weights that are added where there is an administrator."""
 
 
 LOADS = {"tails": (30.0, 100.0), "lag": (100.0, 100.0), "narrow": (50.0, 100.0)}
-"""How often clients may submit in a second, where that is not 5 or 30."""
+"""Submissions of a client in a second, by profile, where that is not 5 or 30."""
 SPREADS_S = {"slow-founding": (0.0, 0.0), "founding": (0.1, 0.3, 1.0)}
-"""Within how long the replicas start, where that is not 0.3 s."""
+"""The time within which the replicas start, by profile, where that is not 0.3 s."""
 BY_SEED = (
     *("all", "split", "tails", "crash", "all", "split", "transfer", "crash"),
     *("narrow", "lag", "tails", "crash", "slow-founding", "founding", "transfer", "lag"),
 )
-"""The profile of a seed, modulo their number."""
+"""The profile of a seed, modulo the length of this tuple."""
 
 
 def _check(seed: object, kinds: object, profile: object) -> None:
@@ -77,10 +73,11 @@ def _check(seed: object, kinds: object, profile: object) -> None:
 def draw(
     seed: int, kinds: Iterable[str] | None = None, *, disk: bool | None = None, profile: str | None = None
 ) -> Schedule:
-    """The schedule of a seed. kinds: only these faults; disk: with or without; profile: one of `PROFILES`;
-    by default each as the seed has it.
+    """Return the schedule of a seed.
 
-    Every third seed has disks, every fifth one an administrator. Raises ValueError for what is not there.
+    kinds: only these faults, by name. disk: whether replicas have disks. profile: one of PROFILES. None
+    leaves each to the seed; then every third seed has disks and every fifth one an administrator. Raises
+    ValueError for an unknown name.
     """
     _check(seed, kinds, profile)
     random = Random(f"shape {seed}")
@@ -160,7 +157,7 @@ def _faults(
 
 
 def _arranged(random: Random, profile: str, names: list[str]) -> list[Fault]:
-    """What a profile is about, in the order that makes it happen."""
+    """Return the faults that a profile is about, in the order that makes its case happen."""
     arrange = {
         "tails": _a_tail,
         "transfer": _a_broken_transfer,
@@ -207,7 +204,7 @@ def _a_broken_transfer(random: Random, at: float) -> list[Fault]:
 
 
 def _a_laggard_leads(random: Random, at: float) -> list[Fault]:
-    """The first slave hears nothing for a moment, and the master dies before it has sent that again."""
+    """The first slave receives nothing for a moment, and the master dies before it has repeated that."""
     lag_s = random.uniform(0.1, 0.3)
     later = round(at + lag_s, 6)
     return [
@@ -223,7 +220,7 @@ def _a_laggard_leads(random: Random, at: float) -> list[Fault]:
 
 
 def _a_laggard_is_needed(random: Random, at: float) -> list[Fault]:
-    """A slave hears nothing for a while, and the master dies as soon as it hears again, or before."""
+    """A slave receives nothing for a while, and the master dies about when that ends."""
     lag_s = random.uniform(0.5, 2.0)
     later = round(min(at + lag_s + random.uniform(-0.2, 0.2), FAULTS_S), 6)
     who: Who = random.choice(["heir", "slave"])
@@ -240,7 +237,7 @@ def _a_laggard_is_needed(random: Random, at: float) -> list[Fault]:
 
 
 def _a_founder_stops(random: Random, at: float) -> list[Fault]:
-    """Who proposes the first view stops for seconds, and somebody is cut off, somewhere on the way to it."""
+    """The proposer of the first view pauses, and a replica is cut off during the view change."""
     at = round(0.1 + at / 2, 6)
     near = round(max(0.0, at + random.uniform(-0.1, 0.1)), 6)
     return [
@@ -268,7 +265,7 @@ def _forwarding(shape: Shape, random: Random) -> Shape:
 
 
 def _with_leases(shape: Shape, random: Random) -> Shape:
-    """The same cluster with clocks that drift, leases short and long, deaths seen or not; and witnesses."""
+    """Add clock drift, leases of several durations, hosts that report deaths or not, and witnesses."""
     witnesses = min(random.choice([0, 0, 0, 1, 1, 2]), (shape.replicas - 1) // 2)
     copies = random.choice([1, 1, random.randint(1, shape.replicas - witnesses)])
     drift = random.choice([0.0, 0.01, 0.05, 0.2])
@@ -280,7 +277,7 @@ def _with_leases(shape: Shape, random: Random) -> Shape:
 
 
 def _drifting(shape: Shape, random: Random) -> Shape:
-    """Often the same cluster with clocks that differ much, and leases that outlast a suspicion."""
+    """In half of the clusters, make clocks differ much and leases outlast suspicions."""
     if random.random() < 0.5:
         return shape
     settings = attrs.evolve(shape.settings, drift=0.2, lease_s=random.choice([0.9, 1.5]))
@@ -288,7 +285,7 @@ def _drifting(shape: Shape, random: Random) -> Shape:
 
 
 def _with_little_log(shape: Shape, random: Random) -> Shape:
-    """One cluster of four may hold few bytes of its log for those that join or lag."""
+    """In one cluster of four, limit the bytes of the log that is kept for replicas that join or lag."""
     if random.random() < 0.75:
         return shape
     most = random.choice([60, 200, 600])
@@ -297,8 +294,8 @@ def _with_little_log(shape: Shape, random: Random) -> Shape:
 
 
 def _fitting(shape: Shape) -> Shape:
-    """The same cluster with what the network allows, as users choose it: a silence that is longer than an
-    answer takes, a lease that is prolonged in time, queues that drain."""
+    """Adapt the settings to the network as users do: suspicions and leases longer than a round trip, queues
+    that drain."""
     settings, trip_s = shape.settings, shape.round_trip_s
     trips = DRAIN_S / trip_s
     one_by_one = settings.forward_window_bytes < 100
@@ -315,23 +312,22 @@ def _fitting(shape: Shape) -> Shape:
 
 
 def _slow(shape: Shape) -> Shape:
-    """The same cluster on a network that is slower than heartbeats follow one another."""
+    """Make messages slower than the interval of heartbeats."""
     weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.2, slow_s=0.2)
     settings = attrs.evolve(shape.settings, view_change_s=0.6, suspect_s=0.6)
     return attrs.evolve(shape, weather=weather, settings=settings)
 
 
 def _joining(shape: Shape, random: Random) -> Shape:
-    """Five replicas, so that one that gives a state may die while another one lacks it. A state takes a
-    second or two, in many parts, and the log is not kept."""
+    """Use five replicas, so that a donor may die while another replica lacks the state, and transfers that
+    take seconds."""
     settings = attrs.evolve(shape.settings, keep=0, part_bytes=random.choice([200, 2000]))
     chunk, snapshot_s = random.choice([1, 4]), random.choice([1.0, 2.0])
     return attrs.evolve(shape, replicas=5, expected=5, settings=settings, chunk=chunk, snapshot_s=snapshot_s)
 
 
 def _parting(shape: Shape, random: Random) -> Shape:
-    """Three replicas or more; logs that are sent in pieces, and kept long enough that they differ, or become
-    too long where one of them does not keep up."""
+    """Use three replicas or more, with logs that travel in pieces, and that differ or become too long."""
     replicas = max(shape.replicas, 3)
     settings = attrs.evolve(shape.settings, part_bytes=random.choice([12, 40, 200]))
     if random.random() < 0.3:
@@ -344,7 +340,7 @@ def _parting(shape: Shape, random: Random) -> Shape:
 
 
 def _lagging(shape: Shape, random: Random) -> Shape:
-    """Majorities that go on without one of theirs. What they commit is known to the others a moment later."""
+    """Commit by majority, so that one replica may lag; the commit index reaches the others a moment later."""
     replicas = random.choice([3, 3, 5])
     settings = attrs.evolve(shape.settings, mode="MAJORITY", min_copies=1, window=64, keep=64, suspect_s=0.6)
     weather = attrs.evolve(shape.weather, delay_s=random.choice([0.005, 0.02, 0.05]), slow_s=0.02)
@@ -354,7 +350,7 @@ def _lagging(shape: Shape, random: Random) -> Shape:
 
 
 def _narrow(shape: Shape, random: Random) -> Shape:
-    """Connections that take longer for what a slave lacks than a view change may last."""
+    """Use connections on which a slave's missing entries take longer than a view change may."""
     mode: Mode = random.choice(["ALL", "MAJORITY", "MAJORITY"])
     settings = attrs.evolve(
         shape.settings,
@@ -377,7 +373,7 @@ def _narrow(shape: Shape, random: Random) -> Shape:
 
 
 def _founded_slowly(shape: Shape, random: Random) -> Shape:
-    """Three replicas that start at once, on a network where each step of the first view takes its time."""
+    """Start three replicas at once, on a network that makes each step of the first view slow."""
     mode: Mode = random.choice(["ALL", "MAJORITY"])
     settings = attrs.evolve(shape.settings, suspect_s=0.8, view_change_s=0.8, boot_wait_s=0.1, mode=mode)
     weather = attrs.evolve(shape.weather, delay_s=0.1, slow_chance=0.0)
@@ -385,7 +381,7 @@ def _founded_slowly(shape: Shape, random: Random) -> Shape:
 
 
 def _founded_by_few(shape: Shape, random: Random) -> Shape:
-    """A bare majority of the replicas may found the cluster while the others do not know of it."""
+    """Let a bare majority found the cluster while the others do not know of it."""
     replicas = random.choice([3, 4, 5])
     return attrs.evolve(shape, replicas=replicas, expected=replicas // 2 + 1)
 
@@ -457,7 +453,7 @@ def _ordinary(random: Random) -> Shape:
 
 
 def administered(schedule: Schedule | int) -> Schedule:
-    """A schedule, or that of a seed, with an administrator who adds, removes and moves replicas."""
+    """Return a schedule, or the one of a seed, with an administrator who adds, removes and moves replicas."""
     if isinstance(schedule, int):
         schedule = draw(schedule)
     # With fewer founders than replicas, those that were removed and forgot it could found a cluster.

@@ -1,4 +1,4 @@
-"""A schedule: a cluster, and what happens to it when. Written, or read from a file; `drawing` draws them."""
+"""A schedule: a cluster, and the faults that happen to it, written in Python or read from a file."""
 
 import json
 import math
@@ -19,45 +19,49 @@ from .validation import LONGEST_S, check_faults, check_recovery, read_fault, rea
 __all__ = ["Schedule", "ScheduleError", "read"]
 
 Deaths: TypeAlias = Literal["none", "first", "last"]
-"""When some replicas are dead once the faults are over: never; at first, until the others have recovered; or
-at last, from when all have."""
+"""When some replicas stay dead after the faults: "none": never; "first": until the others have recovered;
+"last": from the time when all have recovered."""
 AFTER_S = 1.0
-"""After the last fault of a written schedule, and before the cluster must recover."""
+"""Seconds from the last fault of a written schedule to the time when the cluster must recover."""
 
 
 MAX_RATE = 10_000.0
-"""Of submissions or of an administrator, in a second: more would not end."""
+"""The most submissions, or requests of an administrator, in a second: more would not end."""
 
 
 LEAST_PAYLOAD = 16
-"""Bytes of an entry: for the numbers that clients submit."""
+"""The least `max_payload_bytes`: clients submit numbers."""
 
 
 class ScheduleError(ValueError):
-    """This is no schedule; says what is wrong with it."""
+    """Raised for a schedule that cannot be run, with one sentence about what is wrong."""
 
 
 @attrs.frozen(kw_only=True)
 class Schedule:
-    """What is simulated. Times are virtual seconds from the start of the run."""
+    """A cluster, its load, and the faults that happen to it. Times are virtual seconds from the start of the
+    run.
+
+    Raises ScheduleError for a fault that the cluster cannot have, or a value that is not allowed.
+    """
 
     faults: Sequence[Fault] = ()
-    """What happens, in any order."""
+    """The faults, in any order."""
     shape: Shape = attrs.field(factory=Shape)
     """The cluster: replicas, settings, network, disks."""
     seconds: float | None = None
-    """When the faults end and the cluster must recover; None: a second after the last one begins. A fault
-    that would last longer is over then, whatever its `for_s` says."""
+    """The time when the faults end and the cluster must recover; None: a second after the last fault begins.
+    Faults that would last longer are over then, whatever their `for_s`."""
     load: float = 20.0
-    """How often a second each client submits, up to 10,000; 0: only `Submit` does."""
+    """Submissions of each client in a second, up to 10,000; 0: only `Submit` submits."""
     spread_s: float = 0.3
-    """Replicas start within this time."""
+    """The time within which the replicas start."""
     administrator: float = 0.0
-    """How often a second an administrator adds, removes or moves a replica; 0: there is none."""
+    """Requests of an administrator in a second, who adds, removes and moves replicas; 0: none."""
     lease: bool = True
-    """In the end some replica must hold the lease, for good. False where no lease can last, on purpose."""
+    """Whether a replica must hold the lease in the end. False where no lease can last, on purpose."""
     deaths: Deaths = "none"
-    """Whether replicas stay dead in the end, as many as the others can do without, which must recover."""
+    """Whether as many replicas as the others can do without stay dead in the end; the others must recover."""
 
     def __attrs_post_init__(self) -> None:
         for name in ("seconds", "load", "spread_s", "administrator"):
@@ -86,7 +90,7 @@ class Schedule:
             )
 
     def must_recover(self) -> None:
-        """Raises ScheduleError when the cluster need not recover in time once the faults are over."""
+        """Raise ScheduleError if the cluster could not recover in time once the faults are over."""
         reason = recovery_obstacle(self.shape)
         if reason:
             raise ScheduleError(reason)
@@ -114,19 +118,20 @@ class Schedule:
 
     @property
     def end(self) -> float:
-        """When the faults end, those too whose `for_s` is not over."""
+        """The time when the faults end, also those whose `for_s` is not over."""
         if self.seconds is not None:
             return self.seconds
         return max((fault.at for fault in self.faults), default=0.0) + AFTER_S
 
     def without(self, dropped: Iterable[int]) -> "Schedule":
-        """The same without the faults at these positions."""
+        """Return the same schedule without the faults at these positions, from 0."""
         gone = set(dropped)
         kept = [fault for position, fault in enumerate(self.faults) if position not in gone]
         return attrs.evolve(self, faults=kept, seconds=self.end)
 
     def to_json(self, seed: int) -> bytes:
-        """The schedule as a file that `quorate simulate --schedule` plays again with this seed.
+        """Return the schedule as the bytes of a file for `quorate simulate --schedule`, which plays it with
+        this seed.
 
         Raises ScheduleError for a seed that is no whole number from 0.
         """
@@ -149,7 +154,7 @@ class Schedule:
 
 
 def read(path: Path) -> tuple[Schedule, int]:
-    """The schedule in a file, and its seed. Raises ScheduleError with one sentence."""
+    """Return the schedule in a file, and its seed. Raises ScheduleError with one sentence."""
     try:
         plain = _decoded(path.read_bytes())
         seed = convert(plain.pop("seed", 0), int, "seed")

@@ -1,4 +1,4 @@
-"""Scripted simulations of the channel: a cluster that does what a test says, checked after every step."""
+"""A simulated cluster that a test leads step by step, checked after every step."""
 
 from collections.abc import Callable, Iterable
 
@@ -17,11 +17,11 @@ from ..checks import Checks
 from ..faults import Fault, Injector
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
-"""A cluster that soon notices who is gone."""
+"""Settings of a cluster that notices a death quickly."""
 
 
 class ScriptedCluster(Checks):
-    """A cluster, by default of three replicas with the default settings on a quiet network."""
+    """A simulated cluster: by default three replicas with the default settings on a quiet network."""
 
     def __init__(
         self,
@@ -42,9 +42,11 @@ class ScriptedCluster(Checks):
     ) -> None:
         super().__init__()
         self.deliveries: dict[int, list[bytes]] = {}
-        """What each replica's present process has delivered."""
+        """The payloads that the present process of each replica has delivered."""
         self.view_events: dict[int, list[ViewEvent]] = {}
+        """The view events of the present process of each replica."""
         self.first_times = 0
+        """The number of view events with `first_time` at a master."""
         self._payloads = 0
         shape = Shape(
             replicas=replicas,
@@ -68,13 +70,13 @@ class ScriptedCluster(Checks):
     # Observing
 
     def started(self, host: Host) -> None:
-        """A new process."""
+        """Forget the events of the last process."""
         super().started(host)
         self.deliveries[host.replica] = []
         self.view_events[host.replica] = []
 
     def delivered(self, host: Host, event: Event) -> None:
-        """Remember what the application sees."""
+        """Note an event of the application."""
         super().delivered(host, event)
         if isinstance(event, Deliver):
             self.deliveries[host.replica].append(event.payload)
@@ -85,17 +87,18 @@ class ScriptedCluster(Checks):
     # Acting
 
     def form(self) -> Host:
-        """Start every replica; returns the master."""
+        """Start every replica. Returns the master."""
         for host in self.hosts:
             host.start()
         return self.whole()
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let virtual seconds pass."""
         self.world.run(self.world.now + seconds)
 
     def until(self, condition: Callable[[], bool], seconds: float = 10.0) -> float:
-        """Let time pass until something holds; returns how long it took. Raises AssertionError."""
+        """Let time pass until a condition holds. Return how long it took. Raises AssertionError after
+        `seconds`."""
         start = self.world.now
         if not condition() and not self.world.run(start + seconds, condition):
             roles = [(str(host), host.channel.role, host.channel.members) for host in self.running()]
@@ -103,11 +106,11 @@ class ScriptedCluster(Checks):
         return self.world.now - start
 
     def running(self) -> list[Host]:
-        """The hosts whose process lives."""
+        """Return the hosts whose process runs."""
         return [host for host in self.hosts if host.running]
 
     def whole(self, but: Iterable[int] = (), seconds: float = 15.0) -> Host:
-        """Wait until all replicas, except those given, are the members of one view; returns the master."""
+        """Wait until all replicas, except those in `but`, are in one view. Return the master."""
         hosts = [host for host in self.hosts if host.replica not in set(but)]
 
         def one_view() -> bool:
@@ -124,13 +127,13 @@ class ScriptedCluster(Checks):
         return self.master()
 
     def leave(self, *hosts: Host) -> float:
-        """Stop replicas in order, all at once; returns how long the last one took."""
+        """Stop replicas in order, all at once. Return the seconds until all have stopped."""
         for host in hosts:
             host.leave()
         return self.until(lambda: not any(host.running for host in hosts))
 
     def alone(self, host: Host) -> None:
-        """Wait until a replica is master, with the lease, of a view in which nobody else votes."""
+        """Wait until a replica is master, with the lease, of a view in which it is the only voter."""
 
         def sole_voter() -> bool:
             view = host.channel.view
@@ -143,13 +146,13 @@ class ScriptedCluster(Checks):
         self.until(sole_voter)
 
     def master(self) -> Host:
-        """The one replica that takes submissions. Raises AssertionError when there is none."""
+        """Return the replica that accepts submissions. Raises AssertionError unless there is exactly one."""
         masters = [host for host in self.running() if host.channel.can_submit and not host.paused]
         assert len(masters) == 1, f"masters: {[str(host) for host in masters]}"
         return masters[0]
 
     def submit(self, host: Host, count: int = 1) -> list[bytes]:
-        """Submit fresh payloads at a replica; returns those it took."""
+        """Submit new payloads at a replica. Return those that it accepted."""
         taken: list[bytes] = []
         for _ in range(count):
             self._payloads += 1
@@ -160,7 +163,7 @@ class ScriptedCluster(Checks):
         return taken
 
     def forward(self, host: Host, count: int = 1) -> list[bytes]:
-        """Have fresh payloads ordered from a replica; returns those it took."""
+        """Submit new payloads through the master from a replica. Return those that it accepted."""
         taken: list[bytes] = []
         for _ in range(count):
             self._payloads += 1
@@ -170,7 +173,7 @@ class ScriptedCluster(Checks):
         return taken
 
     def everywhere(self, payloads: Iterable[bytes], seconds: float = 10.0) -> None:
-        """Wait until every running replica that is not joining has these in its sequence."""
+        """Wait until every running replica that is not joining has delivered these payloads."""
         expected = set(payloads)
 
         def delivered() -> bool:
@@ -184,24 +187,24 @@ class ScriptedCluster(Checks):
         self.until(delivered, seconds)
 
     def fault(self, fault: Fault) -> None:
-        """Inject a fault now, whatever its time says. Raises AssertionError when it has no effect."""
+        """Inject a fault now, whatever its time. Raises AssertionError if it has no effect."""
         assert self.injector.inject(fault), f"{fault} has no effect"
 
     def cut(self, *directions: tuple[int, int]) -> None:
-        """Nothing arrives from the first to the second of each."""
+        """Stall the network in these directions, (sender, receiver)."""
         self.net.cut.update(directions)
 
     def split(self, one: Iterable[int], other: Iterable[int]) -> None:
-        """Cut both directions between two groups."""
+        """Cut the network between two groups, in both directions."""
         others = list(other)
         for a in one:
             for b in others:
                 self.cut((a, b), (b, a))
 
     def force(self, host: Host) -> None:
-        """Make a stopped replica with a disk the beginning of a new cluster, as `force-new-cluster` does.
+        """Make a stopped replica with a disk the first one of a new cluster, as `force-new-cluster` does.
 
-        What was committed before may be lost by that, so nothing is checked any more.
+        Committed entries may be lost by that, so nothing is checked any more.
         """
         disk = host.disk
         assert disk is not None, f"{host} has no disk"
@@ -213,13 +216,13 @@ class ScriptedCluster(Checks):
             disk.remembered.apply(record)
 
     def mend(self) -> None:
-        """Everything is connected again."""
+        """End all cuts."""
         for direction in sorted(self.net.cut):
             self.net.mend(direction)
 
 
 def begun_again() -> ScriptedCluster:
-    """Three replicas with disks ended after 20 entries; the last is to be the beginning of a new cluster."""
+    """Return three ended replicas with 20 entries on disk; the last is forced to begin a new cluster."""
     script = ScriptedCluster(3, disk=True, settings=QUICK)
     script.everywhere(script.submit(script.form(), 20))
     script.run(0.5)
@@ -230,7 +233,7 @@ def begun_again() -> ScriptedCluster:
 
 
 def unlist(host: Host, replica: int) -> None:
-    """As far as the disk of a stopped replica knows, another one was removed from the cluster."""
+    """Remove a replica from the view on the disk of a stopped one."""
     assert host.disk is not None
     remembered = host.disk.remembered
     view = remembered.accepted

@@ -1,4 +1,4 @@
-"""Making a schedule that fails shorter: faults are left out as long as the same invariant is violated."""
+"""Shortening of a schedule that fails: faults are left out as long as the same invariant is violated."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from .simulation import simulate
 __all__ = ["shrink"]
 
 MAX_RUNS = 300
-"""So many simulations at most."""
+"""The most simulations of one shortening."""
 
 
 def shrink(
@@ -20,10 +20,11 @@ def shrink(
     channel: Callable[..., Channel] = Channel,
     max_runs: int = MAX_RUNS,
 ) -> tuple[tuple[int, ...], Violation]:
-    """Leave out what is not needed for `violation`, which the schedule led to with the seed it names.
+    """Find the faults that a violation does not need, by delta debugging (Zeller and Hildebrandt, 2002).
 
-    Delta debugging: halves first, then quarters, down to single faults. Returns the positions of the faults
-    that are not needed, and how the rest fails: the same invariant, perhaps elsewhere.
+    Halves are left out first, then quarters, down to single faults. `violation` is one that `simulate` raised
+    for this schedule; its seed is used again. max_runs: the most simulations. Returns the positions of the
+    faults that are not needed, from 0, and the violation of the rest, which is of the same invariant.
     """
     seed = violation.seed if violation.seed is not None else 0
     needed = list(range(len(schedule.faults)))

@@ -1,8 +1,7 @@
 """One simulation of the channel: one schedule, one seed, one run, one trace.
 
-The seed decides the network and the machines; a schedule that is not given is drawn from it, too. After every
-step of every replica the checkers of `checks` look at it. When the faults stop, a new entry must be delivered
-by every replica within a bound (L1).
+After every step of every replica the checkers of `testing/checks/` compare it with the history of the run.
+When the faults are over, every replica must deliver a new entry within a bound (L1).
 """
 
 from collections.abc import Callable, Iterable
@@ -26,45 +25,46 @@ __all__ = ["Result", "simulate"]
 
 @attrs.frozen(kw_only=True)
 class Result:
-    """What one run saw."""
+    """The outcome of one run."""
 
     seed: int
     schedule: Schedule
     steps: int
     """Events of the virtual world."""
     messages: int
+    """Messages sent."""
     reached: dict[str, int]
-    """Messages by type, and moves between phases, as in `slave -> changing` of the table `role`."""
+    """The number of messages by type, and of moves between phases, such as `role: slave -> changing`."""
     views: int
-    """Active views."""
+    """Views that became active."""
     commits: int
     """Committed entries."""
     delivered: int
-    """Deliveries, on all replicas together."""
+    """Deliveries on all replicas together."""
     snapshots: int
-    """Snapshots installed."""
+    """Installed states."""
     healed_s: float
-    """How long the cluster took to be whole again, once all could be; 0 when it did not have to be."""
+    """Virtual seconds from the end of the faults until the cluster was whole; 0 if it did not have to be."""
     faults: dict[str, int]
-    """What was injected."""
+    """The number of injected faults, and of requests of the administrator, by name."""
     skipped: int
-    """Faults that found nothing to happen to, or that nobody could have survived."""
+    """Faults that could not happen, or that the cluster would not have survived."""
     lost: int
-    """Replicas that stayed dead after the faults, while the others had to recover."""
+    """Replicas that stayed dead after the faults while the others had to recover."""
     trace: list[str]
-    """The last lines of the run."""
+    """The last lines of the trace."""
 
 
 TELLS = 0.02
-"""How often a client has a replica tell another one something, for each time it may submit."""
+"""How often an application sends a message to another replica, for each time that a client may submit."""
 
 
 QUIET = 0.5
-"""In so many runs, as a fraction, clients submit nothing more after the faults until all is delivered."""
+"""The fraction of runs in which clients submit nothing after the faults until all is delivered."""
 
 
 class Load:
-    """Clients that submit unique payloads wherever there is a master."""
+    """Clients that submit unique payloads at every replica that accepts them."""
 
     def __init__(self, world: World, checks: Checks, rate: float) -> None:
         self._world = world
@@ -76,7 +76,7 @@ class Load:
         self.stopped = False
 
     def slow_down(self) -> bool:
-        """So that the slowest transfer of the worst network keeps up; or end. Says whether it is the end."""
+        """Submit so slowly that the slowest transfer keeps up, or stop. Return whether they stop."""
         self._forwards = False
         self._rate = min(self._rate, 2.0)
         self.stopped = Random(f"quiet {self._world.seed}").random() < QUIET
@@ -103,19 +103,19 @@ class Load:
         world.at(world.now + world.load_random.expovariate(self._rate), self._next)
 
     def submit(self, replica: int) -> bytes | None:
-        """Submit one payload at a replica; None when it does not take it."""
+        """Submit one payload at a replica, and return it; None if the replica does not accept it."""
         self._count += 1
         payload = b"%d" % self._count
         self._checks.submitted.add(payload)
         return payload if self._world.hosts[replica].submit(payload) else None
 
     def forward(self, replica: int) -> bool:
-        """Have one payload ordered from a replica; False when it does not take it."""
+        """Submit one payload through the master. Return False if the replica does not accept it."""
         self._count += 1
         return self._world.hosts[replica].forward(b"%d" % self._count) is not None
 
     def last(self, replica: int) -> bytes | None:
-        """The last payloads: one submitted at this replica, the others ordered from every replica."""
+        """Submit the last payloads: one at this replica, which is returned, and one through each replica."""
         self.stopped = True
         payload = self.submit(replica)
         if payload is not None:
@@ -143,13 +143,17 @@ def simulate(
     verbose: bool = False,
     channel: Callable[..., Channel] = Channel,
 ) -> Result:
-    """Play a schedule, or the one of the seed.
+    """Run a schedule with a seed, and check every invariant after every step.
 
-    only: the invariants to check, all by default. live: whether the cluster must recover in the end. echo:
-    print the trace; verbose: with every message. channel: makes the replicas, for channels that are broken on
-    purpose. Raises Violation, with the name of the invariant, the time, the seed, the trace and the result
-    until then; an exception in a replica is one, named "raised". Raises ValueError for a name in `only` that
-    no invariant has, and ScheduleError for a cluster that need not recover although it is to be live.
+    schedule: None draws it from the seed. seed: a whole number from 0; it decides the network, the machines
+    and the clients, so the same schedule and seed give the same run. only: the names of the invariants to
+    check, such as ["I4"]; None: all. live: whether the cluster must recover after the faults. echo: print the
+    trace; verbose: with every message. channel: a subclass of Channel or a function that makes one, for a
+    protocol that is broken on purpose.
+
+    Returns what the run has shown. Raises Violation, with the name of the invariant, the time, the seed, the
+    trace and the result until then; an exception in a replica is a violation of "raised". Raises ValueError
+    for a wrong argument, and ScheduleError for a cluster that must recover and could not.
     """
     _check_arguments(seed, schedule, channel)
     if schedule is None:
@@ -209,9 +213,9 @@ def simulate(
 
 
 def _recover(injector: Injector, load: Load, schedule: Schedule) -> float:
-    """End all faults, and have the cluster recover: all of it, and a majority while others stay dead.
+    """End all faults, and let the cluster recover: all of it, or a majority while other replicas stay dead.
 
-    Returns how long it took until all had.
+    Returns the virtual seconds until all replicas had recovered.
     """
     world, lease = injector.world, schedule.lease
     random = Random(f"lost {world.seed}")

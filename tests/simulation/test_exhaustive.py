@@ -79,33 +79,33 @@ def test_events_at_different_replicas_commute(name):
     """What the reduction relies on: after either order everything is as after the other."""
     random, compared = Random(name), 0
     world = START_STATES[name](Channel)
-    start = world.keep()
+    start = world.save()
     for _ in range(12):
-        world.go(start)
+        world.restore(start)
         for _ in range(12):
-            here = world.keep()
-            world.go(here)
+            here = world.save()
+            world.restore(here)
             events = world.events()
             random.shuffle(events)
             for one, other in pairwise(events[:3]):
                 compared += _commute(world, here, one, other)
-            world.go(here)
+            world.restore(here)
             if not events:
                 break
-            world.happen(events[0])
+            world.execute(events[0])
     assert compared
 
 
 def _commute(world, here, one, other):
     after, touched = [], []
     for first, second in ((one, other), (other, one)):
-        world.go(here)
-        world.happen(first)
+        world.restore(here)
+        world.execute(first)
         touched.append(set(world.touched))
         if second not in world.events():
             return False
-        world.happen(second)
-        after.append(world.print(world.keep()))
+        world.execute(second)
+        after.append(world.fingerprint(world.save()))
     if one[0] == other[0] != "deliver" or touched[0] & touched[1]:
         return False
     assert after[0] == after[1], f"{one} and {other}"
@@ -114,15 +114,15 @@ def _commute(world, here, one, other):
 
 def test_a_place_is_left_as_it_was_by_what_happens_later():
     world = START_STATES["quiet"](Channel)
-    place = world.keep()
-    name = world.print(place)
-    world.go(place)
-    world.happen(("crash", 0, 0))
+    place = world.save()
+    name = world.fingerprint(place)
+    world.restore(place)
+    world.execute(("crash", 0, 0))
     world.settle()
-    assert world.print(world.keep()) != name
-    world.go(place)
+    assert world.fingerprint(world.save()) != name
+    world.restore(place)
     assert world.explored[0].running
-    assert world.print(world.keep()) == name
+    assert world.fingerprint(world.save()) == name
 
 
 def test_the_order_is_the_same_for_a_seed_and_another_for_another():
@@ -140,8 +140,8 @@ def test_what_was_said_of_an_older_view_does_not_open_the_gate():
     slave = 1
     assert world.explored[slave].channel.members == (0, slave)
     while (2, slave) in world.network.waiting:
-        world.do(("deliver", 2, slave))
-    world.do(("cut", 0, slave), ("tick", slave, slave))
+        world.prepare(("deliver", 2, slave))
+    world.prepare(("cut", 0, slave), ("tick", slave, slave))
     assert not world.explored[slave].channel.proposing
     world.settle()
     assert world.explored[slave].channel.proposing or len(world.explored[slave].channel.members) > 1
