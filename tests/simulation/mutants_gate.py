@@ -1,7 +1,9 @@
-"""Mutants of the gate: when a slave may propose."""
+"""Mutants of the gate, by which a slave may propose, and of how a master drops dead slaves."""
 
 from quorate.hachannel.protocol import heartbeats, view_triggers
-from quorate.testing.mutation import mutant, patched
+from quorate.hachannel.replication import peers
+from quorate.testing import draw
+from quorate.testing.mutation import mutant, patched, wrapped
 
 
 @mutant("One EXIT opens the gate.", caught=("gate",), quick=True)
@@ -74,4 +76,42 @@ def old_exits_count():
 )
 def late_exit_counts():
     with patched(heartbeats.Heartbeats, "_of_before", lambda *_: False):
+        yield
+
+
+def nothing_is_forgotten(seed):
+    """The voters of the beginning are those of the end: who dies comes back, until some do not."""
+    return draw(seed, ["crash", "pause", "isolate", "partition", "break"], disk=True)
+
+
+@mutant(
+    "The gate opens when no voter at all follows the master.",
+    schedule=nothing_is_forgotten,
+    caught=("L1",),
+    quick=True,
+)
+def exits_of_all():
+    def opened(self, view):
+        links = [self._state.peers.link(voter) for voter in view.config if voter != self._state.me]
+        return self.exit and all(link is not None and link.exit for link in links)
+
+    with patched(view_triggers.ViewTriggers, "_gate_open", opened):
+        yield
+
+
+@mutant(
+    "A master keeps slaves that are dead as members of its view.",
+    schedule=nothing_is_forgotten,
+    caught=("L1",),
+)
+def dead_slaves_stay():
+    def leaves(self, voter):
+        link = self.links.get(voter.replica)
+        return link is not None and link.leaving
+
+    def consider(original, self, now, view):
+        with patched(peers.Peers, "departs", leaves):
+            original(self, now, view)
+
+    with wrapped(view_triggers.ViewTriggers, "_consider_members", consider):
         yield

@@ -1,11 +1,16 @@
-"""Mutants of the normal case and of what logs may forget."""
+"""Mutants of the normal case: acknowledgements, commits, deliveries and the bounds of the log."""
+
+import attrs
+import msgspec
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model import log
 from quorate.hachannel.model.messages import Ack
-from quorate.hachannel.replication import normal_case, replica_state
+from quorate.hachannel.model.view import NO_VIEW
+from quorate.hachannel.replication import forwarding, normal_case, replica_state
+from quorate.hachannel.transfer import chunks
 from quorate.hachannel.view_change import election, installation
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -129,44 +134,48 @@ def a_member_comes_back_after_a_few_large_entries():
     quick=True,
 )
 def large_entries_kept():
-    with rewritten(normal_case.Replication, "trim", ("(1 if heavy else TRIM_STEP)", "TRIM_STEP")):
+    def trim(original, self, index):
+        if min(index, self._state.applied) - self._state.log.base.at >= normal_case.TRIM_STEP:
+            original(self, index)
+
+    with wrapped(normal_case.Replication, "trim", trim):
         yield
+
+
+def _without_size(original, self, index):
+    """The log changes, and its size stays what it was."""
+    size = self.size_bytes
+    original(self, index)
+    self.size_bytes = size
 
 
 @mutant("The bytes of what is trimmed are counted on.", caught=("I18",), quick=True)
 def trimmed_bytes_counted():
-    with rewritten(
-        log.MemoryLog, "trim", ("self.size_bytes -= len(self._entries[position].payload)", "pass")
-    ):
+    with wrapped(log.MemoryLog, "trim", _without_size):
         yield
 
 
 @mutant("The bytes of what is cut are counted on.", caught=("I18",), quick=True)
 def cut_bytes_counted():
-    with patched(log.MemoryLog, "truncate", _without_size(log.MemoryLog.truncate)):
+    with wrapped(log.MemoryLog, "truncate", _without_size):
         yield
 
 
 @mutant("The bytes of a log that is given up for a state are counted on.", caught=("I18",))
 def reset_bytes_counted():
-    with patched(log.MemoryLog, "reset", _without_size(log.MemoryLog.reset)):
+    with wrapped(log.MemoryLog, "reset", _without_size):
         yield
-
-
-def _without_size(original):
-    def call(self, index):
-        size = self.size_bytes
-        original(self, index)
-        self.size_bytes = size
-
-    return call
 
 
 @mutant("What a slave was sent counts as acknowledged with the next acknowledgement.", quick=True)
 def sent_counts_as_acknowledged():
-    with rewritten(
-        normal_case.Replication, "on_ack", ("slave.match = index", "slave.match = max(index, slave.sent)")
-    ):
+    def on_ack(original, self, now, voter, message):
+        slave = self._slaves.get(voter)
+        if slave is not None:
+            message = msgspec.structs.replace(message, index=max(message.index, slave.sent))
+        original(self, now, voter, message)
+
+    with wrapped(normal_case.Replication, "on_ack", on_ack):
         yield
 
 
@@ -241,4 +250,192 @@ def delivered_again():
         self._state.deliver()
 
     with patched(normal_case.Replication, "begin", begin):
+        yield
+
+
+def _alone_with_a_change(fits, **bounds):
+    """A master whose witness is another one now, and whose slave is away: the change holds the log.
+
+    It takes what fits, and goes on when the slave is back.
+    """
+    script = ScriptedCluster(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
+    master = script.form()
+    slave, witness = script.hosts[1:]
+    slave.pause()
+    script.until(lambda: len(master.channel.view.members) == 1 and master.channel.can_submit)
+    witness.crash()
+    witness.start()
+    script.until(lambda: master.state.log.reconfig(0) is not None)
+    taken = script.submit(master, 1000)
+    assert len(taken) > 100
+    assert fits(master.state.log)
+    script.run(5.0)
+    assert not script.submit(master)
+    slave.resume()
+    assert script.whole() is master
+    script.everywhere([*taken, *script.submit(master, 10)])
+
+
+def a_master_alone_with_a_change_under_way():
+    """The entries of its log are as many as there may be."""
+    _alone_with_a_change(lambda log: len(log) <= 200, max_log=200)
+
+
+def _boundless(**bounds):
+    """A method of `forward.Forwarding` that takes some settings for others."""
+
+    def weakened(original):
+        def call(self, *arguments):
+            settings = self._state.settings
+            self._state.settings = attrs.evolve(settings, **bounds)
+            try:
+                return original(self, *arguments)
+            finally:
+                self._state.settings = settings
+
+        return call
+
+    return weakened
+
+
+@mutant("A member gives the master payloads whatever their bytes.", caught=("I18",), quick=True)
+def forward_bytes_unbounded():
+    send = _boundless(forward_window_bytes=1 << 30)(forwarding.Forwarding._send)
+    with patched(forwarding.Forwarding, "_send", send):
+        yield
+
+
+@mutant("A member gives the master payloads whatever their number.", caught=("I18",), quick=True)
+def forwards_unbounded():
+    send = _boundless(forward_window=1 << 20)(forwarding.Forwarding._send)
+    with patched(forwarding.Forwarding, "_send", send):
+        yield
+
+
+@mutant("A member takes one payload more than fit.", caught=("I18",), quick=True)
+def queue_one_more():
+    def room(self):
+        settings = self._state.settings
+        return (
+            not (self._state.leaving or self._state.stopped or self._state.witness)
+            and len(self._queue) <= settings.forward_queue
+        )
+
+    with patched(forwarding.Forwarding, "room", property(room)):
+        yield
+
+
+@mutant("A master takes one entry more than the window.", caught=("I18",), quick=True)
+def window_one_more():
+    def room(self):
+        state = self._state
+        return state.log.last.at - state.commit <= state.settings.window
+
+    with patched(normal_case.Replication, "room", property(room)):
+        yield
+
+
+@mutant("A donor sends one piece more than the window.", caught=("I18",))
+def pieces_one_more():
+    original = chunks.Outbox.due
+
+    def due(self):
+        self.window += 1
+        yield from original(self)
+        self.window -= 1
+
+    with patched(chunks.Outbox, "due", due):
+        yield
+
+
+@mutant("What is committed counts as in flight for ever: the master takes nothing any more.", caught=("L1",))
+def in_flight_for_ever():
+    original = normal_case.Replication._advance
+
+    def advance(self):
+        before = self._in_flight_bytes
+        original(self)
+        self._in_flight_bytes = before
+
+    with patched(normal_case.Replication, "_advance", advance):
+        yield
+
+
+@mutant(
+    "A master takes payloads though its log is full and a change of the configuration holds it.",
+    scenario=a_master_alone_with_a_change_under_way,
+    caught=("I18", "scenario"),
+)
+def full_log_taken():
+    with patched(normal_case.Replication, "_log_full", property(lambda _: False)):
+        yield
+
+
+def a_cluster_of_one_goes_on():
+    """It takes many times what its log may have."""
+    script = ScriptedCluster(1, settings=Settings(window=16, keep=0, max_log=200))
+    master = script.form()
+    for _ in range(100):
+        script.everywhere([*script.submit(master, 5), *script.forward(master, 5)])
+
+
+@mutant(
+    "A cluster of one forgets nothing of the log: it has no heartbeats to do it at.",
+    scenario=a_cluster_of_one_goes_on,
+    caught=("I18",),
+)
+def alone_trims_nothing():
+    def bound(original, self, hold):
+        if self._state.peers.links:
+            original(self, hold)
+
+    with wrapped(normal_case.Replication, "bound", bound):
+        yield
+
+
+def a_slave_that_took_entries_of_a_later_view_and_dies():
+    """It is of the view before, and hears its master only: behind those entries it must not append others."""
+    script = ScriptedCluster(5, disk=True)
+    script.form()
+    old, new, slave = script.hosts[0], script.hosts[1], script.hosts[4]
+    script.everywhere(script.submit(old, 10))
+    script.split([0, 4], [1, 2, 3])
+    script.submit(old, 3)
+    script.until(lambda: new.channel.role == "master", 20)
+    script.submit(new, 5)
+    script.until(lambda: new.channel.commit == new.channel.last)
+    for way in ((1, 4), (4, 1)):
+        script.net.mend(way)
+    script.until(lambda: slave.channel.last == new.channel.last and not slave.disk.waiting, 1.4)
+    script.split([4], [1, 2, 3])
+    slave.crash(0)
+    slave.start()
+    script.run(3)
+    script.forward(old, 4)
+    script.run(2)
+    script.mend()
+    script.whole(seconds=60)
+
+
+@mutant(
+    "A replica that took entries of a later view goes on in an earlier one when it comes back from its disk.",
+    scenario=a_slave_that_took_entries_of_a_later_view_and_dies,
+    caught=("I4",),
+)
+def later_view_forgotten():
+    def init(original, self, *arguments):
+        original(self, *arguments)
+        self.newer = NO_VIEW
+
+    with wrapped(replica_state.ReplicaState, "__init__", init):
+        yield
+
+
+@mutant("The log that a view starts from is not taken for committed.", quick=True)
+def start_not_committed():
+    def begin(original, self, now, view, *, first_time):
+        with patched(replica_state.ReplicaState, "commit_to", lambda *_: None):
+            original(self, now, view, first_time=first_time)
+
+    with wrapped(installation.Installation, "_begin", begin):
         yield

@@ -1,11 +1,13 @@
-"""Mutants of who serves: words of the view before, and views that come without having been promised."""
+"""Mutants of when a replica serves: which messages activate a view, and what ends it."""
+
+import msgspec
 
 from quorate.hachannel.model.messages import Activate, Data, Entry, Heartbeat, Prepare
 from quorate.hachannel.protocol import dispatch, heartbeats
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import installation
 from quorate.testing.channel.host import Host
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -89,7 +91,11 @@ def a_slave_hears_of_a_view_when_it_is_recorded():
     quick=True,
 )
 def activate_of_any_view():
-    with rewritten(installation.Installation, "on_activate", ("view.number == message.number and ", "")):
+    def on_activate(original, self, now, voter, message):
+        accepted = self._state.accepted
+        original(self, now, voter, msgspec.structs.replace(message, number=accepted.number))
+
+    with wrapped(installation.Installation, "on_activate", on_activate):
         yield
 
 
@@ -100,7 +106,11 @@ def activate_of_any_view():
     quick=True,
 )
 def entry_of_any_view_activates():
-    with rewritten(dispatch.Dispatch, "_activate", ("message.entry.view == view.number and ", "")):
+    def activate(original, self, now, voter, message):
+        entry = msgspec.structs.replace(message.entry, view=self._state.accepted.number)
+        original(self, now, voter, msgspec.structs.replace(message, entry=entry))
+
+    with wrapped(dispatch.Dispatch, "_activate", activate):
         yield
 
 
@@ -111,12 +121,20 @@ def entry_of_any_view_activates():
     quick=True,
 )
 def heartbeat_of_any_view_activates():
-    with rewritten(
-        heartbeats.Heartbeats,
-        "on_heartbeat",
-        ("and message.view == view.number:", "and message.view <= view.number:"),
-    ):
+    def on_heartbeat(original, self, now, link, voter, message):
+        original(self, now, link, voter, message)
+        state = self._state
+        if message.active and not state.serving and message.view <= state.accepted.number:
+            self._election.installation.activate(now)
+
+    with wrapped(heartbeats.Heartbeats, "on_heartbeat", on_heartbeat):
         yield
+
+
+def _goes_on_serving(original, self, number_or_view):
+    serving = self.serving
+    original(self, number_or_view)
+    self.serving = serving
 
 
 @mutant(
@@ -126,7 +144,7 @@ def heartbeat_of_any_view_activates():
     quick=True,
 )
 def recorded_and_serves():
-    with rewritten(replica_state.ReplicaState, "accept", ("    self.serving = False\n", "")):
+    with wrapped(replica_state.ReplicaState, "accept", _goes_on_serving):
         yield
 
 
@@ -155,5 +173,17 @@ def promised_and_serves():
     quick=True,
 )
 def superseded_and_serves():
-    with rewritten(replica_state.ReplicaState, "supersede", ("        self.serving = False\n", "")):
+    with wrapped(replica_state.ReplicaState, "supersede", _goes_on_serving):
+        yield
+
+
+@mutant("A member makes a view active although it has promised a later one.", quick=True)
+def activated_against_a_promise():
+    def activate(original, self, now):
+        state = self._state
+        if state.accepted is not None:
+            with patched(state, "promised", state.accepted.number):
+                original(self, now)
+
+    with wrapped(installation.Installation, "activate", activate):
         yield

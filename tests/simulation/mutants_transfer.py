@@ -1,4 +1,4 @@
-"""Mutants of state transfer: what is sent, as of which entry, and who goes on from where."""
+"""Mutants of state transfers: what is sent, as of which entry, and what a learner keeps."""
 
 import attrs
 import msgspec
@@ -6,9 +6,10 @@ import msgspec
 from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import ChunkAck
 from quorate.hachannel.replication import normal_case
-from quorate.hachannel.transfer import chunks, donor, learner
+from quorate.hachannel.transfer import chunks, donor, learner, log_tail
+from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.channel import application
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -251,4 +252,96 @@ def piece_taken_twice():
             self._waiting.append(piece)
 
     with patched(chunks.Inbox, "add", add):
+        yield
+
+
+@mutant("Entries go beside the state that are not committed.", quick=True)
+def uncommitted_ahead():
+    def push(original, self, now, session):
+        with patched(self._state, "commit", self._state.log.last.at):
+            original(self, now, session)
+
+    with wrapped(donor.Donor, "_push_ahead", push):
+        yield
+
+
+@mutant("The log is not kept for what is on its way beside the state.")
+def ahead_not_kept():
+    def on_chunk_ack(original, self, now, voter, message):
+        original(self, now, voter, message)
+        if self.session is not None and self.session.lead is not None:
+            self.session.hold = self._state.applied
+
+    with wrapped(donor.Donor, "on_chunk_ack", on_chunk_ack):
+        yield
+
+
+@mutant("A donor sends one message more beside the state than the window.", caught=("I18",))
+def ahead_one_more():
+    def wants(original, self, upto):
+        with patched(self, "_window", self._window + 1):
+            return original(self, upto)
+
+    with wrapped(log_tail.Lead, "wants", wants):
+        yield
+
+
+def one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile():
+    """It was found to differ, say: by its log it lacks nothing, and what it holds is of no use."""
+    schedule = Schedule(
+        shape=Shape(disk=True, fresh=True),
+        faults=[Submit(at=1.5, count=30), Crash(who=2, at=3.0, back_s=0.5)],
+        seconds=6.0,
+        load=0.0,
+    )
+    assert simulate(schedule, seed=1).snapshots
+
+
+@mutant(
+    "Who wants the state keeps the one it has, if nothing was committed after that, and wants none any more.",
+    scenario=one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile,
+    caught=("I15",),
+    quick=True,
+)
+def fresh_keeps_state():
+    def has(original, self, at):
+        self.fresh = False
+        return original(self, at)
+
+    with wrapped(learner.Learner, "_has", has):
+        yield
+
+
+def a_master_of_before_with_an_end_of_its_own():
+    """It is back once nobody has the log any more that the others made in the place of that end."""
+    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
+    first = script.form()
+    for _ in range(50):
+        script.everywhere(script.submit(first))
+    script.run(0.5)
+    script.split([0], [1, 2])
+    script.submit(first, 10)
+    end = first.state.log.last.at
+    assert first.state.commit == end - 10
+    second = script.hosts[1]
+    script.until(lambda: second.channel.members == (1, 2) and second.channel.can_submit)
+    while second.state.log.base.at <= end:
+        script.submit(second)
+        script.run(0.02)
+    script.mend()
+    script.everywhere(script.submit(script.whole(), 30))
+    assert first.channel._learner._refused == 0, "what has changed since its last entry is of no use to it"
+
+
+@mutant(
+    "A learner says that it has all of its log, not what it knows to be committed.",
+    scenario=a_master_of_before_with_an_end_of_its_own,
+    caught=("I15", "scenario"),
+    quick=True,
+)
+def own_end_claimed():
+    def join(original, self):
+        return msgspec.structs.replace(original(self), commit=self._state.log.last)
+
+    with wrapped(learner.Learner, "join", join):
         yield

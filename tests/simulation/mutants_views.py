@@ -1,18 +1,17 @@
-"""Mutants of view changes, of the gate and of the start."""
+"""Mutants of view changes: whose promises count, which log is adopted, and when a view is active."""
 
-import contextlib
 from functools import partial
 
+import attrs
 import msgspec
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model import view
-from quorate.hachannel.model.messages import Activate, Founded, decode_reconfig
+from quorate.hachannel.model.messages import Join, decode_reconfig
 from quorate.hachannel.protocol import view_triggers
-from quorate.hachannel.transfer import learner
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing.channel import world
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -96,34 +95,6 @@ def amnesiac_votes():
         yield
 
 
-@contextlib.contextmanager
-def _founding_with(fewer):
-    """So many replicas found a cluster, as a function of how many should."""
-
-    def weakened(original):
-        def call(self, *arguments):
-            expected = self._state.expected
-            self._state.expected = fewer(expected)
-            try:
-                return original(self, *arguments)
-            finally:
-                self._state.expected = expected
-
-        return call
-
-    with (
-        patched(election.Election, "_evaluate_boot", weakened(election.Election._evaluate_boot)),
-        patched(learner.Learner, "may_boot", weakened(learner.Learner.may_boot)),
-    ):
-        yield
-
-
-@mutant("Any two empty replicas found a cluster.")
-def barrier_ignored():
-    with _founding_with(lambda expected: min(expected, 2)):
-        yield
-
-
 @mutant("No slave ever proposes while its view is active (a fault of liveness).", quick=True)
 def gate_closed():
     with patched(view_triggers.ViewTriggers, "_gate_open", lambda *_: False):
@@ -170,25 +141,6 @@ def old_configuration_not_asked():
         yield
 
 
-@mutant("Half of the expected replicas found a cluster.", caught=("I12",))
-def barrier_at_half():
-    with _founding_with(lambda expected: (expected + 1) // 2):
-        yield
-
-
-@mutant("Every view that follows the first one says first_time, too.", caught=("I12",), quick=True)
-def first_time_twice():
-    original = election.Election._start
-
-    def start(self, now, new, source, active, bases):
-        if source is not None and source.boot:
-            new = msgspec.structs.replace(new, boot=source.boot)
-        original(self, now, new, source, active, bases)
-
-    with patched(election.Election, "_start", start):
-        yield
-
-
 @mutant("A member acts on a view before it is told that the view is active.")
 def accepted_is_active():
     original = installation.Installation.on_new_view
@@ -202,37 +154,230 @@ def accepted_is_active():
         yield
 
 
-def a_founder_that_dies_at_once():
-    """The only replica of its cluster is told of the first view, and dies before anything else is written."""
-    script = ScriptedCluster(1, disk=True)
-    [host] = script.hosts
-    host.start()
-    script.until(lambda: bool(script.view_events[0]))
-    host.crash(0)
-    host.start()
+def members_that_lack_what_is_committed():
+    """Three of five are members, two of them commit; the third one and the other voters must not go on."""
+    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    script.form()
+    script.split([3, 4], [0, 1, 2])
+    script.whole(but=[3, 4])
+    script.net.muted = Join
+    script.mend()
+    script.run(0.3)
+    script.cut((0, 2))
+    taken = script.submit(script.hosts[0], 3)
+    script.run(0.1)
+    assert script.deliveries[0] == taken
+    script.split([0, 1], [2, 3, 4])
+    script.run(3.0)
+    assert script.hosts[2].channel.role == "blocked"
+    script.net.muted = None
+    script.mend()
+    script.whole()
+
+
+def a_voter_that_recorded_has_a_longer_log():
+    """Entries of a lost master are only in the log of a voter that has recorded the next view since."""
+    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    script.form()
+    script.net.muted = Join
+    script.cut((0, 1), (0, 2), (0, 3), (4, 0), (4, 1), (4, 2), (4, 3))
+    lost = script.submit(script.hosts[0], 3)
+    script.run(0.05)
+    assert script.hosts[4].channel.last == len(lost)
+    script.hosts[0].crash()
+    script.until(lambda: script.hosts[1].channel.members == (1, 2, 3) and script.hosts[1].channel.can_submit)
+    script.until(lambda: script.hosts[4].channel.view == script.hosts[1].channel.view)
+    assert script.hosts[4].channel.last == len(lost)
+    kept = script.submit(script.hosts[1])
+    script.run(0.2)
+    assert script.deliveries[1] == kept
+    script.mend()
+    script.run(0.2)
+    script.hosts[1].crash()
+    script.until(lambda: script.hosts[2].channel.can_submit)
+    script.net.muted = None
+    for replica in (0, 1):
+        script.hosts[replica].start()
     script.whole()
 
 
 @mutant(
-    "The first view is announced before it is durable that it is active.",
-    scenario=a_founder_that_dies_at_once,
-    caught=("I12",),
-    quick=True,
+    "Choose does not need |R and M| >= |M| - k + 1.", scenario=members_that_lack_what_is_committed, quick=True
 )
-def first_view_announced_at_once():
-    original_found, original = installation.Installation._found, installation.Installation.activate
-
-    def found(self, now, installing):
-        original_found(self, now, installing)
-        self.on_founded(now, self._state.me, Founded(installing.view.number))
-
-    def activate(self, now):
-        original(self, now)
-        if self._noted == self._state.promised:
-            self.on_noted(now, Activate(self._noted))
+def members_overlap_removed():
+    def overlap(answered, source, active):
+        if view.present(answered, source.config) < choice.quorum_of(source, active):
+            return "too few voters"
+        return ""
 
     with (
-        patched(installation.Installation, "_found", found),
-        patched(installation.Installation, "activate", activate),
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
     ):
+        yield
+
+
+@mutant(
+    "Choose does not need |R and C| >= maj(C).", explore="add-then-remove", budget={"tick": 0, "apart": 1}
+)
+def voters_overlap_removed():
+    def overlap(answered, source, active):
+        few = view.present(answered, source.members) < len(source.members) - source.k + 1
+        return "too few members" if few else ""
+
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
+        yield
+
+
+@mutant(
+    "Choose takes the log of whoever recorded the view, too.",
+    scenario=a_voter_that_recorded_has_a_longer_log,
+    quick=True,
+)
+def recorders_logs_adopted():
+    original = choice.choose
+
+    def choose(promises, me):
+        chosen = original(promises, me)
+        if isinstance(chosen, str):
+            return chosen
+        same = choice.accepted_by(chosen.source, promises)
+        holder = choice.longest(same, chosen.holder)
+        return attrs.evolve(chosen, holder=holder, last=same[holder].last)
+
+    with patched(election, "choose", choose):
+        yield
+
+
+@mutant("Choose needs one voter less than a majority of the configuration.", caught=("I2",))
+def voters_overlap_one_short():
+    original = choice.overlap
+
+    def overlap(answered, source, active):
+        reason = original(answered, source, active)
+        enough = view.present(answered, source.config) >= choice.quorum_of(source, active) - 1
+        return "" if "voters of view" in reason and enough else reason
+
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
+        yield
+
+
+@mutant(
+    "Choose needs one member less than |M| - k + 1.",
+    caught=("I2", "I5", "I6"),
+    scenario=members_that_lack_what_is_committed,
+    quick=True,
+)
+def members_overlap_one_short():
+    original = choice.overlap
+
+    def overlap(answered, source, active):
+        reason = original(answered, source, active)
+        enough = view.present(answered, source.members) >= len(source.members) - source.k
+        return "" if "members of view" in reason and enough else reason
+
+    with (
+        patched(choice, "overlap", overlap),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
+        yield
+
+
+@mutant("Half of a configuration is a majority.", caught=("I2", "I12"))
+def half_is_a_majority():
+    with (
+        patched(view, "majority", lambda config: (len(config) + 1) // 2),
+        patched(view_triggers.ViewTriggers, "possible", lambda *_: True),
+    ):
+        yield
+
+
+@mutant("Members that did not promise the view are put into it.", quick=True)
+def silent_members_kept():
+    original = choice.choose
+
+    def choose(promises, me):
+        chosen = original(promises, me)
+        return chosen if isinstance(chosen, str) else attrs.evolve(chosen, members=chosen.source.members)
+
+    def install(self, now, attempt, chosen):
+        own = attempt.promises[self._state.me]
+        for voter in chosen.members:
+            attempt.promises.setdefault(voter, own)
+        original_install(self, now, attempt, chosen)
+
+    original_install = election.Election._install
+    with patched(election, "choose", choose), patched(election.Election, "_install", install):
+        yield
+
+
+@mutant(
+    "The proposer puts itself first instead of yielding to the first member.",
+    caught=("I2",),
+    explore="quiet",
+)
+def seniority_ignored():
+    original = choice.choose
+
+    def choose(promises, me):
+        chosen = original(promises, me)
+        if isinstance(chosen, str) or me not in chosen.members:
+            return chosen
+        return attrs.evolve(chosen, members=(me, *(voter for voter in chosen.members if voter != me)))
+
+    with patched(election, "choose", choose):
+        yield
+
+
+@mutant(
+    "Choose takes the log of the lowest view accepted, not of the highest.",
+    caught=("I2", "I4", "I5", "I6", "I17"),
+)
+def oldest_view_adopted():
+    original = choice.choose
+
+    def choose(promises, me):
+        views = {p.accepted.number for p in promises.values() if p.accepted is not None}
+        if len(views) > 1:
+            lowest = min(views)
+            older = {
+                voter: promise
+                if promise.accepted is None or promise.accepted.number == lowest
+                else msgspec.structs.replace(promise, accepted=None)
+                for voter, promise in promises.items()
+            }
+            chosen = original(older, me)
+            if not isinstance(chosen, str):
+                return chosen
+        return original(promises, me)
+
+    with patched(election, "choose", choose):
+        yield
+
+
+@mutant("A voter says in its promise that its log ends where it is committed.", caught=("I5", "I6", "L1"))
+def uncommitted_end_unsaid():
+    original = election.Election._promise
+
+    def promise(self, number):
+        said = original(self, number)
+        return msgspec.structs.replace(said, last=self._state.log.tag(self._state.commit))
+
+    with patched(election.Election, "_promise", promise):
+        yield
+
+
+@mutant("A proposer that promises a higher view goes on with its own.", caught=("I3",), quick=True)
+def proposal_survives_a_promise():
+    def on_prepare(original, self, now, voter, message):
+        with patched(election.Election, "abandon", lambda *_: None):
+            original(self, now, voter, message)
+
+    with wrapped(election.Election, "on_prepare", on_prepare):
         yield

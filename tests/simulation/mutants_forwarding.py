@@ -1,4 +1,6 @@
-"""Mutants of submitting from any member, and of what all members are told to hold."""
+"""Mutants of forwarding: payloads of any member, the table of submitters, and what all members hold."""
+
+import msgspec
 
 from quorate.hachannel import Settings
 from quorate.hachannel.model import submitters
@@ -6,7 +8,7 @@ from quorate.hachannel.model.messages import Forward
 from quorate.hachannel.model.submitters import Source, Submitters
 from quorate.hachannel.replication import forwarding, normal_case, replica_state
 from quorate.hachannel.transfer import learner
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -218,4 +220,40 @@ def stable_by_told():
             )
 
     with patched(normal_case.Replication, "_advance", advance):
+        yield
+
+
+def an_origin_comes_back_within_the_view():
+    """With its disk, before anybody misses it: it numbers anew, under another number of its process."""
+    script = ScriptedCluster(3, disk=True, shared_host=False, settings=Settings(verify_s=1.0))
+    master = script.form()
+    script.run(1.0)
+    slave = next(host for host in script.hosts if host is not master)
+    view = master.channel.view.number
+    before = script.forward(slave, 3)
+    script.run(1.0)
+    slave.crash()
+    script.run(0.2)
+    slave.start()
+    script.run(1.5)
+    assert master.channel.view.number == view
+    after = script.forward(slave, 5)
+    script.run(8.0)
+    assert script.deliveries[master.replica] == before + after
+
+
+@mutant(
+    "What another process of an origin forwards is counted on with that of the one before.",
+    scenario=an_origin_comes_back_within_the_view,
+    caught=("I7", "scenario"),
+    quick=True,
+)
+def held_of_the_process_before():
+    def on_forward(original, self, voter, message):
+        held = self._held.get(voter.replica)
+        if held is not None and message.boot > held.boot:
+            message = msgspec.structs.replace(message, boot=held.boot)
+        original(self, voter, message)
+
+    with wrapped(forwarding.Forwarding, "on_forward", on_forward):
         yield

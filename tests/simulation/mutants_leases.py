@@ -1,5 +1,6 @@
-"""Mutants of leases."""
+"""Mutants of leases: whose grants count, how long they last, and what binds their voters."""
 
+import contextlib
 import math
 from collections.abc import Iterator
 
@@ -7,9 +8,12 @@ import msgspec
 
 from quorate.hachannel import Channel, Settings
 from quorate.hachannel.model.messages import Release
+from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.replication import lease
+from quorate.hachannel.replication.replica_state import ReplicaState
+from quorate.hachannel.view_change import election
 from quorate.testing.channel.host import Host
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 Lease = lease.Lease
@@ -72,6 +76,18 @@ def a_master_with_a_slow_clock_loses_its_connections() -> None:
         a_master_that_loses_its_connections(seed, drift=0.1)
 
 
+@contextlib.contextmanager
+def _grants_longer_by(factor):
+    """A master counts each grant for its length times a function of the drift."""
+
+    def on_grant(original, self, now, voter, message):
+        for_s = message.for_s * factor(self._state.settings.drift)
+        original(self, now, voter, msgspec.structs.replace(message, for_s=for_s))
+
+    with wrapped(Lease, "on_grant", on_grant):
+        yield
+
+
 @mutant(
     "A master counts a grant for as long as the voter said, as if clocks did not drift.",
     scenario=a_master_with_a_slow_clock_loses_its_connections,
@@ -79,14 +95,7 @@ def a_master_with_a_slow_clock_loses_its_connections() -> None:
     quick=True,
 )
 def drift_ignored() -> Iterator[None]:
-    original = Lease.on_grant
-
-    def on_grant(self, now, voter, message):
-        drift = self._state.settings.drift
-        for_s = message.for_s * (1 + drift) / (1 - drift)
-        original(self, now, voter, msgspec.structs.replace(message, for_s=for_s))
-
-    with patched(Lease, "on_grant", on_grant):
+    with _grants_longer_by(lambda drift: (1 + drift) / (1 - drift)):
         yield
 
 
@@ -97,7 +106,7 @@ def drift_ignored() -> Iterator[None]:
     quick=True,
 )
 def drift_once() -> Iterator[None]:
-    with rewritten(Lease, "on_grant", ("(1 - drift) / (1 + drift)", "(1 - drift)")):
+    with _grants_longer_by(lambda drift: 1 + drift):
         yield
 
 
@@ -108,7 +117,7 @@ def drift_once() -> Iterator[None]:
     quick=True,
 )
 def drift_other_way() -> Iterator[None]:
-    with rewritten(Lease, "on_grant", ("(1 - drift) / (1 + drift)", "(1 + drift) / (1 - drift)")):
+    with _grants_longer_by(lambda drift: ((1 + drift) / (1 - drift)) ** 2):
         yield
 
 
@@ -270,4 +279,101 @@ def released_by_anybody() -> Iterator[None]:
             original(self, self.holder, *mark)
 
     with patched(Lease, "release", release):
+        yield
+
+
+@mutant("A voter grants at once, whatever its disk has of the promise.", caught=("I3",), quick=True)
+def granted_at_once():
+    with patched(ReplicaState, "pledge", ReplicaState.send):
+        yield
+
+
+@mutant("How long grants last is not written.", caught=("I3",), quick=True)
+def length_not_written():
+    with patched(Lease, "_remember", lambda *_: None):
+        yield
+
+
+@mutant("A master that installs a view itself forgets what was granted to it.", caught=("I11",), quick=True)
+def forgotten_in_a_view_of_its_own():
+    original = Lease.reign
+
+    def reign(self, now, master):
+        self._reigns_since = None
+        original(self, now, master)
+
+    with patched(Lease, "reign", reign):
+        yield
+
+
+@mutant("A master that holds the lease promises views to others.", caught=("I11",))
+def holder_not_bound():
+    with patched(Lease, "blocks", lambda self, now, other: now < self.until and self.holder != other):
+        yield
+
+
+def a_master_of_before_is_heard_by_one_voter():
+    """It knows three voters. There are five now, and another master: two are a majority of its own only."""
+    script = ScriptedCluster(3)
+    before = script.form()
+    master, voter = script.hosts[1:]
+    script.split([0], [1, 2, 3, 4])
+    for other in (1, 2):
+        script.net.shut((0, other))
+    script.whole(but=[0])
+    for replica in (3, 4):
+        script.hosts.append(Host(script.world, replica))
+        master.channel.admit(script.world.now, replica)
+        master.settle()
+        script.hosts[replica].start()
+        assert script.whole(but=[0]) is master
+    # The voter promises the next view, is left out of it, and does not hear of it any more.
+    script.cut((2, 1), (2, 3), (2, 4))
+    accepted = voter.channel.view
+    assert accepted is not None
+    script.until(lambda: voter.state.promised > accepted.number)
+    script.split([1, 3, 4], [2])
+    assert script.whole(but=[0, 2]) is master
+    for way in ((0, 2), (2, 0)):
+        script.net.mend(way)
+    script.until(lambda: voter.state.promised.replica == 0)
+    script.run(1.0)
+    assert not before.channel.holds_lease(script.world.now)
+    assert master.channel.holds_lease(script.world.now)
+    script.mend()
+    script.whole()
+
+
+@mutant(
+    "A voter grants to whom it has promised a view, although another one is master of that it has accepted.",
+    scenario=a_master_of_before_is_heard_by_one_voter,
+    caught=("I11",),
+    quick=True,
+)
+def granted_for_a_promise():
+    def on_mark(original, self, now, voter, mark):
+        view = self._state.accepted
+        if view is None:
+            return
+        with patched(self._state, "accepted", msgspec.structs.replace(view, members=(voter,))):
+            original(self, now, voter, mark)
+
+    with wrapped(Lease, "on_mark", on_mark):
+        yield
+
+
+@mutant("A voter proposes a view of its own although it has granted.", caught=("I11",), quick=True)
+def proposed_within_its_grant():
+    def propose(original, self, *arguments, **options):
+        with patched(Lease, "blocks", lambda *_: False):
+            original(self, *arguments, **options)
+
+    def consider(original, self, now, view):
+        with patched(self._lease, "until", -math.inf):
+            original(self, now, view)
+
+    with (
+        wrapped(election.Election, "propose", propose),
+        wrapped(view_triggers.ViewTriggers, "_consider_master", consider),
+    ):
         yield

@@ -1,12 +1,68 @@
-"""Mutants of witnesses and of the number of copies."""
+"""Mutants of witnesses and of the number of copies: what a witness counts for, and how it is let in."""
 
 from collections.abc import Iterator
 
 from quorate.hachannel import Channel, Settings
+from quorate.hachannel.membership import witness_admission
+from quorate.hachannel.model import view
+from quorate.hachannel.model.log import MemoryLog
+from quorate.hachannel.model.messages import Join
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import choice, election
-from quorate.testing.mutation import mutant, patched
+from quorate.testing.mutation import mutant, patched, wrapped
+from quorate.testing.schedules.random_schedules import administered
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
+
+
+def a_witness_that_is_removed_while_it_comes():
+    """It asks to be let in when its removal is pending."""
+    script = ScriptedCluster(3, witnesses=1)
+    master = script.form()
+    witness = script.hosts[2]
+    for request in (
+        lambda now: master.channel.remove(now, 2),
+        lambda now: master.channel.admit(now, 2, witness=True),
+    ):
+        request(script.world.now)
+        master.settle()
+        script.until(lambda: master.state.pending is None and master.channel.can_submit)
+    witness.start()
+    script.net.muted = Join
+    link = master.state.peers.links
+    script.until(lambda: 2 in link and link[2].connected and link[2].voter == witness.state.me)
+    master.channel.remove(script.world.now, 2)
+    master.settle()
+    state = witness.state
+    master.deliver(2, Join("c", True, state.log.tag(0), 0, 0, b"", False, 0, state.birth))
+    script.run(1.0)
+
+
+@mutant(
+    "A witness that asked to come is let in although it has been removed since.",
+    scenario=a_witness_that_is_removed_while_it_comes,
+    caught=("I12",),
+    quick=True,
+)
+def unlisted_witness_let_in():
+    original = witness_admission.WitnessAdmission.step
+
+    def step(self, now):
+        with patched(view.View, "lists", lambda _self, _replica: True):
+            original(self, now)
+
+    with patched(witness_admission.WitnessAdmission, "step", step):
+        yield
+
+
+@mutant("A witness is let in although another change is pending.", caught=("I2",), schedule=administered)
+def witness_while_pending():
+    def step(original, self, now):
+        with patched(MemoryLog, "reconfig", lambda *_: None):
+            return original(self, now)
+
+    with wrapped(witness_admission.WitnessAdmission, "step", step):
+        yield
+
 
 QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 

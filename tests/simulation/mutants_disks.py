@@ -1,15 +1,19 @@
-"""Mutants of what replicas with disks write, and when."""
+"""Mutants of what replicas with disks write, and what waits for it."""
+
+import contextlib
+from collections import deque
 
 import attrs
 
 from quorate.hachannel import Settings
 from quorate.hachannel.journal import durable_log
+from quorate.hachannel.model.log import Accepted, Committed, Promised, Reset, Truncated
 from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.replication import replica_state
 from quorate.hachannel.view_change import election
 from quorate.testing import Pause, Schedule, Shape, Weather
 from quorate.testing.channel import machine
-from quorate.testing.mutation import mutant, patched, rewritten
+from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.random_schedules import draw
 from quorate.testing.schedules.simulation import simulate
 
@@ -22,51 +26,43 @@ def with_tails(seed):
     return draw(seed, disk=True, profile="tails")
 
 
-@mutant("A promise is not written.", caught=("I3", "I1"), schedule=with_disks, quick=True)
-def promise_not_written():
-    original = replica_state.ReplicaState.record
+@contextlib.contextmanager
+def _unwritten(kind):
+    """Records of this kind do not reach the disk."""
 
-    def record(self, what):
-        if not isinstance(what, replica_state.Promised):
+    def record(original, self, what):
+        if not isinstance(what, kind):
             original(self, what)
 
-    with patched(replica_state.ReplicaState, "record", record):
+    with wrapped(replica_state.ReplicaState, "record", record):
+        yield
+
+
+@mutant("A promise is not written.", caught=("I3", "I1"), schedule=with_disks, quick=True)
+def promise_not_written():
+    with _unwritten(Promised):
         yield
 
 
 @mutant("An accepted view is not written.", caught=("I3", "raised"), schedule=with_disks, quick=True)
 def acceptance_not_written():
-    original = replica_state.ReplicaState.record
-
-    def record(self, what):
-        if not isinstance(what, replica_state.Accepted):
-            original(self, what)
-
-    with patched(replica_state.ReplicaState, "record", record):
+    with _unwritten(Accepted):
         yield
 
 
 @mutant("Entries that slaves receive are not written.", schedule=with_disks, quick=True)
 def entries_not_written():
-    original = replica_state.ReplicaState.record_entry
-
-    def record_entry(self, entry):
+    def record_entry(original, self, entry):
         if self.leading:
             original(self, entry)
 
-    with patched(replica_state.ReplicaState, "record_entry", record_entry):
+    with wrapped(replica_state.ReplicaState, "record_entry", record_entry):
         yield
 
 
 @mutant("A cut of the log is not written.", caught=("I17",), schedule=with_tails)
 def cut_not_written():
-    original = replica_state.ReplicaState.record
-
-    def record(self, what):
-        if not isinstance(what, replica_state.Truncated):
-            original(self, what)
-
-    with patched(replica_state.ReplicaState, "record", record):
+    with _unwritten(Truncated):
         yield
 
 
@@ -196,5 +192,34 @@ def a_slave_that_stops_while_it_syncs():
     caught=("I3",),
 )
 def acknowledged_after_a_promise():
-    with rewritten(replica_state.ReplicaState, "_take_back", ("not isinstance(held[2], Ack) and", "")):
+    def take_back(original, self, number):
+        acks = [held for held in self._held if isinstance(held[2], Ack)]
+        original(self, number)
+        self._held = deque(sorted([*self._held, *acks], key=lambda held: held[0]))
+
+    with wrapped(replica_state.ReplicaState, "_take_back", take_back):
+        yield
+
+
+@mutant("That the log begins anew after a state is not written.", caught=("I17",), quick=True)
+def reset_not_written():
+    with _unwritten(Reset):
+        yield
+
+
+@mutant(
+    "With the commit index a disk remembers who had submitted how much before what is committed.",
+    caught=("I7",),
+)
+def origins_written_too_early():
+    def commit_to(original, self, index):
+        rows = self.origins.rows
+
+        def record(write, state, what):
+            write(state, attrs.evolve(what, origins=rows) if isinstance(what, Committed) else what)
+
+        with wrapped(replica_state.ReplicaState, "record", record):
+            original(self, index)
+
+    with wrapped(replica_state.ReplicaState, "commit_to", commit_to):
         yield
