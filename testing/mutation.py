@@ -75,7 +75,7 @@ class Mutant:
     schedule: Callable[[int], Schedule] = draw
     """The schedule of a seed."""
     quick: bool = False
-    """It is caught so soon that the suite tries it always."""
+    """The test suite always hunts it: one mutant for each invariant, noticed within a few seeds."""
 
 
 @attrs.frozen

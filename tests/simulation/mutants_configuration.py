@@ -16,15 +16,12 @@ from quorate.hachannel.transfer import donor, flow_control, learner
 from quorate.hachannel.view_change import choice, election, installation
 from quorate.testing import Add, Remove, Schedule, Shape, simulate
 from quorate.testing.mutation import mutant, patched, wrapped
-from quorate.testing.schedules.random_schedules import draw
+from quorate.testing.schedules.random_schedules import administered, draw
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 @mutant(
-    "An operator's change is appended although another one of this view is pending.",
-    caught=("I2",),
-    schedule=administered,
-    quick=True,
+    "A master appends the same operator's change twice in one view.", caught=("I2",), schedule=administered
 )
 def second_change_in_a_view():
     def append(self, now, current, change):
@@ -36,10 +33,7 @@ def second_change_in_a_view():
 
 
 @mutant(
-    "A change takes effect in the view in which it is appended, before it is committed.",
-    caught=("I1", "I2"),
-    schedule=administered,
-    quick=True,
+    "An operator's change takes effect before it is committed.", caught=("I1", "I2"), schedule=administered
 )
 def change_before_commit():
     original = membership.Membership._append
@@ -55,12 +49,7 @@ def change_before_commit():
         yield
 
 
-@mutant(
-    "A removed replica keeps its vote: only its seat goes.",
-    caught=("I2", "I12"),
-    schedule=administered,
-    quick=True,
-)
+@mutant("A removed replica keeps its vote: only its seat goes.", caught=("I2", "I12"), schedule=administered)
 def removed_voter_counted():
     original = choice.reconfigured
 
@@ -71,12 +60,7 @@ def removed_voter_counted():
         yield
 
 
-@mutant(
-    "A removed replica keeps its seat: only its vote goes.",
-    caught=("I2", "I12"),
-    schedule=administered,
-    quick=True,
-)
+@mutant("A removed replica keeps its seat: only its vote goes.", caught=("I2", "I12"), schedule=administered)
 def half_a_removal():
     def seated(seats, change):
         return tuple(seats) if isinstance(change, Dismiss) else choice.seated(seats, change)
@@ -85,12 +69,7 @@ def half_a_removal():
         yield
 
 
-@mutant(
-    "A newcomer becomes a voter before it has caught up.",
-    caught=("I15",),
-    schedule=administered,
-    quick=True,
-)
+@mutant("A newcomer becomes a voter before it has caught up.", caught=("I15",), schedule=administered)
 def counted_before_caught_up():
     with patched(flow_control.FlowControl, "lag", lambda *_: 0.0):
         yield
@@ -109,10 +88,9 @@ def _without_dead_life(state, newcomer):
 
 
 @mutant(
-    "A new life becomes a voter beside the dead one.",
+    "A new process of a replica becomes a voter while its dead one still votes.",
     caught=("I2",),
     schedule=administered,
-    quick=True,
 )
 def dead_life_stays():
     def step(original, self, now):
@@ -131,27 +109,19 @@ def _activated(have, source, active, new, *, old=True, own=True):
     return not own or view.present(have, new.config) >= choice.quorum_of(new, False)
 
 
-@mutant(
-    "A view need not be known to a majority of the old voters.",
-    caught=("I2",),
-    schedule=administered,
-)
+@mutant("A view is active without a majority of the old voters.", caught=("I2",), schedule=administered)
 def old_majority_not_needed():
     with patched(installation, "activated", partial(_activated, old=False)):
         yield
 
 
-@mutant(
-    "A view need not be known to a majority of the new voters.",
-    caught=("I2",),
-    schedule=administered,
-)
+@mutant("A view is active without a majority of the new voters.", caught=("I2",), schedule=administered)
 def new_majority_not_needed():
     with patched(installation, "activated", partial(_activated, own=False)):
         yield
 
 
-@mutant("A removed replica is let in again.", caught=("I12",), schedule=administered, quick=True)
+@mutant("A removed replica becomes a voter again.", caught=("I12",), schedule=administered)
 def removed_let_in():
     with (
         patched(membership.Membership, "lets_in", lambda *_: True),
@@ -171,7 +141,7 @@ def _back_under_load(_seed):
 
 
 @mutant(
-    "Who is ahead of what its master said last believes that the others have lost what is committed.",
+    "A replica stops when the last heartbeat of its master names a lower index than it has committed.",
     caught=("I5",),
     schedule=_back_under_load,
     seeds=20,
@@ -207,7 +177,6 @@ def a_replica_moves():
     "A replica that moves keeps its old seat beside the new one.",
     scenario=a_replica_moves,
     caught=("scenario", "I2"),
-    quick=True,
 )
 def seat_kept_by_who_moves():
     def seated(original, seats, change):
@@ -219,9 +188,7 @@ def seat_kept_by_who_moves():
 
 
 @mutant(
-    "A change is taken on while another one is pending.",
-    caught=("I2",),
-    schedule=administered,
+    "A master takes an operator's change while another one is pending.", caught=("I2",), schedule=administered
 )
 def change_while_pending():
     def check(original, self):
@@ -233,17 +200,16 @@ def change_while_pending():
 
 
 @mutant(
-    "A change that is committed waits for another reason to change the view.",
+    "A committed change takes effect only when something else changes the view.",
     caught=("L1",),
     schedule=administered,
-    quick=True,
 )
 def change_waits():
     with patched(view_triggers.ViewTriggers, "reconfiguring", lambda *_: False):
         yield
 
 
-@mutant("A learner that does not vote is made a member.", caught=("I2",), schedule=administered, quick=True)
+@mutant("A learner that has no vote becomes a member of a view.", caught=("I2",), schedule=administered)
 def learner_without_a_vote():
     def install(original, self, now, attempt, chosen):
         joiner = attempt.joiner
@@ -263,9 +229,7 @@ def learner_without_a_vote():
 
 
 @mutant(
-    "What a learner holds counts as an acknowledgement.",
-    explore="adding",
-    budget={"tick": 1},
+    "The index that a learner acknowledges counts towards a commit.", explore="adding", budget={"tick": 1}
 )
 def learner_counted():
     original_caught_up = donor.Donor.on_caught_up
@@ -292,7 +256,7 @@ def learner_counted():
         yield
 
 
-@mutant("The new voter simply takes the place of the old one in the next view, without RECONFIG.", quick=True)
+@mutant("A new voter takes the place of the old one in the next view without a RECONFIG in the log.")
 def reconfig_not_logged():
     original = election.reconfigured
 
@@ -315,7 +279,7 @@ def reconfig_not_logged():
         yield
 
 
-@mutant("The master appends another RECONFIG before the first one took effect.", quick=True)
+@mutant("The master appends another RECONFIG before the first one took effect.")
 def two_reconfigs_in_a_view():
     original = donor.Donor.step
 
@@ -331,7 +295,7 @@ def two_reconfigs_in_a_view():
         yield
 
 
-@mutant("A learner appends what it is sent after its own log, without comparing.")
+@mutant("A learner appends entries after its own log without comparing the two.")
 def catch_up_unchecked():
     original = learner.Learner.on_catch_up
 
@@ -352,7 +316,7 @@ def catch_up_unchecked():
         yield
 
 
-@mutant("The new life of a replica is added while its dead one still votes.", caught=("I2",), quick=True)
+@mutant("A donor adds the new process of a replica before the dead one is removed.", caught=("I2",))
 def dead_life_not_removed_first():
     original = donor.Donor.step
 
@@ -369,12 +333,7 @@ def dead_life_not_removed_first():
         yield
 
 
-@mutant(
-    "One RECONFIG takes the dead life out and puts the new one in.",
-    caught=("I2",),
-    quick=True,
-    explore="incarnations",
-)
+@mutant("One RECONFIG removes the dead process and adds the new one.", caught=("I2",), explore="incarnations")
 def replaced_in_one_change():
     original_reconfigured = choice.reconfigured
     original_step = donor.Donor.step
@@ -401,7 +360,7 @@ def replaced_in_one_change():
         yield
 
 
-@mutant("A RECONFIG is effective as soon as the master appends it.", quick=True)
+@mutant("A RECONFIG is effective as soon as the master appends it.", caught=("I1",), quick=True)
 def reconfig_effective_at_once():
     original = normal_case.Replication.reconfigure
 
@@ -415,7 +374,7 @@ def reconfig_effective_at_once():
         yield
 
 
-@mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2",), quick=True)
+@mutant("A RECONFIG in the adopted log is forgotten.", caught=("I2",))
 def reconfig_forgotten():
     with patched(election.Election, "change", lambda self, source, promises: None):
         yield
@@ -427,10 +386,9 @@ def a_founder_leaves_while_its_promise_is_held_up():
 
 
 @mutant(
-    "A promise takes a farewell back, even if it was given before.",
+    "A promise given before EXIT cancels the EXIT of a replica that leaves.",
     scenario=a_founder_leaves_while_its_promise_is_held_up,
     caught=("L1",),
-    quick=True,
 )
 def farewell_taken_back():
     def on_promise(original, self, now, voter, message):
@@ -467,10 +425,9 @@ def a_learner_is_removed():
 
 
 @mutant(
-    "A transfer to a replica that is removed goes on.",
+    "A donor goes on with a transfer to a replica that was removed.",
     scenario=a_learner_is_removed,
     caught=("scenario", "I12"),
-    quick=True,
 )
 def removed_learner_kept():
     def on_view(original, self, now):
@@ -481,7 +438,11 @@ def removed_learner_kept():
         yield
 
 
-@mutant("A witness is added beside its dead life.", caught=("I2",), schedule=administered)
+@mutant(
+    "A new process of a witness becomes a voter while its dead one still votes.",
+    caught=("I2",),
+    schedule=administered,
+)
 def witness_beside_its_dead_life():
     def step(original, self, now):
         with _without_dead_life(self._state, self._waiting):

@@ -38,19 +38,19 @@ def _unwritten(kind):
         yield
 
 
-@mutant("A promise is not written.", caught=("I3", "I1"), schedule=with_disks, quick=True)
+@mutant("The disk does not learn of a promise.", caught=("I3",), schedule=with_disks, quick=True)
 def promise_not_written():
     with _unwritten(Promised):
         yield
 
 
-@mutant("An accepted view is not written.", caught=("I3", "raised"), schedule=with_disks, quick=True)
+@mutant("The disk does not learn of an accepted view.", caught=("I3", "raised"), schedule=with_disks)
 def acceptance_not_written():
     with _unwritten(Accepted):
         yield
 
 
-@mutant("Entries that slaves receive are not written.", schedule=with_disks, quick=True)
+@mutant("The disk of a slave does not get its entries.", schedule=with_disks)
 def entries_not_written():
     def record_entry(original, self, entry):
         if self.leading:
@@ -60,18 +60,13 @@ def entries_not_written():
         yield
 
 
-@mutant("A cut of the log is not written.", caught=("I17",), schedule=with_tails)
+@mutant("The disk does not learn that the log was truncated.", caught=("I17",), schedule=with_tails)
 def cut_not_written():
     with _unwritten(Truncated):
         yield
 
 
-@mutant(
-    "Promises and acknowledgements leave before the disk has them.",
-    caught=("I3",),
-    schedule=with_disks,
-    quick=True,
-)
+@mutant("Promises and acknowledgements leave before the disk has them.", caught=("I3",), schedule=with_disks)
 def said_before_synced():
     def vow(self, replica, message):
         if replica == self.me.replica:
@@ -119,7 +114,7 @@ def number_not_durable():
         yield
 
 
-@mutant("A replica that comes back takes its whole log for committed.", schedule=with_disks, quick=True)
+@mutant("A restarted replica treats its whole log as committed.", schedule=with_disks)
 def all_committed_after_a_restart():
     original = durable_log.Remembered.apply
 
@@ -131,12 +126,7 @@ def all_committed_after_a_restart():
         yield
 
 
-@mutant(
-    "A replica that comes back has forgotten what it promised.",
-    caught=("I3", "I1"),
-    schedule=with_disks,
-    quick=True,
-)
+@mutant("A restarted replica has forgotten its promise.", caught=("I3", "I1"), schedule=with_disks)
 def promise_lost_in_a_restart():
     original = durable_log.DurableLog.recovered
 
@@ -149,7 +139,7 @@ def promise_lost_in_a_restart():
         yield
 
 
-@mutant("A replica whose disk is gone comes back as the voter it was.", schedule=with_disks, quick=True)
+@mutant("A replica that lost its disk comes back as the same voter.", schedule=with_disks)
 def voter_without_its_disk():
     def replace_disk(self):
         self.disk = machine.Disk(self.host.incarnation)
@@ -187,7 +177,7 @@ def a_slave_that_stops_while_it_syncs():
 
 
 @mutant(
-    "What waited for the disk to be acknowledged is, although another view has been promised meanwhile.",
+    "An Ack that waits for the disk is sent although a higher view has been promised meanwhile.",
     scenario=a_slave_that_stops_while_it_syncs,
     caught=("I3",),
 )
@@ -201,16 +191,13 @@ def acknowledged_after_a_promise():
         yield
 
 
-@mutant("That the log begins anew after a state is not written.", caught=("I17",), quick=True)
+@mutant("The disk does not learn that the log begins anew after an installed state.", caught=("I17",))
 def reset_not_written():
     with _unwritten(Reset):
         yield
 
 
-@mutant(
-    "With the commit index a disk remembers who had submitted how much before what is committed.",
-    caught=("I7",),
-)
+@mutant("The disk stores the commit index with the table of submitters of an earlier index.", caught=("I7",))
 def origins_written_too_early():
     def commit_to(original, self, index):
         rows = self.origins.rows

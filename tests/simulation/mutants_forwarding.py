@@ -49,10 +49,9 @@ def back_by_a_snapshot():
 
 
 @mutant(
-    "The master admits what comes next, also after a gap.",
+    "A master admits a forwarded payload although the one before is missing.",
     caught=("I7",),
     scenario=the_first_of_two_is_lost,
-    quick=True,
     explore="forward",
     budget={"crash": 0, "tick": 0},
 )
@@ -72,7 +71,7 @@ def gaps_admitted():
         yield
 
 
-@mutant("A new master forgets who has submitted how much, and believes what it hears first.")
+@mutant("A new master forgets the table of submitters and believes the first number that it hears.")
 def table_forgotten_at_failover():
     begin, on_forward = forwarding.Forwarding.begin, forwarding.Forwarding.on_forward
 
@@ -95,19 +94,19 @@ def table_forgotten_at_failover():
         yield
 
 
-@mutant("A snapshot comes without the table of origins.", caught=("I7",), quick=True)
+@mutant("A snapshot comes without the table of submitters.", caught=("I7",), quick=True)
 def table_missing_in_snapshot():
     with patched(replica_state.ReplicaState, "origins_at", lambda self, index: ()):
         yield
 
 
-@mutant("A snapshot comes with the table of a later index.", caught=("I7",), quick=True)
+@mutant("A snapshot comes with the table of submitters of a later index.", caught=("I7",))
 def table_ahead_of_snapshot():
     with patched(replica_state.ReplicaState, "origins_at", lambda self, index: self.origins.rows):
         yield
 
 
-@mutant("A learner keeps its own table instead of that of the snapshot.", caught=("I7",), quick=True)
+@mutant("A learner keeps its own table of submitters when it installs a snapshot.", caught=("I7",))
 def table_not_installed():
     original = replica_state.ReplicaState.reset
 
@@ -118,7 +117,7 @@ def table_not_installed():
         yield
 
 
-@mutant("After a view change an origin sends the oldest payload after the newer ones.", quick=True)
+@mutant("After a view change a member sends its oldest payload after the newer ones.")
 def sent_again_after_new_ones():
     original = forwarding.Forwarding.begin
 
@@ -130,7 +129,7 @@ def sent_again_after_new_ones():
         yield
 
 
-@mutant("What was admitted before is admitted again.", caught=("I7",), quick=True)
+@mutant("A master admits a payload that it has admitted before.", caught=("I7",))
 def duplicates_admitted():
     original = forwarding.Forwarding.on_forward
 
@@ -145,7 +144,7 @@ def duplicates_admitted():
         yield
 
 
-@mutant("An origin forgets what it has sent to the master.", caught=("I7",), quick=True)
+@mutant("A member forgets the payloads that it has sent to the master.", caught=("I7",))
 def origin_forgets_what_it_sent():
     original = forwarding.Forwarding._again
 
@@ -159,7 +158,7 @@ def origin_forgets_what_it_sent():
         yield
 
 
-@mutant("Another process of a replica goes on with the numbers of the one before.", caught=("I7",))
+@mutant("A master continues the numbers of an earlier process of a replica for the next one.", caught=("I7",))
 def processes_not_distinguished():
     def expected(self, source):
         row = self._rows.get(source.replica)
@@ -169,7 +168,7 @@ def processes_not_distinguished():
         yield
 
 
-@mutant("The processes of one life with a disk number what they forward as if they were one.")
+@mutant("All processes that share a disk number their payloads as if they were one process.")
 def processes_of_a_life_not_counted():
     original = replica_state.ReplicaState.__init__
 
@@ -182,10 +181,9 @@ def processes_of_a_life_not_counted():
 
 
 @mutant(
-    "What a snapshot has of its receiver's own is not counted: it is kept and sent on.",
+    "A learner sends its own payloads again although the installed snapshot has them.",
     caught=("I15",),
     scenario=back_by_a_snapshot,
-    quick=True,
 )
 def snapshot_counts_nothing_of_its_receiver():
     class Forgetful(Submitters):
@@ -196,7 +194,7 @@ def snapshot_counts_nothing_of_its_receiver():
         yield
 
 
-@mutant("All members are said to hold what is committed.", caught=("I10",), quick=True)
+@mutant("A master reports an entry as held by all members as soon as it is committed.", caught=("I10",))
 def stable_at_commit():
     original = normal_case.Replication._advance
 
@@ -208,7 +206,7 @@ def stable_at_commit():
         yield
 
 
-@mutant("A member that lacks entries is not counted once it was told of their commit.")
+@mutant("A master takes a member that was told of a commit to hold the entry.")
 def stable_by_told():
     original = normal_case.Replication._advance
 
@@ -243,10 +241,9 @@ def an_origin_comes_back_within_the_view():
 
 
 @mutant(
-    "What another process of an origin forwards is counted on with that of the one before.",
+    "A master adds payloads of a new process to those that it holds of the earlier one.",
     scenario=an_origin_comes_back_within_the_view,
     caught=("I7", "scenario"),
-    quick=True,
 )
 def held_of_the_process_before():
     def on_forward(original, self, voter, message):

@@ -23,7 +23,7 @@ def founded_by_few(seed):
 
 
 @mutant(
-    "A first view that may have failed is replaced by a majority of it: others found a cluster meanwhile.",
+    "A majority of a first view that may have failed replaces it, and others may have founded a cluster.",
     caught=("I2", "I12"),
     schedule=founded_by_few,
 )
@@ -58,10 +58,9 @@ def a_founder_loses_a_witness_before_that_has_recorded_the_first_view():
 
 
 @mutant(
-    "A first view is active once a majority of its voters know it: others can found a cluster meanwhile.",
+    "A first view is active once a majority of its voters know it, and others may found a cluster.",
     scenario=a_founder_loses_a_witness_before_that_has_recorded_the_first_view,
     caught=("I12",),
-    quick=True,
 )
 def first_view_quorum():
     def activated(original, have, source, active, new):
@@ -71,7 +70,7 @@ def first_view_quorum():
         yield
 
 
-@mutant("No view says first_time.", caught=("I12", "I14"), quick=True)
+@mutant("No view event says first_time.", caught=("I12", "I14"))
 def first_time_unsaid():
     original = installation.Installation._begin
 
@@ -89,7 +88,7 @@ def a_founder_that_stops(seed):
 
 
 @mutant(
-    "A first view is announced before its members know that it will be.",
+    "A first view is announced before its members know that it may be active.",
     schedule=a_founder_that_stops,
     caught=("I12",),
 )
@@ -106,7 +105,7 @@ def first_view_not_founded():
 
 
 @mutant(
-    "A first view is announced once one member fewer knows of it than commit an entry.",
+    "A first view is announced once one member fewer knows of it than is needed for a commit.",
     schedule=a_founder_that_stops,
     caught=("I12",),
 )
@@ -135,10 +134,9 @@ def two_founders_come_back_and_the_others_have_founded_a_cluster():
 
 
 @mutant(
-    "That a first view may be active is taken for that it is.",
+    "A replica treats a first view that may be active as active.",
     scenario=two_founders_come_back_and_the_others_have_founded_a_cluster,
     caught=("I2",),
-    quick=True,
 )
 def foreseen_is_active():
     def foresee(self):
@@ -150,10 +148,9 @@ def foreseen_is_active():
 
 
 @mutant(
-    "One voter fewer than more than half of all replicas may replace a first view.",
+    "A first view can be replaced by one voter less than a majority of all replicas.",
     caught=("I2", "I12"),
     schedule=founded_by_few,
-    quick=True,
 )
 def founders_one_less():
     with wrapped(election, "majority", lambda original, voters: original(voters) - 1):
@@ -194,7 +191,7 @@ def barrier_at_half():
         yield
 
 
-@mutant("Every view that follows the first one says first_time, too.", caught=("I12",), quick=True)
+@mutant("Each view that replaces the first one says first_time, too.", caught=("I12",), quick=True)
 def first_time_twice():
     original = election.Election._start
 
@@ -219,10 +216,9 @@ def a_founder_that_dies_at_once():
 
 
 @mutant(
-    "The first view is announced before it is durable that it is active.",
+    "The first view is announced before the disk has that it is active.",
     scenario=a_founder_that_dies_at_once,
     caught=("I12",),
-    quick=True,
 )
 def first_view_announced_at_once():
     original_found, original = installation.Installation._found, installation.Installation.activate

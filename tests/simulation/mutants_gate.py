@@ -15,7 +15,7 @@ def one_exit_opens():
         yield
 
 
-@mutant("One EXIT less than a majority opens the gate.", caught=("gate",))
+@mutant("The gate opens with one EXIT less than a majority.", caught=("gate",))
 def gate_one_short():
     def opened(self, view):
         exits = 0
@@ -31,7 +31,7 @@ def gate_one_short():
         yield
 
 
-@mutant("Voters that are suspected count as if they had said EXIT.", caught=("gate",))
+@mutant("A suspected voter counts as if it had said EXIT.", caught=("gate",))
 def silence_counts_as_exit():
     def opened(self, view):
         exits = 0
@@ -44,7 +44,7 @@ def silence_counts_as_exit():
         yield
 
 
-@mutant("An EXIT counts for ever, also in later views.", caught=("gate",))
+@mutant("An EXIT counts in all later views.", caught=("gate",))
 def old_exits_count():
     original = heartbeats.Heartbeats.on_heartbeat
     ever = set()
@@ -68,7 +68,7 @@ def old_exits_count():
 
 
 @mutant(
-    "An EXIT that was said of an older view counts in the next one.",
+    "An EXIT of an earlier view that arrives late counts in the present one.",
     caught=("gate",),
     seeds=0,
     explore="gate",
@@ -85,10 +85,7 @@ def nothing_is_forgotten(seed):
 
 
 @mutant(
-    "The gate opens when no voter at all follows the master.",
-    schedule=nothing_is_forgotten,
-    caught=("L1",),
-    quick=True,
+    "The gate opens only when no voter follows the master.", schedule=nothing_is_forgotten, caught=("L1",)
 )
 def exits_of_all():
     def opened(self, view):
@@ -100,9 +97,7 @@ def exits_of_all():
 
 
 @mutant(
-    "A master keeps slaves that are dead as members of its view.",
-    schedule=nothing_is_forgotten,
-    caught=("L1",),
+    "A master keeps suspected slaves as members of its view.", schedule=nothing_is_forgotten, caught=("L1",)
 )
 def dead_slaves_stay():
     def leaves(self, voter):

@@ -21,7 +21,6 @@ Lease = lease.Lease
 
 @mutant(
     "A voter that granted promises a view to another proposer.",
-    quick=True,
     caught=("I11",),
     explore="leases",
     budget={"tick": 0},
@@ -37,7 +36,7 @@ def lease_not_awaited() -> Iterator[None]:
         yield
 
 
-@mutant("A grant counts from the moment it arrives, not from when its mark was sent.", quick=True)
+@mutant("A grant counts from its arrival instead of from the time of its mark.")
 def grant_counted_from_its_arrival() -> Iterator[None]:
     original = Lease.on_grant
 
@@ -89,10 +88,9 @@ def _grants_longer_by(factor):
 
 
 @mutant(
-    "A master counts a grant for as long as the voter said, as if clocks did not drift.",
+    "A master counts a grant for its full length, without an allowance for the drift of clocks.",
     scenario=a_master_with_a_slow_clock_loses_its_connections,
     caught=("I11",),
-    quick=True,
 )
 def drift_ignored() -> Iterator[None]:
     with _grants_longer_by(lambda drift: (1 + drift) / (1 - drift)):
@@ -100,10 +98,9 @@ def drift_ignored() -> Iterator[None]:
 
 
 @mutant(
-    "A master allows for the drift of its own clock, not for that of the voter.",
+    "A master allows for the drift of its own clock, but not of the clock of the voter.",
     scenario=a_master_with_a_slow_clock_loses_its_connections,
     caught=("I11",),
-    quick=True,
 )
 def drift_once() -> Iterator[None]:
     with _grants_longer_by(lambda drift: 1 + drift):
@@ -111,17 +108,16 @@ def drift_once() -> Iterator[None]:
 
 
 @mutant(
-    "A master counts a grant for longer than the voter said, by what two clocks may drift apart.",
+    "A master lengthens a grant by the drift of two clocks instead of shortening it.",
     scenario=a_master_with_a_slow_clock_loses_its_connections,
     caught=("I11",),
-    quick=True,
 )
 def drift_other_way() -> Iterator[None]:
     with _grants_longer_by(lambda drift: ((1 + drift) / (1 - drift)) ** 2):
         yield
 
 
-@mutant("One grant less than a majority is enough.", quick=True, caught=("I11",))
+@mutant("One grant less than a majority gives the lease.", caught=("I11",), quick=True)
 def grants_below_majority() -> Iterator[None]:
     def expires(self):
         view = self._state.accepted
@@ -135,7 +131,7 @@ def grants_below_majority() -> Iterator[None]:
         yield
 
 
-@mutant("A lease that was gained once is kept until another view is known.", quick=True, caught=("I11",))
+@mutant("A master keeps the lease until it knows of another view.", caught=("I11",))
 def lease_without_end() -> Iterator[None]:
     original = Lease.expires
 
@@ -167,8 +163,7 @@ class _Anybody:
 
 
 @mutant(
-    "A grant counts only if it comes within a heartbeat: no lease on a slow network.",
-    caught=("L1",),
+    "A grant counts only if it arrives within one heartbeat, so a slow network has no lease.", caught=("L1",)
 )
 def late_grants_dropped() -> Iterator[None]:
     original = Lease.on_grant
@@ -181,7 +176,7 @@ def late_grants_dropped() -> Iterator[None]:
         yield
 
 
-@mutant("A master that holds the lease asks again only when it has lost it.", caught=("L1",), quick=True)
+@mutant("A master asks for grants again only when it has lost the lease.", caught=("L1",))
 def lease_not_prolonged() -> Iterator[None]:
     asks = property(lambda self: self._reigns_since is not None and not self.held)
     with patched(Lease, "asks", asks):
@@ -200,10 +195,9 @@ def a_master_that_leaves_with_slow_services() -> None:
 
 
 @mutant(
-    "A master says that its grants are over while its services are still ending.",
+    "A master releases its grants while its services are still ending.",
     scenario=a_master_that_leaves_with_slow_services,
     caught=("I11",),
-    quick=True,
 )
 def released_before_services_ended() -> Iterator[None]:
     def greet(self, replica):
@@ -215,10 +209,9 @@ def released_before_services_ended() -> Iterator[None]:
 
 
 @mutant(
-    "A closed connection is taken for the end of the process.",
+    "A closed connection counts as the end of the process.",
     scenario=a_master_that_loses_its_connections,
     caught=("I11",),
-    quick=True,
 )
 def closed_means_dead() -> Iterator[None]:
     original = Channel.disconnected
@@ -231,7 +224,7 @@ def closed_means_dead() -> Iterator[None]:
         yield
 
 
-@mutant("The application is never told that the lease was gained.", caught=("L1",), quick=True)
+@mutant("The application does not hear that its replica has gained the lease.", caught=("L1",), quick=True)
 def lease_never_told() -> Iterator[None]:
     def review(self, now):
         self._over = self.expires()
@@ -242,15 +235,13 @@ def lease_never_told() -> Iterator[None]:
         yield
 
 
-@mutant("The end of the lease is noticed with the next heartbeat only.", caught=("I11",), quick=True)
+@mutant("A master notices the end of its lease only with its next heartbeat.", caught=("I11",))
 def end_noticed_late() -> Iterator[None]:
     with patched(Lease, "deadline", lambda _: None):
         yield
 
 
-@mutant(
-    "A replica that was stopped handles what came meanwhile before it looks at its lease.", caught=("I11",)
-)
+@mutant("A replica that paused handles messages before it checks its lease.", caught=("I11",))
 def end_noticed_after_messages() -> Iterator[None]:
     with patched(Lease, "watch", lambda *_: None):
         yield
@@ -265,10 +256,9 @@ def a_slave_dies_while_the_master_is_cut_off() -> None:
 
 
 @mutant(
-    "The end of any process releases what was granted, not only that of the holder.",
+    "The end of any process releases a grant, not only the end of its holder.",
     scenario=a_slave_dies_while_the_master_is_cut_off,
     caught=("I11",),
-    quick=True,
 )
 def released_by_anybody() -> Iterator[None]:
     original = Lease.release
@@ -282,19 +272,19 @@ def released_by_anybody() -> Iterator[None]:
         yield
 
 
-@mutant("A voter grants at once, whatever its disk has of the promise.", caught=("I3",), quick=True)
+@mutant("A voter grants before its disk has its promise.", caught=("I3",))
 def granted_at_once():
     with patched(ReplicaState, "pledge", ReplicaState.send):
         yield
 
 
-@mutant("How long grants last is not written.", caught=("I3",), quick=True)
+@mutant("The disk does not learn how long grants last.", caught=("I3",))
 def length_not_written():
     with patched(Lease, "_remember", lambda *_: None):
         yield
 
 
-@mutant("A master that installs a view itself forgets what was granted to it.", caught=("I11",), quick=True)
+@mutant("A master that changes the view itself forgets its grants.", caught=("I11",))
 def forgotten_in_a_view_of_its_own():
     original = Lease.reign
 
@@ -306,7 +296,7 @@ def forgotten_in_a_view_of_its_own():
         yield
 
 
-@mutant("A master that holds the lease promises views to others.", caught=("I11",))
+@mutant("A master that holds the lease promises views to other replicas.", caught=("I11",))
 def holder_not_bound():
     with patched(Lease, "blocks", lambda self, now, other: now < self.until and self.holder != other):
         yield
@@ -345,10 +335,9 @@ def a_master_of_before_is_heard_by_one_voter():
 
 
 @mutant(
-    "A voter grants to whom it has promised a view, although another one is master of that it has accepted.",
+    "A voter grants to the proposer that it promised, though another master leads its accepted view.",
     scenario=a_master_of_before_is_heard_by_one_voter,
     caught=("I11",),
-    quick=True,
 )
 def granted_for_a_promise():
     def on_mark(original, self, now, voter, mark):
@@ -362,7 +351,7 @@ def granted_for_a_promise():
         yield
 
 
-@mutant("A voter proposes a view of its own although it has granted.", caught=("I11",), quick=True)
+@mutant("A voter proposes a view while its grant to another replica lasts.", caught=("I11",))
 def proposed_within_its_grant():
     def propose(original, self, *arguments, **options):
         with patched(Lease, "blocks", lambda *_: False):

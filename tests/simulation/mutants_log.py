@@ -3,7 +3,7 @@
 import attrs
 import msgspec
 
-from quorate.hachannel import Settings
+from quorate.hachannel import Settings, ViewEvent
 from quorate.hachannel.model import log
 from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.model.view import NO_VIEW
@@ -14,11 +14,7 @@ from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-@mutant(
-    "A voter that has promised a new view goes on acknowledging the old one.",
-    caught=("I3",),
-    quick=True,
-)
+@mutant("A voter goes on acknowledging entries of the old view after it promised a new one.", caught=("I3",))
 def old_views_acknowledged():
     original = replica_state.ReplicaState.promise
 
@@ -34,7 +30,7 @@ def old_views_acknowledged():
         yield
 
 
-@mutant("An entry is committed with one acknowledgement less.", quick=True)
+@mutant("One acknowledgement less than needed commits an entry.", caught=("I13",), quick=True)
 def one_ack_short():
     def held(self, current):
         matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
@@ -59,9 +55,10 @@ def a_master_comes_back_with_an_entry_of_its_own():
 
 
 @mutant(
-    "A member keeps entries of its own beyond the log of the new view.",
-    quick=True,
+    "A member keeps its own entries beyond the end of the adopted log.",
     scenario=a_master_comes_back_with_an_entry_of_its_own,
+    caught=("I4",),
+    quick=True,
 )
 def tail_not_truncated():
     original = replica_state.ReplicaState.splice
@@ -73,10 +70,7 @@ def tail_not_truncated():
         yield
 
 
-@mutant(
-    "A member of a new view cuts its log below what is committed.",
-    quick=True,
-)
+@mutant("A member of a new view truncates its log below the commit index.", caught=("I17",), quick=True)
 def truncated_below_commit():
     original = installation.Installation._adopt
 
@@ -88,7 +82,7 @@ def truncated_below_commit():
         yield
 
 
-@mutant("A slave delivers what it receives.", quick=True)
+@mutant("A slave delivers entries when they arrive.")
 def delivered_before_commit():
     original = normal_case.Replication.on_data
 
@@ -101,7 +95,7 @@ def delivered_before_commit():
         yield
 
 
-@mutant("The master trims what it has applied itself, whatever the slaves have.", quick=True)
+@mutant("A master trims what it has applied itself, even if slaves lack it.")
 def trimmed_too_far():
     def bound(self, hold):
         self._trim = self._state.applied
@@ -128,10 +122,9 @@ def a_member_comes_back_after_a_few_large_entries():
 
 
 @mutant(
-    "A log is trimmed in steps of entries, however large these are.",
+    "A log is trimmed in steps of many entries even if the entries are large.",
     scenario=a_member_comes_back_after_a_few_large_entries,
     caught=("scenario", "I18"),
-    quick=True,
 )
 def large_entries_kept():
     def trim(original, self, index):
@@ -149,25 +142,25 @@ def _without_size(original, self, index):
     self.size_bytes = size
 
 
-@mutant("The bytes of what is trimmed are counted on.", caught=("I18",), quick=True)
+@mutant("A log still counts the bytes of the entries that it trimmed.", caught=("I18",))
 def trimmed_bytes_counted():
     with wrapped(log.MemoryLog, "trim", _without_size):
         yield
 
 
-@mutant("The bytes of what is cut are counted on.", caught=("I18",), quick=True)
+@mutant("A log still counts the bytes of the entries that it truncated.", caught=("I18",))
 def cut_bytes_counted():
     with wrapped(log.MemoryLog, "truncate", _without_size):
         yield
 
 
-@mutant("The bytes of a log that is given up for a state are counted on.", caught=("I18",))
+@mutant("A log still counts the bytes of the entries that a state replaced.", caught=("I18",))
 def reset_bytes_counted():
     with wrapped(log.MemoryLog, "reset", _without_size):
         yield
 
 
-@mutant("What a slave was sent counts as acknowledged with the next acknowledgement.", quick=True)
+@mutant("An Ack of a slave counts for all entries that the slave was sent.")
 def sent_counts_as_acknowledged():
     def on_ack(original, self, now, voter, message):
         slave = self._slaves.get(voter)
@@ -179,7 +172,7 @@ def sent_counts_as_acknowledged():
         yield
 
 
-@mutant("k is a majority of the members in the mode ALL, too.", caught=("I13", "I10"), quick=True)
+@mutant("A majority of the members commits in mode ALL, too.", caught=("I13", "I10"))
 def all_by_majority():
     def majority(mode, members, min_copies=1):
         del mode, min_copies
@@ -189,7 +182,7 @@ def all_by_majority():
         yield
 
 
-@mutant("A timeout stands for the acknowledgements that are missing.", caught=("I13", "I10"))
+@mutant("After a timeout the master commits without the missing acknowledgements.", caught=("I13", "I10"))
 def timeout_commits():
     original = normal_case.Replication.stalled
 
@@ -201,7 +194,7 @@ def timeout_commits():
         yield
 
 
-@mutant("A slave acknowledges an entry although it lacks the one before.", caught=("I13", "I10"), quick=True)
+@mutant("A slave acknowledges an entry although it lacks an earlier one.", caught=("I13", "I10"))
 def gap_acknowledged():
     original = normal_case.Replication.on_data
 
@@ -215,7 +208,7 @@ def gap_acknowledged():
         yield
 
 
-@mutant("A slave takes the commit index from whoever says one, of whatever view.")
+@mutant("A slave commits what any heartbeat says, of whatever view.")
 def stale_commits_taken():
     original = normal_case.Replication.on_heartbeat
 
@@ -227,7 +220,7 @@ def stale_commits_taken():
         yield
 
 
-@mutant("A member keeps its own entries where the log of the new view differs.")
+@mutant("A member keeps its own entries where they differ from the adopted log.", caught=("I6",), quick=True)
 def conflicts_kept():
     original = replica_state.ReplicaState.splice
 
@@ -240,7 +233,7 @@ def conflicts_kept():
         yield
 
 
-@mutant("What was delivered is delivered again when a view begins.", quick=True)
+@mutant("A replica delivers its last entry again when a view begins.", caught=("I8",), quick=True)
 def delivered_again():
     original = normal_case.Replication.begin
 
@@ -298,21 +291,21 @@ def _boundless(**bounds):
     return weakened
 
 
-@mutant("A member gives the master payloads whatever their bytes.", caught=("I18",), quick=True)
+@mutant("A member sends forwarded payloads beyond the window in bytes.", caught=("I18",))
 def forward_bytes_unbounded():
     send = _boundless(forward_window_bytes=1 << 30)(forwarding.Forwarding._send)
     with patched(forwarding.Forwarding, "_send", send):
         yield
 
 
-@mutant("A member gives the master payloads whatever their number.", caught=("I18",), quick=True)
+@mutant("A member sends forwarded payloads beyond the window.", caught=("I18",))
 def forwards_unbounded():
     send = _boundless(forward_window=1 << 20)(forwarding.Forwarding._send)
     with patched(forwarding.Forwarding, "_send", send):
         yield
 
 
-@mutant("A member takes one payload more than fit.", caught=("I18",), quick=True)
+@mutant("A member queues one forwarded payload more than fits.", caught=("I18",))
 def queue_one_more():
     def room(self):
         settings = self._state.settings
@@ -325,7 +318,7 @@ def queue_one_more():
         yield
 
 
-@mutant("A master takes one entry more than the window.", caught=("I18",), quick=True)
+@mutant("A master has one entry more in flight than the window.", caught=("I18",), quick=True)
 def window_one_more():
     def room(self):
         state = self._state
@@ -335,7 +328,7 @@ def window_one_more():
         yield
 
 
-@mutant("A donor sends one piece more than the window.", caught=("I18",))
+@mutant("A donor has one piece more in flight than the window.", caught=("I18",))
 def pieces_one_more():
     original = chunks.Outbox.due
 
@@ -348,7 +341,7 @@ def pieces_one_more():
         yield
 
 
-@mutant("What is committed counts as in flight for ever: the master takes nothing any more.", caught=("L1",))
+@mutant("Committed entries count as in flight, until the master takes nothing more.", caught=("L1",))
 def in_flight_for_ever():
     original = normal_case.Replication._advance
 
@@ -362,7 +355,7 @@ def in_flight_for_ever():
 
 
 @mutant(
-    "A master takes payloads though its log is full and a change of the configuration holds it.",
+    "A master takes payloads although a pending change holds its log and the log is full.",
     scenario=a_master_alone_with_a_change_under_way,
     caught=("I18", "scenario"),
 )
@@ -379,11 +372,7 @@ def a_cluster_of_one_goes_on():
         script.everywhere([*script.submit(master, 5), *script.forward(master, 5)])
 
 
-@mutant(
-    "A cluster of one forgets nothing of the log: it has no heartbeats to do it at.",
-    scenario=a_cluster_of_one_goes_on,
-    caught=("I18",),
-)
+@mutant("A cluster of one replica never trims its log.", scenario=a_cluster_of_one_goes_on, caught=("I18",))
 def alone_trims_nothing():
     def bound(original, self, hold):
         if self._state.peers.links:
@@ -418,7 +407,7 @@ def a_slave_that_took_entries_of_a_later_view_and_dies():
 
 
 @mutant(
-    "A replica that took entries of a later view goes on in an earlier one when it comes back from its disk.",
+    "A restarted replica goes on in an earlier view although its log has entries of a later one.",
     scenario=a_slave_that_took_entries_of_a_later_view_and_dies,
     caught=("I4",),
 )
@@ -431,11 +420,41 @@ def later_view_forgotten():
         yield
 
 
-@mutant("The log that a view starts from is not taken for committed.", quick=True)
+@mutant("The adopted log of a new view does not count as committed.", caught=("I10",), quick=True)
 def start_not_committed():
     def begin(original, self, now, view, *, first_time):
         with patched(replica_state.ReplicaState, "commit_to", lambda *_: None):
             original(self, now, view, first_time=first_time)
 
     with wrapped(installation.Installation, "_begin", begin):
+        yield
+
+
+@mutant("The master changes the payload that it appends.", caught=("I9",), quick=True)
+def payload_changed():
+    def append(original, self, now, stamp_ns, payload, kind, source=None):
+        return original(self, now, stamp_ns, payload + b"!", kind, source)
+
+    with wrapped(normal_case.Replication, "_append", append):
+        yield
+
+
+@mutant("A slave announces a view one entry later than it begins.", caught=("I14",), quick=True)
+def view_announced_later():
+    def event(original, self, event):
+        if isinstance(event, ViewEvent) and not self.leading:
+            event = attrs.evolve(event, index=event.index + 1)
+        original(self, event)
+
+    with wrapped(replica_state.ReplicaState, "event", event):
+        yield
+
+
+@mutant("A replica delivers its whole log whenever it delivers something.", caught=("I16",), quick=True)
+def delivered_beyond_commit():
+    def deliver(original, self):
+        with patched(self, "commit", self.log.last.at):
+            original(self)
+
+    with wrapped(replica_state.ReplicaState, "deliver", deliver):
         yield

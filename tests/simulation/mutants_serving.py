@@ -85,10 +85,9 @@ def a_slave_hears_of_a_view_when_it_is_recorded():
 
 
 @mutant(
-    "An Activate of the view before begins the one accepted since, whoever else has accepted it.",
+    "An Activate of the earlier view activates the accepted one.",
     scenario=it_is_told_late_that_the_view_before_is_active,
     caught=("I2",),
-    quick=True,
 )
 def activate_of_any_view():
     def on_activate(original, self, now, voter, message):
@@ -100,10 +99,9 @@ def activate_of_any_view():
 
 
 @mutant(
-    "An entry of the view before begins the one accepted since, whoever else has accepted it.",
+    "An entry of the earlier view activates the accepted one.",
     scenario=an_entry_of_the_view_before_comes_late,
     caught=("I2",),
-    quick=True,
 )
 def entry_of_any_view_activates():
     def activate(original, self, now, voter, message):
@@ -115,10 +113,9 @@ def entry_of_any_view_activates():
 
 
 @mutant(
-    "Who was active in the view before begins the one accepted since at others, by a heartbeat.",
+    "A heartbeat of the earlier view activates the accepted one.",
     scenario=a_heartbeat_of_the_view_before_comes_late,
     caught=("I2",),
-    quick=True,
 )
 def heartbeat_of_any_view_activates():
     def on_heartbeat(original, self, now, link, voter, message):
@@ -138,10 +135,9 @@ def _goes_on_serving(original, self, number_or_view):
 
 
 @mutant(
-    "A slave that records a view of others goes on serving.",
+    "A slave that records a view without it goes on serving.",
     scenario=a_slave_hears_of_a_view_when_it_is_recorded,
     caught=("I20",),
-    quick=True,
 )
 def recorded_and_serves():
     with wrapped(replica_state.ReplicaState, "accept", _goes_on_serving):
@@ -149,9 +145,8 @@ def recorded_and_serves():
 
 
 @mutant(
-    "A slave that has promised a view goes on serving in the one before.",
+    "A slave that promised a view goes on serving in the earlier one.",
     caught=("I20",),
-    quick=True,
     explore="two-proposers",
     budget={"tick": 1, "late": 0},
 )
@@ -167,17 +162,13 @@ def promised_and_serves():
         yield
 
 
-@mutant(
-    "A replica that hears of a later view without it goes on serving.",
-    caught=("I20",),
-    quick=True,
-)
+@mutant("A replica that knows of a later active view without it goes on serving.", caught=("I20",))
 def superseded_and_serves():
     with wrapped(replica_state.ReplicaState, "supersede", _goes_on_serving):
         yield
 
 
-@mutant("A member makes a view active although it has promised a later one.", quick=True)
+@mutant("A member activates its view although it has promised a later one.", caught=("I20",), quick=True)
 def activated_against_a_promise():
     def activate(original, self, now):
         state = self._state

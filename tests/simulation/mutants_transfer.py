@@ -45,7 +45,7 @@ def away_while_trimmed():
     script.everywhere(script.submit(master, 30))
 
 
-@mutant("What changes while the state is sent is not marked.", caught=("I15",), quick=True)
+@mutant("A cell that changes during a transfer is not marked as dirty.", caught=("I15",))
 def dirty_mark_lost():
     original = application.App.deliver
 
@@ -58,7 +58,7 @@ def dirty_mark_lost():
         yield
 
 
-@mutant("A part that is sent again is taken off the marks only after it was read.", caught=("I15",))
+@mutant("The mark of a cell is removed after the cell was read instead of before.", caught=("I15",))
 def mark_taken_off_late():
     original = application.App.next
 
@@ -81,7 +81,7 @@ def mark_taken_off_late():
 
 
 @mutant(
-    "The last parts are of the time when they go, not all as of one entry.",
+    "The last parts of a state are read when they are sent, instead of all at one entry.",
     caught=("I15",),
     scenario=joined_under_load,
 )
@@ -99,7 +99,7 @@ def rest_not_as_of_one_entry():
         yield
 
 
-@mutant("The end of the state is said to be an entry later than it is.")
+@mutant("A donor labels the end of a state with the next entry.")
 def end_mislabelled():
     original = donor.Donor._freeze
 
@@ -112,7 +112,7 @@ def end_mislabelled():
         yield
 
 
-@mutant("The first entry after the state is not sent.")
+@mutant("A donor does not send the first entry after a state.")
 def entry_after_state_skipped():
     original = donor.Donor._begin_entries
 
@@ -135,7 +135,7 @@ def entry_after_state_skipped():
 
 
 @mutant(
-    "A piece counts as an acknowledgement of the entries that the state has.",
+    "A piece of a state counts as an acknowledgement of its entries.",
     explore="transfer",
     budget={"crash": 0, "tick": 0},
 )
@@ -163,7 +163,7 @@ def pieces_counted():
 
 
 @mutant(
-    "A learner that resumes keeps what it has, changed since or not.",
+    "A learner that resumes a transfer keeps parts that have changed since.",
     caught=("I15",),
     scenario=away_while_trimmed,
 )
@@ -178,28 +178,24 @@ def stale_parts_trusted():
                 start, floor=self.index, have=start.have and self.index
             )
 
-    original_take = application.App.take
+    original_install = application.App.install
 
-    def take(self, event):
+    def install(self, event):
         # What would be noticed at once: that it has never had a cell.
         part = msgspec.msgpack.decode(event.data, type=application.Part)
         had = {**self.cells, **self._earlier, **self._staged}
         part = msgspec.structs.replace(part, kept=[key for key in part.kept if key in had])
-        return original_take(self, attrs.evolve(event, data=msgspec.msgpack.encode(part)))
+        return original_install(self, attrs.evolve(event, data=msgspec.msgpack.encode(part)))
 
-    with patched(application.App, "begin", begin), patched(application.App, "take", take):
+    with patched(application.App, "begin", begin), patched(application.App, "install", install):
         yield
 
 
-@mutant(
-    "What the learner had of cells that are gone since stays in its state.",
-    caught=("I15",),
-    scenario=away_while_trimmed,
-)
+@mutant("A learner keeps cells that were deleted meanwhile.", caught=("I15",), scenario=away_while_trimmed)
 def gone_parts_kept():
-    original = application.App.take
+    original = application.App.install
 
-    def take(self, event):
+    def install(self, event):
         if event.index is not None:
             kept = {**self._earlier, **self.cells}
             marker = original(self, event)
@@ -207,11 +203,11 @@ def gone_parts_kept():
             return marker
         return original(self, event)
 
-    with patched(application.App, "take", take):
+    with patched(application.App, "install", install):
         yield
 
 
-@mutant("The learner says that it has the state before the application has installed it.")
+@mutant("A learner acknowledges a state before its application has installed it.")
 def caught_up_before_installed():
     original = learner.Learner._give
 
@@ -228,7 +224,7 @@ def caught_up_before_installed():
         yield
 
 
-@mutant("The state is given as of an entry that is not committed.")
+@mutant("A donor gives a state of an uncommitted entry.")
 def state_above_commit():
     original = donor.Donor._freeze
 
@@ -245,7 +241,7 @@ def state_above_commit():
         yield
 
 
-@mutant("A piece that comes twice is taken twice.")
+@mutant("A learner takes a duplicate piece twice.", caught=("raised",), quick=True)
 def piece_taken_twice():
     def add(self, piece):
         if piece.number >= self.taken + self._given - 1:
@@ -255,7 +251,7 @@ def piece_taken_twice():
         yield
 
 
-@mutant("Entries go beside the state that are not committed.", quick=True)
+@mutant("A donor sends uncommitted entries beside a state.")
 def uncommitted_ahead():
     def push(original, self, now, session):
         with patched(self._state, "commit", self._state.log.last.at):
@@ -265,7 +261,7 @@ def uncommitted_ahead():
         yield
 
 
-@mutant("The log is not kept for what is on its way beside the state.")
+@mutant("A donor does not hold the log for the entries that it sends beside a state.")
 def ahead_not_kept():
     def on_chunk_ack(original, self, now, voter, message):
         original(self, now, voter, message)
@@ -276,7 +272,7 @@ def ahead_not_kept():
         yield
 
 
-@mutant("A donor sends one message more beside the state than the window.", caught=("I18",))
+@mutant("A donor sends one message more beside a state than the window allows.", caught=("I18",))
 def ahead_one_more():
     def wants(original, self, upto):
         with patched(self, "_window", self._window + 1):
@@ -298,7 +294,7 @@ def one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile():
 
 
 @mutant(
-    "Who wants the state keeps the one it has, if nothing was committed after that, and wants none any more.",
+    "A learner that wants a whole state keeps its own one if nothing was committed after that.",
     scenario=one_that_wants_the_state_is_back_and_nothing_was_committed_meanwhile,
     caught=("I15",),
     quick=True,
@@ -334,10 +330,9 @@ def a_master_of_before_with_an_end_of_its_own():
 
 
 @mutant(
-    "A learner says that it has all of its log, not what it knows to be committed.",
+    "A learner claims its whole log instead of its committed part.",
     scenario=a_master_of_before_with_an_end_of_its_own,
     caught=("I15", "scenario"),
-    quick=True,
 )
 def own_end_claimed():
     def join(original, self):

@@ -42,13 +42,13 @@ def a_voter_that_dies_when_it_is_added():
     script.whole()
 
 
-@mutant("RECORD is sent before all members accepted.")
+@mutant("A proposer sends Record before all members have accepted.")
 def recorded_before_accepted():
     with patched(installation.Installation, "complete", lambda *_: True):
         yield
 
 
-@mutant("A view is active once majorities know it, although some member does not have its log.", quick=True)
+@mutant("A view is active once both majorities know it, even if a member lacks its log.")
 def active_before_all_members_accepted():
     def activated(have, source, active, new):
         if source is not None and view.present(have, source.config) < choice.quorum_of(source, active):
@@ -59,7 +59,11 @@ def active_before_all_members_accepted():
         yield
 
 
-@mutant("A view is active once its members accepted, although no majority knows it.", quick=True)
+@mutant(
+    "A view is active once its members have accepted it, even if no majority knows it.",
+    caught=("I2",),
+    quick=True,
+)
 def active_without_majority():
     with (
         patched(installation, "activated", lambda have, source, active, new: set(new.members) <= set(have)),
@@ -69,8 +73,7 @@ def active_without_majority():
 
 
 @mutant(
-    "A proposer counts from the view it accepted, not from the highest it has seen.",
-    quick=True,
+    "A proposer counts from its accepted view instead of the highest view number that it has seen.",
     explore="view-change",
     budget={"cut": 0},
 )
@@ -83,19 +86,19 @@ def number_reused():
         yield
 
 
-@mutant("A voter accepts and records views below what it has promised.", quick=True)
+@mutant("A voter accepts and records views below what it has promised.")
 def promise_forgotten():
     with patched(installation.Installation, "_refused", lambda *_: False):
         yield
 
 
-@mutant("A replica that restarts without its memory keeps its identity as a voter.", quick=True)
+@mutant("A replica that restarts without its memory votes as the same voter.")
 def amnesiac_votes():
     with patched(world.World, "incarnation", lambda _self: 1):
         yield
 
 
-@mutant("No slave ever proposes while its view is active (a fault of liveness).", quick=True)
+@mutant("No slave ever proposes while its view is active.")
 def gate_closed():
     with patched(view_triggers.ViewTriggers, "_gate_open", lambda *_: False):
         yield
@@ -110,17 +113,19 @@ def _activated(have, source, active, new, *, old=0, own=0):
     return view.present(have, new.config) >= choice.quorum_of(new, False) - own
 
 
-@mutant("A view needs one voter less than a majority of the configuration it replaces.", caught=("I2",))
+@mutant(
+    "A view is active with one voter less than a majority of the configuration that it replaces.",
+    caught=("I2",),
+)
 def old_quorum_one_short():
     with patched(installation, "activated", partial(_activated, old=1)):
         yield
 
 
 @mutant(
-    "A view needs one voter less than a majority of its own configuration.",
+    "A view is active with one voter less than a majority of its own configuration.",
     caught=("I2", "I12"),
     scenario=a_voter_that_dies_when_it_is_added,
-    quick=True,
 )
 def new_quorum_one_short():
     with patched(installation, "activated", partial(_activated, own=1)):
@@ -128,7 +133,7 @@ def new_quorum_one_short():
 
 
 @mutant(
-    "Only the configuration of the new view must know it, not that of the view it replaces.",
+    "Only the voters of the new view must know it, not those of the view that it replaces.",
     explore="removing",
     budget={"tick": 0},
 )
@@ -141,7 +146,7 @@ def old_configuration_not_asked():
         yield
 
 
-@mutant("A member acts on a view before it is told that the view is active.")
+@mutant("A member serves in a view before it knows that the view is active.")
 def accepted_is_active():
     original = installation.Installation.on_new_view
 
@@ -201,9 +206,7 @@ def a_voter_that_recorded_has_a_longer_log():
     script.whole()
 
 
-@mutant(
-    "Choose does not need |R and M| >= |M| - k + 1.", scenario=members_that_lack_what_is_committed, quick=True
-)
+@mutant("Choose does not need |R and M| >= |M| - k + 1.", scenario=members_that_lack_what_is_committed)
 def members_overlap_removed():
     def overlap(answered, source, active):
         if view.present(answered, source.config) < choice.quorum_of(source, active):
@@ -233,9 +236,8 @@ def voters_overlap_removed():
 
 
 @mutant(
-    "Choose takes the log of whoever recorded the view, too.",
+    "Choose may adopt the log of a voter that only recorded the view.",
     scenario=a_voter_that_recorded_has_a_longer_log,
-    quick=True,
 )
 def recorders_logs_adopted():
     original = choice.choose
@@ -272,7 +274,6 @@ def voters_overlap_one_short():
     "Choose needs one member less than |M| - k + 1.",
     caught=("I2", "I5", "I6"),
     scenario=members_that_lack_what_is_committed,
-    quick=True,
 )
 def members_overlap_one_short():
     original = choice.overlap
@@ -298,7 +299,7 @@ def half_is_a_majority():
         yield
 
 
-@mutant("Members that did not promise the view are put into it.", quick=True)
+@mutant("A new view has members that did not promise it.")
 def silent_members_kept():
     original = choice.choose
 
@@ -318,7 +319,7 @@ def silent_members_kept():
 
 
 @mutant(
-    "The proposer puts itself first instead of yielding to the first member.",
+    "A proposer makes itself the first member instead of yielding to the first one.",
     caught=("I2",),
     explore="quiet",
 )
@@ -336,7 +337,7 @@ def seniority_ignored():
 
 
 @mutant(
-    "Choose takes the log of the lowest view accepted, not of the highest.",
+    "Choose adopts the log of the lowest accepted view instead of the highest.",
     caught=("I2", "I4", "I5", "I6", "I17"),
 )
 def oldest_view_adopted():
@@ -361,7 +362,7 @@ def oldest_view_adopted():
         yield
 
 
-@mutant("A voter says in its promise that its log ends where it is committed.", caught=("I5", "I6", "L1"))
+@mutant("A promise says that the log ends at the commit index.", caught=("I5", "I6", "L1"))
 def uncommitted_end_unsaid():
     original = election.Election._promise
 
@@ -373,7 +374,7 @@ def uncommitted_end_unsaid():
         yield
 
 
-@mutant("A proposer that promises a higher view goes on with its own.", caught=("I3",), quick=True)
+@mutant("A proposer that promises a higher view goes on with its own.", caught=("I3",))
 def proposal_survives_a_promise():
     def on_prepare(original, self, now, voter, message):
         with patched(election.Election, "abandon", lambda *_: None):

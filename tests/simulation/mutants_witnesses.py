@@ -38,10 +38,9 @@ def a_witness_that_is_removed_while_it_comes():
 
 
 @mutant(
-    "A witness that asked to come is let in although it has been removed since.",
+    "A witness that was removed while it joined becomes a voter.",
     scenario=a_witness_that_is_removed_while_it_comes,
     caught=("I12",),
-    quick=True,
 )
 def unlisted_witness_let_in():
     original = witness_admission.WitnessAdmission.step
@@ -54,7 +53,7 @@ def unlisted_witness_let_in():
         yield
 
 
-@mutant("A witness is let in although another change is pending.", caught=("I2",), schedule=administered)
+@mutant("A witness is added while another change is pending.", caught=("I2",), schedule=administered)
 def witness_while_pending():
     def step(original, self, now):
         with patched(MemoryLog, "reconfig", lambda *_: None):
@@ -85,7 +84,7 @@ def the_only_copy_is_waited_for() -> None:
     script.everywhere(alone)
 
 
-@mutant("A witness is a replica like any other.", quick=True, caught=("I19",))
+@mutant("A witness becomes a member like any replica.", caught=("I19",), quick=True)
 def witness_is_member() -> Iterator[None]:
     original = Channel.__init__
 
@@ -98,11 +97,12 @@ def witness_is_member() -> Iterator[None]:
 
 
 @mutant(
-    "Choose does not look at the view that a witness has recorded.",
+    "Choose ignores the view that a witness has recorded.",
     scenario=the_only_copy_is_waited_for,
-    quick=True,
     explore="witness",
     budget={"crash": 0, "cut": 0, "tick": 1},
+    caught=("I5",),
+    quick=True,
 )
 def record_of_a_witness_ignored() -> Iterator[None]:
     original = election.choose
@@ -118,7 +118,7 @@ def record_of_a_witness_ignored() -> Iterator[None]:
         yield
 
 
-@mutant("Choose does not need voters beside the members: a witness has no vote.", quick=True)
+@mutant("Choose needs no voters beside the members, so a witness has no vote.")
 def witness_not_counted() -> Iterator[None]:
     def quorum_of(view, active):
         del active
@@ -129,11 +129,11 @@ def witness_not_counted() -> Iterator[None]:
 
 
 @mutant(
-    "A view takes entries however few its members are.",
-    quick=True,
+    "A view takes entries although it has fewer members than min_copies.",
     caught=("copies",),
     explore="copies",
     budget={"tick": 1, "stay": 1},
+    quick=True,
 )
 def min_copies_ignored() -> Iterator[None]:
     with patched(replica_state.ReplicaState, "too_few_copies", ""):
@@ -154,10 +154,9 @@ def one_of_all_three_copies_is_late() -> None:
 
 
 @mutant(
-    "An entry is committed by a majority although more copies are wanted.",
+    "A majority commits an entry although min_copies is higher.",
     scenario=one_of_all_three_copies_is_late,
     caught=("copies", "I13"),
-    quick=True,
 )
 def fewer_copies_commit() -> Iterator[None]:
     original = election.required
