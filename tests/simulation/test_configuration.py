@@ -13,7 +13,7 @@ def serves(script, host):
 
 
 def joins(script, host, members):
-    """As a new one, and is a voter of an active view."""
+    """Start the host without a disk, until it is a voter of an active view."""
     host.lose_disk()
     host.start()
     script.until(lambda: set(host.channel.members) == members and len(host.channel.view.config) > 1)
@@ -24,7 +24,7 @@ def end(script, *hosts):
 
 
 def refused(script, request):
-    """Whether the master refuses a request."""
+    """Return whether the master refuses a request."""
     master = script.master()
     try:
         request(master.channel, script.world.now)
@@ -83,7 +83,7 @@ def test_the_only_replica_that_has_the_state_cannot_be_removed():
     master.channel.admit(script.world.now, 5)
     master.settle()
     script.until(lambda: len(master.channel.view.seats) == 3 and master.channel.can_submit)
-    assert refused(script, lambda channel, now: channel.remove(now, 0)), "nobody has the state any more"
+    assert refused(script, lambda channel, now: channel.remove(now, 0))
 
 
 def test_a_replica_ignores_unlisted_of_an_older_view():
@@ -92,7 +92,7 @@ def test_a_replica_ignores_unlisted_of_an_older_view():
     hand.form()
     hand.channels[2].state.supersede(ViewNumber(7, 0, 1))
     hand.inject(1, 2, Unlisted(ViewNumber(5, 1, 2)))
-    assert hand.channels[2].role == "joining", "it stops, and belongs to the cluster"
+    assert hand.channels[2].role == "joining"
     hand.inject(0, 2, Unlisted(ViewNumber(7, 0, 1)))
     assert hand.channels[2].role == "stopped"
 
@@ -106,7 +106,7 @@ def test_an_outsider_keeps_the_seats_of_the_newest_view():
     four = tuple(Seat(replica) for replica in range(4))
     hand.inject(0, 2, Seats(ViewNumber(7, 0, 1), four))
     hand.inject(1, 2, Seats(ViewNumber(5, 1, 2), four[:3]))
-    assert [seat.replica for seat in channel.seats] == [0, 1, 2, 3], "it forgets one"
+    assert [seat.replica for seat in channel.seats] == [0, 1, 2, 3]
 
 
 def test_a_removed_voter_is_reachable_until_the_view_without_it_is_active():
@@ -123,5 +123,5 @@ def test_a_removed_voter_is_reachable_until_the_view_without_it_is_active():
         if not ways:
             break
         hand.deliver(*ways[0], 1)
-    assert (False, True) in seen, "it cannot be asked any more"
-    assert seen[-1] == (True, False), "it is called for ever"
+    assert (False, True) in seen
+    assert seen[-1] == (True, False)

@@ -1,7 +1,5 @@
 """Donors: when a transfer begins again, and which learner has the place."""
 
-from msgspec.structs import replace
-
 from quorate.hachannel import ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, CaughtUp, ChunkAck, Join
 from quorate.hachannel.model.view import NO_TAG, Tag
@@ -10,45 +8,9 @@ from quorate.testing.channel.manual_cluster import ManualCluster, returning
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def giving_a_state(**settings) -> ManualCluster:
-    """The last of three replicas is back; the state is on its way in one piece, which is not installed."""
-    hand = returning(3, Settings(keep=0, window=16, **settings))
-    *_, event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
-    applied = hand.channels[0].applied
-    hand.act(0, lambda channel: channel.snapshot_ready(hand.now, event.token, applied, [b"state"]))
-    hand.settle()
-    return hand
-
-
-def submit_ten(hand: ManualCluster) -> None:
-    """Ten entries more, if there is room; they go to the learner, and are on their way."""
-    for _ in range(10):
-        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
-    hand.settle(0, 1)
-    hand.tick(0.05, 0, 1)
-    hand.settle(0, 1)
-
-
 def submit(hand, count):
     for _ in range(count):
         hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-
-
-def test_a_restarted_learner_that_lost_its_log_tail_begins_a_new_transfer():
-    """It is back before anybody noticed, and has nothing of the entries that came beside the state."""
-    hand = giving_a_state()
-    for _ in range(10):
-        submit_ten(hand)
-        hand.settle()
-    voter = hand.channels[2].state.me
-    join = [message for message in hand.lose(2, 0) if isinstance(message, Join)]
-    while not join:
-        hand.tick(0.05, 2)
-        join = [message for message in hand.lose(2, 0) if isinstance(message, Join)]
-    asked = sum(isinstance(event, ProvideSnapshot) for event in hand.events[0])
-    assert hand.channels[0]._donor.session.voter == voter
-    hand.inject(2, 0, replace(join[0], token=0, chunks=0, refused=0))
-    assert sum(isinstance(event, ProvideSnapshot) for event in hand.events[0]) == asked + 1
 
 
 def test_a_learner_that_comes_back_with_less_gets_a_new_transfer():
@@ -67,7 +29,7 @@ def test_a_learner_that_comes_back_with_less_gets_a_new_transfer():
     assert asked[-1].have == 5
     hand.inject(2, 0, Join("c", False, Tag(view.number, 3), 0, 0, b"", False, 0, state.birth))
     asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
-    assert asked[-1].have == 3, "it never gets what entries 4 and 5 have changed"
+    assert asked[-1].have == 3
 
 
 def test_a_learner_that_wants_the_whole_state_is_not_sent_entries():
@@ -82,9 +44,9 @@ def test_a_learner_that_wants_the_whole_state_is_not_sent_entries():
     state = hand.channels[2].state
     hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", True, 0, state.birth))
     assert master.role == "master"
-    assert not hand.waiting(0, 2, CatchUp), "entries do not mend its state"
+    assert not hand.waiting(0, 2, CatchUp)
     asked = [event.have for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
-    assert asked == [0], "it is not given all of the state"
+    assert asked == [0]
 
 
 def test_a_restarted_learner_that_lost_its_parts_begins_a_new_transfer():
@@ -107,7 +69,7 @@ def test_a_restarted_learner_that_lost_its_parts_begins_a_new_transfer():
         hand.inject(2, 0, ChunkAck(asked.token, taken, False))
         hand.inject(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, birth))
         again = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
-        assert [event.marker for event in again] == [marker, b""], "it never gets what it lacks"
+        assert [event.marker for event in again] == [marker, b""]
 
 
 def test_a_transfer_of_an_earlier_reign_ends_when_the_master_accepts_another_view():
@@ -133,7 +95,7 @@ def test_a_transfer_of_an_earlier_reign_ends_when_the_master_accepts_another_vie
     script.until(lambda: old.state.accepted.number > before and old.state.member and not old.state.serving)
     script.cut((1, 0), (2, 0))
     script.run(0.3)
-    assert old.channel.phases.giving == "nobody", "what the learner has may not be in its log any more"
+    assert old.channel.phases.giving == "nobody"
     new.crash()
     script.net.mend((2, 0))
     script.until(lambda: old.channel.role == "master", 20)
@@ -171,13 +133,13 @@ def test_a_learner_that_hangs_gives_its_place_to_one_that_waits():
             script.submit(master, 40)
             script.run(0.05)
     hangs, waits = script.hosts[3], script.hosts[2]
-    hangs._install = lambda event: None
+    hangs.application.install = lambda event: None
     hangs.start()
     script.until(lambda: hangs.channel.phases.learning == "state")
     waits.start()
     master = script.whole(but=[3])
     assert sorted(master.channel.members) == [0, 1, 2, 4]
-    del hangs._install
+    del hangs.application.install
     hangs.crash()
     hangs.start()
     script.everywhere(script.submit(script.whole(), 3))
@@ -188,14 +150,14 @@ def test_a_replica_with_a_hung_disk_is_not_taken_in():
     script = ScriptedCluster(3, settings=Settings(suspect_s=0.5, stall_s=0.3), disk=True)
     script.form()
     hangs = script.hosts[2]
-    hangs._sync_later = lambda: None
+    hangs.machine.sync_later = lambda: None
     script.submit(script.master(), 1)
     master = script.whole(but=[2])
     before = master.channel.view
     script.run(5.0)
     assert master.channel.view == before
     hangs.crash()
-    del hangs._sync_later
+    del hangs.machine.sync_later
     hangs.start()
     script.everywhere(script.submit(script.whole(), 3))
 
@@ -208,17 +170,17 @@ def test_a_learner_whose_disk_is_slower_than_a_view_change_is_not_taken_in():
     late = script.hosts[2]
     late.crash()
     before = script.whole(but=[2]).channel.view
-    sync_later = late._sync_later
+    sync_later = late.machine.sync_later
 
     def later():
         life = late.life
-        script.world.at(script.world.now + 1.5, lambda: late._synced(life))
+        script.world.at(script.world.now + 1.5, lambda: late.machine._synced(life))
 
-    late._sync_later = later
+    late.machine.sync_later = later
     late.start()
     script.run(30.0)
-    assert master.channel.view == before, "the others stood still for it"
-    late._sync_later = sync_later
+    assert master.channel.view == before
+    late.machine.sync_later = sync_later
     script.everywhere(script.submit(script.whole(), 3))
 
 
@@ -268,7 +230,7 @@ def test_a_learner_that_answers_late_gives_its_place_to_one_that_waits():
                 late.remove((due, message))
                 hand.inject(3, 0, message)
         hand.settle(0, 1, 2, 4)
-    assert master.members == (0, 1, 2, 4), "a view waited for it, or the other one still waits"
+    assert master.members == (0, 1, 2, 4)
 
 
 def test_an_acknowledgement_of_an_earlier_transfer_does_not_count():
@@ -292,4 +254,4 @@ def test_an_acknowledgement_of_an_earlier_transfer_does_not_count():
     hand.inject(2, 0, CaughtUp(first, 9, 9, False))
     assert joins(first) > first
     hand.inject(2, 0, CaughtUp(first, 9, 9, False))
-    assert master._donor.session.acked == 0, "it is taken in without them"
+    assert master._donor.session.acked == 0

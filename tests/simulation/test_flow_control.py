@@ -12,7 +12,7 @@ def returning_with(replicas, **settings):
 
 
 def submit_ten(hand, *replicas):
-    """Ten entries, and a heartbeat of each of these replicas, which get all."""
+    """Submit ten entries, and deliver them and one heartbeat among these replicas."""
     for _ in range(10):
         hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
     hand.settle(*replicas)
@@ -21,7 +21,7 @@ def submit_ten(hand, *replicas):
 
 
 def gives(hand, learner, size):
-    """The learner takes so many bytes of the state."""
+    """Send a part of the state with `size` bytes to the learner, which installs it."""
     event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)][-1]
     applied = hand.channels[0].applied
     hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(size), applied))
@@ -32,7 +32,7 @@ def gives(hand, learner, size):
 
 
 def taking(size, **bounds):
-    """The learner has taken so many bytes of the state: how long does the log become until it is full?"""
+    """Return the number of entries in the full log when the learner has taken `size` bytes of the state."""
     hand = returning_with(3, **bounds)
     gives(hand, 2, size)
     master = hand.channels[0]
@@ -51,7 +51,7 @@ TICK_S = 0.05
 
 
 class Following:
-    """Replica 2 is back, and gets entries from two others, four messages each time that it answers."""
+    """A cluster whose replica 2 is back, and gets entries from the master, four messages per answer."""
 
     def __init__(self, size: int = 50, part_bytes: int = 32, **settings) -> None:
         self.size = size
@@ -61,8 +61,8 @@ class Following:
         self.hand.connect(0, 2)
         self.submitted = 0
 
-    def submits(self, count: int) -> int:
-        """The master takes so many entries, or what it can; says how many."""
+    def submit(self, count: int) -> int:
+        """Submit `count` entries, or as many as the master takes; return how many."""
         before = self.submitted
         for _ in range(count):
             if self.master.can_submit:
@@ -71,8 +71,8 @@ class Following:
             self.hand.settle(0, 1)
         return self.submitted - before
 
-    def passes(self, *, takes: bool = True, answer=None) -> None:
-        """Time passes; the learner takes what is on its way, but entries only if told so."""
+    def step(self, *, takes: bool = True, answer=None) -> None:
+        """Let TICK_S pass; the learner receives its messages, and entries only if `takes`."""
         hand = self.hand
         hand.tick(TICK_S)
         hand.settle(0, 1)
@@ -85,18 +85,18 @@ class Following:
 
     @property
     def lacks(self) -> int:
-        """How many entries the learner lacks."""
+        """The number of entries that the learner lacks."""
         return self.master.state.log.last.at - self.hand.channels[2].last
 
-    def begins(self) -> None:
-        """The learner follows, and lacks ninety entries."""
-        self.submits(90)
+    def follow(self) -> None:
+        """Let the learner follow, ninety entries behind."""
+        self.submit(90)
         while self.master.phases.giving != "entries":
-            self.passes(takes=False)
+            self.step(takes=False)
 
 
 def lacks(count, size):
-    """A learner lacks entries of so many bytes each, and takes none: after how many seconds is it let in?"""
+    """Return after how many seconds a learner is let in that lacks `count` entries of `size` bytes."""
     hand = ManualCluster(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
     master = hand.form()
     hand.isolate(2)
@@ -193,17 +193,17 @@ def test_nobody_waits_for_a_learner_in_mode_majority():
     for _ in range(60):
         submit_ten(hand, 0, 1, 2)
         full += not master.can_submit
-    assert full < 3, "all stand still for it"
+    assert full < 3
 
 
 def test_a_learner_as_fast_as_its_master_is_taken_in_at_last():
     """The master takes ever more, as a group under full load does. Only the log stops it, far behind."""
     for size, settings in ((50, LOG), (500, {"max_log_bytes": 120_000, "window_bytes": 8_000})):
         following = Following(size, **settings)
-        following.begins()
+        following.follow()
         for _ in range(300):
-            following.submits(40)
-            following.passes()
+            following.submit(40)
+            following.step()
             if following.master.members == (0, 1, 2):
                 break
         assert following.master.members == (0, 1, 2), f"with {size} bytes each it is never taken in"
@@ -212,52 +212,52 @@ def test_a_learner_as_fast_as_its_master_is_taken_in_at_last():
 def test_nobody_waits_for_a_near_learner_that_is_bound_by_a_grant():
     """It lacks next to nothing, and says for long that a grant binds it."""
     following = Following(part_bytes=1000, **LOG)
-    following.begins()
+    following.follow()
 
     def bound(said):
         return CaughtUp(said.token, said.index, said.commit, said.reset, 1.0)
 
     while following.lacks:
-        following.passes(answer=bound)
+        following.step(answer=bound)
     for _ in range(600):
-        assert following.submits(20) == 20, "all wait for one that could be taken in"
-        following.passes(answer=bound)
+        assert following.submit(20) == 20
+        following.step(answer=bound)
     assert following.master.members == (0, 1)
 
 
 def test_all_wait_for_a_hanging_learner_no_longer_than_stall_s():
     following = Following(stall_s=1.0, **LOG)
-    following.begins()
+    following.follow()
     for _ in range(40):
-        following.submits(4)
-        following.passes()
-    assert following.submits(120) < 120
+        following.submit(4)
+        following.step()
+    assert following.submit(120) < 120
     assert not following.master.can_submit
     assert len(following.master.state.log) < LOG["max_log"]
     for _ in range(30):
-        following.passes(takes=False)
-    assert following.master.can_submit, "they wait for ever"
+        following.step(takes=False)
+    assert following.master.can_submit
 
 
 def test_a_distant_learner_goes_on_in_mode_majority_while_the_log_has_room():
     following = Following(mode="MAJORITY", **LOG)
-    following.begins()
+    following.follow()
     for _ in range(200):
-        following.submits(4)
-        following.passes()
-        assert following.master.phases.giving == "entries", "it begins anew"
+        following.submit(4)
+        following.step()
+        assert following.master.phases.giving == "entries"
     assert following.lacks > 64
 
 
 def test_nobody_waits_for_a_learner_that_answers_late():
     """It does not answer within `view_change_s`, so it is not let in however near it is."""
     following = Following(part_bytes=4000, **(LOG | {"max_log": 4000}))
-    following.begins()
+    following.follow()
     hand = following.hand
     late = deque()
     waited = 0
     for number in range(800):
-        if following.submits(4) < 4:
+        if following.submit(4) < 4:
             waited = number
         hand.tick(TICK_S)
         hand.settle(0, 1)
@@ -271,18 +271,18 @@ def test_nobody_waits_for_a_learner_that_answers_late():
             hand.inject(2, 0, late.popleft()[1])
         hand.settle(0, 1)
     assert following.master.phases.giving == "entries"
-    assert waited < 600, "all wait for one that is not let in"
+    assert waited < 600
 
 
 def test_nobody_waits_for_a_learner_that_missed_a_view():
     """It was near enough once, and took so long that the view went on without it."""
     following = Following(**LOG)
-    following.begins()
+    following.follow()
     following.master._donor._lending.missed[2] = 1
     for _ in range(40):
-        following.submits(4)
-        following.passes()
-    assert following.submits(120) == 120, "all wait for it, and it will miss the next one, too"
+        following.submit(4)
+        following.step()
+    assert following.submit(120) == 120
 
 
 def test_the_log_is_held_from_the_entry_of_a_state_that_is_given_slowly():
@@ -301,7 +301,7 @@ def test_the_log_is_held_from_the_entry_of_a_state_that_is_given_slowly():
             hand.settle()
             hand.tick(0.05)
     hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"the last", at, last=True))
-    assert hand.channels[0].phases.giving == "state", "the log does not reach back to that entry"
+    assert hand.channels[0].phases.giving == "state"
 
 
 def test_the_log_is_held_from_what_a_learner_knows_to_be_committed():
@@ -332,7 +332,7 @@ def test_the_log_is_held_from_what_a_learner_knows_to_be_committed():
     assert hand.channels[2].last == 200
     assert hand.channels[2].commit == 0
     assert master.commit > 200
-    assert master.state.log.base.at == 0, "no view can give it what it must compare"
+    assert master.state.log.base.at == 0
 
 
 def test_a_learner_is_let_in_the_later_the_more_bytes_it_lacks():

@@ -38,12 +38,12 @@ def go_on(hand, seconds=10.0):
 
 
 def empty(channel):
-    """What a replica says that holds nothing and is configured as this one is."""
+    """A Join of an empty replica with the same configuration as this one."""
     return Join("c", True, NO_TAG, 0, 0, b"", False, 0, channel.state.birth)
 
 
 def meets(channel, *empties):
-    """Others that hold nothing connect and say so; time passes until this replica would found a cluster."""
+    """Connect empty replicas, and let time pass until this replica would found a cluster with them."""
     for replica in empties:
         channel.connected(100.0, replica, replica + 10)
         channel.receive(100.0, replica, empty(channel))
@@ -67,7 +67,7 @@ def one_of_five(**options):
 
 
 def told_that_its_first_view_is_active() -> Channel:
-    """A member that has accepted it, at 105 s: what it records of that is not taken yet, nor on its disk."""
+    """Return a member that hears at 105 s that its first view is active; its disk does not have that yet."""
     voters = tuple(Voter(replica, replica + 10) for replica in range(3))
     number = ViewNumber(1, 1, 11)
     first = View(number, voters, (voters[1], voters[0], voters[2]), 3, 0, 1, "start-up")
@@ -103,7 +103,7 @@ def test_a_member_asked_twice_to_found_answers_only_after_its_disk_has_written()
         channel.receive(now, 1, Found(number))
         outputs.append(channel.take())
     said = [message for output in outputs for _, message in output.messages if isinstance(message, Founded)]
-    assert not said, "after a crash it would take part in founding another view"
+    assert not said
     channel.persisted(100.3, max(output.token for output in outputs))
     assert any(isinstance(message, Founded) for _, message in channel.take().messages)
 
@@ -112,7 +112,7 @@ def test_a_proposer_repeats_found_only_after_its_disk_has_noted_the_view():
     hand = slow_proposer()
     for _ in range(3):
         hand.tick(0.05)
-    assert not hand.waiting(0, 1, Found), "a member that knows proves nothing"
+    assert not hand.waiting(0, 1, Found)
     hand.sync(0)
     assert hand.waiting(0, 1, Found)
 
@@ -120,7 +120,7 @@ def test_a_proposer_repeats_found_only_after_its_disk_has_noted_the_view():
 def test_a_reconnected_member_gets_found_only_after_the_disk_of_the_proposer():
     hand = slow_proposer()
     hand.connect(0, 1)
-    assert not hand.waiting(0, 1, Found), "a member that knows proves nothing"
+    assert not hand.waiting(0, 1, Found)
     hand.sync(0)
     assert hand.waiting(0, 1, Found)
 
@@ -150,8 +150,8 @@ def test_two_founders_do_not_go_on_when_the_third_founded_another_cluster():
             hand.act(one, lambda channel: channel.hears(hand.now, 4))
         hand.tick(0.1, 0, 1, 2, 3)
     assert hand.channels[1].members == (1, 2)
-    assert not hand.channels[0].state.serving, "there are two clusters"
-    assert hand.channels[0].state.promised.replica == 3, "they have not tried"
+    assert not hand.channels[0].state.serving
+    assert hand.channels[0].state.promised.replica == 3
 
 
 def test_a_disk_remembers_that_the_accepted_first_view_may_be_active():
@@ -160,9 +160,9 @@ def test_a_disk_remembers_that_the_accepted_first_view_may_be_active():
     remembered = Remembered()
     for record in (Accepted(first), Foreseen(first.number)):
         remembered.apply(record)
-    assert DurableLog(remembered).recovered().foreseen, "it would help to found another cluster"
+    assert DurableLog(remembered).recovered().foreseen
     remembered.apply(Accepted(first_view(1, 0, 2, counter=2)))
-    assert not DurableLog(remembered).recovered().foreseen, "that was another view"
+    assert not DurableLog(remembered).recovered().foreseen
 
 
 def test_a_replica_that_accepted_a_replacement_of_a_first_view_founds_no_cluster():
@@ -175,7 +175,7 @@ def test_a_replica_that_accepted_a_replacement_of_a_first_view_founds_no_cluster
         hand.tick(0.05, 2, 3, 4)
     hand.channels[4].state.accept(first_view(0, 1, 4, counter=0, again=True))
     go_on(hand)
-    assert not any(channel.state.serving for channel in hand.channels.values()), "there are two clusters"
+    assert not any(channel.state.serving for channel in hand.channels.values())
 
 
 def test_no_cluster_is_founded_beside_a_replica_that_knows_of_one():
@@ -185,12 +185,12 @@ def test_no_cluster_is_founded_beside_a_replica_that_knows_of_one():
     """
     channel = one_of_five()
     meets(channel, 1, 2)
-    assert channel.proposing, "three are enough"
+    assert channel.proposing
     channel = one_of_five()
     channel.connected(100.0, 3, 13)
     channel.receive(100.0, 3, says(ViewNumber(4, 3, 13), active=False))
     meets(channel, 1, 2)
-    assert not channel.proposing, "it founds a second cluster"
+    assert not channel.proposing
 
 
 def test_no_cluster_is_founded_after_an_active_view_was_heard_of():
@@ -203,7 +203,7 @@ def test_no_cluster_is_founded_after_an_active_view_was_heard_of():
     channel.receive(100.0, 3, says(ViewNumber(4, 3, 13), active=True))
     channel.disconnected(100.0, 3)
     meets(channel, 1, 2, 3)
-    assert not channel.proposing, "it founds a second cluster"
+    assert not channel.proposing
 
 
 def test_a_replica_barred_from_founding_founds_no_cluster():
@@ -211,7 +211,7 @@ def test_a_replica_barred_from_founding_founds_no_cluster():
     channel = one_of_five()
     channel.bar_founding()
     meets(channel, 1, 2)
-    assert not channel.proposing, "it founds a cluster of its own"
+    assert not channel.proposing
 
 
 def test_a_restarted_replica_counts_as_a_founder_only_once_it_says_that_it_is_empty():
@@ -225,11 +225,11 @@ def test_a_restarted_replica_counts_as_a_founder_only_once_it_says_that_it_is_em
     channel.disconnected(100.0, 2)
     channel.connected(100.0, 2, 99)
     meets(channel, 1)
-    assert not channel.proposing, "it founds a second cluster"
+    assert not channel.proposing
     for now in (105.0, 110.0):
         channel.receive(now, 2, empty(channel))
         channel.tick(now)
-    assert channel.proposing, "three are enough"
+    assert channel.proposing
 
 
 def test_a_founder_that_accepted_a_first_view_founds_no_second_cluster():
@@ -254,14 +254,14 @@ def test_a_founder_that_accepted_a_first_view_founds_no_second_cluster():
         for replica in (3, 4):
             promise = Promise(number, None, False, NO_TAG, 0, False)
             channel.receive(channel.state.now, replica, promise)
-    assert channel.installing is None, "it founds a second cluster"
+    assert channel.installing is None
 
 
 def test_founded_messages_of_an_earlier_attempt_do_not_activate_the_first_view():
     hand = founding()
     for other in (1, 2):
         hand.inject(other, 0, Founded(ViewNumber(0, 0, 1)))
-    assert hand.views(0) == [], "nobody knows of the view that is announced"
+    assert hand.views(0) == []
 
 
 def test_a_founder_that_restarts_within_the_first_view_is_not_told_first_time_again():
@@ -277,7 +277,7 @@ def test_a_founder_that_restarts_within_the_first_view_is_not_told_first_time_ag
     output = channel.take()
     channel.persisted(100.1, output.token)
     events = [*output.events, *channel.take().events]
-    assert [event.first_time for event in events if isinstance(event, ViewEvent)] == [False], "told twice"
+    assert [event.first_time for event in events if isinstance(event, ViewEvent)] == [False]
 
 
 def test_a_member_that_promises_another_view_does_not_begin_the_first_one():
@@ -288,7 +288,7 @@ def test_a_member_that_promises_another_view_does_not_begin_the_first_one():
     channel.persisted(105.0, output.token)
     events = [*output.events, *channel.take().events]
     assert channel.state.promised == ViewNumber(9, 2, 12)
-    assert not any(isinstance(event, ViewEvent) for event in events), "it serves in a view it has left"
+    assert not any(isinstance(event, ViewEvent) for event in events)
 
 
 def test_a_member_that_knows_of_a_later_view_does_not_begin_the_first_one():
@@ -301,7 +301,7 @@ def test_a_member_that_knows_of_a_later_view_does_not_begin_the_first_one():
     assert channel.state.promised == ViewNumber(1, 1, 11)
     channel.persisted(105.0, output.token)
     events = [*output.events, *channel.take().events]
-    assert not any(isinstance(event, ViewEvent) for event in events), "it serves in a view that is over"
+    assert not any(isinstance(event, ViewEvent) for event in events)
 
 
 def test_a_restarted_witness_counts_once_among_the_founders():
@@ -323,10 +323,10 @@ def test_a_restarted_witness_counts_once_among_the_founders():
     channel.receive(now, 4, promise)
     channel.receive(now, 1, promise)
     channel.tick(now + 0.6)
-    assert channel.installing is None, "three found a cluster: one of them counts twice"
+    assert channel.installing is None
     channel.connected(now + 0.6, 2, 12)
     channel.receive(now + 0.6, 2, promise)
-    assert channel.installing is not None, "four are enough"
+    assert channel.installing is not None
     assert channel.installing.view.config == (Voter(0, 10), Voter(1, 11), Voter(2, 12), Voter(4, 24))
 
 
@@ -340,7 +340,7 @@ def test_a_first_view_that_a_promising_member_never_accepted_was_never_active():
         voters[1]: Promise(asked, second, False, NO_TAG, 0, False),
         voters[2]: Promise(asked, first, False, NO_TAG, 0, False),
     }
-    assert choice.activation(second, promises) is Activation.NEVER, "it never was, and they wait for ever"
+    assert choice.activation(second, promises) is Activation.NEVER
 
 
 def test_a_learner_that_has_entries_does_not_say_that_it_is_empty():
@@ -361,4 +361,4 @@ def test_a_learner_that_has_entries_does_not_say_that_it_is_empty():
     hand.tick(1.0, 2)
     joins = hand.waiting(2, 0, Join)
     assert joins
-    assert not any(join.empty for join in joins), "it would found a cluster beside that of the entries"
+    assert not any(join.empty for join in joins)

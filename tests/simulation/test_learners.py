@@ -27,7 +27,7 @@ OLD, NEW = ViewNumber(3, 2, 3), ViewNumber(7, 0, 1)
 
 
 def with_a_disk(remembered=None):
-    """Replica 2 has a disk, was dropped from the view, and is connected with the master."""
+    """Return replica 2, which has a disk, was dropped from the view, and is connected with the master."""
     if remembered is None:
         remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True)
     channel = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
@@ -41,7 +41,7 @@ def with_a_disk(remembered=None):
 
 
 def said(channel, kind):
-    """What a replica says at once, and what once its disk has it."""
+    """Return the messages of a kind that a replica sends at once, and those that it sends after its disk."""
     out = channel.take()
     at_once = [message for _, message in out.messages if isinstance(message, kind)]
     channel.persisted(0.0, out.token)
@@ -49,7 +49,7 @@ def said(channel, kind):
 
 
 def learner_with_a_log_of_its_own():
-    """Replica 2 has entries 1 to 3 of an old view; it knows that 1 is committed, and that it was dropped."""
+    """Return a cluster whose replica 2 was dropped, and has entries 1 to 3 of an old view; 1 is committed."""
     own = [Entry(OLD, index, 0, b"own %d" % index) for index in (1, 2, 3)]
     log = DurableLog(Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True, 1, NO_TAG, 3), own)
     hand = ManualCluster()
@@ -92,7 +92,7 @@ def test_a_learner_acknowledges_a_state_after_its_disk_has_it():
     channel.take()
     channel.part_installed(0.0, 1 << 40)
     at_once, later = said(channel, ChunkAck)
-    assert not any(message.installed for message in at_once), "after a crash it would not have it"
+    assert not any(message.installed for message in at_once)
     assert any(message.installed for message in later)
 
 
@@ -101,7 +101,7 @@ def test_a_learner_acknowledges_entries_after_its_disk_has_them():
     channel = with_a_disk()
     channel.receive(0.0, 0, CatchUp(1 << 40, NEW, NO_TAG, (Entry(NEW, 1, 0, b"one"),), 0))
     at_once, later = said(channel, CaughtUp)
-    assert not at_once, "after a crash it would not have them"
+    assert not at_once
     assert [message.index for message in later] == [1]
 
 
@@ -118,7 +118,7 @@ def test_the_table_of_submitters_of_an_installed_state_survives_a_restart():
     for record in records:
         remembered.apply(record)
     again = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
-    assert again.state.origins.rows == rows, "as master it would take again what was submitted before"
+    assert again.state.origins.rows == rows
     assert (again.commit, again.applied, again.state.log.base) == (9, 9, Tag(NEW, 9))
 
 
@@ -130,11 +130,11 @@ def test_a_learner_does_not_install_a_state_older_than_its_own():
     channel.connected(0.0, 0, 1)
     channel.receive(0.0, 0, Heartbeat(NEW, NEW, True, True, True, True, False, 0, 9, 0, 0, 0))
     channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(OLD, 3)))
-    assert not any(isinstance(event, InstallPart) for event in channel.take().events), "it would go back"
+    assert not any(isinstance(event, InstallPart) for event in channel.take().events)
     assert channel.applied == 5
     channel.tick(1.0)
     joins = [message for _, message in channel.take().messages if isinstance(message, Join)]
-    assert joins[-1].refused == 0, "it has what was to be sent, and asks for another state"
+    assert joins[-1].refused == 0
 
 
 def test_a_learner_ignores_a_part_of_an_earlier_transfer():
@@ -147,7 +147,7 @@ def test_a_learner_ignores_a_part_of_an_earlier_transfer():
     hand.inject(0, 2, Chunk(9, 0, b"new", False, None))
     hand.inject(1, 2, Chunk(5, 0, b"old", False, None))
     parts = [event.data for event in hand.events[2] if isinstance(event, InstallPart)]
-    assert parts == [b"new"], "the earlier transfer takes the place of the present one"
+    assert parts == [b"new"]
 
 
 def test_a_learner_ignores_parts_of_a_transfer_that_it_refused():
@@ -187,7 +187,7 @@ def test_a_learner_that_installs_a_state_accepts_no_view():
     number = ViewNumber(20, 0, 1)
     message = NewView(View(number, members, members, 2, 0, 0, "", view.seats), NO_TAG, 0, (), True)
     hand.inject(0, 2, message)
-    assert not hand.waiting(2, 0, Accept), "it is a member, and its application goes elsewhere"
+    assert not hand.waiting(2, 0, Accept)
     hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
     assert hand.channels[2].applied == 40
 
@@ -203,7 +203,7 @@ def test_a_member_ignores_entries_of_a_former_donor():
     hand.deliver(0, 1)
     stale = CatchUp(1 << 40, OLD, NO_TAG, (Entry(OLD, 1, 0, b"stale"),), 0)
     hand.inject(2, 1, stale)
-    assert hand.channels[1].state.log.get(1).payload == b"new", "what it has acknowledged is gone"
+    assert hand.channels[1].state.log.get(1).payload == b"new"
 
 
 def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
@@ -220,7 +220,7 @@ def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
     channel.take()
     channel.forward(0.0, b"first")
     out = channel.take()
-    assert not any(isinstance(message, Forward) for _, message in out.messages), "it has left already"
+    assert not any(isinstance(message, Forward) for _, message in out.messages)
     channel.persisted(0.0, out.token)
     assert any(isinstance(message, Forward) for _, message in channel.take().messages)
 
@@ -233,9 +233,9 @@ def test_a_learner_refuses_a_state_older_than_its_commit_index():
     hand.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
     hand.connect(0, 2)
     hand.inject(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
-    assert not any(isinstance(event, InstallPart) for event in hand.events[2]), "it goes back behind entry 8"
+    assert not any(isinstance(event, InstallPart) for event in hand.events[2])
     hand.tick(1.0)
-    assert hand.waiting(2, 0, Join)[-1].refused == 1 << 40, "the master never begins another transfer"
+    assert hand.waiting(2, 0, Join)[-1].refused == 1 << 40
 
 
 def test_a_learner_that_wants_the_whole_state_takes_no_entries():
@@ -254,10 +254,10 @@ def test_a_learner_that_wants_the_whole_state_takes_no_entries():
     hand.start(2, 3, 9, fresh=True)
     hand.connect(0, 2)
     hand.inject(0, 2, entries)
-    assert not hand.waiting(2, 0, CaughtUp), "entries do not mend its state"
+    assert not hand.waiting(2, 0, CaughtUp)
     hand.tick(0.0, 2)
     hand.deliver(2, 0)
-    assert any(isinstance(event, ProvideSnapshot) for event in hand.events[0]), "it never gets a state"
+    assert any(isinstance(event, ProvideSnapshot) for event in hand.events[0])
 
 
 def test_a_learner_that_refused_a_part_asks_for_everything():
@@ -271,7 +271,7 @@ def test_a_learner_that_refused_a_part_asks_for_everything():
     hand.lose(2, 0)
     hand.until(lambda: hand.waiting(2, 0, Join), 2)
     [join] = hand.waiting(2, 0, Join)
-    assert (join.marker, join.fresh) == (b"", True), "it would get the rest of what it refused"
+    assert (join.marker, join.fresh) == (b"", True)
 
 
 def test_a_learner_appends_no_entries_that_do_not_follow_its_log():
@@ -302,4 +302,17 @@ def test_a_second_transfer_does_not_begin_while_a_state_is_installed():
     assert [event.index for event in hand.events[2] if isinstance(event, InstallPart)] == [40]
     hand.inject(0, 2, Chunk(6, 0, b"another", False, Tag(ViewNumber(3, 0, 1), 50)))
     hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
-    assert hand.channels[2].applied == 40, "the application has a state that the channel does not know of"
+    assert hand.channels[2].applied == 40
+
+
+def test_a_view_received_twice_is_accepted_after_the_disk_has_it():
+    """The connection broke while the disk was writing the acceptance."""
+    channel = with_a_disk()
+    number = ViewNumber(9, 0, 1)
+    view = View(number, VOTERS, VOTERS, 3, 0, 0, "")
+    message = NewView(view, NO_TAG, 0, (), True)
+    channel.receive(9.0, 0, message)
+    channel.receive(9.0, 0, message)
+    at_once, later = said(channel, Accept)
+    assert not at_once
+    assert later

@@ -22,7 +22,7 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def longest_wait(script: ScriptedCluster, late: Host, *away: Host) -> float:
-    """Start a replica again while the master submits and some are away: how long an entry waits at most."""
+    """Start `late` again under load, and return the longest time that an entry waits for its delivery."""
     master = script.whole(but=[host.replica for host in (late, *away)])
     late.start()
     longest, end = 0.0, script.world.now + 10.0
@@ -37,7 +37,7 @@ def longest_wait(script: ScriptedCluster, late: Host, *away: Host) -> float:
 
 
 def granted_on_a_slow_disk(now):
-    """A voter that is no member records a view; its master asks for a grant before the disk has it."""
+    """Return a voter whose disk does not have the recorded view yet, when the master asks it for a grant."""
     voters = tuple(Voter(replica, replica + 7) for replica in range(4))
     old = View(ViewNumber(3, 0, 7), voters, voters, 4, 0)
     new = View(ViewNumber(4, 1, 8), voters, voters[1:3], 2, 0)
@@ -51,7 +51,7 @@ def granted_on_a_slow_disk(now):
     channel.receive(now, 1, beat)
     out = channel.take()
     said = [message for _, message in out.messages if isinstance(message, Grant)]
-    assert not said, "a crash now would take back the promise that the grant stands on"
+    assert not said
     return channel, out.token
 
 
@@ -60,7 +60,7 @@ def granted(channel):
 
 
 def asked_at_once(replicas, expected):
-    """A replica without memory has just started when another one proposes a view."""
+    """Return a replica without memory that has just started when another one proposes a view."""
     channel = Channel(0, range(replicas), incarnation=9, cluster="c", expected=expected)
     channel.start(100.0)
     channel.connected(100.0, 1, 8)
@@ -88,7 +88,7 @@ def test_a_voter_that_granted_before_waits_for_the_disk_after_a_new_record():
     channel.receive(5.0, 1, beat)
     out = channel.take()
     said = [message for _, message in out.messages if isinstance(message, Grant)]
-    assert not said, "after a crash now it would promise a view to whom it followed before"
+    assert not said
     channel.persisted(5.0, out.token)
     assert [peer for peer, message in channel.take().messages if isinstance(message, Grant)] == [1]
 
@@ -119,7 +119,7 @@ def test_grants_of_a_removed_voter_do_not_count():
                 granted += 1
                 hand.inject(3, 0, message)
     assert granted > 30
-    assert not master.holds_lease(hand.now), "it counts a replica that does not vote: the others may lead"
+    assert not master.holds_lease(hand.now)
 
 
 def test_a_learner_bound_by_a_grant_is_taken_in_after_the_grant_has_ended():
@@ -130,7 +130,7 @@ def test_a_learner_bound_by_a_grant_is_taken_in_after_the_grant_has_ended():
     late.crash()
     script.whole(but=[4])
     first.crash()
-    assert longest_wait(script, late, first) < 0.5, "everybody waits until its grant is over"
+    assert longest_wait(script, late, first) < 0.5
 
 
 def test_a_witness_that_may_have_granted_is_taken_in_after_the_grant_has_ended():
@@ -139,7 +139,7 @@ def test_a_witness_that_may_have_granted_is_taken_in_after_the_grant_has_ended()
     script.form()
     late = script.hosts[2]
     late.crash()
-    assert longest_wait(script, late) < 0.5, "everybody waits until what it may have granted is over"
+    assert longest_wait(script, late) < 0.5
 
 
 def test_a_restarted_voter_is_bound_by_a_grant_that_it_may_have_given():
@@ -159,7 +159,7 @@ def test_a_restarted_voter_is_bound_by_a_grant_that_it_may_have_given():
     for seconds in (0.5, Settings().lease_s - 0.51):
         hand.tick(seconds, 1)
         hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
-        assert not hand.waiting(1, 2, Promise), "it promised what its grant forbids"
+        assert not hand.waiting(1, 2, Promise)
     hand.tick(0.02, 1)
     hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
     assert hand.waiting(1, 2, Promise)
@@ -176,7 +176,7 @@ def test_a_voter_records_a_view_of_another_proposer_only_after_its_grant():
     alone = old.members[2]
     view = msgspec.structs.replace(old, number=ViewNumber(9, *alone), members=(alone,), k=1)
     hand.inject(2, 1, Record(view))
-    assert not hand.waiting(1, 2, Recorded), "it recorded what its grant forbids"
+    assert not hand.waiting(1, 2, Recorded)
     hand.tick(Settings().lease_s, 1)
     hand.inject(2, 1, Record(view))
     assert hand.waiting(1, 2, Recorded)
@@ -200,12 +200,12 @@ def test_a_voter_restarted_with_a_shorter_lease_is_bound_by_the_longer_one():
     hand.connect(1, 2)
     hand.tick(0.1)
     hand.settle(0, 1)
-    assert hand.channels[1].lease.holder == Voter(0, 1), "it has granted nothing"
-    assert Leased(Settings().lease_s) not in hand.records[1], "a crash now would leave it bound too briefly"
+    assert hand.channels[1].lease.holder == Voter(0, 1)
+    assert Leased(Settings().lease_s) not in hand.records[1]
     hand.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
     hand.tick(2.5, 1)
     hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
-    assert not hand.waiting(1, 2, Promise), "it promised what its earlier process has granted away"
+    assert not hand.waiting(1, 2, Promise)
     hand.tick(0.5, 1)
     hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
     assert hand.waiting(1, 2, Promise)
@@ -225,8 +225,8 @@ def test_a_master_that_lost_the_lease_twice_waits_for_both_answers_of_its_applic
     hand.act(0, lambda channel: channel.leave(hand.now))
     hand.act(0, lambda channel: channel.lease_ended(hand.now))
     hand.inject(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
-    assert not hand.waiting(0, 1, Release), "it released the voters while it may still be serving"
-    assert not hand.waiting(0, 2, Promise), "it promised while it may still be serving"
+    assert not hand.waiting(0, 1, Release)
+    assert not hand.waiting(0, 2, Promise)
     hand.act(0, lambda channel: channel.lease_ended(hand.now))
     assert hand.waiting(0, 1, Release)
     assert hand.waiting(0, 2, Promise)
@@ -246,7 +246,7 @@ def test_a_master_that_has_promised_another_view_counts_no_late_grant():
     hand.inject(1, 0, Prepare(ViewNumber(9, 1, 2), "test"))
     assert hand.waiting(0, 1, Promise)
     hand.deliver(2, 0)
-    assert not master.holds_lease(hand.now), "so may the master of the view that it has promised"
+    assert not master.holds_lease(hand.now)
 
 
 def test_a_grant_waits_until_the_disk_has_the_recorded_view():
@@ -278,10 +278,10 @@ def test_a_replica_without_memory_waits_where_fewer_than_all_found_a_cluster():
 
 def test_a_replica_without_memory_promises_at_once_where_all_found_a_cluster():
     """Nobody else can hold a lease without it."""
-    assert promises_now(asked_at_once(3, 3)), "it waits although nothing binds it"
+    assert promises_now(asked_at_once(3, 3))
     alone = Channel(0, range(1), incarnation=9, cluster="c", expected=1)
     alone.start(100.0)
-    assert not alone.lease.blocks(100.0, Voter(0, 9)), "it waits although nothing binds it"
+    assert not alone.lease.blocks(100.0, Voter(0, 9))
 
 
 def test_a_voter_grants_nothing_to_a_master_that_leaves():
@@ -296,7 +296,7 @@ def test_a_voter_grants_nothing_to_a_master_that_leaves():
     hand.inject(0, 1, Exit(heartbeat.view, True, "test"))
     hand.lose(1, 0)
     hand.inject(0, 1, heartbeat)
-    assert not hand.waiting(1, 0, Grant), "the next master waits for the end of that grant"
+    assert not hand.waiting(1, 0, Grant)
 
 
 def test_a_master_that_reigns_again_does_not_repeat_its_release():
@@ -307,7 +307,7 @@ def test_a_master_that_reigns_again_does_not_repeat_its_release():
     assert hand.waiting(0, 1, Release)
     hand.act(0, lambda channel: channel.lease.reign(hand.now, master=True))
     hand.connect(0, 1)
-    assert not hand.waiting(0, 1, Release), "it says that it needs the lease no more"
+    assert not hand.waiting(0, 1, Release)
 
 
 def test_a_master_whose_services_still_end_says_how_long_it_is_bound():

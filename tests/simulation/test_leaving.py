@@ -47,7 +47,7 @@ def test_in_mode_majority_slaves_leave_in_turn():
 def test_all_slaves_leave_at_the_same_time():
     script = ScriptedCluster(5)
     script.form()
-    assert script.leave(*script.hosts[1:]) < Settings().leave_s, "they waited in vain"
+    assert script.leave(*script.hosts[1:]) < Settings().leave_s
     comes_back(script, script.hosts[0])
 
 
@@ -90,7 +90,7 @@ def test_an_operator_keeps_in_the_file_who_knows_of_the_cluster():
 
 
 def two_let_a_third_in(**shape):
-    """Its vote is in the log, and not yet in a view."""
+    """Return a cluster of two in which the vote of a third is in the log, and not yet in a view."""
     script = ScriptedCluster(3, expected=2, **shape)
     script.hosts[0].start()
     script.hosts[1].start()
@@ -125,7 +125,7 @@ def test_all_but_one_leave_at_the_same_time_with_the_master():
     """Each is needed until its own vote has gone."""
     script = ScriptedCluster(5)
     script.form()
-    assert script.leave(*script.hosts[:4]) < Settings().leave_s, "they waited in vain"
+    assert script.leave(*script.hosts[:4]) < Settings().leave_s
     script.alone(script.hosts[4])
 
 
@@ -149,7 +149,7 @@ def test_the_vote_of_a_dead_replica_goes_when_another_one_leaves():
     script.hosts[1].crash()
     master = script.whole(but=[1])
     script.run(2.0)
-    assert len(master.channel.view.config) == 3, "for a death alone no vote goes"
+    assert len(master.channel.view.config) == 3
     script.leave(script.hosts[2])
     script.alone(master)
 
@@ -161,7 +161,7 @@ def test_the_vote_of_a_replica_that_is_cut_off_stays_when_another_leaves():
     script.split([1], [0, 2])
     script.whole(but=[1])
     script.leave(script.hosts[2])
-    assert len(master.channel.view.config) == 3, "it can be reached again"
+    assert len(master.channel.view.config) == 3
     script.mend()
     script.hosts[2].start()
     script.whole()
@@ -173,7 +173,7 @@ def test_a_replica_with_a_disk_keeps_its_vote_when_it_leaves():
     master = script.form()
     script.leave(script.hosts[2])
     script.run(2.0)
-    assert len(master.channel.view.config) == 3, "it has not given its vote up"
+    assert len(master.channel.view.config) == 3
 
 
 def test_a_replica_that_leaves_says_so_again_on_a_new_connection():
@@ -255,4 +255,4 @@ def test_a_leaver_that_is_heard_waits_longer_than_leave_s_for_its_view():
     script.hosts[3].pause()
     script.run(0.1)
     script.leave(script.hosts[1])
-    assert script.hosts[1].state.me not in master.channel.view.config, "it leaves its vote behind for ever"
+    assert script.hosts[1].state.me not in master.channel.view.config

@@ -17,7 +17,7 @@ def number(counter: int, replica: int) -> ViewNumber:
 
 
 def orphaned(replicas: int, holder: int, settings: Settings) -> ManualCluster:
-    """Only one slave has the last entries of a master that is gone."""
+    """Return a cluster without its master, whose last entries only one slave has."""
     hand = ManualCluster(replicas, settings)
     hand.form()
     # The proposals of the founding do not count any more.
@@ -31,7 +31,7 @@ def orphaned(replicas: int, holder: int, settings: Settings) -> ManualCluster:
 
 
 def interrupt(hand: ManualCluster, counter: int) -> None:
-    """Replica 3 proposes while 1 fetches the log of 2, and finds that 1 is to lead."""
+    """Let replica 3 propose a view while replica 1 fetches the log of 2, and yield to 1."""
     hand.lose(1, 2)
     for replica in (1, 2):
         hand.inject(3, replica, Prepare(number(counter, 3), "it takes too long"))
@@ -63,8 +63,8 @@ def test_an_interrupted_proposer_keeps_the_parts_of_the_log_that_it_fetched():
         else:
             hand.settle()
     payloads = [b"%d" % count for count in range(ENTRIES)]
-    assert hand.payloads(1) == hand.payloads(2) == hand.payloads(3) == payloads, "no view follows"
-    assert asked == sorted(set(asked)), "it asks for what it has"
+    assert hand.payloads(1) == hand.payloads(2) == hand.payloads(3) == payloads
+    assert asked == sorted(set(asked))
 
 
 def test_fetched_entries_of_one_view_are_not_used_for_another():
@@ -96,7 +96,7 @@ def test_a_proposer_does_not_give_up_while_parts_of_the_log_arrive():
         hand.deliver(1, 2)
         hand.deliver(2, 1)
         hand.tick(0.3, 1, 2)
-    assert not [note for note in hand.notes[1] if "not installed" in note], "it gives up"
+    assert not [note for note in hand.notes[1] if "not installed" in note]
     assert len(hand.payloads(1)) == ENTRIES
     assert hand.now - began > 4 * 0.5
 
@@ -112,12 +112,12 @@ def test_a_view_goes_on_without_a_member_that_does_not_take_the_log_in_time():
                 if not isinstance(message, NewView):
                     hand.inject(1, 2, message)
             hand.tick(0.05, 1, 2)
-        assert hand.channels[1].view.members == VOTERS[1:2], "it is waited for"
+        assert hand.channels[1].view.members == VOTERS[1:2]
         assert len(hand.payloads(1)) == ENTRIES
         for _ in range(20):
             hand.settle()
             hand.tick(0.1, 1, 2)
-        assert hand.channels[1].view.members == VOTERS[1:3], "it is never let in again"
+        assert hand.channels[1].view.members == VOTERS[1:3]
         assert len(hand.payloads(2)) == ENTRIES
 
 

@@ -10,9 +10,9 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
 def alone_with_a_change(fits, **bounds):
-    """A master whose witness is another one now, and whose slave is away: the change holds the log.
+    """Check that a master alone takes entries while they fit, and all of them are delivered later.
 
-    It takes what fits, and goes on when the slave is back.
+    A pending change of its witness holds the log; it goes on when its slave is back.
     """
     script = ScriptedCluster(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
     master = script.form()
@@ -33,7 +33,7 @@ def alone_with_a_change(fits, **bounds):
 
 
 def was_master():
-    """Replica 0: it has learned that others have gone on, and has taken their state."""
+    """Return a cluster whose former master, replica 0, has installed the state of the later view."""
     hand = ManualCluster()
     hand.form()
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"old"))
@@ -100,7 +100,7 @@ def test_the_end_of_an_earlier_process_says_nothing_of_the_present_one():
         hand.tick(0.05)
     assert hand.channels[0].members == (0, 1, 2)
     hand.act(0, lambda channel: channel.disconnected(hand.now, 2))
-    assert not hand.channels[0].proposing, "a moment without a connection is taken for the end of its process"
+    assert not hand.channels[0].proposing
     assert not hand.channels[0].state.peers.ended(Voter(2, 9))
 
 
@@ -129,7 +129,7 @@ def test_a_slave_left_out_of_an_active_view_acknowledges_nothing_of_the_earlier_
     hand.deliver(0, 2)
     hand.channels[2].state.supersede(ViewNumber(9, 1, 2))
     hand.sync(2)
-    assert not hand.waiting(2, 0, Ack), "it says that it has what it may not have any more"
+    assert not hand.waiting(2, 0, Ack)
 
 
 def test_a_repair_of_an_earlier_view_is_not_answered():
@@ -141,7 +141,7 @@ def test_a_repair_of_an_earlier_view_is_not_answered():
     submit(hand, 3)
     hand.deliver(0, 1)
     hand.inject(1, 0, Repair(earlier, 1))
-    assert not hand.waiting(0, 1, Data), "it is sent again what it has"
+    assert not hand.waiting(0, 1, Data)
 
 
 def test_a_change_that_has_taken_effect_holds_the_log_no_longer():
@@ -157,7 +157,7 @@ def test_a_change_that_has_taken_effect_holds_the_log_no_longer():
         if len(master.state.log) >= 160:
             break
     assert len(master.state.log) == 160
-    assert master.can_submit, "all wait until the slave that lags is given up for its silence"
+    assert master.can_submit
 
 
 def test_a_slave_reports_nothing_stable_beyond_its_commit_index():

@@ -250,13 +250,13 @@ def test_a_witness_that_cannot_answer_stops_the_others_seldom_and_keeps_no_other
     script.hosts[2].crash()
     script.whole(but=[2])
     hangs = add_witness(script)
-    hangs._sync_later = lambda: None
+    hangs.machine.sync_later = lambda: None
     script.run(20.0)
     assert len(script.view_events[0]) < 10
     other = add_witness(script)
     script.until(lambda: other.channel.role == "witness")
     hangs.crash()
-    del hangs._sync_later
+    del hangs.machine.sync_later
     hangs.start()
     script.until(lambda: hangs.channel.role == "witness", 3.0)
 
