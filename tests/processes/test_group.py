@@ -30,6 +30,24 @@ def test_the_counter_counts_everywhere_and_tells_who_comes_late(start: Start, po
     assert late.process.wait(BOUND_S) == 0
 
 
+def test_the_tally_of_the_guide_adds_up_and_is_kept_by_those_that_stay(
+    start: Start, ports: list[int]
+) -> None:
+    members = [start("-m", "examples.tally", me, number, *ports) for me, number in enumerate((5, 7, 30))]
+    for member in members:
+        member.until(lambda line: line.endswith("the sum is 42"))
+    members[0].process.send_signal(signal.SIGINT)
+    members[1].until(lambda line: line.startswith("members (1, 2), master 1"))
+    assert members[0].process.wait(BOUND_S) == 0
+    again = start("-m", "examples.tally", 0, 8, *ports)
+    again.until(lambda line: line.endswith("member 0 adds 8, the sum is 50"))
+
+
+def test_the_guide_shows_the_tally_as_it_is() -> None:
+    code = (ROOT / "examples" / "tally.py").read_text(encoding="utf-8").split('"""\n\n', 1)[1]
+    assert f"```python\n{code}```" in (ROOT / "docs" / "group.md").read_text(encoding="utf-8")
+
+
 def _is_said(line: str) -> bool:
     """Whether it is a line of the chat, which has a number; not what a member says that waits."""
     return line[:4].strip().isdigit()

@@ -1,0 +1,56 @@
+"""A sum that three processes keep together; each adds the number of its command line.
+
+Run it in three terminals. Ctrl-C leaves. The others keep the sum, and who starts again receives it::
+
+    python -m examples.tally 0 5
+    python -m examples.tally 1 7
+    python -m examples.tally 2 30
+"""
+
+import sys
+from typing import Any
+
+from twisted.internet.task import react
+
+from quorate.hachannel import Group, ViewEvent
+
+PORTS = (7320, 7321, 7322)
+
+
+class Tally:
+    """The handler: its state is one number."""
+
+    def __init__(self) -> None:
+        self.sum = 0
+
+    def delivered(self, index: int, origin: int, payload: bytes) -> None:
+        """Add a number; every member adds the same ones in the same order."""
+        self.sum += int(payload)
+        print(f"message {index}: member {origin} adds {int(payload)}, the sum is {self.sum}", flush=True)
+
+    def view_changed(self, view: ViewEvent) -> None:
+        """Print the members."""
+        print(f"members {view.members}, master {view.master}, the sum is {self.sum}", flush=True)
+
+    def provide_state(self) -> bytes:
+        """Return the sum, for a member that joins."""
+        return str(self.sum).encode()
+
+    def receive_state(self, chunks: list[bytes]) -> None:
+        """Replace the sum by that of the group."""
+        self.sum = int(b"".join(chunks))
+
+
+async def main(reactor: Any, me: str, number: str, *ports: str) -> None:
+    """Join the group, add the number, stay until Ctrl-C."""
+    addresses = {id: ("localhost", int(port)) for id, port in enumerate(ports or PORTS)}
+    group = Group("tally", int(me), addresses, handler=Tally(), log=print)
+    reactor.addSystemEventTrigger("before", "shutdown", group.leave)
+    await group.join()
+    index = await group.multicast(number.encode())
+    print(f"every member holds message {index}", flush=True)
+    await group.stopped
+
+
+if __name__ == "__main__":
+    react(main, sys.argv[1:])
