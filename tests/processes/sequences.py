@@ -1,6 +1,6 @@
 """What replicas delivered, compared: one order, nothing acknowledged lost, nothing twice, nothing invented.
 
-The channel promises it (invariants 5 to 9 of `quorate.testing.channel_checks`); here it is checked from
+The channel promises it (invariants 5 to 9 of `quorate.testing.checks`); here it is checked from
 outside, on what real processes recorded.
 """
 

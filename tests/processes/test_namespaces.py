@@ -28,7 +28,7 @@ ABANDON = """
 import os
 import signal
 
-from quorate.testing.namespaces import Namespaces
+from quorate.testing.servers.namespaces import Namespaces
 
 net = Namespaces(1)
 net.__enter__()

@@ -21,7 +21,7 @@ CAMPAIGN_MIN = amount("QUORATE_CAMPAIGN", 0, 10)
 ENDLESS_LEASE = """
 import math
 
-from quorate.hachannel.lease import Lease
+from quorate.hachannel.replication.lease import Lease
 
 original = Lease.expires
 Lease.expires = lambda self: math.inf if self.held or original(self) > self._state.now else -math.inf

@@ -1,6 +1,7 @@
 """Who may import whom. Arrows point one way; cores see no clock, socket or thread."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from graphlib import CycleError, TopologicalSorter
@@ -157,14 +158,14 @@ def found(root: Path) -> list[tuple[str, int, str]]:
 def test_relative_imports_are_resolved() -> None:
     lines = (
         "from . import a",
-        "from ..agents import b",
+        "from ..admin import b",
         "from ...engine.batch import c",
         "from ... import d",
     )
     source = "\n".join([*lines, "import os"])
     assert list(imports("server/cli/x.py", source)) == [
         (1, "quorate.server.cli"),
-        (2, "quorate.server.agents"),
+        (2, "quorate.server.admin"),
         (3, "quorate.engine.batch"),
         (4, "quorate.d"),
         (5, "os"),
@@ -266,6 +267,34 @@ def test_cores_see_no_clock_socket_or_thread(found: list[tuple[str, int, str]]) 
         )
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_that_a_text_names_exists(files: list[Path], root: Path) -> None:
+    """Scripts inside tests, commands and pages name modules that no import statement checks."""
+    wrong = []
+    for path in files:
+        if path.suffix not in {".py", ".md", ".toml", ".xml"} or path.is_symlink():
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
+            wrong += [
+                f"{path.relative_to(root)}:{number}: {found[0]}"
+                for found in re.finditer(r"\bquorate((?:\.[a-z_][a-z_0-9]*)+)", line)
+                if not names_something(root, found[1].split(".")[1:])
+            ]
+    assert not wrong, "\n".join(wrong)
+
+
+def names_something(root: Path, parts: list[str]) -> bool:
+    """Whether these parts of a dotted name lead to a module, or to a name of a package's face."""
+    place = root
+    for part in parts:
+        if (place / part).is_dir():
+            place /= part
+        elif (place / f"{part}.py").is_file():
+            return True
+        else:
+            return place == root or re.search(rf"\b{part}\b", (place / "__init__.py").read_text()) is not None
+    return True
 
 
 def test_nothing_pickles(found: list[tuple[str, int, str]]) -> None:
