@@ -1,6 +1,6 @@
 """What a person writes against: agents, notifications and the context of a reaction."""
 
-from .agent import Agent, AgentError, AgentSpec, agent_spec, reacts
+from .agent import Agent, AgentError, AgentSpec, agent_named, agent_spec, reacts
 from .builtin import (
     FAILURES,
     Create,
@@ -48,6 +48,7 @@ __all__ = [
     "Outcome",
     "ReplyTo",
     "UnknownAgent",
+    "agent_named",
     "agent_spec",
     "connection_manager",
     "decode",

@@ -12,19 +12,18 @@ import msgspec
 from msgspec import UNSET
 
 from .envelope import Opaque
+from .names import AgentError, ClassNames, location, names_of
 from .notification import Notification
 from .state_types import (
-    AgentError,
     check_encodable,
     decoder,
     encoder,
     hints_of,
     may_hold_sets,
-    module_name,
     without_sets,
 )
 
-__all__ = ["Agent", "AgentError", "AgentSpec", "agent_spec", "reacts"]
+__all__ = ["Agent", "AgentError", "AgentSpec", "agent_named", "agent_spec", "reacts"]
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -39,6 +38,9 @@ _SCALARS: Final[Mapping[Any, tuple[type, ...]]] = {
 _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 _MARK: Final = "__quorate_reacts__"
+_NAMES: Final = "__quorate_names__"
+_named: "Final[ClassNames[Agent]]" = ClassNames()
+"""Agent classes by the names that were given to them."""
 
 
 def reacts(function: F) -> F:
@@ -95,9 +97,36 @@ class Agent:
 
     Every replica of a server runs the same reactions: what a reaction does may depend only on the agent's
     state, the notification and the context. No clock, no randomness but ``ctx.random``, no files, no sockets.
+
+    ``class Account(Agent, name="bank.account")`` gives it a name on the disk that does not depend on its
+    module: ``bank.account/1``. `version` (1 unless given) is the number in it. `also` holds whole names of
+    former versions, or ``module:Class``, whose stored agents this class loads, too.
+    Raises AgentError for what cannot be a name, or is the name of another class.
     """
 
     __slots__ = ()
+
+    def __init_subclass__(
+        cls, *, name: str | None = None, version: int = 1, also: tuple[str, ...] = (), **kwargs: Any
+    ) -> None:
+        super().__init_subclass__(**kwargs)
+        # attrs builds a second class when it adds slots, with the attributes of the first and no arguments.
+        if _NAMES not in vars(cls):
+            setattr(cls, _NAMES, names_of(cls, name, version, also))
+        _named.add(cls, tuple(each for each in _names(cls) if each != location(cls)))
+
+
+def _names(cls: type[Agent]) -> tuple[str, ...]:
+    return cast("tuple[str, ...]", vars(cls)[_NAMES])
+
+
+def agent_named(name: str) -> type[Agent] | None:
+    """Return the agent class to which this name was given, as its own or in `also`.
+
+    Returns None if this process has defined none. A name ``module:Class`` that is nothing but where the class
+    stands is not looked up. Imports nothing.
+    """
+    return _named.find(name)
 
 
 @attrs.frozen
@@ -105,8 +134,10 @@ class AgentSpec:
     """What the engine has to know of an agent class."""
 
     cls: type[Agent]
-    name: str
-    """``module:Class``."""
+    names: tuple[str, ...]
+    """All names whose stored agents it loads, its own being the first."""
+    location: str
+    """``module:Class``, from which it can be imported."""
     handlers: Mapping[str, tuple[Callable[..., None], Callable[[bytes], Any]]]
     """Type name to (unbound method, decoder of the payload)."""
     opaque: Callable[..., None] | None
@@ -118,6 +149,11 @@ class AgentSpec:
     """Whether the state may hold sets."""
     plain: tuple[tuple[str, tuple[type, ...]], ...] = ()
     """Attributes that are numbers, texts, bytes or None, with the classes their values may have."""
+
+    @property
+    def name(self) -> str:
+        """The name under which its agents are stored and traced: ``bank.account/1`` or ``module:Class``."""
+        return self.names[0]
 
     def build(self, state: bytes) -> Agent:
         """A new agent from its constructor's arguments, a MessagePack map. Raises AgentError."""
@@ -205,7 +241,7 @@ def agent_spec(cls: type[Agent]) -> AgentSpec:
 
 @functools.lru_cache(maxsize=4096)
 def _examine(cls: Any) -> Any:
-    name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
+    name = location(cls)
     if not (isinstance(cls, type) and issubclass(cls, Agent)):
         raise AgentError(f"{name} is not an agent; derive it from quorate.Agent")
     if "__attrs_attrs__" not in vars(cls):
@@ -216,7 +252,8 @@ def _examine(cls: Any) -> Any:
     handlers, opaque = _handlers(cls, name)
     return AgentSpec(
         cls=cls,
-        name=name,
+        names=_names(cls),
+        location=name,
         handlers=handlers,
         opaque=opaque,
         attributes=attributes,
@@ -287,13 +324,14 @@ def _handlers(
                 opaque = method
                 continue
             kind = cast("type[Notification]", reacted)
-            if kind.type_name in owners:
-                raise AgentError(
-                    f"{where}: {owners[kind.type_name]} reacts to {kind.__name__} already; keep one of them"
-                )
             check_encodable(kind, where)
-            owners[kind.type_name] = key
-            handlers[kind.type_name] = (method, decoder(kind).decode)
+            for type_name in dict.fromkeys((kind.type_name, *kind.type_names)):
+                if type_name in owners:
+                    raise AgentError(
+                        f"{where}: {owners[type_name]} reacts to {kind.__name__} already; keep one of them"
+                    )
+                owners[type_name] = key
+                handlers[type_name] = (method, decoder(kind).decode)
     if not handlers and opaque is None:
         raise AgentError(f"{name} reacts to nothing; mark a method with @reacts")
     return handlers, opaque

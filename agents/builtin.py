@@ -20,7 +20,7 @@ __all__ = [
 
 
 @attrs.frozen
-class ExceptionNotification(Notification):
+class ExceptionNotification(Notification, name="quorate.exception"):
     """Tells the sender that the recipient's reaction failed and was undone."""
 
     agent: AgentId
@@ -34,7 +34,7 @@ class ExceptionNotification(Notification):
 
 
 @attrs.frozen
-class UnknownAgent(Notification):
+class UnknownAgent(Notification, name="quorate.unknown-agent"):
     """Tells the sender that there is no such agent."""
 
     agent: str
@@ -44,7 +44,7 @@ class UnknownAgent(Notification):
 
 
 @attrs.frozen
-class Create(Notification):
+class Create(Notification, name="quorate.create"):
     """Asks a factory agent to create an agent. Answered with `Created` or `CreateFailed`."""
 
     class_name: str
@@ -60,14 +60,14 @@ class Create(Notification):
 
 
 @attrs.frozen
-class Created(Notification):
+class Created(Notification, name="quorate.created"):
     """The agent exists."""
 
     id: AgentId
 
 
 @attrs.frozen
-class CreateFailed(Notification):
+class CreateFailed(Notification, name="quorate.create-failed"):
     """The agent was not created."""
 
     class_name: str
@@ -76,7 +76,7 @@ class CreateFailed(Notification):
 
 
 @attrs.frozen
-class Delete(Notification):
+class Delete(Notification, name="quorate.delete"):
     """Asks a factory agent to delete an agent. Answered with `Deleted` or `UnknownAgent`."""
 
     agent: str
@@ -84,7 +84,7 @@ class Delete(Notification):
 
 
 @attrs.frozen
-class Deleted(Notification):
+class Deleted(Notification, name="quorate.deleted"):
     """The agent is no more."""
 
     id: AgentId

@@ -187,7 +187,7 @@ class Context:
         spec.build(values)
         identity = AgentId(self.agent.host, host, self._next_stamp)
         self._next_stamp += 1
-        self.send(factory(host), Create(class_name=spec.name, name=name, state=values, id=identity))
+        self.send(factory(host), Create(class_name=spec.location, name=name, state=values, id=identity))
         return identity
 
     def delete(self) -> None:

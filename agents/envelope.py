@@ -20,7 +20,7 @@ class Note(msgspec.Struct, array_like=True, frozen=True, gc=False):
     sender: AgentId
     """Who gets the replies and the errors."""
     type: str
-    """Name of the notification's type, ``module:Class``."""
+    """Name of the notification's type: ``bank.deposit/1`` or ``module:Class``."""
     payload: bytes
     """The notification in MessagePack."""
     request: int = 0

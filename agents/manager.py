@@ -14,7 +14,7 @@ __all__ = ["ConnectionManagerAgent", "Open", "OpenRefused", "Opened"]
 
 
 @attrs.frozen
-class Open(Notification):
+class Open(Notification, name="quorate.connection.open"):
     """From the service, which has checked the password: open a connection for a user.
 
     Answered with `Opened` or `OpenRefused`.
@@ -26,21 +26,21 @@ class Open(Notification):
 
 
 @attrs.frozen
-class Opened(Notification):
+class Opened(Notification, name="quorate.connection.opened"):
     """The connection is open; its identifier is that of its proxy agent."""
 
     connection: AgentId
 
 
 @attrs.frozen
-class OpenRefused(Notification):
+class OpenRefused(Notification, name="quorate.connection.open-refused"):
     """There are too many connections."""
 
     reason: str
 
 
 @attrs.define
-class ConnectionManagerAgent(Agent):
+class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
     """Keeps the list of the open connections."""
 
     connections: dict[str, str] = attrs.field(factory=dict[str, str])
@@ -59,7 +59,7 @@ class ConnectionManagerAgent(Agent):
         here = ctx.agent.host
         proxy = AgentId(here, here, FIRST_CONNECTION_STAMP + self.opened)
         self.opened += 1
-        ctx.send(factory(here), Create(agent_spec(ProxyAgent).name, None, state, proxy))
+        ctx.send(factory(here), Create(agent_spec(ProxyAgent).location, None, state, proxy))
         self.connections[str(proxy)] = note.user
         ctx.send(proxy, MasterChanged())
         ctx.send(ctx.sender, Opened(proxy))

@@ -5,16 +5,17 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
 
-from .state_types import AgentError, decoder, hints_of, may_hold_sets, module_name, with_sorted_sets
+from .names import AgentError, ClassNames, names_of
+from .state_types import decoder, hints_of, may_hold_sets, with_sorted_sets
 
-__all__ = ["UNREADABLE", "Notification", "decode", "encode", "known_type", "type_name"]
+__all__ = ["UNREADABLE", "Notification", "decode", "encode", "has_name", "known_type", "type_name"]
 
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no such notification."""
 
-_known: dict[str, type["Notification"]] = {}
+_known: "Final[ClassNames[Notification]]" = ClassNames()
 
 
 class Notification:
@@ -26,27 +27,44 @@ class Notification:
 
     Fields may be of any type that msgspec encodes: numbers, text, bytes, dates, UUIDs, lists, dicts,
     tuples, enumerations, and attrs classes or dataclasses of these.
+
+    ``class Deposit(Notification, name="bank.deposit")`` gives it a name on the wire that does not depend on
+    its module: ``bank.deposit/1``. `version` (1 unless given) is the number in it. `also` holds whole names
+    of former versions, or ``module:Class``, that are read as this class, too.
+    Raises AgentError for what cannot be a name, or is the name of another class.
     """
 
     __slots__ = ()
 
     type_name: ClassVar[str]
+    """The name under which it travels: ``bank.deposit/1``, or ``module:Class`` if none was given."""
+    type_names: ClassVar[tuple[str, ...]]
+    """All names that are read as this class, `type_name` being the first."""
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(
+        cls, *, name: str | None = None, version: int = 1, also: tuple[str, ...] = (), **kwargs: Any
+    ) -> None:
         super().__init_subclass__(**kwargs)
-        # attrs and msgspec build a second class when they add slots; the last one defined is the one in use.
-        cls.type_name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
-        _known[cls.type_name] = cls
+        # attrs builds a second class when it adds slots, with the attributes of the first and no arguments.
+        if "type_names" not in vars(cls):
+            cls.type_names = names_of(cls, name, version, also)
+            cls.type_name = cls.type_names[0]
+        _known.add(cls, cls.type_names)
 
 
 def type_name(cls: type[Notification]) -> str:
-    """The name under which notifications of this class travel: ``module:Class``."""
+    """The name under which notifications of this class travel, see `Notification.type_name`."""
     return cls.type_name
 
 
 def known_type(name: str) -> type[Notification] | None:
     """The notification class of that name, if this process has defined it. Imports nothing."""
-    return _known.get(name)
+    return _known.find(name)
+
+
+def has_name(cls: type[Notification], name: str) -> bool:
+    """Return whether notifications of that name are read as this class."""
+    return name == cls.type_name or name in cls.type_names
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -40,7 +40,7 @@ __all__ = [
 
 CLIENT_TOPIC: Final = "client"
 """Topic of what proxies emit for their clients."""
-CLIENT_INPUT: Final = "quorate.agents.proxy:ClientInput"
+CLIENT_INPUT: Final = "quorate.connection.input/1"
 """Type name of the input of a client: the body of an input frame, untouched."""
 MAX_INPUT_NOTES: Final = 4096
 """Notifications in one input: they are one reaction, and what they cause is one turn."""
@@ -101,7 +101,7 @@ class ClientEnd(msgspec.Struct, array_like=True, frozen=True):
 
 
 @attrs.frozen
-class Reopen(Notification):
+class Reopen(Notification, name="quorate.connection.reopen"):
     """From the service: the client is back. Answered with `Reopened` or `ReopenRefused`."""
 
     user: str
@@ -109,7 +109,7 @@ class Reopen(Notification):
 
 
 @attrs.frozen
-class Reopened(Notification):
+class Reopened(Notification, name="quorate.connection.reopened"):
     """The connection goes on: what the server has, and what the client has not acknowledged."""
 
     in_ack: int
@@ -119,27 +119,27 @@ class Reopened(Notification):
 
 
 @attrs.frozen
-class ReopenRefused(Notification):
+class ReopenRefused(Notification, name="quorate.connection.reopen-refused"):
     """The connection belongs to another user."""
 
 
 @attrs.frozen
-class CloseConnection(Notification):
+class CloseConnection(Notification, name="quorate.connection.close"):
     """From the service: the client closes for good."""
 
 
 @attrs.frozen
-class MasterChanged(Notification):
+class MasterChanged(Notification, name="quorate.connection.master-changed"):
     """From the service to the connection manager, which passes it on: idle times start again."""
 
 
 @attrs.frozen
-class IdleCheck(Notification):
+class IdleCheck(Notification, name="quorate.connection.idle-check"):
     """The proxy's own timer."""
 
 
 @attrs.frozen
-class ConnectionEnded(Notification):
+class ConnectionEnded(Notification, name="quorate.connection.ended"):
     """From a proxy to the connection manager, when it deletes itself."""
 
 
@@ -147,7 +147,7 @@ _decode_input = msgspec.msgpack.Decoder(ClientInput).decode
 
 
 @attrs.define
-class ProxyAgent(Agent):
+class ProxyAgent(Agent, name="quorate.proxy"):
     """One client connection. Lives until the client closes it or is silent for too long."""
 
     user: str

@@ -2,24 +2,22 @@
 
 import copy
 import functools
-import sys
 import typing
 from collections.abc import Callable, Set
-from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
 import attrs
 import msgspec
 
+from .names import AgentError, location
+
 __all__ = [
-    "AgentError",
     "check_encodable",
     "decoder",
     "encoder",
     "field_names",
     "hints_of",
     "may_hold_sets",
-    "module_name",
     "with_sorted_sets",
     "without_sets",
 ]
@@ -29,17 +27,12 @@ T = TypeVar("T")
 encoder: Final = msgspec.msgpack.Encoder()
 
 
-class AgentError(TypeError):
-    """A class cannot be an agent. The sentence names the class, the place and what to write instead."""
-
-
 def hints_of(cls: type) -> dict[str, Any]:
     """The types of a class's attributes. Raises AgentError if one cannot be resolved."""
     try:
         return typing.get_type_hints(cls)
     except Exception as error:
-        name = f"{module_name(cls.__module__)}:{cls.__qualname__}"
-        raise AgentError(f"{name}: a type cannot be resolved: {error}") from error
+        raise AgentError(f"{location(cls)}: a type cannot be resolved: {error}") from error
 
 
 def check_encodable(kind: Any, where: str) -> None:
@@ -129,18 +122,6 @@ def field_names(kind: Any) -> list[str] | None:
         if hasattr(kind, marker):
             return list(getattr(kind, marker))
     return None
-
-
-def module_name(module: str) -> str:
-    """A script's classes are known elsewhere under the name by which the script can be imported."""
-    if module != "__main__":
-        return module
-    main = sys.modules["__main__"]
-    spec = getattr(main, "__spec__", None)
-    if spec is not None and spec.name != "__main__":
-        return str(spec.name)
-    file = getattr(main, "__file__", None)
-    return Path(file).stem if file else module
 
 
 def decoder(cls: type[T]) -> msgspec.msgpack.Decoder[T]:

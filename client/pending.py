@@ -9,7 +9,7 @@ import attrs
 from ..agents.builtin import ExceptionNotification, UnknownAgent
 from ..agents.envelope import Opaque
 from ..agents.ids import AgentId
-from ..agents.notification import Notification, decode, known_type
+from ..agents.notification import Notification, decode, has_name, known_type
 from .errors import (
     ConnectionClosed,
     QuorateClientError,
@@ -76,7 +76,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
     opaque = Opaque(note.type, note.payload, note.request)
     cls = known_type(note.type)
     if types:
-        cls = next((c for c in types if c.type_name == note.type), None)
+        cls = next((c for c in types if has_name(c, note.type)), None)
         if cls is None:
             names = ", ".join(c.type_name for c in types)
             raise UnexpectedReply(f"the reply is a {note.type}, not {names}", opaque)

@@ -44,7 +44,7 @@ def deploy(config: Config, flights: FlightFile) -> dict[str, AgentId]:
 
 
 def _create(admin: ServerAdmin, name: str, cls: type[Agent]) -> AgentId:
-    create = Create(class_name=agent_spec(cls).name, name=name, key=uuid.uuid4().hex)
+    create = Create(class_name=agent_spec(cls).location, name=name, key=uuid.uuid4().hex)
     call = wire.Request(factory(admin.server.id), type_name(Create), encode(create), REPLY_TIMEOUT_S)
     where = f"{name} on {admin.server.name}"
     try:

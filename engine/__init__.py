@@ -2,7 +2,7 @@
 
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, Tick, decode_batch, encode_batch
 from .cell import AgentState, Cell, Nondeterministic, Ran, Unstorable
-from .class_loading import load_class
+from .class_loading import import_modules, load_class
 from .effects import Effects
 from .engine import Engine, EngineStopped
 from .reaction import Reaction
@@ -44,5 +44,6 @@ __all__ = [
     "Unstorable",
     "decode_batch",
     "encode_batch",
+    "import_modules",
     "load_class",
 ]

@@ -63,6 +63,7 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
     identity: AgentId
     name: str | None
     cls: str
+    """The name of its class: ``bank.account/1`` or ``module:Class``."""
     reactions: int
     state: bytes
     changed: int = 0
@@ -73,6 +74,8 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
     """The size of the reactions since then."""
     since: tuple[Ran, ...] = ()
     """Reactions that `state` lacks: not empty only if the state after them cannot be stored."""
+    location: str = ""
+    """``module:Class``, from which the class is imported; "" if that is what `cls` says."""
 
 
 class Reacted(NamedTuple):
@@ -267,6 +270,7 @@ class Cell:
             self._checked_bytes,
             self._since_bytes,
             since,
+            "" if self.spec.location == self.spec.name else self.spec.location,
         )
         return stored, flaw
 

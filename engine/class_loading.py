@@ -1,12 +1,13 @@
-"""Finding the class of an agent by its name."""
+"""Finding the class of an agent: where it is imported from, and by its name."""
 
 import importlib
 import re
+from collections.abc import Callable
 from typing import Final
 
-from ..agents import Agent, AgentError, AgentSpec, agent_spec
+from ..agents import Agent, AgentError, AgentSpec, agent_named, agent_spec
 
-__all__ = ["load_class"]
+__all__ = ["import_modules", "load_class", "stored_class"]
 
 _NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -40,3 +41,42 @@ def load_class(class_name: str) -> AgentSpec:
     if not (isinstance(found, type) and issubclass(found, Agent)):
         raise AgentError(f"{class_name} is not an agent class; derive it from quorate.Agent")
     return agent_spec(found)
+
+
+def import_modules(modules: tuple[str, ...]) -> None:
+    """Import modules whose agent classes are to be found by their names.
+
+    Raises AgentError with one sentence if one cannot be imported.
+    """
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except (Exception, SystemExit) as error:
+            raise AgentError(f"importing {module} failed: {type(error).__name__}: {error}") from error
+
+
+def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> AgentSpec:
+    """Return the class of a stored or traced agent.
+
+    `name` is the recorded name of the class, `location` the recorded ``module:Class``, "" if that is the
+    name. A class that was given the name is found wherever it stands, if its module is imported already;
+    otherwise `load` imports it from its location.
+    Raises AgentError with one sentence: the class cannot be loaded, or has another name now.
+    """
+    named = agent_named(name)
+    if named is not None:
+        return agent_spec(named)
+    place = location or name
+    try:
+        spec = load(place)
+    except AgentError as error:
+        raise AgentError(
+            f"the class of {name} cannot be loaded from {place}: {error}. If it has moved, name its module "
+            "in the property agent_modules"
+        ) from error
+    if name not in spec.names:
+        raise AgentError(
+            f"{place} is called {spec.name}, and the stored agent is a {name}: give the class that name, or "
+            f"also=({name!r},) if it can load such a state"
+        )
+    return spec

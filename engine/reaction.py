@@ -21,7 +21,7 @@ class Reaction(msgspec.Struct, frozen=True, gc=False):
     now_ns: int
     agent: AgentId
     cls: str
-    """The agent's class, ``module:Class``."""
+    """The name of the agent's class: ``bank.account/1`` or ``module:Class``."""
     kind: str
     """``react``, ``create``, ``delete`` or ``deadletter``."""
     sender: AgentId

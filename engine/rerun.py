@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from ..agents import AgentId, AgentSpec, Note
 from .cell import Cell
-from .class_loading import load_class
+from .class_loading import load_class, stored_class
 
 __all__ = ["Rerun"]
 
@@ -20,14 +20,16 @@ class Rerun:
         name: str | None = None,
         resolve: Callable[[str | int], int] | None = None,
         load: Callable[[str], AgentSpec] = load_class,
+        location: str = "",
     ) -> None:
         """Begin with the state of the ``create`` record.
 
+        `cls` is the name of the class, `location` the ``module:Class`` it was created from, "" if `cls` is.
         `resolve` gives server ids by name, for agents that address others by ``name@server``; without it
         numbers only are known. Raises AgentError if the class cannot be loaded, ValueError if the state does
         not fit it.
         """
-        self._cell = Cell.create(agent, name or None, load(cls), state)
+        self._cell = Cell.create(agent, name or None, stored_class(load, cls, location), state)
         self._resolve = resolve or _lenient
         self.deleted = False
         """Whether the last reaction was the end of the agent."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from ..agents import FIRST_FREE_STAMP, AgentId, AgentSpec, Note, outside
 from ..agents import factory as factory_of
 from .cell import AgentState, Cell
-from .class_loading import load_class
+from .class_loading import load_class, stored_class
 from .directory import Directory
 from .effects import Effects
 from .factory import Factory
@@ -34,8 +34,9 @@ class EngineState:
     ) -> None:
         """Make the engine of `server`, with no agents.
 
-        `names` gives the ids of all servers by name. `load` finds an agent class by its name. `routes` gives
-        for every server that can be reached the neighbour that leads there; without it all are neighbours.
+        `names` gives the ids of all servers by name. `load` finds an agent class by ``module:Class``.
+        `routes` gives for every server that can be reached the neighbour that leads there; without it all are
+        neighbours.
         """
         self.server = server
         self.settings = settings or EngineSettings()
@@ -208,12 +209,13 @@ class EngineState:
         """
         self._clear()
         head = read_header(header, self.server)
-        specs: dict[str, AgentSpec] = {}
+        specs: dict[tuple[str, str], AgentSpec] = {}
         try:
             for state in agents:
-                if state.cls not in specs:
-                    specs[state.cls] = self._load(state.cls)
-                self._directory.load(state, specs[state.cls], self.resolve)
+                names = (state.cls, state.location)
+                if names not in specs:
+                    specs[names] = stored_class(self._load, *names)
+                self._directory.load(state, specs[names], self.resolve)
         except Exception:
             self._clear()
             raise

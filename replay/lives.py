@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from ..agents import AgentError, AgentId
+from ..agents import AgentError, AgentId, Create, decode
+from ..agents.notification import UNREADABLE
 from ..engine import Rerun
 from ..engine.error_text import described, summary
 
@@ -77,9 +78,12 @@ class Life:
         self._deleted = False
         try:
             identity = parse(record.agent)
-            self._rerun = Rerun(identity, record.cls, record.state, record.name or None, self._resolve)
+            name, place = record.name or None, location(record)
+            self._rerun = Rerun(identity, record.cls, record.state, name, self._resolve, location=place)
         except AgentError as error:
             self._skipped = str(error)
+        except UNREADABLE as error:
+            self._skipped = f"the row of its creation cannot be read: {error}"
         except ValueError as error:
             self._skipped = f"the state it was created with does not fit its class: {error}"
 
@@ -153,6 +157,11 @@ class Life:
         if self._rerun is None or self._deleted or self._skipped:
             return None
         return msgspec.json.encode(plain(msgspec.msgpack.decode(self._rerun.state()))).decode()
+
+
+def location(record: Record) -> str:
+    """Return the ``module:Class`` of which an agent was created; "" if the name of the class says it."""
+    return "" if ":" in record.cls else decode(Create, record.payload).class_name
 
 
 def difference(record: Record, error: str) -> str:

@@ -35,6 +35,8 @@ class ReplicaSettings:
     node: NodeSettings
     link: LinkSettings
     durability: DurabilitySettings
+    agent_modules: tuple[str, ...] = ()
+    """Property ``agent_modules``: modules that are imported before the agents are loaded."""
 
     @classmethod
     def read(cls, config: Config, server: Server, replica: Replica) -> "ReplicaSettings":
@@ -93,6 +95,7 @@ class ReplicaSettings:
                 snapshot_entries=whole("snapshot_entries", durability.snapshot_entries),
                 snapshot_bytes=whole("snapshot_bytes", durability.snapshot_bytes),
             ),
+            agent_modules=value("agent_modules", (), lambda text: tuple(text.split()), "names of modules"),
         )
 
 

@@ -7,6 +7,7 @@ from typing import Final
 
 from twisted.internet.defer import Deferred
 
+from ..agents.agent import agent_spec
 from ..agents.builtin import Create, CreateFailed
 from ..agents.envelope import Note
 from ..agents.ids import AgentId, connection_manager, factory, outside
@@ -63,8 +64,8 @@ class ConnectionManager(Service):
         self._users = {
             user: _Secret(password) for user, password in zip(words[::2], words[1::2], strict=True)
         }
-        name = f"{ConnectionManagerAgent.__module__}:{ConnectionManagerAgent.__qualname__}"
-        create = Create(class_name=name, id=connection_manager(ctx.server_id), key=CREATE_KEY)
+        location = agent_spec(ConnectionManagerAgent).location
+        create = Create(class_name=location, id=connection_manager(ctx.server_id), key=CREATE_KEY)
         started = ctx.request(note_from_service(ctx, factory(ctx.server_id), create), START_TIMEOUT_S)
 
         def created(reply: Note) -> None:

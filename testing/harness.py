@@ -59,14 +59,14 @@ class Harness:
         self.reports: list[str] = []
         """The reports of the engine so far."""
 
-    def _load(self, name: str) -> AgentSpec:
-        return self._classes.get(name) or load_class(name)
+    def _load(self, location: str) -> AgentSpec:
+        return self._classes.get(location) or load_class(location)
 
     def know(self, *classes: type[Agent]) -> None:
-        """Let agents of these classes be created by name."""
+        """Let these classes be created by ``module:Class`` though they cannot be imported."""
         for cls in classes:
             spec = agent_spec(cls)
-            self._classes[spec.name] = spec
+            self._classes[spec.location] = spec
 
     def apply(self, *items: Item) -> Effects:
         """Apply one entry with these items. Return what the server would do: replies, messages, reports."""
@@ -84,7 +84,7 @@ class Harness:
         fails."""
         self.know(cls)
         values = msgspec.msgpack.encode(state)
-        create = Create(class_name=agent_spec(cls).name, name=name, state=values)
+        create = Create(class_name=agent_spec(cls).location, name=name, state=values)
         answer = self.send(factory(self.engine.server), create)[0]
         if isinstance(answer, CreateFailed):
             raise AgentError(answer.reason)

@@ -12,6 +12,7 @@ import msgspec
 
 from ...agents import AgentId, AgentSpec
 from ..cell import AgentState, Cell, Resolve
+from ..class_loading import stored_class
 from ..directory import Directory, state_hash
 from .capture import Capture
 from .digest import IncrementalDigest
@@ -215,7 +216,7 @@ class Staging:
         self._birth = birth
         self._load = load
         self._resolve = resolve
-        self._specs: dict[str, AgentSpec] = {}
+        self._specs: dict[tuple[str, str], AgentSpec] = {}
         self._earlier: dict[AgentId, Cell] = {}
         """From sources before this one."""
         self._begun = False
@@ -256,7 +257,7 @@ class Staging:
             cells[identity] = cell
         for state in part.agents:
             try:
-                cell = Cell.load(state, self._spec(state.cls), self._resolve)
+                cell = Cell.load(state, self._spec(state.cls, state.location), self._resolve)
             except ValueError as error:
                 raise SnapshotError(f"the state of agent {state.identity} is of no use: {error}") from error
             cells[state.identity] = cell
@@ -282,8 +283,8 @@ class Staging:
         self._begun = True
         return not resumed
 
-    def _spec(self, cls: str) -> AgentSpec:
-        spec = self._specs.get(cls)
+    def _spec(self, cls: str, location: str) -> AgentSpec:
+        spec = self._specs.get((cls, location))
         if spec is None:
-            spec = self._specs[cls] = self._load(cls)
+            spec = self._specs[cls, location] = stored_class(self._load, cls, location)
         return spec

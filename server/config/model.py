@@ -21,6 +21,8 @@ MAX_PROBLEMS = 100
 
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
 
+AGENT_MODULES_PROPERTY = "agent_modules"
+
 AGREED = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
 """Properties that decide how a replica reacts: replicas with other values would drift apart."""
 

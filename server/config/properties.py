@@ -11,7 +11,7 @@ from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
 from ...services.base import DEFAULT_MAX_CONNECTIONS
 from .dtd import Element
-from .model import AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
+from .model import AGENT_MODULES_PROPERTY, AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
 from .reader import EXPECTED_PROPERTY
 from .report import Report, guess, shown
 
@@ -47,6 +47,11 @@ def _secret(text: str) -> str | None:
     return None if text.strip() else "must not be empty"
 
 
+def _modules(text: str) -> str | None:
+    good = all(part.isidentifier() for module in text.split() for part in module.split("."))
+    return None if good else "must be names of modules with spaces between them"
+
+
 def _any(text: str) -> str | None:  # noqa: ARG001
     return None
 
@@ -55,6 +60,7 @@ _COUNT = _whole(0, 10**9)
 _COUNT_FROM_1 = _whole(1, 10**9)
 
 PROPERTIES: dict[str, Callable[[str], str | None]] = {
+    AGENT_MODULES_PROPERTY: _modules,
     "batch_notes": _whole(1, 16384),
     "client_interface": _any,
     "digest_every": _COUNT,

@@ -14,7 +14,8 @@ from typing import Any, cast
 from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
-from ...engine import Engine, Reaction
+from ...agents import AgentError
+from ...engine import Engine, Reaction, import_modules
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.protocol.diagnosis import situation
 from ...hachannel.transport.connection import Address
@@ -203,6 +204,10 @@ class Replica:
     def _new_driver(self, *, fresh: bool = False) -> Driver:
         """A node for what the disk remembers, or for nothing. `fresh`: see `Node`. Raises StartError."""
         routes = self.config.routes(self.server.id)
+        try:
+            import_modules(self.settings.agent_modules)
+        except AgentError as error:
+            raise StartError(f"The property agent_modules: {error}.") from None
         engine = Engine(self.server.id, self.config.names, self.settings.engine, routes=routes)
         log: DurableLog | None = None
         if self.durability is not None:

@@ -35,8 +35,8 @@ SCHEMA: Final = (
 
 _MODULUS: Final = 1 << 64
 _encoder = msgspec.msgpack.Encoder()
-_rest: msgspec.msgpack.Decoder[tuple[int, int, int, tuple[Ran, ...]]] = msgspec.msgpack.Decoder(
-    tuple[int, int, int, tuple[Ran, ...]]
+_rest: msgspec.msgpack.Decoder[tuple[int, int, int, tuple[Ran, ...], str]] = msgspec.msgpack.Decoder(
+    tuple[int, int, int, tuple[Ran, ...], str]
 )
 _UNREADABLE: Final = (TypeError, ValueError, AttributeError, OverflowError, struct.error)
 FETCH_ROWS: Final = 512
@@ -267,7 +267,9 @@ class StateStore:
 def _row(agent: AgentState) -> tuple[Any, ...]:
     identity = str(agent.identity)
     name = b"" if agent.name is None else b"+" + agent.name.encode()
-    rest = _encoder.encode((agent.changed, agent.checked_bytes, agent.since_bytes, agent.since))
+    rest = _encoder.encode(
+        (agent.changed, agent.checked_bytes, agent.since_bytes, agent.since, agent.location)
+    )
     kept = checksum(
         identity.encode(), name, agent.cls.encode(), struct.pack("<q", agent.reactions), agent.state, rest
     )

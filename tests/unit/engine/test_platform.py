@@ -40,13 +40,13 @@ class Sender(Agent):
 
 @pytest.mark.parametrize("cls", [ConnectionManagerAgent, ProxyAgent])
 def test_an_agent_of_the_platform_is_not_deployed(cls: type[Agent]) -> None:
-    (answer,) = Harness().send(factory(0), Create(agent_spec(cls).name))
+    (answer,) = Harness().send(factory(0), Create(agent_spec(cls).location))
     assert isinstance(answer, CreateFailed)
     assert "belongs to the platform" in answer.reason
 
 
 def test_a_service_makes_the_agent_of_the_platform_that_it_needs() -> None:
-    asked = Create(agent_spec(ConnectionManagerAgent).name, id=connection_manager(0))
+    asked = Create(agent_spec(ConnectionManagerAgent).location, id=connection_manager(0))
     assert Harness().send(factory(0), asked) == [Created(connection_manager(0))]
 
 

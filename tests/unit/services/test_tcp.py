@@ -289,12 +289,12 @@ def test_orders_for_a_proxy_count_only_from_the_service(bench):
             [
                 ClientNote(me, Reopen.type_name, encode(Reopen("root", 0))),
                 ClientNote(me, IdleCheck.type_name, encode(IdleCheck())),
-                ClientNote(me, "quorate.agents.proxy:ClientInput", body),
+                ClientNote(me, "quorate.connection.input/1", body),
             ],
         ),
     )
     received = [n.type for f in frames for n in f.notes]
-    assert received == [Reopen.type_name, "quorate.agents.proxy:ClientInput"]
+    assert received == [Reopen.type_name, "quorate.connection.input/1"]
     assert all(n.sender == me for f in frames for n in f.notes)
 
 

@@ -269,7 +269,8 @@ def test_a_mended_class_goes_on_with_all_that_was_not_refused() -> None:
     capture = harness.engine.capture()
     capture.step()
     store.save(capture)
-    engine = Engine(0, {"s0": 0}, load=lambda name: agent_spec(Mended))
+    mended = attrs.evolve(agent_spec(Mended), names=agent_spec(Collector).names)
+    engine = Engine(0, {"s0": 0}, load=lambda _: mended)
     engine.load(store.header, iter(store.agents.values()))
     cell = engine.find("collector")
     assert cell is not None

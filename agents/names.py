@@ -1,0 +1,108 @@
+"""Names of notification and agent classes, on the wire and on the disk.
+
+A class with an explicit name travels and is stored as ``name/version``, for example ``bank.deposit/1``: its
+module may change. A class without one has the name ``module:Class``.
+"""
+
+import re
+import sys
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+__all__ = ["AgentError", "ClassNames", "location", "names_of"]
+
+T = TypeVar("T")
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*([._-][a-z0-9]+)*")
+_FULL: Final = re.compile(rf"{_NAME.pattern}/[1-9][0-9]*|[A-Za-z_][\w.]*:[A-Za-z_<][\w.<>]*")
+_MAX_NAME: Final = 200
+_MAX_VERSION: Final = 9999
+_PLATFORM: Final = __name__.partition(".")[0]
+"""The package of the platform: names that begin with it are its own."""
+
+
+class AgentError(TypeError):
+    """A class cannot be an agent or a notification.
+
+    The sentence names the class, the place and what to write instead.
+    """
+
+
+def location(cls: type) -> str:
+    """Return ``module:Class``, from which the class can be imported.
+
+    A script's classes have the name by which the script can be imported.
+    """
+    return f"{_module_name(cls.__module__)}:{cls.__qualname__}"
+
+
+def _module_name(module: str) -> str:
+    if module != "__main__":
+        return module
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    if spec is not None and spec.name != "__main__":
+        return str(spec.name)
+    file = getattr(main, "__file__", None)
+    return Path(file).stem if file else module
+
+
+def names_of(cls: type, name: str | None, version: int, also: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of a class: its own, then those that it accepts, too.
+
+    `name` and `version` are the arguments of the class statement, `also` holds whole names
+    (``bank.deposit/1`` or ``module:Class``). Raises AgentError if one of them cannot be a name.
+    """
+    where = location(cls)
+    if name is None:
+        if version != 1:
+            raise AgentError(f"{where}: a version belongs to a name; give the class both, or neither")
+        own = where
+    else:
+        if not isinstance(name, str) or not _NAME.fullmatch(name) or len(name) > _MAX_NAME:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise AgentError(
+                f"{where}: {name!r} is not a name; use up to {_MAX_NAME} small letters and digits, in words "
+                "that begin with a letter, joined by . - or _, like bank.deposit"
+            )
+        if type(version) is not int or not 1 <= version <= _MAX_VERSION:
+            raise AgentError(f"{where}: {version!r} is not a version; give a number from 1 to {_MAX_VERSION}")
+        if name.partition(".")[0] == _PLATFORM and cls.__module__.partition(".")[0] != _PLATFORM:
+            raise AgentError(f"{where}: {name!r} begins like a name of the platform; choose another")
+        own = f"{name}/{version}"
+    if not isinstance(also, tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise AgentError(f"{where}: also is a tuple of names, like ('bank.deposit/1',)")
+    for other in also:
+        if not isinstance(other, str) or not _FULL.fullmatch(other):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise AgentError(
+                f"{where}: {other!r} in also is not a whole name; write it like bank.deposit/1 or "
+                "bank:Deposit"
+            )
+    return tuple(dict.fromkeys((own, *also)))
+
+
+class ClassNames(Generic[T]):
+    """The classes that this process has defined, by each of their names."""
+
+    def __init__(self) -> None:
+        self._classes: dict[str, type[T]] = {}
+
+    def add(self, cls: type[T], names: tuple[str, ...]) -> None:
+        """Record a class.
+
+        A class takes the place of one of the same ``module:Class``: attrs builds a class twice, and a module
+        may be read again. Raises AgentError, naming both, if another class has one of the names.
+        """
+        own = location(cls)
+        for name in names:
+            earlier = self._classes.get(name)
+            if earlier is not None and location(earlier) != own:
+                raise AgentError(
+                    f"{own} and {location(earlier)} are both called {name}; give one of them another name, "
+                    "or another version"
+                )
+        for name in names:
+            self._classes[name] = cls
+
+    def find(self, name: str) -> type[T] | None:
+        """Return the class of that name, None if this process has defined none. Imports nothing."""
+        return self._classes.get(name)
