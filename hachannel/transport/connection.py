@@ -1,4 +1,7 @@
-"""A TCP connection that carries frames, and how one is opened. Twisted; it knows no protocol above frames."""
+"""Links: TCP connections that carry frames, and how one is opened. Twisted.
+
+A link knows no protocol above frames.
+"""
 
 import errno
 import socket
@@ -27,17 +30,17 @@ __all__ = [
 ]
 
 NOBODY_LISTENS = "refused by other side"
-"""In what Twisted says of an attempt to connect that the other host answered: no such port is open."""
+"""Part of Twisted's reason for a failed attempt: the other host answered that no such port is open."""
 NO_ADDRESS = "DNS lookup failed"
-"""In what Twisted says of a host whose name does not resolve."""
+"""Part of Twisted's reason for a failed attempt: the host name does not resolve."""
 SILENCE = "nothing was heard"
-"""In the reason for which a connection was given up: the peer is frozen, or cut off."""
+"""Part of the reason for a connection that was dropped: the peer is frozen, or cut off."""
 
 Address = tuple[str, int]
 
 
 def host_port(host: str, port: object) -> str:
-    """An address as people write it: host:port, IPv6 in brackets."""
+    """Return an address as people write it: host:port, IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -47,11 +50,11 @@ class LinkSettings:
 
     max_frame_bytes: int = MAX_FRAME_BYTES
     buffer_bytes: int = 64 * 1024 * 1024
-    """What may wait for a peer that does not read; above, the connection is dropped."""
+    """Bytes that may wait for a peer that does not read; above, the connection is dropped."""
     ping_s: float = 1.0
     """An idle side sends an empty frame this often."""
     silence_s: float = 4.0
-    """A connection on which nothing arrives for so long is dropped: TCP itself would wait for minutes."""
+    """Silence after which a connection is dropped: TCP itself would wait for minutes."""
     connect_timeout_s: float = 2.0
     hello_timeout_s: float = 5.0
     first_delay_s: float = 0.05
@@ -59,14 +62,14 @@ class LinkSettings:
 
 
 class LinkHandler(Protocol):
-    """Who is told what happens on a `Link`."""
+    """The user of a `Link`, which gets its frames."""
 
     def frames(self, link: "Link", bodies: list[bytes]) -> None:
         """Frames arrived, in order."""
         ...
 
     def lost(self, link: "Link", reason: str) -> None:
-        """The connection is gone; called once, and not after `Link.abandon`."""
+        """The connection is lost. Called once, and not after `Link.abandon`."""
         ...
 
 
@@ -81,7 +84,7 @@ class Link(TwistedProtocol):
         self.closed = False
         self.heard_anything = False
         self.on_part: Callable[[], None] | None = None
-        """Called when some of a long frame has arrived."""
+        """Called when a part of a long frame has arrived."""
         self._reactor = reactor
         self._settings = settings
         self._reader = FrameReader(settings.max_frame_bytes)
@@ -91,17 +94,17 @@ class Link(TwistedProtocol):
         self._reason = ""
         self._heard = self._sent = self._checked = 0.0
         self._check: DelayedCallPort | None = None
-        """A look at its silence; once it is closing, its end if the peer reads nothing."""
+        """The next check for silence; once the link is closing, its abortion if the peer reads nothing."""
         self._gone = False
 
     @property
     def buffered_bytes(self) -> int:
-        """What waits here for the peer to read; the operating system holds more."""
+        """Bytes that wait here for the peer to read; the operating system holds more."""
         return self._held_bytes
 
     @property
     def dropped(self) -> bool:
-        """This side has broken the connection."""
+        """Whether this side has broken the connection."""
         return bool(self._reason)
 
     def limit_frames(self, max_bytes: int) -> None:
@@ -146,7 +149,7 @@ class Link(TwistedProtocol):
         self.write(frame_parts(bodies))
 
     def write(self, parts: list[bytes]) -> None:
-        """The same with the bytes of frames, as `frame_parts` gives them."""
+        """Send the bytes of frames, as `frame_parts` returns them, in one write."""
         if self.closed:
             return
         if self._writable:
@@ -166,7 +169,7 @@ class Link(TwistedProtocol):
         self._writable = False
 
     def resumeProducing(self) -> None:  # noqa: N802
-        """Twisted: the socket takes more."""
+        """Twisted: the socket has room again."""
         self._writable = True
         if self._held:
             held, self._held, self._held_bytes = self._held, [], 0
@@ -174,11 +177,11 @@ class Link(TwistedProtocol):
             self._tcp.writeSequence(held)
 
     def stopProducing(self) -> None:  # noqa: N802
-        """Twisted: the socket takes nothing any more."""
+        """Twisted: the socket is closing."""
         self._writable = False
 
     def pause_reading(self) -> None:
-        """Stop reading: back-pressure to the other side. Silence is then no fault of the peer."""
+        """Stop reading, which is back-pressure to the peer. Its silence does not count meanwhile."""
         self._tcp.pauseProducing()
         self._heard = float("inf")
 
@@ -188,12 +191,12 @@ class Link(TwistedProtocol):
         self._tcp.resumeProducing()
 
     def keep_alive(self) -> None:
-        """From now on send pings when idle, and drop the connection when the peer is silent too long."""
+        """Begin to send pings when idle, and to drop the connection when the peer is silent too long."""
         self._heard = self._sent = self._checked = self._reactor.seconds()
         self._check = self._reactor.callLater(self._settings.ping_s, self._check_silence)
 
     def close(self) -> None:
-        """Close once everything is written. The handler is told nothing more."""
+        """Close once everything is written. The handler gets no more calls."""
         self.abandon()
         if self.transport is None or self._gone:
             return
@@ -208,7 +211,7 @@ class Link(TwistedProtocol):
         self._check = self._reactor.callLater(self._settings.hello_timeout_s, tcp.abortConnection)
 
     def drop(self, reason: str) -> None:
-        """Break the connection now; what waits is lost. The handler is told at once."""
+        """Break the connection now; bytes that wait are lost. Calls `lost` of the handler at once."""
         if self.closed:
             return
         self._reason = reason
@@ -216,7 +219,7 @@ class Link(TwistedProtocol):
         self._end(reason)
 
     def abandon(self) -> None:
-        """Tell the handler nothing more and ignore what arrives."""
+        """Ignore everything that arrives; the handler gets no more calls."""
         self.closed = True
         self._stop_check()
 
@@ -239,7 +242,7 @@ class Link(TwistedProtocol):
         late = now - self._checked > 2 * settings.ping_s
         self._checked = now
         self._check = self._reactor.callLater(settings.ping_s, self._check_silence)
-        # A process that was itself stopped for a while must first read what has come in meanwhile.
+        # A process that was itself stopped must first read the bytes that have arrived meanwhile.
         if now - self._heard > settings.silence_s and not late:
             self.drop(f"{SILENCE} for {settings.silence_s:g} s")
         elif now - self._sent >= settings.ping_s * 0.9 and self._writable:
@@ -247,7 +250,7 @@ class Link(TwistedProtocol):
 
 
 class Handshake(Protocol):
-    """The first frames of a connection as the dialing side sees them."""
+    """The handshake of a connection, on the dialing side."""
 
     @property
     def first(self) -> bytes:
@@ -261,16 +264,16 @@ class Handshake(Protocol):
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """What the other side said of itself."""
+        """The fields of the other side's hello."""
         ...
 
     def receive(self, frame: bytes) -> list[bytes]:
-        """Take a frame, return the frames to send. Raises an Exception with a sentence to give up."""
+        """Read a frame and return the frames to send. Raises an exception with a sentence to give up."""
         ...
 
 
 class _Dialing:
-    """A connection being opened: TCP, then the handshake, then `opened`; or `failed` once."""
+    """An attempt to open a connection: TCP, then the handshake, then `opened`, or `failed` once."""
 
     def __init__(
         self,
@@ -377,23 +380,24 @@ def connect(
     opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
     failed: Callable[[str], None],
 ) -> Callable[[], None]:
-    """Open a connection and shake hands; return a function that gives up silently.
+    """Open a connection and shake hands. Return a function that gives up silently.
 
-    `opened` gets the link, the fields of the other side's hello and frames that came with it; it must set
-    the handler of the link. `failed` gets the reason. Exactly one of them is called, later, unless given up.
+    `opened` gets the link, the fields of the other side's hello and the frames that came with it; it must set
+    the handler of the link. `failed` gets the reason. Exactly one of them is called, later, unless the caller
+    gives up.
     """
     dialing = _Dialing(reactor, settings, handshake, opened, failed)
     factory = _DialFactory(dialing, reactor, settings)
     try:
         reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
     except OSError as error:
-        # An address that cannot even be tried: of an interface that this machine does not have, say.
+        # The address cannot even be tried; it is that of an interface this machine lacks, say.
         reactor.callLater(0, dialing.refused, error.strerror or str(error))
     return dialing.cancel
 
 
 def is_own_address(address: str) -> bool:
-    """Whether it is an address of this machine. A name is none."""
+    """Return whether this is an address of this machine; False for a name."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     # The system lets nobody bind an address that is not its own.
     try:

@@ -1,8 +1,9 @@
-"""Writing at once. Twisted writes when the reactor comes round again: one more turn, two system calls more.
+"""Direct writes: bytes go to the socket at once, instead of in the reactor's next turn.
 
-With one message under way at a time that turn is a good part of the cost; with large ones it is that a socket
-gets no more than 128 KiB in a turn, and the rest is copied. Here the socket is tried first, with all there
-is. Of what it does not take Twisted gets as much as it writes in one turn; then the socket is tried again.
+Twisted writes in the next turn of the reactor, which costs that turn and two system calls. With one message
+in flight at a time this is a good part of the cost. With large messages the cost is that Twisted gives a
+socket at most 128 KiB in a turn, and copies the rest. A direct write sends everything to the socket first.
+Twisted gets as much of the rest as it writes in one turn; after that the socket is tried again.
 """
 
 from collections import deque
@@ -15,28 +16,28 @@ from .ports import DelayedCallPort, ListeningPort
 __all__ = ["DirectWriteReactor"]
 
 MOST_PARTS = 512
-"""In one system call; systems take 1024."""
+"""Pieces in one system call; operating systems allow 1024."""
 TURN_BYTES = 128 * 1024
-"""What Twisted writes in a turn. Above half of it, it tells its producer to pause."""
+"""Bytes that Twisted writes in a turn. With more than half of them waiting it pauses its producer."""
 
 
-class _PromptTcp:
+class _DirectTcp:
     """A TCP transport of Twisted that writes to the socket first, as much at once as that takes."""
 
     def __init__(self, tcp: Any) -> None:
         self._tcp = tcp
         self._behind = False
-        """Twisted has something to write; nothing may overtake it."""
+        """Twisted has bytes to write, which no direct write may overtake."""
         self._rest: deque[bytes | memoryview] = deque()
-        """What comes after that."""
-        self._told = False
-        """Somebody is told when Twisted has written what it has."""
+        """Bytes that follow those which Twisted has."""
+        self._has_producer = False
+        """A streaming producer is registered, so Twisted reports when it has written its bytes."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tcp, name)
 
     def write(self, data: bytes) -> None:
-        """Send, now if the socket takes it."""
+        """Send bytes: directly if the socket has room, else through Twisted."""
         tcp = self._tcp
         if self._rest:
             self._rest.append(data)
@@ -46,13 +47,13 @@ class _PromptTcp:
             try:
                 sent = tcp.socket.send(data)
             except OSError:
-                # Full; or broken, and the reactor finds out by itself and tells.
+                # The socket is full; or it is broken, which the reactor finds and reports by itself.
                 sent = 0
             if sent < len(data):
-                self._leave(deque([data]), sent)
+                self._keep_rest(deque([data]), sent)
 
     def writeSequence(self, data: Iterable[bytes]) -> None:  # noqa: N802
-        """Send these one after the other, now if the socket takes them."""
+        """Send pieces one after the other: directly if the socket has room, else through Twisted."""
         if self._rest:
             self._rest.extend(data)
         elif not self._free():
@@ -61,7 +62,7 @@ class _PromptTcp:
             self._push(deque(data))
 
     def _free(self) -> bool:
-        """Whether the socket may be tried."""
+        """Return whether a direct write may be tried."""
         tcp = self._tcp
         if self._behind:
             self._behind = tcp in tcp.reactor.getWriters()
@@ -72,10 +73,10 @@ class _PromptTcp:
             sent = self._tcp.socket.sendmsg(list(islice(parts, MOST_PARTS)))
         except OSError:
             sent = 0
-        self._leave(parts, sent)
+        self._keep_rest(parts, sent)
 
-    def _leave(self, parts: deque[bytes | memoryview], sent: int) -> None:
-        """The socket took so many bytes of these."""
+    def _keep_rest(self, parts: deque[bytes | memoryview], sent: int) -> None:
+        """Keep what the socket did not accept of `parts`; it accepted `sent` bytes."""
         while parts and sent >= len(parts[0]):
             sent -= len(parts.popleft())
         if not parts:
@@ -84,10 +85,10 @@ class _PromptTcp:
             parts[0] = memoryview(parts[0])[sent:]
         self._behind = True
         self._rest = parts
-        self._hand_over(TURN_BYTES if self._told else None)
+        self._give_to_twisted(TURN_BYTES if self._has_producer else None)
 
-    def _hand_over(self, most_bytes: int | None) -> None:
-        """Leave the rest to Twisted, or so much of it."""
+    def _give_to_twisted(self, most_bytes: int | None) -> None:
+        """Give the rest to Twisted, at most `most_bytes` of it if that is not None."""
         rest = self._rest
         parts: list[bytes] = []
         while rest and most_bytes != 0:
@@ -102,55 +103,55 @@ class _PromptTcp:
         self._tcp.writeSequence(parts)
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802
-        """Tell this one when to pause, and when to go on. streaming: it writes without being asked."""
-        self._told = streaming
-        self._tcp.registerProducer(_Between(self, producer) if streaming else producer, streaming)
+        """Register what writes here, to pause and resume it. streaming: it writes without being asked."""
+        self._has_producer = streaming
+        self._tcp.registerProducer(_ProducerRelay(self, producer) if streaming else producer, streaming)
 
     def unregisterProducer(self) -> None:  # noqa: N802
-        """There is nobody to tell any more."""
-        self._told = False
+        """Forget the producer; Twisted gets all bytes that wait."""
+        self._has_producer = False
         self._tcp.unregisterProducer()
-        self._hand_over(None)
+        self._give_to_twisted(None)
 
-    def go_on(self) -> None:
-        """Twisted has written what it had."""
+    def resume_direct(self) -> None:
+        """Write directly again: Twisted has written all that it had."""
         rest, self._rest = self._rest, deque()
         if rest:
             self._push(rest)
 
     def forget(self) -> None:
-        """The connection is gone."""
+        """Drop all bytes that wait: the connection is lost."""
         self._rest.clear()
 
 
-class _Between:
-    """What Twisted takes for the producer: it hears first when the socket takes more."""
+class _ProducerRelay:
+    """Stands between Twisted and the producer, to write directly before the producer resumes."""
 
-    def __init__(self, tcp: _PromptTcp, producer: Any) -> None:
+    def __init__(self, tcp: _DirectTcp, producer: Any) -> None:
         self._tcp = tcp
         self._producer = producer
         self._paused = False
 
     def pauseProducing(self) -> None:  # noqa: N802
-        """Twisted has enough."""
+        """Twisted: the socket is full."""
         self._paused = True
         self._producer.pauseProducing()
 
     def resumeProducing(self) -> None:  # noqa: N802
-        """Twisted has nothing more."""
+        """Twisted: everything is written."""
         self._paused = False
-        self._tcp.go_on()
+        self._tcp.resume_direct()
         if not self._paused:
             self._producer.resumeProducing()
 
     def stopProducing(self) -> None:  # noqa: N802
-        """The connection is gone."""
+        """Twisted: the connection is lost."""
         self._tcp.forget()
         self._producer.stopProducing()
 
 
-class _PromptFactory:
-    """A factory whose protocols get such a transport."""
+class _DirectFactory:
+    """A factory whose protocols write directly."""
 
     def __init__(self, factory: Any) -> None:
         self._factory = factory
@@ -159,33 +160,33 @@ class _PromptFactory:
         return getattr(self._factory, name)
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: N802
-        """Twisted: a connection."""
+        """Twisted: make the protocol of a connection."""
         protocol = self._factory.buildProtocol(addr)
         connect = protocol.makeConnection
 
         def make_connection(tcp: Any) -> None:
-            # Other transports have no socket to try, or show that of the one which they wrap (TLS).
-            connect(_PromptTcp(tcp) if "socket" in getattr(tcp, "__dict__", ()) else tcp)
+            # Other transports have no socket, or show the socket of the one that they wrap (TLS).
+            connect(_DirectTcp(tcp) if "socket" in getattr(tcp, "__dict__", ()) else tcp)
 
         protocol.makeConnection = make_connection
         return protocol
 
 
 class DirectWriteReactor:
-    """A reactor whose TCP connections write at once."""
+    """A `ReactorPort` whose TCP connections write directly."""
 
     def __init__(self, reactor: Any) -> None:
         self._reactor = reactor
         self.seconds: Callable[[], float] = reactor.seconds
         self.callLater: Callable[..., DelayedCallPort] = reactor.callLater
         self.resolve: Callable[[str], Any] | None = getattr(reactor, "resolve", None)
-        """The address of a name, later; a test's reactor may have none."""
+        """Resolves a host name, as a Deferred; None where the reactor cannot (in a test)."""
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> Any:  # noqa: N802
         """Open a TCP connection."""
-        return self._reactor.connectTCP(host, port, _PromptFactory(factory), timeout)
+        return self._reactor.connectTCP(host, port, _DirectFactory(factory), timeout)
 
     def listenTCP(self, port: int, factory: Any, backlog: int = 50, interface: str = "") -> ListeningPort:  # noqa: N802
         """Listen on a port."""
-        listening: ListeningPort = self._reactor.listenTCP(port, _PromptFactory(factory), backlog, interface)
+        listening: ListeningPort = self._reactor.listenTCP(port, _DirectFactory(factory), backlog, interface)
         return listening

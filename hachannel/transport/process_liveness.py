@@ -1,7 +1,8 @@
-"""Whether the process at the other end of a connection has ended, from the operating system, where it is one.
+"""Process liveness: whether the process at the other end of a connection has ended.
 
-A closed connection proves nothing: a proxy, a firewall or the peer itself may have closed it. On one machine
-the kernel knows better, and a killed process need not be waited for as if it might still be there. Linux.
+A closed connection proves nothing: a proxy, a firewall or the peer itself may have closed it. For a process
+on the same machine the kernel knows, so nobody needs to wait until a killed process may be suspected. Only on
+Linux (`/proc`); elsewhere, and for processes of other machines, nothing is known.
 """
 
 import os
@@ -18,7 +19,7 @@ _STATE, _STARTED = 0, 19
 
 @cache
 def _machine() -> str:
-    """The booted system and the name space of process numbers that this process is in; "" if unknown."""
+    """Return what identifies the booted system and its process number name space; "" if unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').stat().st_ino}"
@@ -27,7 +28,7 @@ def _machine() -> str:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """The fields of a process, None if there is none to be seen."""
+    """Return the fields of /proc/PID/stat after the name; None if no such process can be seen."""
     try:
         text = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -36,7 +37,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def this_process() -> str:
-    """What tells this process from all others of this machine, for a hello; "" if unknown."""
+    """Return a description that no other process of this machine has, for a hello; "" if unknown."""
     machine = _machine()
     try:
         fields = _stat(os.getpid()) if machine else None
@@ -46,17 +47,17 @@ def this_process() -> str:
 
 
 def is_visible(process: str) -> bool:
-    """Whether a process of that description runs on this machine and can be seen. Never raises."""
-    return _looked_up(process) is True
+    """Return whether the described process runs on this machine and can be seen. Never raises."""
+    return _runs(process) is True
 
 
 def has_ended(process: str) -> bool:
-    """Whether it certainly runs no more. Only for one that was visible before. Never raises."""
-    return _looked_up(process) is False
+    """Return whether the described process, which was visible before, has certainly ended. Never raises."""
+    return _runs(process) is False
 
 
-def _looked_up(process: str) -> bool | None:
-    """Whether a process runs; None if that cannot be told from here."""
+def _runs(process: str) -> bool | None:
+    """Return whether the described process runs; None if that is unknown here."""
     parts = process.split(" ")
     if len(parts) != 4 or not _machine() or " ".join(parts[:2]) != _machine():
         return None

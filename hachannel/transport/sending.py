@@ -1,4 +1,4 @@
-"""Messages to several peers: each encoded once."""
+"""Sending the messages of a channel: each is encoded once, also for several peers."""
 
 from ..codec.buffers import Body
 from ..model.messages import Message, encode_body
@@ -20,7 +20,7 @@ def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message
     by_peer: dict[int, list[Body]] = {}
     for peer, message in messages:
         if message is not last:
-            # What goes to several peers follows itself.
+            # Equal messages to several peers stand one after the other.
             body, last = encode_body(message), message
         bodies = by_peer.get(peer)
         if bodies is None:

@@ -1,4 +1,4 @@
-"""The deadline of a state machine, kept with the reactor."""
+"""The timer of a state machine: it keeps the deadline with one call of the reactor."""
 
 import math
 from collections.abc import Callable
@@ -8,36 +8,39 @@ from .ports import ClockPort, DelayedCallPort
 __all__ = ["Timer"]
 
 RAISED_PAUSE_S = 0.1
-"""A call that raised is made again after this: at once it would perhaps do nothing but raise."""
+"""Pause after a call that raised: without it, a defect could keep the reactor busy with nothing else."""
 
 
 class Timer:
-    """Calls `ring` when the deadline is reached; `now` is the clock of the deadline. None: there is none."""
+    """Calls `due` when the deadline is reached.
+
+    deadline: returns it in seconds of the clock `now`; None while there is none.
+    """
 
     def __init__(
         self,
         deadline: Callable[[], float | None],
         reactor: ClockPort,
         now: Callable[[], float],
-        ring: Callable[[], None],
+        due: Callable[[], None],
     ) -> None:
         self._deadline = deadline
         self._reactor = reactor
         self._now = now
-        self._ring = ring
+        self._due = due
         self._call: DelayedCallPort | None = None
         self._at = 0.0
         self._not_before = -math.inf
-        """A call raised: no other one until then."""
+        """The earliest time of the next call, after one that raised."""
         self._stopped = False
 
     @property
     def set_up(self) -> bool:
-        """Whether a call is to come."""
+        """Whether a call of the reactor is scheduled."""
         return self._call is not None
 
     def arm(self) -> None:
-        """Look at the deadline. A call that comes too early is left: it looks again."""
+        """Schedule a call for the present deadline. An earlier one is kept: it schedules the next itself."""
         deadline = self._deadline()
         if deadline is None or self._stopped:
             return
@@ -51,7 +54,7 @@ class Timer:
         self._call = self._reactor.callLater(max(0.0, deadline - self._now()), self._wake)
 
     def stop(self) -> None:
-        """Never ring again."""
+        """Call nothing any more."""
         self._stopped = True
         self._cancel()
 
@@ -66,9 +69,9 @@ class Timer:
             self.arm()
             return
         try:
-            self._ring()
+            self._due()
         except BaseException:
-            # A defect, of which the reactor tells. What is due later must come all the same.
+            # The reactor logs the defect. Later deadlines must be kept all the same.
             self._not_before = self._now() + RAISED_PAUSE_S
             self._cancel()
             self.arm()

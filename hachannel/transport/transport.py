@@ -1,12 +1,13 @@
 """Twisted transport of the channel: one TCP connection for each pair of replicas.
 
-The lower id of a pair dials. The other side cannot dial, but it *calls*: it opens a short connection whose
-hello says so. That makes the lower id dial at once instead of waiting for its next attempt, and tells the
-caller quickly if nobody listens there. So there are never two connections to choose from, and a newer one
-always replaces an older.
+The replica with the lower id of a pair dials. The other one cannot dial, but it *calls*: it opens a short
+connection whose hello asks to be dialed. Then the lower id dials at once instead of waiting for its next
+attempt, and the caller learns quickly if nobody listens there. So there are never two connections to choose
+from, and a newer connection always replaces an older one.
 
 The transport knows nothing of the channel: it moves opaque frames and reports to a `ChannelHost`. It is
-bounded: a peer that does not read is disconnected (the protocol repairs), redials back off with jitter.
+bounded: a peer that does not read is disconnected (the protocol repairs the loss), and attempts to connect
+have growing pauses with jitter.
 """
 
 import random
@@ -26,18 +27,18 @@ __all__ = ["ChannelHost", "ChannelTransport"]
 
 
 MAX_REASONS = 8
-"""Different reasons, for which a peer cannot be reached, are told at once; then one line now and then."""
+"""Different reasons why a peer cannot be reached that are logged at once; after that a line now and then."""
 
 
 class ChannelHost(Protocol):
-    """Who uses the transport: normally the driver of a Channel."""
+    """The user of a transport, which gets its reports: the driver of a channel."""
 
     def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
         """Frames arrived from a peer, in order."""
         ...
 
     def peer_alive(self, peer: int) -> None:
-        """Some of a long frame of a peer has arrived."""
+        """A part of a long frame of a peer has arrived: the peer lives."""
         ...
 
     def peer_up(self, peer: int, incarnation: int) -> None:
@@ -62,27 +63,27 @@ class _Peer:
     link: Link | None = None
     incarnation: int = 0
     asked: int = 0
-    """The incarnation that asked last to be dialed."""
+    """The incarnation of the peer that called last."""
     nonce: str = ""
-    """What told that life from others of the same incarnation, if it said."""
+    """Distinguishes the connected life from others with the same incarnation; "" if unknown."""
     process: str = ""
-    """Of the last connection, if it runs where this one runs."""
+    """Description of the peer's process, see `process_liveness`; "" if it runs on another machine."""
     give_up: Callable[[], None] | None = None
     retry: DelayedCallPort | None = None
     failures: int = 0
-    told: set[str] = attrs.field(factory=set[str])
-    """The reasons that were told since it was connected."""
+    logged: set[str] = attrs.field(factory=set[str])
+    """The reasons for failures that were logged since the last connection."""
     leaves: bool = False
-    """It belongs to the cluster no more: what connection there is stays, and is not opened again."""
+    """The peer left the cluster: an open connection stays, and is not opened again."""
 
 
 class ChannelTransport:
     """The connections of one replica to its peers.
 
     `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
-    dialing side of a hello (`calls`: the connection only asks the peer to dial). The listening side belongs
-    to the caller, which gives accepted connections to `accept` and calls to `called`. Of the answer, the
-    fields ``replica``, ``incarnation``, ``process`` and ``nonce`` are used.
+    dialing side of a handshake (`calls`: the connection only asks the peer to dial). The listening side is
+    not part of the transport: a listener passes accepted connections to `accept`, and calls to `called`. Of
+    the answer, the fields ``replica``, ``incarnation``, ``process`` and ``nonce`` are used.
     """
 
     def __init__(
@@ -112,26 +113,26 @@ class ChannelTransport:
         return [peer.id for peer in self._peers.values() if peer.link is not None]
 
     def ended(self, peer: int) -> bool:
-        """Whether the process of a peer that was connected last is known to have ended."""
+        """Whether the process that was last connected as this peer is known to have ended."""
         return process_liveness.has_ended(self._peers[peer].process)
 
     def start(self) -> None:
-        """Begin to reach the peers."""
+        """Begin to connect to the peers."""
         self._running = True
         for peer in self._peers.values():
-            self._reach(peer)
+            self._connect(peer)
 
     def stop(self) -> None:
-        """Close everything, without reports."""
+        """Close all connections and attempts; nothing is reported any more."""
         self._running = False
         for peer in self._peers.values():
-            self._quiet(peer)
+            self._cancel_attempt(peer)
             if peer.link is not None:
                 link, peer.link = peer.link, None
                 link.close()
 
     def knows(self, replica: int) -> bool:
-        """Whether that replica is a peer, or one that is about to go."""
+        """Whether a replica is a peer, which includes one that leaves and is still connected."""
         return replica in self._peers
 
     def life(self, replica: int) -> tuple[int, str]:
@@ -140,7 +141,7 @@ class ChannelTransport:
         return (0, "") if peer is None else (peer.incarnation, peer.nonce)
 
     def forget_life(self, replica: int) -> bool:
-        """An earlier life of a peer may connect again. False if a later one is connected at present."""
+        """Let an earlier life of a peer connect again. Return False if the peer is connected at present."""
         peer = self._peers.get(replica)
         if peer is None or peer.link is not None:
             return False
@@ -148,7 +149,10 @@ class ChannelTransport:
         return True
 
     def follow(self, addresses: Mapping[int, Address]) -> None:
-        """These are the replicas now, this one included. Who is not among them keeps an open connection."""
+        """Replace the addresses of the replicas, this one's included.
+
+        A peer without an address keeps its open connection until that breaks.
+        """
         for id, address in addresses.items():
             if id == self._me:
                 continue
@@ -156,27 +160,27 @@ class ChannelTransport:
             if peer is None:
                 peer = self._peers[id] = _Peer(id, address, self._me < id)
                 if self._running:
-                    self._reach(peer)
+                    self._connect(peer)
             peer.leaves = False
             if peer.address != address:
                 peer.address, peer.failures = address, 0
-                peer.told.clear()
+                peer.logged.clear()
                 if self._running and peer.link is None:
-                    self._quiet(peer)
-                    self._reach(peer)
+                    self._cancel_attempt(peer)
+                    self._connect(peer)
         for peer in list(self._peers.values()):
             if peer.id not in addresses:
                 peer.leaves = True
                 self._forget(peer)
 
     def _forget(self, peer: _Peer) -> None:
-        """Let go of a peer that leaves, once it has no connection."""
+        """Remove a peer that leaves, once it has no connection."""
         if peer.leaves and peer.link is None:
-            self._quiet(peer)
+            self._cancel_attempt(peer)
             self._peers.pop(peer.id, None)
 
     def send(self, peers: Iterable[int], bodies: Sequence[Body]) -> None:
-        """Send frames to peers, to each in one write; without a connection they are lost."""
+        """Send frames to peers, each in one write. Frames to a peer without connection are lost."""
         parts = frame_parts(bodies)
         for id in peers:
             peer = self._peers.get(id)
@@ -184,7 +188,7 @@ class ChannelTransport:
                 peer.link.write(parts)
 
     def drop(self, peer: int, reason: str) -> None:
-        """Break the connection to a peer; a new one is tried."""
+        """Break the connection to a peer and try a new one."""
         link = self._peers[peer].link if peer in self._peers else None
         if link is not None:
             link.drop(reason)
@@ -200,10 +204,11 @@ class ChannelTransport:
         self._adopt(peer, link, incarnation, frames, fields)
 
     def called(self, replica: int, incarnation: int) -> bool:
-        """A peer with a higher id asks to be dialed.
+        """Dial a peer with a higher id, since it has called.
 
-        False if it was, when it asked before, and an earlier life of it answered: both run, and that one
-        keeps the connection. To break it each time would only disturb the one, and not reach the other.
+        Return False if it was dialed after an earlier call, and an earlier life of it answered: then both
+        lives run, and the earlier one keeps the connection. Breaking it at each call would disturb the
+        earlier life and not reach the later one.
         """
         peer = self._peers.get(replica)
         if peer is None or not self._running or not peer.dials:
@@ -217,25 +222,25 @@ class ChannelTransport:
             peer.link.drop("the replica was started again")
         if peer.retry is not None:
             peer.failures = 0
-            self._quiet(peer)
-            self._reach(peer)
+            self._cancel_attempt(peer)
+            self._connect(peer)
         return True
 
-    def _reach(self, peer: _Peer) -> None:
+    def _connect(self, peer: _Peer) -> None:
         peer.retry = None
         if not self._running or peer.link is not None or peer.give_up is not None:
             return
 
         def opened(link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
             peer.give_up = None
-            self._reached(peer, link, fields, frames)
+            self._answered(peer, link, fields, frames)
 
         def failed(reason: str) -> None:
             peer.give_up = None
             peer.failures += 1
-            new = reason not in peer.told and len(peer.told) < MAX_REASONS
+            new = reason not in peer.logged and len(peer.logged) < MAX_REASONS
             if new or peer.failures == 30 or peer.failures % 300 == 0:
-                peer.told.add(reason)
+                peer.logged.add(reason)
                 self._log(f"replica {peer.id} at {host_port(*peer.address)} cannot be reached: {reason}")
             self._retry(peer)
             self._host.peer_unreachable(peer.id, reason)
@@ -243,7 +248,7 @@ class ChannelTransport:
         handshake = self._handshake(peer.id, not peer.dials)
         peer.give_up = connect(self._reactor, peer.address, self._settings, handshake, opened, failed)
 
-    def _reached(self, peer: _Peer, link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
+    def _answered(self, peer: _Peer, link: Link, fields: Mapping[str, Any], frames: list[bytes]) -> None:
         replica, incarnation = fields.get("replica"), fields.get("incarnation")
         if replica != peer.id or not isinstance(incarnation, int):
             link.close()
@@ -253,7 +258,7 @@ class ChannelTransport:
         elif peer.dials:
             self._adopt(peer, link, incarnation, frames, fields)
         else:
-            # The peer dials now. If that fails there is another call.
+            # The peer dials now. If that fails, this side calls again.
             link.close()
             peer.failures = max(peer.failures, 3)
             self._retry(peer)
@@ -262,7 +267,7 @@ class ChannelTransport:
         if self._running and peer.link is None and peer.retry is None:
             settings = self._settings
             delay = min(settings.max_delay_s, settings.first_delay_s * 2 ** min(peer.failures, 16))
-            peer.retry = self._reactor.callLater(delay * self._jitter.uniform(0.6, 1.0), self._reach, peer)
+            peer.retry = self._reactor.callLater(delay * self._jitter.uniform(0.6, 1.0), self._connect, peer)
 
     def _adopt(
         self, peer: _Peer, link: Link, incarnation: int, frames: list[bytes], fields: Mapping[str, Any]
@@ -270,17 +275,17 @@ class ChannelTransport:
         if peer.link is not None:
             peer.link.drop("a newer connection replaces this one")
             if not self._running or self._peers.get(peer.id) is not peer:
-                # That was the end of this side, or of a peer that belongs to the cluster no more.
+                # The report of the lost connection has stopped this side, or removed the peer.
                 link.close()
                 return
-        self._quiet(peer)
+        self._cancel_attempt(peer)
         peer.link = link
         peer.incarnation = incarnation
         running, nonce = fields.get("process"), fields.get("nonce")
         peer.process = running if isinstance(running, str) and process_liveness.is_visible(running) else ""
         peer.nonce = nonce if isinstance(nonce, str) else ""
         peer.failures = 0
-        peer.told.clear()
+        peer.logged.clear()
         link.limit_frames(self._settings.max_frame_bytes)
         link.handler = _PeerLink(self, self._host, peer)
         link.on_part = partial(self._host.peer_alive, peer.id)
@@ -289,7 +294,7 @@ class ChannelTransport:
         if frames and peer.link is link:
             self._host.peer_frames(peer.id, frames)
 
-    def _quiet(self, peer: _Peer) -> None:
+    def _cancel_attempt(self, peer: _Peer) -> None:
         if peer.retry is not None and peer.retry.active():
             peer.retry.cancel()
         peer.retry = None
@@ -298,7 +303,7 @@ class ChannelTransport:
             give_up()
 
     def link_lost(self, peer: _Peer, link: Link, reason: str) -> None:
-        """Of a link in use: gone."""
+        """Report the loss of a link in use, and connect again."""
         if peer.link is link:
             peer.link = None
             self._log(f"connection to replica {peer.id} lost: {reason}")
@@ -308,7 +313,7 @@ class ChannelTransport:
                 return
             # At once: a refused connection is the quickest proof that the peer is gone.
             if peer.retry is None and peer.link is None:
-                peer.retry = self._reactor.callLater(0, self._reach, peer)
+                peer.retry = self._reactor.callLater(0, self._connect, peer)
 
 
 @attrs.frozen

@@ -10,7 +10,7 @@ from quorate.hachannel.transport.direct_write import MOST_PARTS, TURN_BYTES, Dir
 
 
 class Tcp:
-    """A TCP connection as Twisted makes it, as far as a prompt write needs one, and its socket."""
+    """A TCP connection as Twisted makes it, as far as a direct write needs one, and its socket."""
 
     def __init__(self, takes: Callable[[], int]) -> None:
         self.reactor = self.socket = self
@@ -83,7 +83,7 @@ def refuses(error: Exception) -> Callable[[], int]:
     return takes
 
 
-def prompt(tcp: Any) -> Any:
+def direct(tcp: Any) -> Any:
     """The transport that a protocol gets for a connection."""
 
     class Reactor:
@@ -108,9 +108,9 @@ def prompt(tcp: Any) -> Any:
     return reactor.protocol.transport
 
 
-def test_a_prompt_write_goes_out_at_once() -> None:
+def test_a_direct_write_goes_out_at_once() -> None:
     tcp = Tcp(lambda: 100)
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.write(b"abc")
     transport.writeSequence([b"de", b"f"])
     assert (tcp.sent, tcp.waiting) == ([b"abc", b"def"], [])
@@ -118,7 +118,7 @@ def test_a_prompt_write_goes_out_at_once() -> None:
 
 def test_nothing_overtakes_what_the_socket_did_not_take() -> None:
     tcp = Tcp(lambda: 2)
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.write(b"abc")
     transport.write(b"def")
     assert (tcp.sent, tcp.waiting) == ([b"ab"], [b"c", b"def"])
@@ -131,9 +131,9 @@ def test_nothing_overtakes_what_the_socket_did_not_take() -> None:
 @pytest.mark.parametrize(
     ("takes", "left"), [(0, [b"abc", b"de"]), (2, [b"c", b"de"]), (3, [b"de"]), (4, [b"e"]), (5, [])]
 )
-def test_of_parts_those_that_were_not_taken_are_left(takes: int, left: list[bytes]) -> None:
+def test_pieces_that_the_socket_did_not_accept_are_kept(takes: int, left: list[bytes]) -> None:
     tcp = Tcp(lambda: takes)
-    prompt(tcp).writeSequence([b"abc", b"de"])
+    direct(tcp).writeSequence([b"abc", b"de"])
     assert tcp.waiting == left
 
 
@@ -141,7 +141,7 @@ def test_of_parts_those_that_were_not_taken_are_left(takes: int, left: list[byte
 def test_all_bytes_arrive_in_their_order(seed: int) -> None:
     rng = random.Random(seed)
     tcp = Tcp(lambda: rng.choice([0, 1, 7, 100, 10_000, 200_000]))
-    transport = prompt(tcp)
+    transport = direct(tcp)
     if seed % 2:
         transport.registerProducer(Producer(), True)
     expected, arrived = b"", b""
@@ -166,7 +166,7 @@ def test_all_bytes_arrive_in_their_order(seed: int) -> None:
 def test_twisted_gets_as_much_as_it_writes_in_a_turn_and_then_the_socket_is_tried_again() -> None:
     taken = iter([100, 5 * TURN_BYTES, 0, 10**9])
     tcp, producer = Tcp(lambda: next(taken)), Producer()
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.registerProducer(producer, True)
     data = random.Random(1).randbytes(8 * TURN_BYTES)
     transport.writeSequence([data[: 3 * TURN_BYTES], data[3 * TURN_BYTES :]])
@@ -184,20 +184,20 @@ def test_twisted_gets_as_much_as_it_writes_in_a_turn_and_then_the_socket_is_trie
 def test_the_producer_goes_on_when_little_is_left() -> None:
     taken = iter([0, TURN_BYTES - 1])
     tcp, producer = Tcp(lambda: next(taken)), Producer()
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.registerProducer(producer, True)
     transport.write(b"a" * 2 * TURN_BYTES)
     tcp.comes_round()
     assert (tcp.waiting, producer.told) == ([b"a"], ["pause", "resume"])
 
 
-def test_without_anybody_to_tell_twisted_gets_everything() -> None:
+def test_twisted_gets_everything_when_no_producer_is_registered() -> None:
     tcp = Tcp(lambda: 1)
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.write(b"a" * 3 * TURN_BYTES)
     assert sum(map(len, tcp.waiting)) == 3 * TURN_BYTES - 1
     other = Tcp(lambda: 1)
-    transport = prompt(other)
+    transport = direct(other)
     transport.registerProducer(Producer(), True)
     transport.write(b"b" * 3 * TURN_BYTES)
     transport.write(b"end")
@@ -205,9 +205,9 @@ def test_without_anybody_to_tell_twisted_gets_everything() -> None:
     assert b"".join(other.waiting) == b"b" * (3 * TURN_BYTES - 1) + b"end"
 
 
-def test_what_is_left_ends_with_the_connection() -> None:
+def test_bytes_that_wait_are_dropped_with_the_connection() -> None:
     tcp, producer = Tcp(lambda: 0), Producer()
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.registerProducer(producer, True)
     transport.write(b"a" * 3 * TURN_BYTES)
     tcp.producer.stopProducing()
@@ -217,9 +217,9 @@ def test_what_is_left_ends_with_the_connection() -> None:
 
 
 @pytest.mark.parametrize("error", [BlockingIOError(11, "full"), BrokenPipeError(32, "gone")])
-def test_what_cannot_be_written_is_left_to_the_reactor(error: OSError) -> None:
+def test_a_write_that_fails_is_left_to_the_reactor(error: OSError) -> None:
     tcp = Tcp(refuses(error))
-    transport = prompt(tcp)
+    transport = direct(tcp)
     transport.write(b"abc")
     transport.writeSequence([b"d"])
     assert tcp.waiting == [b"abc", b"d"]
@@ -228,13 +228,13 @@ def test_what_cannot_be_written_is_left_to_the_reactor(error: OSError) -> None:
     assert tcp.waiting == [b"e", b"f"]
 
 
-def test_a_connection_that_closes_takes_nothing_at_once() -> None:
+def test_a_closing_connection_has_no_direct_writes() -> None:
     tcp = Tcp(lambda: 100)
     tcp.disconnecting = True
-    prompt(tcp).write(b"abc")
+    direct(tcp).write(b"abc")
     assert tcp.sent == []
 
 
 def test_a_transport_without_a_socket_stays_as_it_is() -> None:
     bare: Any = object()
-    assert prompt(bare) is bare
+    assert direct(bare) is bare
