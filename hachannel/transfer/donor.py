@@ -10,16 +10,17 @@ import math
 from collections.abc import Iterable
 
 from ..model.events import ProvidePart, ProvideSnapshot
-from ..model.messages import CatchUp, CaughtUp, ChunkAck, Join, Reconfig
+from ..model.messages import CaughtUp, ChunkAck, Join, Reconfig
 from ..model.view import Voter
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
+from .catch_up import CatchUpSender
 from .chunks import Outbox, Parts
 from .flow_control import FlowControl
 from .log_tail import Lead
 from .pacing import Pacing
-from .transfer import Phase, Transfer
+from .transfer import CatchUpPhase, CompleteState, StatePhase, Transfer
 
 REPLICA_BITS = 16
 """The lowest bits of a token are the donor's id: no two masters ever give the same one."""
@@ -27,12 +28,10 @@ TOKENS = 32
 """The bits above these are the counter of the view; those between count transfers, and questions."""
 MAX_TOKEN = 1 << 62
 """What a learner shows above this is not believed."""
-PROOF_AGAIN = 4
-"""A learner that does not confirm that it can answer is asked again after this many `view_change_s`."""
-PATIENCE = 4
-"""While another learner waits, one that comes no further for so many `stall_s` gives its place up."""
-MAX_AGAIN = 2
-"""What is not acknowledged is sent again after pauses that grow up to so many `stall_s`."""
+STALLS = 4
+"""If another learner waits, the current one is dropped after this many `stall_s` without progress."""
+MAX_RESEND_STALLS = 2
+"""What is not acknowledged is sent again after pauses that grow up to this many `stall_s`."""
 
 
 class Donor:
@@ -43,34 +42,37 @@ class Donor:
         self._replication = replication
         replication.lent_out = self.full
         self._lease = lease
-        self.session: Transfer | None = None
+        self.transfer: Transfer | None = None
         self._last = 0
         """The last token given to a transfer, or to a question."""
         self._wanted: Voter | None = None
         """The learner the last proposal counted on."""
-        self._lending = FlowControl(state)
+        self._flow_control = FlowControl(state)
+        self._catch_up = CatchUpSender(state, self._token_above, self._close)
 
     @property
     def phase(self) -> str:
         """How far the transfer has come: see `phases.GIVING`."""
-        return "nobody" if self.session is None else self.session.phase.value
+        if self.transfer is None:
+            return "nobody"
+        return "state" if isinstance(self.transfer.phase, StatePhase) else "entries"
 
     @property
     def hold(self) -> int | None:
         """The log above this index is needed for a transfer."""
-        return self.session.hold if self.session is not None else None
+        return self.transfer.hold if self.transfer is not None else None
 
     @property
     def wake(self) -> float | None:
-        """When the application may be asked for the next part, or entries go beside it, None if time does not
-        tell."""
-        session = self.session
+        """When to tick for the next part, or for entries beside the state; None if neither waits for time."""
         state = self._state
-        if session is None or not state.leading or session.phase is not Phase.STATE:
+        phase = None if self.transfer is None else self.transfer.phase
+        if not isinstance(phase, StatePhase) or not state.leading:
             return None
-        wake = session.pace.wake if self._wants(session) else None
-        if session.lead is not None and session.lead.wants(state.commit):
-            wake = session.ahead_after if wake is None else min(wake, session.ahead_after)
+        wake = phase.pacing.wake if self._wants(phase) else None
+        if phase.tail is not None and phase.tail.wants(state.commit):
+            tail_wake = -math.inf if phase.tail_after is None else phase.tail_after
+            wake = tail_wake if wake is None else min(wake, tail_wake)
         return wake
 
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
@@ -78,66 +80,70 @@ class Donor:
         state = self._state
         if not state.leading or state.accepted is None or voter in state.accepted.members or state.leaving:
             return
-        session = self.session
-        if session is not None and session.voter != voter:
-            if not state.peers.departs(session.voter):
-                if not self._stuck(now, session):
+        transfer = self.transfer
+        if transfer is not None and transfer.voter != voter:
+            if not state.peers.departs(transfer.voter):
+                if not self._stuck(now, transfer):
                     return
                 self._close("it comes no further, and another one waits")
-            session = None
-        if session is not None and self._lost(session, message):
+            transfer = None
+        if transfer is not None and self._lost(transfer, message):
             self._close("the learner begins again")
-            session = None
-        if session is None:
+            transfer = None
+        if transfer is None:
             if not self._served(now, message):
                 self._open(now, voter, message)
             return
-        session.heard = now
-        if message.commit.at > session.reached:
-            session.reached, session.came = message.commit.at, now
-        if now - session.moved > session.again_s:
-            if session.moved > -math.inf:
-                # Or its connection is slow: what comes twice for that would make it slower and slower.
-                session.again_s = min(2 * session.again_s, MAX_AGAIN * state.settings.stall_s)
-            session.moved = now
-            self._rewind(now, session)
-        elif session.lead is not None and session.lead.waits and now - session.lead.moved > session.again_s:
-            session.lead.again(now)
+        transfer.heard = now
+        if message.commit.at > transfer.reached:
+            transfer.reached, transfer.progressed = message.commit.at, now
+        tail = transfer.phase.tail if isinstance(transfer.phase, StatePhase) else None
+        if transfer.moved is None or now - transfer.moved > transfer.resend_s:
+            if transfer.moved is not None:
+                # The connection may be slow, and everything sent twice makes it slower.
+                transfer.resend_s = min(2 * transfer.resend_s, MAX_RESEND_STALLS * state.settings.stall_s)
+            transfer.moved = now
+            self._resend(now, transfer)
+        elif tail is not None and tail.waits and now - tail.moved > transfer.resend_s:
+            tail.again(now)
 
-    def _gone(self, session: Transfer) -> bool:
+    def _gone(self, transfer: Transfer) -> bool:
         """Whether the learner is not there any more. A connected one that is silent may be installing."""
-        link = self._state.peers.link(session.voter)
-        return self._state.peers.departs(session.voter) if link is None else link.leaving
+        link = self._state.peers.link(transfer.voter)
+        return self._state.peers.departs(transfer.voter) if link is None else link.leaving
 
-    def _stuck(self, now: float, session: Transfer) -> bool:
-        """Whether the learner has had something to do for long, and does not: its disk hangs, say.
+    def _stuck(self, now: float, transfer: Transfer) -> bool:
+        """Whether the learner has made no progress for `STALLS` times `stall_s` although it has work.
 
-        Or it takes what is sent, and never answers in time to be taken in: its disk is slow.
+        Its disk may hang. Or it takes what is sent, and never answers in time for a view: its disk is slow.
         """
-        long = PATIENCE * self._state.settings.stall_s
-        if session.phase is Phase.ENTRIES:
-            busy = session.acked < session.sent
+        long = STALLS * self._state.settings.stall_s
+        phase, doubted_s = transfer.phase, 0.0
+        if isinstance(phase, CatchUpPhase):
+            busy = phase.acked < phase.sent
+            doubted_s = phase.proof.missing_for(now)
         else:
-            busy = not session.asked and (session.whole or not session.outbox.empty)
-        return now - session.doubted > long or (busy and now - session.came > long)
+            busy = not phase.asked and (phase.whole or not phase.chunks.empty)
+        return doubted_s > long or (busy and now - transfer.progressed > long)
 
-    def _lost(self, session: Transfer, message: Join) -> bool:
+    def _lost(self, transfer: Transfer, message: Join) -> bool:
         """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
 
         It may be another process of the same voter, which was back before anybody noticed. Or a master of
         before, which it heard meanwhile, has begun a transfer of its own, and it takes nothing of this one.
         """
-        if message.refused == session.token or message.token > session.token:
+        if message.refused == transfer.token or message.token > transfer.token:
             return True
-        if session.phase is not Phase.STATE:
+        phase = transfer.phase
+        if isinstance(phase, CatchUpPhase):
             return message.fresh
-        same = message.token == session.token
+        same = message.token == transfer.token
         chunks = message.chunks if same else 0
         return (
-            chunks < (session.kept if same else session.outbox.acked)
-            or message.commit.at < session.have
-            or (not same and session.lead is not None and len(session.lead) > 0)
-            or (chunks == 0 and message.marker != session.marker)
+            chunks < (phase.kept if same else phase.chunks.acked)
+            or message.commit.at < phase.have
+            or (not same and phase.tail is not None and len(phase.tail) > 0)
+            or (chunks == 0 and message.marker != phase.marker)
         )
 
     def _served(self, now: float, message: Join) -> bool:
@@ -162,27 +168,26 @@ class Donor:
         token = self._token_above(max(first, known if known < MAX_TOKEN else 0))
         have = message.commit
         log = state.log
-        outbox = Outbox(token, settings.part_bytes, settings.transfer_window)
-        pace = Pacing(
-            settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at
+        phase = StatePhase(
+            Outbox(token, settings.part_bytes, settings.transfer_window),
+            Pacing(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at),
         )
-        session = self.session = Transfer(
-            voter, token, token, now, now, now, settings.suspect_s, Phase.STATE, outbox, pace
-        )
+        transfer = Transfer(voter, token, token, now, now, now, settings.suspect_s, phase)
+        self.transfer = transfer
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
             state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
-            self._begin_entries(now, session, have.at)
+            self._catch_up.begin(now, transfer, have.at)
             return
-        session.marker = message.marker
+        phase.marker = message.marker
         # Where the log still has that entry, it is another one.
         if not message.fresh and have.at < log.base.at and have.view <= state.accepted.number:
-            session.have = have.at
+            phase.have = have.at
         state.note(
             f"replica {voter.replica} joins: sends the state"
-            + (", going on with what it has" if session.marker else "")
-            + (f", or what has changed since entry {session.have}" if session.have else "")
+            + (", going on with what it has" if phase.marker else "")
+            + (f", or what has changed since entry {phase.have}" if phase.have else "")
         )
-        self._ask(now, session)
+        self._ask(now, transfer, phase)
 
     def _token_above(self, known: int) -> int:
         """One that is above another, and all that were given before."""
@@ -192,88 +197,101 @@ class Donor:
 
     def _close(self, reason: str) -> None:
         """The transfer is over."""
-        if self.session is not None:
-            self._state.note(f"transfer to replica {self.session.voter.replica} ends: {reason}")
-            self.session = None
+        if self.transfer is not None:
+            self._state.note(f"transfer to replica {self.transfer.voter.replica} ends: {reason}")
+            self.transfer = None
 
     # The state
 
-    def _wants(self, session: Transfer) -> bool:
-        """Whether another part may be asked for, if it is time."""
-        there = session.at is None or bool(session.rest)
-        return session.phase is Phase.STATE and there and not session.asked and session.outbox.hungry
+    def _wants(self, phase: StatePhase) -> bool:
+        """Return whether another part may be asked for, as far as the pacing allows it."""
+        more = phase.complete is None or bool(phase.complete.rest)
+        return more and not phase.asked and phase.chunks.hungry
 
-    def _ask(self, now: float, session: Transfer) -> None:
-        """Ask the application for the next part, unless it has given it in advance."""
-        state, pace = self._state, session.pace
-        while self._wants(session) and pace.wake is not None and now >= pace.wake:
-            pace.asked(now, state.log.last.at)
-            if not session.rest:
-                self._ask_application(session)
+    def _ask(self, now: float, transfer: Transfer, phase: StatePhase) -> None:
+        """Ask the application for the next part, or take one that it has given in advance."""
+        state, pacing = self._state, phase.pacing
+        while self._wants(phase) and pacing.wake is not None and now >= pacing.wake:
+            pacing.asked(now, state.log.last.at)
+            complete = phase.complete
+            if complete is None:
+                self._ask_application(transfer, phase)
                 return
             try:
-                data = session.rest.take()
+                data = complete.rest.take()
             except Exception as error:
-                # What is there is not all of it.
+                # Without this part the state is not whole.
                 self._close(f"the state cannot be had: {error!r}")
                 return
-            last = not session.rest
-            session.outbox.put(data, *((session.at, session.origins) if last else (None, ())))
-            session.came = now
-            self._push(session)
+            if complete.rest:
+                phase.chunks.put(data, None)
+            else:
+                phase.chunks.put(data, complete.at, complete.origins)
+            transfer.progressed = now
+            self._push(transfer, phase)
 
-    def _ask_application(self, session: Transfer) -> None:
+    def _ask_application(self, transfer: Transfer, phase: StatePhase) -> None:
         state = self._state
-        session.asked = True
-        if not session.frozen:
-            # The application is here, and may say that the state is of now.
-            session.hold = state.applied
-        if session.begun:
-            state.event(ProvidePart(session.token, state.applied))
+        phase.asked = True
+        if not phase.frozen:
+            # The application is at this entry, and may name it as the one that the state follows.
+            transfer.hold = state.applied
+        if phase.begun:
+            state.event(ProvidePart(transfer.token, state.applied))
         else:
-            session.begun = True
-            state.event(ProvideSnapshot(session.token, state.applied, session.have, session.marker))
+            phase.begun = True
+            state.event(ProvideSnapshot(transfer.token, state.applied, phase.have, phase.marker))
 
-    def _push(self, session: Transfer) -> None:
-        for piece in session.outbox.due():
-            self._state.send(session.voter.replica, piece)
+    def _push(self, transfer: Transfer, phase: StatePhase) -> None:
+        """Send the chunks for which the window has room."""
+        for chunk in phase.chunks.due():
+            self._state.send(transfer.voter.replica, chunk)
 
-    def _asked(self, token: int) -> Transfer | None:
-        """The transfer that an answer of the application is for."""
-        session = self.session
-        if session is None or session.token != token or not session.asked:
+    def _answered(self, token: int) -> tuple[Transfer, StatePhase] | None:
+        """Return the transfer that an answer of the application is for; None if it waits for no answer."""
+        transfer = self.transfer
+        if transfer is None or transfer.token != token or not isinstance(transfer.phase, StatePhase):
             return None
-        session.asked = False
-        return session
+        if not transfer.phase.asked:
+            return None
+        transfer.phase.asked = False
+        return transfer, transfer.phase
 
     def part_ready(self, now: float, token: int, data: bytes, index: int | None, *, last: bool) -> None:
         """The application gave one part."""
-        session = self._asked(token)
-        if session is None or not self._freeze(session, index, last=last):
+        answered = self._answered(token)
+        if answered is None or not self._freeze(*answered, index, last=last):
             return
-        if not session.frozen:
-            # Until the application is asked again it says nothing of an entry.
-            session.hold = None
-        session.outbox.put(data, session.at, session.origins)
-        session.came = now
-        self._push(session)
-        self._ask(now, session)
+        transfer, phase = answered
+        if not phase.frozen:
+            # Until it is asked again, the application names no entry.
+            transfer.hold = None
+        complete = phase.complete
+        if complete is None:
+            phase.chunks.put(data, None)
+        else:
+            phase.chunks.put(data, complete.at, complete.origins)
+        transfer.progressed = now
+        self._push(transfer, phase)
+        self._ask(now, transfer, phase)
 
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
         """The application gave all parts, each to be made when it is wanted."""
-        session = self._asked(token)
-        if session is None or not self._freeze(session, index, last=True):
+        answered = self._answered(token)
+        if answered is None or not self._freeze(*answered, index, last=True):
             return
+        transfer, phase = answered
+        assert phase.complete is not None
         try:
-            session.rest = Parts(parts) or Parts([b""])
+            phase.complete.rest = Parts(parts) or Parts([b""])
         except Exception as error:
             self._close(f"the state cannot be had: {error!r}")
             return
-        session.heard = session.moved = now
-        self._ask(now, session)
+        transfer.heard = transfer.moved = now
+        self._ask(now, transfer, phase)
 
-    def _freeze(self, session: Transfer, index: int | None, *, last: bool) -> bool:
-        """The parts are as of entry `index` from here on; false if the log does not reach back to it."""
+    def _freeze(self, transfer: Transfer, phase: StatePhase, index: int | None, *, last: bool) -> bool:
+        """Take the state as that after entry `index`; return False if the log does not reach back to it."""
         if index is None:
             return not last
         state = self._state
@@ -281,210 +299,160 @@ class Donor:
             reach = f"{state.log.base.at}..{state.applied}"
             self._close(f"the state is that after entry {index}, outside {reach}")
             return False
-        session.frozen = True
-        session.hold = index
+        phase.frozen = True
+        transfer.hold = index
         if last:
-            session.at, session.origins = state.log.tag(index), state.origins_at(index)
-            session.lead = Lead(state.now, session.token, state.settings.transfer_window, index)
+            tail = Lead(state.now, transfer.token, state.settings.transfer_window, index)
+            phase.complete = CompleteState(state.log.tag(index), state.origins_at(index), tail)
         return True
 
     def part_failed(self, token: int, reason: str) -> None:
-        """The application cannot give the state, or has forgotten what it gave."""
-        if self._asked(token) is not None:
+        """End the transfer: the application cannot give the state, or has forgotten what it gave."""
+        if self._answered(token) is not None:
             self._close(reason)
 
     def on_chunk_ack(self, now: float, voter: Voter, message: ChunkAck) -> None:
-        """The learner has pieces, or has installed them all."""
-        session = self.session
-        if (
-            session is None
-            or session.token != message.token
-            or session.voter != voter
-            or session.phase is not Phase.STATE
-        ):
+        """Go on with the state: the learner has chunks, or has installed the whole."""
+        transfer = self.transfer
+        if transfer is None or transfer.token != message.token or transfer.voter != voter:
             return
-        session.heard = now
+        phase = transfer.phase
+        if not isinstance(phase, StatePhase):
+            return
+        transfer.heard = now
         if not self._state.leading:
-            session.unread = message
+            phase.unread = message
             return
-        lead = session.lead
-        if lead is not None and lead.ack(now, self._state.log, message.ahead):
-            session.hold = lead.acked
-            if not message.installed and now >= session.ahead_after:
-                self._push_ahead(now, session)
-        if message.installed and lead is not None:
-            self._begin_entries(now, session, lead.acked)
-        elif session.outbox.ack(message.chunks):
-            session.moved = session.came = now
-            if session.outbox.empty and not session.asked:
-                hurry = self._lending.hurry(session) if session.frozen else 0.0
-                session.pace.taken(now, self._state.log.last.at, hurry=hurry)
-            self._push(session)
-            self._ask(now, session)
+        tail = phase.tail
+        if tail is not None and tail.ack(now, self._state.log, message.ahead):
+            transfer.hold = tail.acked
+            if not message.installed and phase.tail_due(now):
+                self._push_tail(now, transfer, phase)
+        if message.installed and tail is not None:
+            self._catch_up.begin(now, transfer, tail.acked)
+        elif phase.chunks.ack(message.chunks):
+            transfer.moved = transfer.progressed = now
+            if phase.chunks.empty and not phase.asked:
+                hurry = self._flow_control.hurry(transfer, phase) if phase.frozen else 0.0
+                phase.pacing.taken(now, self._state.log.last.at, hurry=hurry)
+            self._push(transfer, phase)
+            self._ask(now, transfer, phase)
 
-    def _push_ahead(self, now: float, session: Transfer) -> None:
-        """Send entries beside the state, as many messages as the window allows."""
-        state, lead = self._state, session.lead
-        if lead is None:
+    def _push_tail(self, now: float, transfer: Transfer, phase: StatePhase) -> None:
+        """Send committed entries beside the state, as many messages as the window allows."""
+        state, tail = self._state, phase.tail
+        if tail is None:
             return
-        for message in lead.due(now, state.log, state.commit, state.settings.part_bytes):
-            state.send(session.voter.replica, message)
-        session.ahead_after = now + state.settings.transfer_pause_s
+        for message in tail.due(now, state.log, state.commit, state.settings.part_bytes):
+            state.send(transfer.voter.replica, message)
+        phase.tail_after = now + state.settings.transfer_pause_s
 
     def full(self) -> bool:
         """The log is as long as it may be for a learner that everybody waits for."""
-        session = self.session
-        return session is not None and self._lending.full(session)
+        transfer = self.transfer
+        return transfer is not None and self._flow_control.full(transfer)
 
     # Entries
 
-    def _begin_entries(self, now: float, session: Transfer, after: int) -> None:
-        session.phase = Phase.ENTRIES
-        session.rest = Parts()
-        session.hold = session.sent = session.acked = after
-        session.moved = session.came = session.follows = now
-        self._push_entries(session)
-
-    def _push_entries(self, session: Transfer, *, again: bool = False) -> None:
-        """Send entries, as many messages as the window allows. again: those that were sent before."""
-        state = self._state
-        log = state.log
-        assert state.accepted is not None
-        if session.sent < log.base.at or session.sent > log.last.at:
-            self._close("the log does not reach back far enough")
-            return
-        if session.sent == session.acked < log.last.at and not again:
-            session.came = state.now
-        while session.sent < log.last.at and len(session.in_flight) < state.settings.transfer_window:
-            base = log.tag(session.sent)
-            entries = tuple(log.slice(session.sent, log.last.at, state.settings.part_bytes))
-            session.sent = entries[-1].index
-            session.in_flight.append(session.sent)
-            state.send(
-                session.voter.replica,
-                CatchUp(session.token, state.accepted.number, base, entries, state.commit),
-            )
-
     def on_caught_up(self, now: float, voter: Voter, message: CaughtUp) -> None:
         """The learner has entries."""
-        session = self.session
-        state = self._state
+        transfer = self.transfer
         if (
-            session is None
-            or not session.opened <= message.token <= session.token
-            or session.voter != voter
-            or session.phase is not Phase.ENTRIES
-            or not state.leading
+            transfer is not None
+            and transfer.first_token <= message.token <= transfer.token
+            and transfer.voter == voter
+            and isinstance(transfer.phase, CatchUpPhase)
+            and self._state.leading
         ):
-            return
-        session.heard = now
-        in_time = now - session.proof_asked <= state.settings.view_change_s
-        if in_time and message.token == session.token and not message.reset:
-            # With a disk this has waited for it, as a promise would.
-            session.doubted = math.inf
-            session.proved = not message.bound_s > 0
-            if not session.proved:
-                session.ask_again = min(session.ask_again, now + message.bound_s)
-        if message.reset:
-            if message.index < state.log.base.at or message.index > state.log.last.at:
-                self._close("the log does not reach back far enough")
-                return
-            session.in_flight.clear()
-            session.sent = session.acked = message.index
-            session.hold = min(session.acked, message.commit)
-            if session.came_back == message.index:
-                # At once again it would answer the same: what follows goes when it announces itself.
-                return
-            session.came_back = message.index
-        elif session.acked < message.index <= state.log.last.at:
-            session.acked = message.index
-            # It may have more than what was sent again after its answers were lost.
-            session.sent = max(session.sent, message.index)
-            session.hold = min(message.index, message.commit)
-            session.moved = session.came = now
-            while session.in_flight and session.in_flight[0] <= message.index:
-                session.in_flight.popleft()
-        self._push_entries(session)
-        state.attention = True
+            self._catch_up.on_caught_up(now, transfer, transfer.phase, message)
 
-    def _rewind(self, now: float, session: Transfer) -> None:
-        """No progress for a while: send again what the learner has not acknowledged."""
-        if session.phase is Phase.STATE:
-            session.outbox.again()
-            self._push(session)
-            if session.lead is not None:
-                session.lead.again(now)
-            self._ask(now, session)
-        else:
-            session.in_flight.clear()
-            session.sent = session.acked
-            self._push_entries(session, again=True)
+    def _resend(self, now: float, transfer: Transfer) -> None:
+        """Send again what the learner has not acknowledged, after a time without progress."""
+        phase = transfer.phase
+        if isinstance(phase, CatchUpPhase):
+            self._catch_up.resend(transfer, phase)
+            return
+        phase.chunks.again()
+        self._push(transfer, phase)
+        if phase.tail is not None:
+            phase.tail.again(now)
+        self._ask(now, transfer, phase)
 
     def reconnected(self, voter: Voter) -> None:
         """What was on its way to the learner may be lost: its next Join says how far it is."""
-        session = self.session
-        if session is not None and session.voter == voter:
-            session.moved = -math.inf
-            session.kept = session.outbox.acked
+        transfer = self.transfer
+        if transfer is not None and transfer.voter == voter:
+            transfer.moved = None
+            if isinstance(transfer.phase, StatePhase):
+                transfer.phase.kept = transfer.phase.chunks.acked
 
     def paused(self, now: float, seconds: float) -> None:
-        """This replica did not run for so long: the learner is not to blame for that."""
-        session = self.session
-        if session is None:
+        """Do not hold it against the learner that this replica did not run for `seconds`."""
+        transfer = self.transfer
+        if transfer is None:
             return
-        session.heard, session.moved, session.came = (
-            min(time + seconds, now) for time in (session.heard, session.moved, session.came)
-        )
-        if session.filled < math.inf:
-            session.filled = min(session.filled + seconds, now)
-        if session.doubted < math.inf:
-            session.doubted = min(session.doubted + seconds, now)
+        transfer.heard = min(transfer.heard + seconds, now)
+        transfer.progressed = min(transfer.progressed + seconds, now)
+        if transfer.moved is not None:
+            transfer.moved = min(transfer.moved + seconds, now)
+        if transfer.full_since is not None:
+            transfer.full_since = min(transfer.full_since + seconds, now)
+        if isinstance(transfer.phase, CatchUpPhase):
+            proof = transfer.phase.proof
+            if proof.doubted is not None:
+                proof.doubted = min(proof.doubted + seconds, now)
 
     def tick(self, now: float) -> None:
         """Send what is new, end what does not go on."""
-        session, state = self.session, self._state
-        if session is None or not state.leading:
+        transfer, state = self.transfer, self._state
+        if transfer is None or not state.leading:
             return
-        settings = state.settings
-        if self._gone(session):
+        settings, phase = state.settings, transfer.phase
+        if self._gone(transfer):
             self._close("it went away")
-        elif now - session.heard > settings.stall_s * (PATIENCE if session.whole else 1):
+        elif now - transfer.heard > settings.stall_s * (STALLS if phase.whole else 1):
             self._close("it does not answer")
-        elif reason := self._lending.overflows(now, session):
+        elif reason := self._flow_control.overflows(now, transfer):
             self._close(reason)
-        elif session.phase is Phase.ENTRIES:
-            self._push_entries(session)
+        elif isinstance(phase, CatchUpPhase):
+            self._catch_up.push(transfer, phase)
         else:
-            self._ask(now, session)
-            if now >= session.ahead_after:
-                self._push_ahead(now, session)
+            self._ask(now, transfer, phase)
+            if phase.tail_due(now):
+                self._push_tail(now, transfer, phase)
 
     # Membership
 
     def ready(self) -> Voter | None:
         """A learner that the next view may take in."""
-        session = self.session
-        # Twice what `step` asks for, or the entry it appends could be one too many.
-        ready = session is not None and session.proved and self._lending.lag(session) <= 2
-        self._wanted = session.voter if session is not None and ready else None
+        transfer = self.transfer
+        self._wanted = None
+        if transfer is None or not isinstance(transfer.phase, CatchUpPhase):
+            return None
+        # Twice what `step` asks for, or the entry that `step` appends could be one too many.
+        if transfer.phase.proof.given and self._flow_control.lag(transfer) <= 2:
+            self._wanted = transfer.voter
         return self._wanted
 
     def step(self, now: float) -> bool:
         """Do the next thing a join needs; true when that is a new view. Called on an idle master only."""
-        state, session = self._state, self.session
+        state, transfer = self._state, self.transfer
         view = state.accepted
-        if session is None or view is None:
+        if transfer is None or view is None:
             return False
         if state.pending is not None:
             return False
-        voter = session.voter
+        voter = transfer.voter
         old = [other for other in view.config if other.replica == voter.replica and other != voter]
         if old:
             if old[0] not in view.members:
                 state.note(f"removes voter {old[0]}: {voter} takes its place")
                 self._replication.reconfigure(now, Reconfig(False, *old[0]))
             return False
-        if self._lending.lag(session) > 1 or not self._proved(now, session):
+        phase = transfer.phase
+        if self._flow_control.lag(transfer) > 1 or not isinstance(phase, CatchUpPhase):
+            return False
+        if not self._catch_up.proved(now, transfer, phase):
             return False
         if voter not in view.config:
             state.note(f"adds voter {voter}")
@@ -492,57 +460,40 @@ class Donor:
             return False
         return True
 
-    def _proved(self, now: float, session: Transfer) -> bool:
-        """Whether the learner has shown that it can answer and may promise; if not it is asked to.
-
-        One whose disk hangs announces itself all the same, and lacks nothing while nothing happens; each view
-        that was to take it in would stop the others for `view_change_s`, in vain; so would one that a grant
-        binds, to a master of before say. It is asked under a token of its own: what it says of messages sent
-        before, or of an earlier question, proves nothing.
-        """
-        state = self._state
-        if not session.proved and now > session.ask_again:
-            assert state.accepted is not None
-            session.token = self._token_above(session.token)
-            session.proof_asked, session.doubted = now, min(session.doubted, now)
-            session.ask_again = now + PROOF_AGAIN * state.settings.view_change_s
-            base = state.log.tag(session.sent)
-            message = CatchUp(session.token, state.accepted.number, base, (), state.commit)
-            state.send(session.voter.replica, message)
-        return session.proved
-
     def review(self) -> None:
         """Another one's view was accepted: this log may not be any more what the learner was given of it."""
         view = self._state.accepted
-        if self.session is not None and view is not None and proposer(view.number) != self._state.me:
+        if self.transfer is not None and view is not None and proposer(view.number) != self._state.me:
             self._close("another one leads")
 
     def on_view(self, now: float) -> None:
         """A view became active: the learner is in it, or the transfer goes on, or another master does it."""
-        state, session = self._state, self.session
+        state, transfer = self._state, self.transfer
         view = state.accepted
         if not state.leading:
-            self._lending.missed.clear()
-            self._lending.in_vain.clear()
-        if session is None or view is None:
+            self._flow_control.missed.clear()
+            self._flow_control.in_vain.clear()
+        if transfer is None or view is None:
             return
-        if session.voter in view.members:
-            self._lending.missed.pop(session.voter.replica, None)
-            self._lending.in_vain.discard(session.voter.replica)
+        if transfer.voter in view.members:
+            self._flow_control.missed.pop(transfer.voter.replica, None)
+            self._flow_control.in_vain.discard(transfer.voter.replica)
             self._close("it is a member")
-        elif not view.lists(session.voter.replica):
+        elif not view.lists(transfer.voter.replica):
             self._close("it does not belong to the cluster")
-        elif self._wanted == session.voter and session.voter in view.config:
-            replica = session.voter.replica
-            self._lending.missed[replica] = self._lending.missed.get(replica, 0) + 1
+        elif self._wanted == transfer.voter and transfer.voter in view.config:
+            replica = transfer.voter.replica
+            self._flow_control.missed[replica] = self._flow_control.missed.get(replica, 0) + 1
             self._close("it did not take part in the view")
         else:
-            session.heard = session.moved = now
-            session.in_flight.clear()
-            session.sent = session.acked
-            if session.lead is not None:
-                session.lead.again(now)
-            session.proved, session.proof_asked, session.ask_again = False, -math.inf, -math.inf
-            unread, session.unread = session.unread, None
+            transfer.heard = transfer.moved = now
+            phase = transfer.phase
+            if isinstance(phase, CatchUpPhase):
+                phase.rewind()
+                phase.proof.forget()
+                return
+            if phase.tail is not None:
+                phase.tail.again(now)
+            unread, phase.unread = phase.unread, None
             if unread is not None:
-                self.on_chunk_ack(now, session.voter, unread)
+                self.on_chunk_ack(now, transfer.voter, unread)

@@ -12,7 +12,7 @@ import math
 
 from ..model.settings import Settings
 from ..replication.replica_state import ReplicaState
-from .transfer import Phase, Transfer
+from .transfer import CatchUpPhase, StatePhase, Transfer
 
 __all__ = ["AHEAD", "ENTRY_BYTES", "MIN_LAG", "FlowControl", "ahead_fill"]
 
@@ -55,97 +55,102 @@ class FlowControl:
         self.missed: dict[int, int] = {}
         """In how many views a replica was to be taken in, and was not."""
 
-    def fill(self, session: Transfer) -> float:
+    def fill(self, transfer: Transfer) -> float:
         """How full the log is that is held for a transfer; from 1 on it is long enough.
 
         It may grow with the state that the learner has taken, which is in the memory of the application here,
         too: or a large state would begin anew again and again where much is submitted.
         """
         log = self._state.log
-        return _fill(self._state.settings, session.outbox.acked_bytes, len(log), log.size_bytes)
+        return _fill(self._state.settings, transfer.state_bytes, len(log), log.size_bytes)
 
-    def hurry(self, session: Transfer) -> float:
+    def hurry(self, transfer: Transfer, phase: StatePhase) -> float:
         """How little the transfer may rest, lest either becomes full: from 0, a quarter is free, to 1.
 
         The log here, or what the learner holds of it until it has the state.
         """
-        fill, lead = self.fill(session), session.lead
-        if lead is not None:
-            taken = session.outbox.acked_bytes
-            fill = max(fill, ahead_fill(self._state.settings, taken, len(lead), lead.acked_bytes))
+        fill, tail = self.fill(transfer), phase.tail
+        if tail is not None:
+            taken = phase.chunks.acked_bytes
+            fill = max(fill, ahead_fill(self._state.settings, taken, len(tail), tail.acked_bytes))
         return min(max(0.0, 4 * fill - 3), 1.0)
 
-    def full(self, session: Transfer) -> bool:
+    def full(self, transfer: Transfer) -> bool:
         """Whether all wait for the learner: nothing new is taken."""
-        return self._waits(session) and (self._held(session) or self.far(session))
+        return self._waits(transfer) and (self._held(transfer) or self.far(transfer))
 
-    def _held(self, session: Transfer) -> bool:
+    def _held(self, transfer: Transfer) -> bool:
         """Whether the log that is held for the learner is as long as it may be."""
-        return session.hold is not None and self.fill(session) >= 1
+        return transfer.hold is not None and self.fill(transfer) >= 1
 
-    def _waits(self, session: Transfer) -> bool:
-        return self._state.settings.mode == "ALL" and session.voter.replica not in self.in_vain
+    def _waits(self, transfer: Transfer) -> bool:
+        return self._state.settings.mode == "ALL" and transfer.voter.replica not in self.in_vain
 
-    def overflows(self, now: float, session: Transfer) -> str:
+    def overflows(self, now: float, transfer: Transfer) -> str:
         """Why the transfer ends: the learner is not waited for, or not any more. Empty: it goes on."""
-        held, waits = self._held(session), self._waits(session)
-        if not held and not (waits and self.far(session)):
-            session.filled = math.inf
+        held, waits = self._held(transfer), self._waits(transfer)
+        if not held and not (waits and self.far(transfer)):
+            transfer.full_since = None
             return ""
-        session.filled = min(session.filled, now)
+        since = now if transfer.full_since is None else min(transfer.full_since, now)
+        transfer.full_since = since
         if waits:
-            if not session.awaited:
-                session.awaited = True
-                lacks = self._state.log.last.at - max(session.acked, self._state.log.base.at)
-                self._state.note(f"all wait for replica {session.voter.replica}, which lacks {lacks} entries")
-            if now - max(session.filled, session.came) < self._state.settings.stall_s:
+            if not transfer.wait_noted:
+                transfer.wait_noted = True
+                acked = transfer.phase.acked if isinstance(transfer.phase, CatchUpPhase) else 0
+                lacks = self._state.log.last.at - max(acked, self._state.log.base.at)
+                self._state.note(
+                    f"all wait for replica {transfer.voter.replica}, which lacks {lacks} entries"
+                )
+            if now - max(since, transfer.progressed) < self._state.settings.stall_s:
                 return ""
-            self.in_vain.add(session.voter.replica)
+            self.in_vain.add(transfer.voter.replica)
         if held:
             return "the log has become too long meanwhile (max_log, max_log_bytes)"
         return "all wait for it, and it comes no further"
 
     # What a learner that follows lacks
 
-    def _followed(self, session: Transfer) -> float:
-        """From 1 on, how long it has followed."""
-        return 1 + max(0.0, self._state.now - session.follows) / LAG_S
+    def _followed(self, phase: CatchUpPhase) -> float:
+        """Return 1 plus the duration of the phase in units of `LAG_S`."""
+        return 1 + max(0.0, self._state.now - phase.since) / LAG_S
 
-    def _most(self, session: Transfer) -> tuple[int, float]:
-        """How many entries, and bytes, one that goes with the next view may lack."""
+    def _most(self, transfer: Transfer, phase: CatchUpPhase) -> tuple[int, float]:
+        """Return how many entries, and bytes, a learner may lack that the next view takes in."""
         settings = self._state.settings
-        finer = 2 * self.missed.get(session.voter.replica, 0)
+        finer = 2 * self.missed.get(transfer.voter.replica, 0)
         count = max(max(settings.window, MIN_LAG) >> finer, LEAST_LAG)
         least_bytes = settings.transfer_window * settings.part_bytes
-        return count, max(settings.window_bytes >> finer, least_bytes) * self._followed(session)
+        return count, max(settings.window_bytes >> finer, least_bytes) * self._followed(phase)
 
-    def lag(self, session: Transfer) -> float:
-        """How much is missing, in units of what may go with the next view."""
-        state = self._state
-        if session.phase is not Phase.ENTRIES or state.peers.suspects(session.voter):
+    def lag(self, transfer: Transfer) -> float:
+        """Return how much the learner lacks, as a multiple of what it may lack; infinite during the state."""
+        state, phase = self._state, transfer.phase
+        if not isinstance(phase, CatchUpPhase) or state.peers.suspects(transfer.voter):
             return math.inf
         log = state.log
-        most, most_bytes = self._most(session)
-        count = log.last.at - session.acked
+        most, most_bytes = self._most(transfer, phase)
+        count = log.last.at - phase.acked
         if not LEAST_LAG < count <= most:
             return count / most
-        size = sum([len(log.get(index).payload) for index in range(session.acked + 1, log.last.at + 1)])
+        size = sum([len(log.get(index).payload) for index in range(phase.acked + 1, log.last.at + 1)])
         return max(count / most, size / most_bytes)
 
-    def far(self, session: Transfer) -> bool:
-        """Whether more is missing than may be after so long a time.
+    def far(self, transfer: Transfer) -> bool:
+        """Return whether the learner lacks more than it may, which shrinks with the duration of the phase.
 
-        Not of one that came near enough and did not answer in time then, or not for a view: its disk or way
-        is slow, and to wait for it again brings nothing.
+        False for a learner that lacked little enough once and then did not answer in time, or took no part
+        in a view: its disk or its connection is slow, and waiting for it again would not help.
         """
-        state = self._state
+        state, phase = self._state, transfer.phase
         log, settings = state.log, state.settings
-        silent = state.now - session.doubted > settings.view_change_s
-        if session.phase is not Phase.ENTRIES or silent or self.missed.get(session.voter.replica):
+        if not isinstance(phase, CatchUpPhase) or self.missed.get(transfer.voter.replica):
             return False
-        most, most_bytes = self._most(session)
-        closer = self._followed(session) ** 2
-        count = log.last.at - session.acked
+        if phase.proof.missing_for(state.now) > settings.view_change_s:
+            return False
+        most, most_bytes = self._most(transfer, phase)
+        closer = self._followed(phase) ** 2
+        count = log.last.at - phase.acked
         # As far as the mean size of an entry tells.
         size = count * log.size_bytes / max(len(log), 1)
         return (count > most and count * closer > settings.max_log) or (

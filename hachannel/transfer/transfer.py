@@ -1,8 +1,9 @@
-"""One state transfer, as the master sees it. A leaf: `Donor` decides, this remembers."""
+"""One state transfer as the donor remembers it: what both phases share, and one class for each phase.
 
-import math
+`Donor` and `CatchUpSender` decide what is sent; the classes here only remember.
+"""
+
 from collections import deque
-from enum import Enum
 
 import attrs
 
@@ -13,87 +14,150 @@ from .chunks import Outbox, Parts
 from .log_tail import Lead
 from .pacing import Pacing
 
-__all__ = ["Phase", "Transfer"]
+__all__ = ["CatchUpPhase", "CompleteState", "Proof", "Question", "StatePhase", "Transfer"]
 
 
-class Phase(Enum):
-    """How far a transfer has come."""
+@attrs.define(eq=False)
+class CompleteState:
+    """The end of a state: the application has given the last part, or all parts in advance."""
 
-    STATE = "state"
-    ENTRIES = "entries"
+    at: Tag
+    """The whole is the state after this entry."""
+    origins: Rows
+    """The rows of the submitters after that entry."""
+    tail: Lead
+    """Committed entries after `at`, sent beside the state."""
+    rest: Parts = attrs.field(factory=Parts)
+    """Parts that the application has given in advance and that are not sent yet."""
+
+
+@attrs.define(eq=False)
+class StatePhase:
+    """The learner receives the state of the application in chunks."""
+
+    chunks: Outbox
+    pacing: Pacing
+    marker: bytes = b""
+    """What the learner kept of earlier transfers, in the words of its application."""
+    have: int = 0
+    """The learner has the state after this entry; 0 if it has none."""
+    kept: int = 0
+    """Chunks acknowledged before the connection was lost: a learner that has fewer is another process."""
+    begun: bool = False
+    """The application was asked for the first part."""
+    asked: bool = False
+    """The application was asked for a part and has not answered."""
+    frozen: bool = False
+    """The application has named the entry after which the whole is the state: `Transfer.hold` or later."""
+    complete: CompleteState | None = None
+    """None until the application has given the last part."""
+    tail_after: float | None = None
+    """When entries may be sent beside the state again; None: at once. Few large messages cost less than many
+    small ones."""
+    unread: ChunkAck | None = None
+    """The last acknowledgement that came while the view was changing."""
+
+    @property
+    def whole(self) -> bool:
+        """Every part was cut into chunks: the learner may install the state, which may take long."""
+        return self.complete is not None and not self.complete.rest
+
+    @property
+    def tail(self) -> Lead | None:
+        """The entries sent beside the state; None until it is known which entry the state follows."""
+        return None if self.complete is None else self.complete.tail
+
+    def tail_due(self, now: float) -> bool:
+        """Whether the pause between two bursts of entries is over."""
+        return self.tail_after is None or now >= self.tail_after
+
+
+@attrs.frozen
+class Question:
+    """A message that only asks the learner to answer."""
+
+    asked: float
+    again: float
+    """When it is asked again."""
+
+
+@attrs.define(eq=False)
+class Proof:
+    """Whether the learner has shown that it can answer in time and may promise a view."""
+
+    question: Question | None = None
+    """The last question since the view began; None if there was none."""
+    given: bool = False
+    """The learner answered within `view_change_s`, and no grant binds it."""
+    doubted: float | None = None
+    """When the first question was asked that has not been answered in time since; None if none is open."""
+
+    def forget(self) -> None:
+        """Ask anew in another view."""
+        self.question = None
+        self.given = False
+
+    def missing_for(self, now: float) -> float:
+        """Seconds since the first question without an answer in time; 0 if none is open."""
+        return 0.0 if self.doubted is None else now - self.doubted
+
+
+@attrs.define(eq=False)
+class CatchUpPhase:
+    """The learner has a state and receives the entries after it."""
+
+    since: float
+    sent: int
+    """Index of the last entry sent and not taken for lost."""
+    acked: int
+    """Index of the last entry acknowledged."""
+    state_bytes: int = 0
+    """Bytes of the state that was transferred before; 0 if the learner needed entries only."""
+    whole: bool = False
+    """A whole state was transferred before."""
+    reset_to: int | None = None
+    """The entry after which the learner last wanted to begin again."""
+    in_flight: deque[int] = attrs.field(factory=deque[int])
+    """The last indices of the CatchUp messages under way."""
+    proof: Proof = attrs.field(factory=Proof)
+
+    def rewind(self) -> None:
+        """Take everything sent and not acknowledged for lost."""
+        self.in_flight.clear()
+        self.sent = self.acked
 
 
 @attrs.define(eq=False)
 class Transfer:
-    """One state transfer."""
+    """One state transfer. Times are those of `now`, in seconds."""
 
     voter: Voter
-    opened: int
-    """The token that it began with..."""
+    first_token: int
     token: int
-    """...and the one it has now: each question whether the learner can answer takes a new one."""
+    """The present token: each question whether the learner can answer takes a new one."""
     heard: float
-    """The last sign of life of the transfer."""
-    moved: float
-    """When the learner last came further, or was sent again what it lacks."""
-    came: float
-    """When it last came further, or got entries after it had all."""
-    again_s: float
-    """When it has not come further for so long, what is under way is taken for lost."""
-    phase: Phase
-    outbox: Outbox
-    pace: Pacing
+    """When the learner last sent anything of this transfer."""
+    moved: float | None
+    """When the learner last made progress, or was sent again what it lacks.
+
+    None after the connection was lost: the next Join of the learner tells what it has.
+    """
+    progressed: float
+    """When the learner last made progress, or got entries after it had all."""
+    resend_s: float
+    """After this time without progress, what is in flight is taken for lost."""
+    phase: StatePhase | CatchUpPhase
     hold: int | None = None
-    """The log above it is needed."""
-    kept: int = 0
-    """Pieces acknowledged before the last connection: a process behind it without them is another one."""
-    begun: bool = False
-    """The application knows of it."""
-    asked: bool = False
-    """The application owes a part."""
-    rest: Parts = attrs.field(factory=Parts)
-    """Parts that the application has given in advance."""
-    at: Tag | None = None
-    """The whole is the state after this entry: the application has given the last part."""
-    origins: Rows = ()
-    """Who had submitted how much then."""
-    lead: Lead | None = None
-    """Entries after the state that go beside it; None while it is not known after which one it is."""
-    frozen: bool = False
-    """What the application still gives is as of one entry, at `hold` or above."""
-    have: int = 0
-    """The learner has the state after this entry, 0 if none, and what `marker` says of earlier transfers."""
-    marker: bytes = b""
-    ahead_after: float = -math.inf
-    """When entries go beside the state again: a few large messages cost less than many small ones."""
-    follows: float = -math.inf
-    """Since when it gets entries and no state."""
+    """The log above this index is kept for the learner; None if none of it is."""
     reached: int = 0
-    """Up to where the learner has said that it has what is committed."""
-    sent: int = 0
-    """The index of the last entry sent."""
-    acked: int = 0
-    """The same, acknowledged."""
-    proof_asked: float = -math.inf
-    """When it was last asked to answer, so that a view does not wait for one that cannot."""
-    ask_again: float = -math.inf
-    """When it is to be asked next."""
-    proved: bool = False
-    """It answered within the time that a view change waits, and may promise one."""
-    doubted: float = math.inf
-    """When it was first asked and has not answered in time since."""
-    filled: float = math.inf
-    """Since when the log has been as long as it may be, or the learner lacked more than it may."""
-    awaited: bool = False
-    """It was said that all wait for it."""
-    came_back: int | None = None
-    """The entry after which it wanted to begin again."""
-    unread: ChunkAck | None = None
-    """What it has taken meanwhile, said while the view changes."""
-    in_flight: deque[int] = attrs.field(factory=deque[int])
-    """The last indices of the CatchUp messages under way."""
+    """The commit index that the learner last announced."""
+    full_since: float | None = None
+    """Since when the log is full, or the learner lacks more than it may; None if neither."""
+    wait_noted: bool = False
+    """It is in the log that everybody waits for this learner."""
 
     @property
-    def whole(self) -> bool:
-        """All that the application has given was sent: the learner installs it, perhaps for long."""
-        return self.at is not None and not self.rest
+    def state_bytes(self) -> int:
+        """Bytes of the state that the learner has acknowledged."""
+        phase = self.phase
+        return phase.chunks.acked_bytes if isinstance(phase, StatePhase) else phase.state_bytes

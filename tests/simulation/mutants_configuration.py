@@ -94,7 +94,7 @@ def _without_dead_life(state, newcomer):
 )
 def dead_life_stays():
     def step(original, self, now):
-        with _without_dead_life(self._state, self.session and self.session.voter):
+        with _without_dead_life(self._state, self.transfer and self.transfer.voter):
             return original(self, now)
 
     with wrapped(donor.Donor, "step", step):
@@ -271,7 +271,7 @@ def reconfig_not_logged():
             original_install(self, now, attempt, chosen)
 
     def step(self, now):
-        return self.session is not None and self._lending.lag(self.session) <= 1
+        return self.transfer is not None and self._flow_control.lag(self.transfer) <= 1
 
     original_install = election.Election._install
     assert original
@@ -321,12 +321,14 @@ def dead_life_not_removed_first():
     original = donor.Donor.step
 
     def step(self, now):
-        session, view = self.session, self._state.accepted
-        if session is None or view is None or session.voter in view.config or self._lending.lag(session) > 1:
+        transfer, view = self.transfer, self._state.accepted
+        if transfer is None or view is None or transfer.voter in view.config:
+            return original(self, now)
+        if self._flow_control.lag(transfer) > 1:
             return original(self, now)
         pending = self._state.log.reconfig(view.start)
         if pending is None or pending.view != view.number:
-            self._replication.reconfigure(now, Reconfig(True, *session.voter))
+            self._replication.reconfigure(now, Reconfig(True, *transfer.voter))
         return False
 
     with patched(donor.Donor, "step", step):
@@ -344,12 +346,14 @@ def replaced_in_one_change():
         return original_reconfigured(config, change)
 
     def step(self, now):
-        session, view = self.session, self._state.accepted
-        if session is None or view is None or session.voter in view.config or self._lending.lag(session) > 1:
+        transfer, view = self.transfer, self._state.accepted
+        if transfer is None or view is None or transfer.voter in view.config:
+            return original_step(self, now)
+        if self._flow_control.lag(transfer) > 1:
             return original_step(self, now)
         pending = self._state.log.reconfig(view.start)
         if pending is None or pending.view != view.number:
-            self._replication.reconfigure(now, Reconfig(True, *session.voter))
+            self._replication.reconfigure(now, Reconfig(True, *transfer.voter))
         return False
 
     with (

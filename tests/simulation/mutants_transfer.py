@@ -6,7 +6,8 @@ import msgspec
 from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import ChunkAck
 from quorate.hachannel.replication import normal_case
-from quorate.hachannel.transfer import chunks, donor, learner, log_tail
+from quorate.hachannel.transfer import catch_up, chunks, donor, learner, log_tail
+from quorate.hachannel.transfer.transfer import CompleteState
 from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.channel import application
 from quorate.testing.mutation import mutant, patched, wrapped
@@ -103,10 +104,10 @@ def rest_not_as_of_one_entry():
 def end_mislabelled():
     original = donor.Donor._freeze
 
-    def freeze(self, session, index, *, last):
+    def freeze(self, transfer, phase, index, *, last):
         if last and index is not None:
             index = min(index + 1, self._state.applied)
-        return original(self, session, index, last=last)
+        return original(self, transfer, phase, index, last=last)
 
     with patched(donor.Donor, "_freeze", freeze):
         yield
@@ -114,10 +115,10 @@ def end_mislabelled():
 
 @mutant("A donor does not send the first entry after a state.")
 def entry_after_state_skipped():
-    original = donor.Donor._begin_entries
+    original = catch_up.CatchUpSender.begin
 
-    def begin(self, now, session, after):
-        original(self, now, session, min(after + 1, self._state.log.last.at))
+    def begin(self, now, transfer, after):
+        original(self, now, transfer, min(after + 1, self._state.log.last.at))
 
     def on_catch_up(self, voter, message):
         log = self._state.log
@@ -128,7 +129,7 @@ def entry_after_state_skipped():
 
     original_catch_up = learner.Learner.on_catch_up
     with (
-        patched(donor.Donor, "_begin_entries", begin),
+        patched(catch_up.CatchUpSender, "begin", begin),
         patched(learner.Learner, "on_catch_up", on_catch_up),
     ):
         yield
@@ -228,14 +229,15 @@ def caught_up_before_installed():
 def state_above_commit():
     original = donor.Donor._freeze
 
-    def freeze(self, session, index, *, last):
+    def freeze(self, transfer, phase, index, *, last):
         if index is not None:
-            session.frozen = True
-            session.hold = index
+            phase.frozen = True
+            transfer.hold = index
             if last:
-                session.at = self._state.log.last
+                tail = log_tail.Lead(self._state.now, transfer.token, 1, index)
+                phase.complete = CompleteState(self._state.log.last, (), tail)
             return True
-        return original(self, session, index, last=last)
+        return original(self, transfer, phase, index, last=last)
 
     with patched(donor.Donor, "_freeze", freeze):
         yield
@@ -253,11 +255,11 @@ def piece_taken_twice():
 
 @mutant("A donor sends uncommitted entries beside a state.")
 def uncommitted_ahead():
-    def push(original, self, now, session):
+    def push(original, self, now, transfer, phase):
         with patched(self._state, "commit", self._state.log.last.at):
-            original(self, now, session)
+            original(self, now, transfer, phase)
 
-    with wrapped(donor.Donor, "_push_ahead", push):
+    with wrapped(donor.Donor, "_push_tail", push):
         yield
 
 
@@ -265,8 +267,8 @@ def uncommitted_ahead():
 def ahead_not_kept():
     def on_chunk_ack(original, self, now, voter, message):
         original(self, now, voter, message)
-        if self.session is not None and self.session.lead is not None:
-            self.session.hold = self._state.applied
+        if self.transfer is not None and getattr(self.transfer.phase, "tail", None) is not None:
+            self.transfer.hold = self._state.applied
 
     with wrapped(donor.Donor, "on_chunk_ack", on_chunk_ack):
         yield

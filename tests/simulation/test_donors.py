@@ -254,4 +254,4 @@ def test_an_acknowledgement_of_an_earlier_transfer_does_not_count():
     hand.inject(2, 0, CaughtUp(first, 9, 9, False))
     assert joins(first) > first
     hand.inject(2, 0, CaughtUp(first, 9, 9, False))
-    assert master._donor.session.acked == 0
+    assert master._donor.transfer.phase.acked == 0

@@ -4,6 +4,7 @@ from collections import deque
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import CatchUp, CaughtUp
+from quorate.hachannel.transfer.transfer import CatchUpPhase
 from quorate.testing.channel.manual_cluster import ManualCluster, returning
 
 
@@ -112,10 +113,12 @@ def lacks(count, size):
                 hand.inject(0, 2, message)
         hand.settle(0, 1)
         hand.deliver(2, 0)
-        session = master._donor.session
-        if session is not None and session.proof_asked > 0:
-            # That it is asked to answer shows it.
-            return session.proof_asked - session.follows
+        transfer = master._donor.transfer
+        if transfer is not None and isinstance(transfer.phase, CatchUpPhase):
+            question = transfer.phase.proof.question
+            if question is not None:
+                # The master asks a learner to answer once that lacks little enough.
+                return question.asked - transfer.phase.since
     raise AssertionError("never")
 
 
@@ -278,7 +281,7 @@ def test_nobody_waits_for_a_learner_that_missed_a_view():
     """It was near enough once, and took so long that the view went on without it."""
     following = Following(**LOG)
     following.follow()
-    following.master._donor._lending.missed[2] = 1
+    following.master._donor._flow_control.missed[2] = 1
     for _ in range(40):
         following.submit(4)
         following.step()

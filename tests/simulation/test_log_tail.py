@@ -186,6 +186,6 @@ def test_a_restarted_learner_that_lost_its_log_tail_begins_a_new_transfer():
         hand.tick(0.05, 2)
         join = [message for message in hand.lose(2, 0) if isinstance(message, Join)]
     asked = sum(isinstance(event, ProvideSnapshot) for event in hand.events[0])
-    assert hand.channels[0]._donor.session.voter == voter
+    assert hand.channels[0]._donor.transfer.voter == voter
     hand.inject(2, 0, replace(join[0], token=0, chunks=0, refused=0))
     assert sum(isinstance(event, ProvideSnapshot) for event in hand.events[0]) == asked + 1

@@ -270,12 +270,13 @@ def test_while_the_master_serves_parts_are_under_way_for_a_share_of_the_time():
         script.load(20)
         script.hosts[2].start()
         donor = script.hosts[0].channel._donor
-        script.until(lambda: donor.session is not None)
+        script.until(lambda: donor.transfer is not None)
         busy = rounds = 0
         while donor.phase == "state":
             if loaded:
                 script.submit(script.hosts[0])
-            busy += not donor.session.outbox.empty or donor.session.asked
+            phase = donor.transfer.phase
+            busy += not phase.chunks.empty or phase.asked
             rounds += 1
             script.run(0.001)
         script.equal()

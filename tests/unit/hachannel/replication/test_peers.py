@@ -144,8 +144,8 @@ def test_a_learner_is_not_blamed_for_a_pause_of_its_donor(phase):
         hand.tick(0.05)
         hand.deliver(2, 0)
         hand.deliver(0, 2)
-    opened = master._donor.session.opened
+    opened = master._donor.transfer.first_token
     hand.now += 60.0
     hand.act(0, lambda channel: channel.tick(hand.now))
     assert master.phases.giving == phase
-    assert master._donor.session.opened == opened
+    assert master._donor.transfer.first_token == opened

@@ -119,7 +119,7 @@ def test_what_is_lost_on_the_way_goes_again(lost):
         if lost == "answers":
             hand.lose(2, 0)
         hand.deliver(2, 0)
-    lead = hand.channels[0]._donor.session.lead
+    lead = hand.channels[0]._donor.transfer.phase.tail
     assert lead.acked == start + {"first": 0, "second": 10, "answers": 0}[lost]
     for _ in range(100):
         hand.tick(0.05)
@@ -140,7 +140,7 @@ def test_what_was_under_way_when_the_connection_broke_goes_again():
     for _ in range(3):
         hand.settle()
         hand.tick(0.05)
-    assert hand.channels[0]._donor.session.lead.acked == start + 10
+    assert hand.channels[0]._donor.transfer.phase.tail.acked == start + 10
     install(hand)
     joined(hand)
 
@@ -159,7 +159,7 @@ def test_the_view_may_change_meanwhile():
     assert hand.channels[0].role == "master"
     submit(hand, 10)
     hand.settle()
-    lead = hand.channels[0]._donor.session.lead
+    lead = hand.channels[0]._donor.transfer.phase.tail
     assert lead.acked == start + 20
     install(hand)
     joined(hand)

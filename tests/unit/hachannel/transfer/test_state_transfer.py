@@ -344,7 +344,7 @@ def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
         hand.deliver(2, 0)
         if master.phases.giving != "entries":
             hand.deliver(0, 2)
-    token = master._donor.session.token
+    token = master._donor.transfer.token
     hand.inject(2, 0, CaughtUp(token, index, index, True))
     assert master.phases.giving == "nobody"
     for _ in range(40):

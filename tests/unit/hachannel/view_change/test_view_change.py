@@ -428,7 +428,7 @@ def test_what_a_learner_has_counts_for_nothing(hand):
     before = hand.channels[0].commit
     submit(hand, b"one")
     hand.inject(2, 0, Ack(hand.channels[0].view.number, 1))
-    session = hand.channels[0]._donor.session
+    session = hand.channels[0]._donor.transfer
     hand.inject(2, 0, CaughtUp(session.token if session else 1 << 20, 1, 1, False))
     assert hand.channels[0].commit == before
 

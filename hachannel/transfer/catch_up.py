@@ -1,0 +1,123 @@
+"""The second phase of a join, at the donor: entries until the learner lacks few enough for the next view.
+
+Source: the channel protocol, section 4. The learner answers each CatchUp with CaughtUp. Before a view counts
+on the learner, it must prove that it answers in time.
+"""
+
+from collections.abc import Callable
+
+from ..model.messages import CatchUp, CaughtUp
+from ..replication.replica_state import ReplicaState
+from .transfer import CatchUpPhase, Question, StatePhase, Transfer
+
+PROOF_AGAIN = 4
+"""A learner that has not proved that it can answer is asked again after this many `view_change_s`."""
+
+_TOO_SHORT = "the log does not reach back far enough"
+
+
+class CatchUpSender:
+    """Sends entries to the learner of a transfer, and asks it whether it can answer."""
+
+    def __init__(
+        self, state: ReplicaState, next_token: Callable[[int], int], close: Callable[[str], None]
+    ) -> None:
+        """next_token: returns a new token above a given one. close: ends the transfer, for a reason."""
+        self._state = state
+        self._next_token = next_token
+        self._close = close
+
+    def begin(self, now: float, transfer: Transfer, after: int) -> None:
+        """Enter the phase: the learner has everything up to entry `after`."""
+        before = transfer.phase
+        whole = isinstance(before, StatePhase) and before.complete is not None
+        phase = CatchUpPhase(now, after, after, transfer.state_bytes, whole)
+        transfer.phase = phase
+        transfer.hold = after
+        transfer.moved = transfer.progressed = now
+        self.push(transfer, phase)
+
+    def push(self, transfer: Transfer, phase: CatchUpPhase, *, again: bool = False) -> None:
+        """Send as many entries as the window allows. again: these were sent before."""
+        state = self._state
+        log = state.log
+        assert state.accepted is not None
+        if phase.sent < log.base.at or phase.sent > log.last.at:
+            self._close(_TOO_SHORT)
+            return
+        if phase.sent == phase.acked < log.last.at and not again:
+            transfer.progressed = state.now
+        while phase.sent < log.last.at and len(phase.in_flight) < state.settings.transfer_window:
+            base = log.tag(phase.sent)
+            entries = tuple(log.slice(phase.sent, log.last.at, state.settings.part_bytes))
+            phase.sent = entries[-1].index
+            phase.in_flight.append(phase.sent)
+            state.send(
+                transfer.voter.replica,
+                CatchUp(transfer.token, state.accepted.number, base, entries, state.commit),
+            )
+
+    def resend(self, transfer: Transfer, phase: CatchUpPhase) -> None:
+        """Send again what the learner has not acknowledged."""
+        phase.rewind()
+        self.push(transfer, phase, again=True)
+
+    def on_caught_up(self, now: float, transfer: Transfer, phase: CatchUpPhase, message: CaughtUp) -> None:
+        """Note which entries the learner has, and send the next ones."""
+        log = self._state.log
+        transfer.heard = now
+        self._note_proof(now, transfer, phase, message)
+        if message.reset:
+            if message.index < log.base.at or message.index > log.last.at:
+                self._close(_TOO_SHORT)
+                return
+            phase.in_flight.clear()
+            phase.sent = phase.acked = message.index
+            transfer.hold = min(phase.acked, message.commit)
+            if phase.reset_to == message.index:
+                # Sent at once, the same entries would get the same answer: they go after its next Join.
+                return
+            phase.reset_to = message.index
+        elif phase.acked < message.index <= log.last.at:
+            phase.acked = message.index
+            # The learner may have more than what was sent again after its answers were lost.
+            phase.sent = max(phase.sent, message.index)
+            transfer.hold = min(message.index, message.commit)
+            transfer.moved = transfer.progressed = now
+            while phase.in_flight and phase.in_flight[0] <= message.index:
+                phase.in_flight.popleft()
+        self.push(transfer, phase)
+        self._state.attention = True
+
+    def _note_proof(self, now: float, transfer: Transfer, phase: CatchUpPhase, message: CaughtUp) -> None:
+        """Take an answer in time for a proof. With a disk it has waited for the disk, as a promise would."""
+        proof = phase.proof
+        question = proof.question
+        if question is None or now - question.asked > self._state.settings.view_change_s:
+            return
+        if message.token != transfer.token or message.reset:
+            return
+        proof.doubted = None
+        proof.given = not message.bound_s > 0
+        if not proof.given:
+            proof.question = Question(question.asked, min(question.again, now + message.bound_s))
+
+    def proved(self, now: float, transfer: Transfer, phase: CatchUpPhase) -> bool:
+        """Return whether the learner has proved that it can answer and may promise; if not, ask it to.
+
+        A learner whose disk hangs still announces itself, and lacks nothing while nothing is submitted. Each
+        view that counts on it would stop the others for `view_change_s` in vain. The same holds for a learner
+        that a grant to an earlier master binds. Each question has a token of its own, so that answers to
+        earlier messages and questions prove nothing.
+        """
+        state, proof = self._state, phase.proof
+        if not proof.given and (proof.question is None or now > proof.question.again):
+            assert state.accepted is not None
+            transfer.token = self._next_token(transfer.token)
+            proof.question = Question(now, now + PROOF_AGAIN * state.settings.view_change_s)
+            if proof.doubted is None:
+                proof.doubted = now
+            base = state.log.tag(phase.sent)
+            message = CatchUp(transfer.token, state.accepted.number, base, (), state.commit)
+            state.send(transfer.voter.replica, message)
+        return proof.given
