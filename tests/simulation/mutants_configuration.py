@@ -36,27 +36,23 @@ def second_change_in_a_view():
     "An operator's change takes effect before it is committed.", caught=("I1", "I2"), schedule=administered
 )
 def change_before_commit():
-    original = membership.Membership._append
-
-    def append(self, now, current, change):
+    def append(original, self, now, current, change):
         original(self, now, current, change)
         state = self._state
         config = choice.reconfigured(current.config, change)
         seats = choice.seated(current.seats, change)
         state.accepted = msgspec.structs.replace(current, config=config, seats=seats)
 
-    with patched(membership.Membership, "_append", append):
+    with wrapped(membership.Membership, "_append", append):
         yield
 
 
 @mutant("A removed replica keeps its vote: only its seat goes.", caught=("I2", "I12"), schedule=administered)
 def removed_voter_counted():
-    original = choice.reconfigured
-
-    def reconfigured(config, change):
+    def reconfigured(original, config, change):
         return original(config, None if isinstance(change, Dismiss) else change)
 
-    with patched(election, "reconfigured", reconfigured):
+    with wrapped(election, "reconfigured", reconfigured):
         yield
 
 
@@ -297,9 +293,7 @@ def two_reconfigs_in_a_view():
 
 @mutant("A learner appends entries after its own log without comparing the two.")
 def catch_up_unchecked():
-    original = learner.Learner.on_catch_up
-
-    def on_catch_up(self, voter, message):
+    def on_catch_up(original, self, voter, message):
         log = self._state.log
         if log.base.at <= message.base.at <= log.last.at:
             mine = log.tag(message.base.at)
@@ -312,15 +306,13 @@ def catch_up_unchecked():
                 message = msgspec.structs.replace(message, base=mine, entries=())
         original(self, voter, message)
 
-    with patched(learner.Learner, "on_catch_up", on_catch_up):
+    with wrapped(learner.Learner, "on_catch_up", on_catch_up):
         yield
 
 
 @mutant("A donor adds the new process of a replica before the dead one is removed.", caught=("I2",))
 def dead_life_not_removed_first():
-    original = donor.Donor.step
-
-    def step(self, now):
+    def step(original, self, now):
         transfer, view = self.transfer, self._state.accepted
         if transfer is None or view is None or transfer.voter in view.config:
             return original(self, now)
@@ -331,7 +323,7 @@ def dead_life_not_removed_first():
             self._replication.reconfigure(now, Reconfig(True, *transfer.voter))
         return False
 
-    with patched(donor.Donor, "step", step):
+    with wrapped(donor.Donor, "step", step):
         yield
 
 
@@ -366,15 +358,13 @@ def replaced_in_one_change():
 
 @mutant("A RECONFIG is effective as soon as the master appends it.", caught=("I1",), quick=True)
 def reconfig_effective_at_once():
-    original = normal_case.Replication.reconfigure
-
-    def reconfigure(self, now, change):
+    def reconfigure(original, self, now, change):
         original(self, now, change)
         state = self._state
         config = choice.reconfigured(state.accepted.config, change)
         state.accepted = msgspec.structs.replace(state.accepted, config=config)
 
-    with patched(normal_case.Replication, "reconfigure", reconfigure):
+    with wrapped(normal_case.Replication, "reconfigure", reconfigure):
         yield
 
 

@@ -86,15 +86,13 @@ def said_before_synced():
     budget={"tick": 0, "stay": 1},
 )
 def own_entries_counted_unsynced():
-    original = replica_state.ReplicaState.vow
-
-    def vow(self, replica, message):
+    def vow(original, self, replica, message):
         if replica == self.me.replica and isinstance(message, Ack):
             self.loopback(message)
         else:
             original(self, replica, message)
 
-    with patched(replica_state.ReplicaState, "vow", vow):
+    with wrapped(replica_state.ReplicaState, "vow", vow):
         yield
 
 
@@ -102,40 +100,34 @@ def own_entries_counted_unsynced():
     "A proposer asks for promises before its disk has the number.", caught=("I3", "I1"), schedule=with_disks
 )
 def number_not_durable():
-    original = replica_state.ReplicaState.vow
-
-    def vow(self, replica, message):
+    def vow(original, self, replica, message):
         if isinstance(message, election.Prepare):
             self.send(replica, message)
         else:
             original(self, replica, message)
 
-    with patched(replica_state.ReplicaState, "vow", vow):
+    with wrapped(replica_state.ReplicaState, "vow", vow):
         yield
 
 
 @mutant("A restarted replica treats its whole log as committed.", schedule=with_disks)
 def all_committed_after_a_restart():
-    original = durable_log.Remembered.apply
-
-    def apply(self, record):
+    def apply(original, self, record):
         original(self, record)
         self.commit = self.last
 
-    with patched(durable_log.Remembered, "apply", apply):
+    with wrapped(durable_log.Remembered, "apply", apply):
         yield
 
 
 @mutant("A restarted replica has forgotten its promise.", caught=("I3", "I1"), schedule=with_disks)
 def promise_lost_in_a_restart():
-    original = durable_log.DurableLog.recovered
-
-    def recovered(self):
+    def recovered(original, self):
         kept = original(self)
         number = kept.accepted.number if kept.accepted is not None else replica_state.NO_VIEW
         return attrs.evolve(kept, promised=number)
 
-    with patched(durable_log.DurableLog, "recovered", recovered):
+    with wrapped(durable_log.DurableLog, "recovered", recovered):
         yield
 
 

@@ -56,9 +56,7 @@ def back_by_a_snapshot():
     budget={"crash": 0, "tick": 0},
 )
 def gaps_admitted():
-    original = forwarding.Forwarding._admit_one
-
-    def admit_one(self, replica):
+    def admit_one(original, self, replica):
         held = self._held.get(replica)
         if held is not None and held.payloads:
             number = min(held.payloads)
@@ -67,7 +65,7 @@ def gaps_admitted():
                 self._admitted.add(row)
         return original(self, replica)
 
-    with patched(forwarding.Forwarding, "_admit_one", admit_one):
+    with wrapped(forwarding.Forwarding, "_admit_one", admit_one):
         yield
 
 
@@ -108,53 +106,45 @@ def table_ahead_of_snapshot():
 
 @mutant("A learner keeps its own table of submitters when it installs a snapshot.", caught=("I7",))
 def table_not_installed():
-    original = replica_state.ReplicaState.reset
-
-    def reset(self, base, rows):
+    def reset(original, self, base, rows):
         original(self, base, self.origins.rows)
 
-    with patched(replica_state.ReplicaState, "reset", reset):
+    with wrapped(replica_state.ReplicaState, "reset", reset):
         yield
 
 
 @mutant("After a view change a member sends its oldest payload after the newer ones.")
 def sent_again_after_new_ones():
-    original = forwarding.Forwarding.begin
-
-    def begin(self, now, view):
+    def begin(original, self, now, view):
         original(self, now, view)
         self._queue.rotate(-1)
 
-    with patched(forwarding.Forwarding, "begin", begin):
+    with wrapped(forwarding.Forwarding, "begin", begin):
         yield
 
 
 @mutant("A master admits a payload that it has admitted before.", caught=("I7",))
 def duplicates_admitted():
-    original = forwarding.Forwarding.on_forward
-
-    def on_forward(self, voter, message):
+    def on_forward(original, self, voter, message):
         original(self, voter, message)
         held = self._held.get(voter.replica)
         if held is not None and held.repeated and self._state.leading and self._replication.room:
             source = Source(voter.replica, voter.incarnation, message.boot, message.oseq)
             self._replication.admit(self._state.now, source, message.payload)
 
-    with patched(forwarding.Forwarding, "on_forward", on_forward):
+    with wrapped(forwarding.Forwarding, "on_forward", on_forward):
         yield
 
 
 @mutant("A member forgets the payloads that it has sent to the master.", caught=("I7",))
 def origin_forgets_what_it_sent():
-    original = forwarding.Forwarding._again
-
-    def again(self, now):
+    def again(original, self, now):
         while self._queue and self._first <= self._given:
             self._queue_bytes -= len(self._queue.popleft())
             self._first += 1
         original(self, now)
 
-    with patched(forwarding.Forwarding, "_again", again):
+    with wrapped(forwarding.Forwarding, "_again", again):
         yield
 
 
@@ -170,13 +160,11 @@ def processes_not_distinguished():
 
 @mutant("All processes that share a disk number their payloads as if they were one process.")
 def processes_of_a_life_not_counted():
-    original = replica_state.ReplicaState.__init__
-
-    def init(self, *arguments):
+    def init(original, self, *arguments):
         original(self, *arguments)
         self.boot = 1
 
-    with patched(replica_state.ReplicaState, "__init__", init):
+    with wrapped(replica_state.ReplicaState, "__init__", init):
         yield
 
 
@@ -196,28 +184,24 @@ def snapshot_counts_nothing_of_its_receiver():
 
 @mutant("A master reports an entry as held by all members as soon as it is committed.", caught=("I10",))
 def stable_at_commit():
-    original = normal_case.Replication._advance
-
-    def advance(self):
+    def advance(original, self):
         original(self)
         self._state.stable_to(self._state.commit)
 
-    with patched(normal_case.Replication, "_advance", advance):
+    with wrapped(normal_case.Replication, "_advance", advance):
         yield
 
 
 @mutant("A master takes a member that was told of a commit to hold the entry.")
 def stable_by_told():
-    original = normal_case.Replication._advance
-
-    def advance(self):
+    def advance(original, self):
         original(self)
         if self._state.leading and self._slaves:
             self._state.stable_to(
                 min(self._state.commit, *[max(slave.match, slave.told) for slave in self._slaves.values()])
             )
 
-    with patched(normal_case.Replication, "_advance", advance):
+    with wrapped(normal_case.Replication, "_advance", advance):
         yield
 
 

@@ -72,13 +72,11 @@ def first_view_quorum():
 
 @mutant("No view event says first_time.", caught=("I12", "I14"))
 def first_time_unsaid():
-    original = installation.Installation._begin
-
-    def begin(self, now, view, *, first_time):
+    def begin(original, self, now, view, *, first_time):
         del first_time
         original(self, now, view, first_time=False)
 
-    with patched(installation.Installation, "_begin", begin):
+    with wrapped(installation.Installation, "_begin", begin):
         yield
 
 
@@ -93,14 +91,12 @@ def a_founder_that_stops(seed):
     caught=("I12",),
 )
 def first_view_not_founded():
-    original = installation.Installation._found
-
-    def found(self, now, installing):
+    def found(original, self, now, installing):
         original(self, now, installing)
         installing.known = True
         self.activate(now)
 
-    with patched(installation.Installation, "_found", found):
+    with wrapped(installation.Installation, "_found", found):
         yield
 
 
@@ -110,9 +106,7 @@ def first_view_not_founded():
     caught=("I12",),
 )
 def founded_one_less():
-    original = installation.Installation.on_founded
-
-    def on_founded(self, now, voter, message):
+    def on_founded(original, self, now, voter, message):
         original(self, now, voter, message)
         installing = self.current
         if (
@@ -123,7 +117,7 @@ def founded_one_less():
             installing.known = True
             self.activate(now)
 
-    with patched(installation.Installation, "on_founded", on_founded):
+    with wrapped(installation.Installation, "on_founded", on_founded):
         yield
 
 
@@ -193,14 +187,12 @@ def barrier_at_half():
 
 @mutant("Each view that replaces the first one says first_time, too.", caught=("I12",), quick=True)
 def first_time_twice():
-    original = election.Election._start
-
-    def start(self, now, new, source, active, bases):
+    def start(original, self, now, new, source, active, bases):
         if source is not None and source.boot:
             new = msgspec.structs.replace(new, boot=source.boot)
         original(self, now, new, source, active, bases)
 
-    with patched(election.Election, "_start", start):
+    with wrapped(election.Election, "_start", start):
         yield
 
 

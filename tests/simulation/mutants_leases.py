@@ -26,24 +26,20 @@ Lease = lease.Lease
     budget={"tick": 0},
 )
 def lease_not_awaited() -> Iterator[None]:
-    original = Lease.on_mark
-
-    def on_mark(self, now, voter, mark):
+    def on_mark(original, self, now, voter, mark):
         original(self, now, voter, mark)
         self.until = -math.inf
 
-    with patched(Lease, "on_mark", on_mark):
+    with wrapped(Lease, "on_mark", on_mark):
         yield
 
 
 @mutant("A grant counts from its arrival instead of from the time of its mark.")
 def grant_counted_from_its_arrival() -> Iterator[None]:
-    original = Lease.on_grant
-
-    def on_grant(self, now, voter, message):
+    def on_grant(original, self, now, voter, message):
         original(self, now, voter, msgspec.structs.replace(message, mark=now))
 
-    with patched(Lease, "on_grant", on_grant):
+    with wrapped(Lease, "on_grant", on_grant):
         yield
 
 
@@ -133,12 +129,10 @@ def grants_below_majority() -> Iterator[None]:
 
 @mutant("A master keeps the lease until it knows of another view.", caught=("I11",))
 def lease_without_end() -> Iterator[None]:
-    original = Lease.expires
-
-    def expires(self):
+    def expires(original, self):
         return math.inf if self.held or original(self) > self._state.now else -math.inf
 
-    with patched(Lease, "expires", expires):
+    with wrapped(Lease, "expires", expires):
         yield
 
 
@@ -166,13 +160,11 @@ class _Anybody:
     "A grant counts only if it arrives within one heartbeat, so a slow network has no lease.", caught=("L1",)
 )
 def late_grants_dropped() -> Iterator[None]:
-    original = Lease.on_grant
-
-    def on_grant(self, now, voter, message):
+    def on_grant(original, self, now, voter, message):
         if now - message.mark <= self._state.settings.heartbeat_s:
             original(self, now, voter, message)
 
-    with patched(Lease, "on_grant", on_grant):
+    with wrapped(Lease, "on_grant", on_grant):
         yield
 
 
@@ -214,13 +206,11 @@ def released_before_services_ended() -> Iterator[None]:
     caught=("I11",),
 )
 def closed_means_dead() -> Iterator[None]:
-    original = Channel.disconnected
-
-    def disconnected(self, now, peer, *, ended=False):
+    def disconnected(original, self, now, peer, *, ended=False):
         del ended
         original(self, now, peer, ended=True)
 
-    with patched(Channel, "disconnected", disconnected):
+    with wrapped(Channel, "disconnected", disconnected):
         yield
 
 
@@ -261,14 +251,12 @@ def a_slave_dies_while_the_master_is_cut_off() -> None:
     caught=("I11",),
 )
 def released_by_anybody() -> Iterator[None]:
-    original = Lease.release
-
-    def release(self, voter, *mark):
+    def release(original, self, voter, *mark):
         del voter
         if self.holder is not None:
             original(self, self.holder, *mark)
 
-    with patched(Lease, "release", release):
+    with wrapped(Lease, "release", release):
         yield
 
 
@@ -286,13 +274,11 @@ def length_not_written():
 
 @mutant("A master that changes the view itself forgets its grants.", caught=("I11",))
 def forgotten_in_a_view_of_its_own():
-    original = Lease.reign
-
-    def reign(self, now, master):
+    def reign(original, self, now, master):
         self._reigns_since = None
         original(self, now, master)
 
-    with patched(Lease, "reign", reign):
+    with wrapped(Lease, "reign", reign):
         yield
 
 

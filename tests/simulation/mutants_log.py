@@ -61,37 +61,31 @@ def a_master_comes_back_with_an_entry_of_its_own():
     quick=True,
 )
 def tail_not_truncated():
-    original = replica_state.ReplicaState.splice
-
-    def splice(self, entries, end):
+    def splice(original, self, entries, end):
         return original(self, entries, None)
 
-    with patched(replica_state.ReplicaState, "splice", splice):
+    with wrapped(replica_state.ReplicaState, "splice", splice):
         yield
 
 
 @mutant("A member of a new view truncates its log below the commit index.", caught=("I17",), quick=True)
 def truncated_below_commit():
-    original = installation.Installation._adopt
-
-    def adopt(self, new, staged):
+    def adopt(original, self, new, staged):
         self._state.log.truncate(max(staged.base.at - 1, self._state.log.base.at))
         return original(self, new, staged)
 
-    with patched(installation.Installation, "_adopt", adopt):
+    with wrapped(installation.Installation, "_adopt", adopt):
         yield
 
 
 @mutant("A slave delivers entries when they arrive.")
 def delivered_before_commit():
-    original = normal_case.Replication.on_data
-
-    def on_data(self, now, voter, message):
+    def on_data(original, self, now, voter, message):
         original(self, now, voter, message)
         if self._state.serving:
             self._state.commit_to(self._state.log.last.at)
 
-    with patched(normal_case.Replication, "on_data", on_data):
+    with wrapped(normal_case.Replication, "on_data", on_data):
         yield
 
 
@@ -184,65 +178,55 @@ def all_by_majority():
 
 @mutant("After a timeout the master commits without the missing acknowledgements.", caught=("I13", "I10"))
 def timeout_commits():
-    original = normal_case.Replication.stalled
-
-    def stalled(self, now):
+    def stalled(original, self, now):
         if original(self, now) is not None:
             self._state.commit_to(self._state.log.last.at)
 
-    with patched(normal_case.Replication, "stalled", stalled):
+    with wrapped(normal_case.Replication, "stalled", stalled):
         yield
 
 
 @mutant("A slave acknowledges an entry although it lacks an earlier one.", caught=("I13", "I10"))
 def gap_acknowledged():
-    original = normal_case.Replication.on_data
-
-    def on_data(self, now, voter, message):
+    def on_data(original, self, now, voter, message):
         state = self._state
         if message.entry.index > state.log.last.at + 1 and state.serving:
             state.send(voter.replica, Ack(message.entry.view, message.entry.index))
         original(self, now, voter, message)
 
-    with patched(normal_case.Replication, "on_data", on_data):
+    with wrapped(normal_case.Replication, "on_data", on_data):
         yield
 
 
 @mutant("A slave commits what any heartbeat says, of whatever view.")
 def stale_commits_taken():
-    original = normal_case.Replication.on_heartbeat
-
-    def on_heartbeat(self, now, voter, message):
+    def on_heartbeat(original, self, now, voter, message):
         original(self, now, voter, message)
         self._state.commit_to(min(message.last, self._state.log.last.at))
 
-    with patched(normal_case.Replication, "on_heartbeat", on_heartbeat):
+    with wrapped(normal_case.Replication, "on_heartbeat", on_heartbeat):
         yield
 
 
 @mutant("A member keeps its own entries where they differ from the adopted log.", caught=("I6",), quick=True)
 def conflicts_kept():
-    original = replica_state.ReplicaState.splice
-
-    def splice(self, entries, end):
+    def splice(original, self, entries, end):
         last = self.log.last.at
         mine = [self.log.get(e.index) if self.log.base.at < e.index <= last else e for e in entries]
         return original(self, mine, end)
 
-    with patched(replica_state.ReplicaState, "splice", splice):
+    with wrapped(replica_state.ReplicaState, "splice", splice):
         yield
 
 
 @mutant("A replica delivers its last entry again when a view begins.", caught=("I8",), quick=True)
 def delivered_again():
-    original = normal_case.Replication.begin
-
-    def begin(self, now, view):
+    def begin(original, self, now, view):
         original(self, now, view)
         self._state.applied = max(self._state.applied - 1, self._state.log.base.at)
         self._state.deliver()
 
-    with patched(normal_case.Replication, "begin", begin):
+    with wrapped(normal_case.Replication, "begin", begin):
         yield
 
 
@@ -330,27 +314,23 @@ def window_one_more():
 
 @mutant("A donor has one piece more in flight than the window.", caught=("I18",))
 def pieces_one_more():
-    original = chunks.Outbox.due
-
-    def due(self):
+    def due(original, self):
         self.window += 1
         yield from original(self)
         self.window -= 1
 
-    with patched(chunks.Outbox, "due", due):
+    with wrapped(chunks.Outbox, "due", due):
         yield
 
 
 @mutant("Committed entries count as in flight, until the master takes nothing more.", caught=("L1",))
 def in_flight_for_ever():
-    original = normal_case.Replication._advance
-
-    def advance(self):
+    def advance(original, self):
         before = self._in_flight_bytes
         original(self)
         self._in_flight_bytes = before
 
-    with patched(normal_case.Replication, "_advance", advance):
+    with wrapped(normal_case.Replication, "_advance", advance):
         yield
 
 

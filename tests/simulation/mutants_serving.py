@@ -151,14 +151,12 @@ def recorded_and_serves():
     budget={"tick": 1, "late": 0},
 )
 def promised_and_serves():
-    original = replica_state.ReplicaState.promise
-
-    def promise(self, number):
+    def promise(original, self, number):
         serving = self.serving and not self.leading
         original(self, number)
         self.serving = serving
 
-    with patched(replica_state.ReplicaState, "promise", promise):
+    with wrapped(replica_state.ReplicaState, "promise", promise):
         yield
 
 

@@ -48,14 +48,12 @@ def away_while_trimmed():
 
 @mutant("A cell that changes during a transfer is not marked as dirty.", caught=("I15",))
 def dirty_mark_lost():
-    original = application.App.deliver
-
-    def deliver(self, event):
+    def deliver(original, self, event):
         passes, self._passes = self._passes, None
         original(self, event)
         self._passes = passes
 
-    with patched(application.App, "deliver", deliver):
+    with wrapped(application.App, "deliver", deliver):
         yield
 
 
@@ -87,29 +85,25 @@ def mark_taken_off_late():
     scenario=joined_under_load,
 )
 def rest_not_as_of_one_entry():
-    original = application.App.next
-
-    def advance(self, token, index, cells):
+    def advance(original, self, token, index, cells):
         if self._rest:
             self._rest = type(self._rest)(
                 (key, self.cells[key]) for key, _ in self._rest if key in self.cells
             )
         return original(self, token, index, cells)
 
-    with patched(application.App, "next", advance):
+    with wrapped(application.App, "next", advance):
         yield
 
 
 @mutant("A donor labels the end of a state with the next entry.")
 def end_mislabelled():
-    original = donor.Donor._freeze
-
-    def freeze(self, transfer, phase, index, *, last):
+    def freeze(original, self, transfer, phase, index, *, last):
         if last and index is not None:
             index = min(index + 1, self._state.applied)
         return original(self, transfer, phase, index, last=last)
 
-    with patched(donor.Donor, "_freeze", freeze):
+    with wrapped(donor.Donor, "_freeze", freeze):
         yield
 
 
@@ -194,9 +188,7 @@ def stale_parts_trusted():
 
 @mutant("A learner keeps cells that were deleted meanwhile.", caught=("I15",), scenario=away_while_trimmed)
 def gone_parts_kept():
-    original = application.App.install
-
-    def install(self, event):
+    def install(original, self, event):
         if event.index is not None:
             kept = {**self._earlier, **self.cells}
             marker = original(self, event)
@@ -204,15 +196,13 @@ def gone_parts_kept():
             return marker
         return original(self, event)
 
-    with patched(application.App, "install", install):
+    with wrapped(application.App, "install", install):
         yield
 
 
 @mutant("A learner acknowledges a state before its application has installed it.")
 def caught_up_before_installed():
-    original = learner.Learner._give
-
-    def give(self, learning):
+    def give(original, self, learning):
         original(self, learning)
         if learning.at is not None and not learning.installed:
             self._state.send(learning.donor, ChunkAck(learning.token, learning.inbox.taken + 1, True))
@@ -221,15 +211,13 @@ def caught_up_before_installed():
             assert learning.installed
             assert self._state.applied == at.at
 
-    with patched(learner.Learner, "_give", give):
+    with wrapped(learner.Learner, "_give", give):
         yield
 
 
 @mutant("A donor gives a state of an uncommitted entry.")
 def state_above_commit():
-    original = donor.Donor._freeze
-
-    def freeze(self, transfer, phase, index, *, last):
+    def freeze(original, self, transfer, phase, index, *, last):
         if index is not None:
             phase.frozen = True
             transfer.hold = index
@@ -239,7 +227,7 @@ def state_above_commit():
             return True
         return original(self, transfer, phase, index, last=last)
 
-    with patched(donor.Donor, "_freeze", freeze):
+    with wrapped(donor.Donor, "_freeze", freeze):
         yield
 
 

@@ -148,14 +148,12 @@ def old_configuration_not_asked():
 
 @mutant("A member serves in a view before it knows that the view is active.")
 def accepted_is_active():
-    original = installation.Installation.on_new_view
-
-    def on_new_view(self, now, voter, message):
+    def on_new_view(original, self, now, voter, message):
         original(self, now, voter, message)
         if self._state.accepted == message.view:
             self.activate(now)
 
-    with patched(installation.Installation, "on_new_view", on_new_view):
+    with wrapped(installation.Installation, "on_new_view", on_new_view):
         yield
 
 
@@ -240,9 +238,7 @@ def voters_overlap_removed():
     scenario=a_voter_that_recorded_has_a_longer_log,
 )
 def recorders_logs_adopted():
-    original = choice.choose
-
-    def choose(promises, me):
+    def choose(original, promises, me):
         chosen = original(promises, me)
         if isinstance(chosen, str):
             return chosen
@@ -250,7 +246,7 @@ def recorders_logs_adopted():
         holder = choice.longest(same, chosen.holder)
         return attrs.evolve(chosen, holder=holder, last=same[holder].last)
 
-    with patched(election, "choose", choose):
+    with wrapped(election, "choose", choose):
         yield
 
 
@@ -324,15 +320,13 @@ def silent_members_kept():
     explore="quiet",
 )
 def seniority_ignored():
-    original = choice.choose
-
-    def choose(promises, me):
+    def choose(original, promises, me):
         chosen = original(promises, me)
         if isinstance(chosen, str) or me not in chosen.members:
             return chosen
         return attrs.evolve(chosen, members=(me, *(voter for voter in chosen.members if voter != me)))
 
-    with patched(election, "choose", choose):
+    with wrapped(election, "choose", choose):
         yield
 
 
@@ -341,9 +335,7 @@ def seniority_ignored():
     caught=("I2", "I4", "I5", "I6", "I17"),
 )
 def oldest_view_adopted():
-    original = choice.choose
-
-    def choose(promises, me):
+    def choose(original, promises, me):
         views = {p.accepted.number for p in promises.values() if p.accepted is not None}
         if len(views) > 1:
             lowest = min(views)
@@ -358,19 +350,17 @@ def oldest_view_adopted():
                 return chosen
         return original(promises, me)
 
-    with patched(election, "choose", choose):
+    with wrapped(election, "choose", choose):
         yield
 
 
 @mutant("A promise says that the log ends at the commit index.", caught=("I5", "I6", "L1"))
 def uncommitted_end_unsaid():
-    original = election.Election._promise
-
-    def promise(self, number):
+    def promise(original, self, number):
         said = original(self, number)
         return msgspec.structs.replace(said, last=self._state.log.tag(self._state.commit))
 
-    with patched(election.Election, "_promise", promise):
+    with wrapped(election.Election, "_promise", promise):
         yield
 
 

@@ -43,13 +43,11 @@ def a_witness_that_is_removed_while_it_comes():
     caught=("I12",),
 )
 def unlisted_witness_let_in():
-    original = witness_admission.WitnessAdmission.step
-
-    def step(self, now):
+    def step(original, self, now):
         with patched(view.View, "lists", lambda _self, _replica: True):
             original(self, now)
 
-    with patched(witness_admission.WitnessAdmission, "step", step):
+    with wrapped(witness_admission.WitnessAdmission, "step", step):
         yield
 
 
@@ -86,13 +84,11 @@ def the_only_copy_is_waited_for() -> None:
 
 @mutant("A witness becomes a member like any replica.", caught=("I19",), quick=True)
 def witness_is_member() -> Iterator[None]:
-    original = Channel.__init__
-
-    def init(self, *arguments, witnesses=(), **options):
+    def init(original, self, *arguments, witnesses=(), **options):
         del witnesses
         original(self, *arguments, **options)
 
-    with patched(Channel, "__init__", init):
+    with wrapped(Channel, "__init__", init):
         yield
 
 
@@ -105,16 +101,14 @@ def witness_is_member() -> Iterator[None]:
     quick=True,
 )
 def record_of_a_witness_ignored() -> Iterator[None]:
-    original = election.choose
-
-    def choose(promises, me):
+    def choose(original, promises, me):
         views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
         witnesses = {voter for view in views for voter in view.witnesses}
         heard = {voter: promise for voter, promise in promises.items() if voter not in witnesses}
         chosen = original({**promises, **dict.fromkeys(witnesses & set(promises), promises[me])}, me)
         return chosen if heard else "nobody"
 
-    with patched(election, "choose", choose):
+    with wrapped(election, "choose", choose):
         yield
 
 
@@ -159,11 +153,9 @@ def one_of_all_three_copies_is_late() -> None:
     caught=("copies", "I13"),
 )
 def fewer_copies_commit() -> Iterator[None]:
-    original = election.required
-
-    def required(mode, members, min_copies=1):
+    def required(original, mode, members, min_copies=1):
         del min_copies
         return original(mode, members)
 
-    with patched(election, "required", required):
+    with wrapped(election, "required", required):
         yield
