@@ -119,7 +119,7 @@ class Delivery:
 
     def _fire_delivered(self) -> None:
         """Fire the Deferreds of this member's messages that are delivered."""
-        for done, index in self._order.ripe():
+        for done, index in self._order.delivered():
             if not done.called:
                 done.callback(index)
 

@@ -236,7 +236,7 @@ class Group:
             return fail(NotInGroup(f"member {self.me} is not in the group: join first, leave last"))
         done: Deferred[int] = Deferred()
         try:
-            self._order.put(payloads, done)
+            self._order.append(payloads, done)
         except ChannelError as error:
             return fail(error)
         if all_members and self._settings.mode != "ALL":

@@ -1,4 +1,4 @@
-"""What the users of a group see beside `Group`: its handler, its limits, its errors."""
+"""The interface of a group beside `Group` itself: its handler, its limits, its errors."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,7 +20,7 @@ __all__ = [
 
 
 MAX_PACKS_IN_FLIGHT = 16
-"""Limit of `GroupLimits.packs_in_flight`; the places of so many are remembered of every member."""
+"""Limit of `GroupLimits.packs_in_flight`; every member remembers the indices of this many packs of each."""
 
 
 class GroupError(ChannelError):
@@ -28,7 +28,7 @@ class GroupError(ChannelError):
 
 
 class NotInGroup(GroupError):
-    """The caller multicasts before `join` or after `leave`, or left before the message was committed."""
+    """The caller multicasts before `join` or after `leave`, or the member left before the commit."""
 
 
 class QueueFull(GroupError):
@@ -42,29 +42,29 @@ class GroupFailed(GroupError):
 class GroupHandler(Protocol):
     """The application on one member. All members get the same calls of `delivered` in the same order.
 
-    What a method raises is logged, whatever it is; the group goes on. Only `receive_state` must not fail: the
-    member stops.
+    An exception of a method is logged, also SystemExit, and the group goes on. Only after an exception of
+    `receive_state` the member stops, with GroupFailed.
     """
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:
-        """Message number `index` of the group, from 1 and without gaps; the member `origin` sent it."""
+        """Process message number `index` of the group, from 1 without gaps, which member `origin` sent."""
         ...
 
     def view_changed(self, view: ViewEvent) -> None:
-        """The members, the master, or only who votes have changed.
+        """Note that the members, the master, or only the voters have changed.
 
-        Comes between the same two messages on every member.
+        The call comes between the same two messages on every member.
         """
         ...
 
     def provide_state(self) -> bytes | Sequence[bytes]:
-        """Return everything that the messages so far have led to, for a member that joins."""
+        """Return the state after the messages so far, for a member that joins."""
         ...
 
     def receive_state(self, chunks: list[bytes]) -> None:
-        """Replace the state by one that `provide_state` returned.
+        """Replace the state by one that `provide_state` returned on the master.
 
-        `chunks` are the bytes that it returned, one by one; those above 1 MiB come cut.
+        `chunks` are the pieces that it returned, one by one; pieces above 1 MiB come cut.
         """
         ...
 
@@ -78,7 +78,8 @@ class GroupLimits:
     pack_bytes: int = 256 * 1024
     """Payload bytes in one entry; a larger message goes alone."""
     packs_in_flight: int = 4
-    """Entries of this member that may be on their way. More of them wait less, fewer of them are fuller."""
+    """Entries of this member that may be in flight. With more of them messages wait less; with fewer of
+    them each entry has more messages."""
     queue_messages: int = 100_000
     """Messages that may wait here; above, `multicast` fails with QueueFull."""
     queue_bytes: int = 64 * 1024 * 1024

@@ -1,7 +1,7 @@
-"""The messages of a group: gathered into packs on their way in, numbered on their way out. Pure.
+"""The order of a group's messages: they go into packs before the channel, and are numbered after it. Pure.
 
-A pack is what the channel orders, once and after the earlier packs of its member. The index of a message is
-its place among all messages of the group.
+A pack is the payload of one entry of the channel, which orders it once, after the earlier packs of its
+member. The index of a message is its place among all messages of the group, from 1.
 """
 
 from collections import deque
@@ -20,12 +20,12 @@ __all__ = ["Order"]
 T = TypeVar("T")
 
 MESSAGE_BYTES = 5
-"""What a message takes in a pack besides its bytes, at most."""
+"""Bytes that a message needs in a pack beside its own, at most."""
 
 
 @attrs.define
 class _Ends:
-    """The latest packs of one member: for one that learns from a snapshot what became of its own."""
+    """The latest packs of one member. From a state, their sender learns that they were delivered."""
 
     incarnation: int
     boot: int
@@ -34,7 +34,7 @@ class _Ends:
 
 
 class _Pack(NamedTuple, Generic[T]):
-    """A pack on its way."""
+    """A pack that is in flight."""
 
     number: int
     last: int
@@ -44,9 +44,10 @@ class _Pack(NamedTuple, Generic[T]):
 
 
 class Order(Generic[T]):
-    """One member's messages and tickets, and the place of every message of the group.
+    """The messages of one member that are not delivered yet, and the index of every message of the group.
 
-    A ticket is what the caller wants back, with the index, when its messages are delivered.
+    A ticket stands for the messages of one call. The caller gets it back with the index of the last of them,
+    when that is delivered.
     """
 
     def __init__(self, me: int, incarnation: int, limits: GroupLimits, max_payload_bytes: int) -> None:
@@ -62,13 +63,13 @@ class Order(Generic[T]):
         self._packed = 0
         """Number of the last message that is in a pack."""
         self._tickets: deque[tuple[int, T]] = deque()
-        """(number of its last message, ticket) of messages that wait for a pack."""
+        """(number of the call's last message, ticket) of messages that wait for a pack."""
         self._packs = 0
-        """Packs made."""
+        """How many packs were made."""
         self._flight: deque[_Pack[T]] = deque()
-        """Packs not delivered."""
-        self._ripe: list[tuple[int, _Pack[T]]] = []
-        """(index of its last message, pack) of those that are."""
+        """Packs that are not delivered, oldest first."""
+        self._delivered: list[tuple[int, _Pack[T]]] = []
+        """(index of its last message, pack) of delivered packs whose tickets were not handed back yet."""
 
     # In
 
@@ -78,28 +79,28 @@ class Order(Generic[T]):
 
     @property
     def in_flight(self) -> int:
-        """How many packs of this member are not delivered yet."""
+        """How many packs of this member are in flight: made, and not delivered here."""
         return len(self._flight)
 
     @property
     def accepting(self) -> bool:
-        """False when more than half of what may wait does."""
+        """False while more than half of the messages or bytes that may wait do."""
         limits = self._limits
         return (
             2 * len(self._waiting) <= limits.queue_messages and 2 * self._waiting_bytes <= limits.queue_bytes
         )
 
-    def put(self, payloads: Sequence[bytes], ticket: T) -> None:
-        """Take messages; the ticket comes back with the last one.
+    def append(self, payloads: Sequence[bytes], ticket: T) -> None:
+        """Append messages to those that wait. `delivered` hands the ticket back after the last one.
 
-        Raises QueueFull, PayloadTooLarge, and TypeError for what is not bytes.
+        Raises QueueFull, PayloadTooLarge, and TypeError for a message that is not bytes.
         """
         limits, waiting = self._limits, self._waiting
         if len(payloads) == 1 and type(payloads[0]) is bytes:
             size = longest = len(payloads[0])
         else:
             if set(map(type, payloads)) != {bytes}:
-                payloads = [_frozen(payload) for payload in payloads]
+                payloads = [_as_bytes(payload) for payload in payloads]
             sizes = [len(payload) for payload in payloads]
             size, longest = sum(sizes), max(sizes)
         if longest > self._max_payload_bytes:
@@ -124,7 +125,7 @@ class Order(Generic[T]):
         self._tickets.append((self._packed + len(waiting), ticket))
 
     def pack(self) -> bytes:
-        """Make the next pack of what waits, as far as the limits go. Call only when something waits."""
+        """Make the next pack of the messages that wait, within the limits. Call only when some wait."""
         limits, waiting, tickets = self._limits, self._waiting, self._tickets
         if len(waiting) <= limits.pack_messages and self._fits(self._waiting_bytes, len(waiting)):
             payloads = list(waiting)
@@ -153,16 +154,16 @@ class Order(Generic[T]):
         return encode_pack(payloads)
 
     def _fits(self, size: int, count: int) -> bool:
-        """Whether so many messages of so many bytes together may go in one entry."""
+        """Return whether `count` messages of `size` bytes in all fit into one entry."""
         return size <= self._limits.pack_bytes and size + MESSAGE_BYTES * count <= self._max_payload_bytes
 
     def drop(self) -> list[T]:
-        """Forget everything of this member; return the tickets nobody will hear of."""
-        # Packs that are ripe, too: their messages were perhaps not handed out.
-        packs = [*(pack for _, pack in self._ripe), *self._flight]
+        """Forget all messages of this member; return the tickets that were not handed back."""
+        # Also of delivered packs: perhaps not all of their messages have reached the handler.
+        packs = [*(pack for _, pack in self._delivered), *self._flight]
         tickets = [ticket for pack in packs for _, ticket in pack.tickets]
         tickets += [ticket for _, ticket in self._tickets]
-        self._ripe.clear()
+        self._delivered.clear()
         self._flight.clear()
         self._tickets.clear()
         self._waiting.clear()
@@ -172,9 +173,10 @@ class Order(Generic[T]):
     # Out
 
     def deliver(self, source: Source, body: bytes) -> tuple[int, list[bytes]]:
-        """Number the messages of an entry: return the index of the first one, and they.
+        """Number the messages of an entry. Return the index of the first message, and the messages.
 
-        Raises ProtocolError when the entry is no pack, GroupFailed if another life has sent it as this one.
+        Raises ProtocolError when the entry is no pack, and GroupFailed when an earlier life of this member
+        has sent it with the same incarnation.
         """
         payloads = decode_pack(body)
         index = self.position + 1
@@ -189,7 +191,7 @@ class Order(Generic[T]):
         return index, payloads
 
     def _confirm(self, pack: int, index: int) -> None:
-        """A pack of this member, whose last message has that index, is delivered."""
+        """Note the delivery of packs of this member up to `pack`, whose last message has that index."""
         flight = self._flight
         if pack > self._packs:
             raise GroupFailed(
@@ -197,12 +199,12 @@ class Order(Generic[T]):
                 "sent messages: give every life a higher incarnation, or none"
             )
         while flight and flight[0].number <= pack:
-            self._ripe.append((index, flight.popleft()))
+            self._delivered.append((index, flight.popleft()))
 
-    def ripe(self) -> Iterator[tuple[T, int]]:
-        """Hand back the tickets whose messages are delivered, with the index of the last of these."""
-        ripe, self._ripe = self._ripe, []
-        for index, pack in ripe:
+    def delivered(self) -> Iterator[tuple[T, int]]:
+        """Hand back the tickets whose messages are delivered, each with the index of its last message."""
+        delivered, self._delivered = self._delivered, []
+        for index, pack in delivered:
             above = index - pack.last
             for number, ticket in pack.tickets:
                 yield ticket, number + above
@@ -210,7 +212,7 @@ class Order(Generic[T]):
     # Snapshots
 
     def head(self) -> bytes:
-        """What a member that joins must know, for the first chunk of a snapshot."""
+        """Return the first part of a state: the position, and the latest packs of all members."""
         rows = [
             (replica, known.incarnation, known.boot, list(known.ends))
             for replica, known in self._ends.items()
@@ -218,7 +220,7 @@ class Order(Generic[T]):
         return encode_head(self.position, rows)
 
     def restore(self, head: bytes) -> None:
-        """Take over from a snapshot. Raises ProtocolError, and GroupFailed if another life is in it."""
+        """Continue after a state with this first part. Raises ProtocolError, and GroupFailed as `deliver`."""
         known = decode_head(head)
         self.position = known.position
         self._ends = {
@@ -231,8 +233,8 @@ class Order(Generic[T]):
                 self._confirm(number, index)
 
 
-def _frozen(payload: object) -> bytes:
-    """A message that nobody changes any more; whatever is not bytes would be refused by every receiver."""
+def _as_bytes(payload: object) -> bytes:
+    """Return a message as bytes, which the caller cannot change afterwards. Raises TypeError."""
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload)
     raise TypeError(f"a message is bytes, not {type(payload).__name__}: encode it first")

@@ -1,4 +1,4 @@
-"""The bytes of a group: packs, the head of a snapshot, and the hello of a connection. Pure."""
+"""The formats of a group: packs, the parts of a state, and the hello of a connection. Pure."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,20 +35,20 @@ VERSION: Final = 4
 PURPOSE: Final = "group"
 REFUSED: Final = "refused"
 REFUSAL: Final = "refused: "
-"""With this begins what is said of a refusal; the reason that the other side gave follows."""
+"""How the error for a refused connection begins; the reason that the other side gave follows."""
 MAX_HELLO_BYTES = 4096
 CHUNK_BYTES = 1024 * 1024
-"""A part of a snapshot holds chunks of at most so many bytes in all, and up to CHUNK_HEAD_BYTES for each."""
+"""Bytes of the chunks in one part of a state, at most, with CHUNK_HEAD_BYTES for each chunk."""
 CHUNK_HEAD_BYTES = 5
 
 _T = TypeVar("_T")
 
 EndsRow: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
-"""Of one member: replica, incarnation, boot, (number, index of the last message) of its latest packs."""
+"""One member: replica, incarnation, boot, (number, index of the last message) of its latest packs."""
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The first chunk of a snapshot: what the group itself must know."""
+    """The first part of a state: what the group itself must know."""
 
     version: int
     position: int
@@ -60,9 +60,9 @@ class Shared(msgspec.Struct, frozen=True):
 
     mode: str
     min_copies: int
-    """As `mode`, it says when a message is safe: that must not depend on who is the master."""
+    """With `mode` it decides when a message is committed, which must not depend on the master."""
     max_payload_bytes: int
-    """With `part_bytes` it says how long a frame may be: a longer one breaks the connection each time."""
+    """With `part_bytes` it bounds a frame: a longer one breaks the connection each time it is sent."""
     part_bytes: int
 
 
@@ -72,34 +72,34 @@ class Hello(msgspec.Struct, frozen=True):
     replica: int
     incarnation: int
     group: str
-    """The digest of its name."""
+    """The digest of the group's name."""
     ids: tuple[int, ...]
     """The members that may ever join."""
     shared: Shared
     calls: bool = False
     """The connection only asks the other side to dial."""
     process: str = ""
-    """See `process.this_process`."""
+    """Description of the process, see `process_liveness.this_process`."""
     knows: int = 0
-    """The incarnation in which the other side was connected last, 0 if it was not."""
+    """The incarnation of the other side that was connected last; 0 if none was."""
     nonce: str = ""
-    """What no other life has, should two be given one incarnation."""
+    """A text that no other life has, for the case that two lives get the same incarnation."""
     knows_nonce: str = ""
-    """That of the other side when it was connected last."""
+    """The nonce of the other side that was connected last."""
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """As the transport wants them."""
+        """The fields by name, for the transport."""
         return msgspec.structs.asdict(self)
 
 
 def shared_of(settings: Settings) -> Shared:
-    """What of the settings every member must have alike."""
+    """Return the part of the settings that must be the same on every member."""
     return msgspec.convert(settings, Shared, from_attributes=True)
 
 
 def name_digest(name: str) -> str:
-    """What is said of the name of a group to whoever may be a stranger."""
+    """Return what represents the name of a group towards processes that may be strangers."""
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
@@ -119,22 +119,22 @@ def _decode(decoder: "msgspec.msgpack.Decoder[_T]", data: bytes, what: str) -> _
 
 
 def encode_pack(payloads: list[bytes]) -> bytes:
-    """The payload of an entry. The bytes of the messages are copied unchanged."""
+    """Encode messages as the payload of one entry."""
     return _encoder.encode(payloads)
 
 
 def decode_pack(data: bytes) -> list[bytes]:
-    """The messages of an entry. Raises ProtocolError."""
+    """Return the messages of an entry. Raises ProtocolError."""
     return _decode(_many, data, "a pack of messages")
 
 
 def encode_head(position: int, ends: Sequence[EndsRow]) -> bytes:
-    """The first chunk of a snapshot."""
+    """Encode the first part of a state."""
     return _encoder.encode(Head(VERSION, position, list(ends)))
 
 
 def decode_head(data: bytes) -> Head:
-    """The first chunk of a snapshot. Raises ProtocolError, also for another version."""
+    """Decode the first part of a state. Raises ProtocolError, also for another version."""
     head = _decode(_head, data, "the state of a group")
     if head.version != VERSION:
         raise ProtocolError(f"the state of a group is of version {head.version}, not {VERSION}")
@@ -142,11 +142,11 @@ def decode_head(data: bytes) -> Head:
 
 
 def encode_parts(chunks: deque[bytes]) -> Iterator[bytes]:
-    """The other parts of a snapshot: a trip goes by for every few parts, so small chunks share one.
+    """Yield the other parts of a state. Small chunks share one, since every few parts cost a round trip.
 
-    Each is made when it is asked for, and its chunks are taken away: all at once they would take as much
-    memory again, and seconds.
-    `decode_part` gives the chunks back as they were, but those above CHUNK_BYTES, which are cut.
+    Each part is made when it is asked for, and its chunks are removed from `chunks`: all parts at once would
+    need as much memory again, and seconds. `decode_part` returns the same chunks, but those above CHUNK_BYTES
+    are cut.
     """
     gathered: list[bytes] = []
     size = 0
@@ -164,17 +164,17 @@ def encode_parts(chunks: deque[bytes]) -> Iterator[bytes]:
 
 
 def decode_part(data: bytes) -> list[bytes]:
-    """The chunks in a part of a snapshot. Raises ProtocolError."""
+    """Return the chunks in a part of a state. Raises ProtocolError."""
     return _decode(_many, data, "a part of the state of a group")
 
 
 def encode_hello(hello: Hello) -> bytes:
-    """The first frame of a side."""
+    """Encode a hello as the first frame of a side."""
     return _encoder.encode([MAGIC, VERSION, PURPOSE, hello])
 
 
 def encode_refusal(reason: str) -> bytes:
-    """The frame that tells the other side why it is not let in."""
+    """Encode the frame that gives the other side the reason why it is turned away."""
     return _encoder.encode([MAGIC, VERSION, REFUSED, {"reason": reason}])
 
 

@@ -120,11 +120,11 @@ def test_an_argument_of_another_type_is_refused(wrong: dict[str, Any], says: str
         MagicMock(),
     ],
 )
-def test_a_handler_whose_methods_can_be_called_is_taken(handler: Any) -> None:
+def test_a_handler_whose_methods_can_be_called_is_accepted(handler: Any) -> None:
     Group("g", 0, ADDRESSES, handler=handler)
 
 
-def test_a_method_whose_parameters_cannot_be_known_is_taken() -> None:
+def test_a_method_with_unknown_parameters_is_accepted() -> None:
     class Opaque:
         __signature__ = "as of a function written in C, none that Python knows"
 
@@ -143,7 +143,7 @@ def test_a_limit_that_is_no_whole_number_is_refused(value: Any) -> None:
         GroupLimits(pack_bytes=value)
 
 
-def test_the_greatest_ids_and_incarnations_are_members(net: Any) -> None:
+def test_members_with_the_greatest_ids_and_incarnations_form_a_group(net: Any) -> None:
     greatest = 2**63 - 1
     addresses = {greatest - 1: ("m0", 100), greatest: ("m1", 100)}
     groups = [
@@ -160,7 +160,7 @@ def test_the_greatest_ids_and_incarnations_are_members(net: Any) -> None:
 
 
 @pytest.mark.parametrize("payloads", [b"abc", "abc", None, 5, bytearray(b"x")])
-def test_one_message_is_not_several(payloads: Any) -> None:
+def test_multicast_many_refuses_a_single_message(payloads: Any) -> None:
     group = Group("g", 0, ADDRESSES, handler=Handler())
     with pytest.raises(TypeError, match="multicast_many takes a list of messages"):
         group.multicast_many(payloads)
@@ -192,7 +192,7 @@ def test_messages_may_come_from_a_generator(net: Any, make: Any) -> None:
         ("localhost", DNSLookupError("not asked"), None),
     ],
 )
-def test_a_member_says_when_its_host_is_not_this_machine(
+def test_a_host_that_is_not_this_machine_is_logged(
     net: Any, host: str, answer: Any, reason: str | None
 ) -> None:
     reactor = net.machine(host)
@@ -209,7 +209,7 @@ def test_a_member_says_when_its_host_is_not_this_machine(
         assert reason in line
 
 
-def test_a_log_that_cannot_be_written_costs_nothing_else(net: Any) -> None:
+def test_a_log_that_raises_does_not_stop_the_group(net: Any) -> None:
     def broken(line: str) -> None:
         raise BrokenPipeError
 

@@ -52,7 +52,7 @@ def together(net: MemoryNet, make: Any, mode: Any) -> list[Any]:
     return members
 
 
-def test_what_a_master_commits_of_its_own_is_told_with_its_next_message(
+def test_the_next_entry_of_the_master_announces_the_commit_of_its_last(
     net: MemoryNet, three: list[Any]
 ) -> None:
     master, slave = three[0], three[1]
@@ -71,7 +71,7 @@ def test_what_a_master_commits_of_its_own_is_told_with_its_next_message(
     assert len(heard) <= 1
 
 
-def test_a_slave_hears_of_its_own_message_at_once(net: MemoryNet, three: list[Any]) -> None:
+def test_a_slave_learns_at_once_that_its_own_message_is_committed(net: MemoryNet, three: list[Any]) -> None:
     quiet(net)
     slave = three[1]
     for number in range(1, 6):
@@ -82,7 +82,7 @@ def test_a_slave_hears_of_its_own_message_at_once(net: MemoryNet, three: list[An
         quiet(net)
 
 
-def test_a_slave_hears_at_once_that_all_members_hold_its_message(net: MemoryNet, make: Any) -> None:
+def test_a_slave_learns_at_once_that_all_members_hold_its_message(net: MemoryNet, make: Any) -> None:
     members = together(net, make, "MAJORITY")
     results: list[Any] = []
     # Its own messages before and after it make the master neither hasty nor slow.
@@ -94,7 +94,7 @@ def test_a_slave_hears_at_once_that_all_members_hold_its_message(net: MemoryNet,
 
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
-def test_a_slave_hears_of_its_own_message_at_once_when_one_of_the_master_follows(
+def test_a_slave_learns_its_commit_at_once_when_an_entry_of_the_master_follows(
     net: MemoryNet, make: Any, mode: Any
 ) -> None:
     members = together(net, make, mode)
@@ -109,7 +109,9 @@ def test_a_slave_hears_of_its_own_message_at_once_when_one_of_the_master_follows
 
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
-def test_a_slave_hears_soon_though_a_later_entry_is_held_up(net: MemoryNet, make: Any, mode: Any) -> None:
+def test_a_slave_learns_its_commit_soon_when_a_later_entry_is_held_up(
+    net: MemoryNet, make: Any, mode: Any
+) -> None:
     members = together(net, make, mode)
     held_up = True
     lost = [members[2], members[1]] if mode == "MAJORITY" else [members[2]]
@@ -133,16 +135,14 @@ def test_a_slave_hears_soon_though_a_later_entry_is_held_up(net: MemoryNet, make
     assert members[1].log == members[0].log == members[2].log
 
 
-def test_a_member_alone_tells_nobody(net: MemoryNet, make: Any) -> None:
+def test_a_member_alone_schedules_no_announcement(net: MemoryNet, make: Any) -> None:
     member = make(0, size=1).join()
     member.send(b"x")
     net.until(lambda: member.results == [1])
     assert member.group._driver._announcement is None
 
 
-def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
-    net: MemoryNet, three: list[Any]
-) -> None:
+def test_a_member_that_stops_cancels_its_announcement(net: MemoryNet, three: list[Any]) -> None:
     group = three[0].group
 
     def due() -> bool:
@@ -156,7 +156,7 @@ def test_who_stops_with_something_untold_leaves_nothing_in_the_reactor(
     assert not due()
 
 
-def test_an_acknowledgement_that_commits_nothing_costs_one_step_less(
+def test_an_ack_that_commits_nothing_causes_no_output(
     net: MemoryNet, three: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     master = three[0]

@@ -135,7 +135,7 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
     assert sent == said
 
 
-def test_who_waits_for_long_says_for_whom_and_what_to_do(net: MemoryNet, make: Any) -> None:
+def test_a_member_that_waits_long_logs_for_whom_and_what_to_do(net: MemoryNet, make: Any) -> None:
     one = make(0).join()
     net.advance(1.5)
     assert not any(line.startswith("waits") for line in one.lines)
@@ -152,7 +152,7 @@ def test_who_waits_for_long_says_for_whom_and_what_to_do(net: MemoryNet, make: A
     assert [member.group.waits_for for member in [one, *others]] == ["", "", ""]
 
 
-def test_a_group_of_which_too_few_are_left_says_what_to_do(net: MemoryNet, three: list[Any]) -> None:
+def test_a_group_without_majority_logs_what_to_do(net: MemoryNet, three: list[Any]) -> None:
     three[1].kill()
     net.until(lambda: three[0].group.members == (0, 2))
     three[0].kill()

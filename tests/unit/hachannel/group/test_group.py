@@ -56,7 +56,7 @@ def test_messages_of_one_turn_share_entries(net: MemoryNet, three: list[Any]) ->
     assert three[0].group._channel.last < 10
 
 
-def test_a_call_with_more_than_an_entry_takes_is_cut_and_fires_once(net: MemoryNet, make: Any) -> None:
+def test_a_call_larger_than_an_entry_is_split_and_fires_once(net: MemoryNet, make: Any) -> None:
     limits = GroupLimits(pack_messages=7, pack_bytes=40, packs_in_flight=2)
     members = [make(me, limits=limits).join() for me in range(3)]
     net.until(lambda: all(member.group.members for member in members))
@@ -120,7 +120,7 @@ def test_a_message_waits_until_there_is_a_master(net: MemoryNet, three: list[Any
     assert three[1].log == [(1, 2, b"early")]
 
 
-def test_a_connection_that_breaks_costs_nothing(net: MemoryNet, three: list[Any]) -> None:
+def test_a_connection_that_breaks_loses_no_message(net: MemoryNet, three: list[Any]) -> None:
     for number in range(1, 31):
         three[1].send(b"1:%d" % number)
         net.advance(0.003, step_s=0.001)
@@ -193,7 +193,7 @@ def test_a_member_that_missed_little_gets_the_messages_instead(net: MemoryNet, m
     assert members[2].log == members[1].log
 
 
-def test_a_member_that_was_killed_comes_back_and_its_count_begins_anew(
+def test_a_killed_member_comes_back_and_counts_its_packs_from_one(
     net: MemoryNet, three: list[Any], again: Any
 ) -> None:
     three[2].send(*numbered(2, 1, 5))
@@ -208,7 +208,7 @@ def test_a_member_that_was_killed_comes_back_and_its_count_begins_anew(
     assert back.log == three[0].log == three[1].log
 
 
-def test_leaving_is_quick_and_ends_what_waits(net: MemoryNet, three: list[Any]) -> None:
+def test_leaving_is_quick_and_fails_the_deferreds_that_wait(net: MemoryNet, three: list[Any]) -> None:
     left: list[Any] = []
     net.cut("m0", "m1")
     net.cut("m0", "m2")
@@ -226,7 +226,7 @@ def test_leaving_is_quick_and_ends_what_waits(net: MemoryNet, three: list[Any]) 
     assert again == [None]
 
 
-def test_who_has_left_leaves_nothing_in_the_reactor(net: MemoryNet, three: list[Any]) -> None:
+def test_a_member_that_left_has_no_calls_in_the_reactor(net: MemoryNet, three: list[Any]) -> None:
     for member in three:
         member.group.leave()
     net.until(lambda: all(member.group.role == "stopped" for member in three))
@@ -271,7 +271,9 @@ def test_contradictions_are_refused_when_the_group_is_made(make: Any) -> None:
         GroupLimits(packs_in_flight=17)
 
 
-def test_more_than_may_wait_is_refused_and_the_rest_is_delivered(net: MemoryNet, make: Any) -> None:
+def test_messages_above_the_queue_limits_are_refused_and_the_rest_is_delivered(
+    net: MemoryNet, make: Any
+) -> None:
     limits = GroupLimits(queue_messages=10, queue_bytes=1000)
     members = [make(me, limits=limits).join() for me in range(3)]
     net.until(lambda: all(member.group.members for member in members))
@@ -447,9 +449,7 @@ def test_two_runs_are_equal(make: Any) -> None:
     assert once() == once()
 
 
-def test_what_is_not_bytes_is_refused_at_the_call_and_costs_the_others_nothing(
-    net: MemoryNet, three: list[Any]
-) -> None:
+def test_a_message_that_is_not_bytes_is_refused_at_the_call(net: MemoryNet, three: list[Any]) -> None:
     group = three[1].group
     confirmed: list[int] = []
     changed = bytearray(b"second")

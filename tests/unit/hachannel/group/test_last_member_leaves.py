@@ -39,7 +39,9 @@ def last(net: MemoryNet, make: Callable[..., Any], request: pytest.FixtureReques
     return [alone, back]
 
 
-def test_it_waits_until_that_one_is_a_member(net: MemoryNet, last: list[Any]) -> None:
+def test_the_last_member_waits_until_the_receiver_of_the_state_is_a_member(
+    net: MemoryNet, last: list[Any]
+) -> None:
     alone, back = last
     left: list[Any] = []
     alone.group.leave().addBoth(left.append)
@@ -54,7 +56,7 @@ def test_it_waits_until_that_one_is_a_member(net: MemoryNet, last: list[Any]) ->
     assert alone.group.role == "stopped"
 
 
-def test_it_waits_for_that_one_to_be_back_when_their_connection_breaks(
+def test_the_last_member_waits_for_the_receiver_when_their_connection_breaks(
     net: MemoryNet, last: list[Any]
 ) -> None:
     alone, back = last
@@ -69,9 +71,7 @@ def test_it_waits_for_that_one_to_be_back_when_their_connection_breaks(
     assert len(back.log) == 300
 
 
-def test_it_goes_all_the_same_when_that_takes_long_and_says_what_is_lost(
-    net: MemoryNet, last: list[Any]
-) -> None:
+def test_the_last_member_leaves_after_a_limit_and_logs_what_is_lost(net: MemoryNet, last: list[Any]) -> None:
     alone, back = last
     began = net.clock.seconds()
     left: list[Any] = []
@@ -83,7 +83,9 @@ def test_it_goes_all_the_same_when_that_takes_long_and_says_what_is_lost(
     assert "leaves before another member has the state, and nobody else has it: it is lost" in alone.lines
 
 
-def test_who_gives_the_state_to_nobody_leaves_at_once(net: MemoryNet, make: Callable[..., Any]) -> None:
+def test_the_last_member_leaves_at_once_when_nobody_receives_the_state(
+    net: MemoryNet, make: Callable[..., Any]
+) -> None:
     alone = make(0, 1).join()
     net.until(lambda: alone.joined == [None])
     left: list[Any] = []

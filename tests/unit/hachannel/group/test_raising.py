@@ -63,7 +63,7 @@ def test_every_other_message_of_a_pack_is_delivered_and_confirmed(
 
 
 @raising
-def test_a_member_that_cannot_bear_its_first_view_has_joined(net: MemoryNet, make: Any, broken: Any) -> None:
+def test_a_member_whose_first_view_changed_raises_has_joined(net: MemoryNet, make: Any, broken: Any) -> None:
     members = [make(me) for me in range(3)]
     members[1].view_changed = broken
     for member in members:
@@ -106,7 +106,7 @@ def test_a_state_that_cannot_be_received_stops_the_member(
     assert past[0].group.role == "master"
 
 
-def test_who_is_told_of_a_view_waits_for_nothing(net: MemoryNet, past: list[Any]) -> None:
+def test_waits_for_is_empty_while_the_handler_gets_a_view(net: MemoryNet, past: list[Any]) -> None:
     right, said = past[0].provide_state, []
 
     def later() -> None:

@@ -25,7 +25,7 @@ def earlier_life(member: int, later: int) -> str:
 
 
 @pytest.mark.parametrize("back", [0, 1, 2])
-def test_a_member_whose_clock_was_set_back_is_told_on_both_sides(
+def test_a_member_whose_clock_was_set_back_is_logged_on_both_sides(
     net: MemoryNet, make: Any, back: int
 ) -> None:
     members = [make(me, incarnation=100).join() for me in range(3)]
@@ -65,7 +65,7 @@ def test_a_life_with_the_incarnation_of_an_earlier_one_is_turned_away(
     assert 1 <= len(told(late, sentence)) <= 6
 
 
-def test_a_life_taken_for_an_earlier_one_ends_where_nobody_is_left_who_met_that(
+def test_a_life_with_a_used_incarnation_ends_at_a_message_of_the_earlier_one(
     net: MemoryNet, make: Any, three: list[Any]
 ) -> None:
     three[2].send(b"one", b"two")
@@ -98,7 +98,7 @@ def test_a_connection_that_breaks_is_no_other_life(net: MemoryNet, three: list[A
     assert [told(member, "turned away") for member in three] == [[], [], []]
 
 
-def test_a_second_process_of_the_same_incarnation_is_told_of_the_first(
+def test_a_second_process_of_the_same_incarnation_is_turned_away(
     net: MemoryNet, make: Any, three: list[Any]
 ) -> None:
     addresses = {0: ("m0", 100), 1: ("m1", 100), 2: ("twin", 100)}
@@ -108,7 +108,7 @@ def test_a_second_process_of_the_same_incarnation_is_told_of_the_first(
     assert [member.group.members for member in three] == [(0, 1, 2)] * 3
 
 
-def test_of_two_processes_with_one_id_the_older_one_says_that_one_is_to_be_stopped(
+def test_the_older_of_two_processes_with_one_id_logs_that_one_must_stop(
     net: MemoryNet, make: Any, three: list[Any]
 ) -> None:
     old = three[0]
@@ -125,7 +125,7 @@ def test_of_two_processes_with_one_id_the_older_one_says_that_one_is_to_be_stopp
     assert [member.group.waits_for for member in three[1:]] == ["", ""]
 
 
-def test_a_second_process_that_the_others_do_not_find_is_told_of_the_first(
+def test_a_second_process_at_another_address_learns_of_the_first(
     net: MemoryNet, make: Any, three: list[Any]
 ) -> None:
     addresses = {0: ("m0", 100), 1: ("m1", 100), 2: ("twin", 100)}
@@ -214,14 +214,14 @@ def pair(net: MemoryNet, *options: dict[str, Any]) -> list[Any]:
         ({"name": "h"}, "it is a member of another group: give every member the same name, or another port"),
     ],
 )
-def test_members_that_were_made_in_another_way_say_in_which(
+def test_members_with_different_arguments_log_the_difference(
     net: MemoryNet, other: dict[str, Any], sentence: str
 ) -> None:
     for member in pair(net, {}, other):
         assert 1 <= len(told(member, sentence)) <= 6
 
 
-def test_the_reason_is_told_when_it_is_another_one_than_before(net: MemoryNet, make: Any) -> None:
+def test_a_new_reason_for_a_refusal_is_logged(net: MemoryNet, make: Any) -> None:
     early = make(0, 2).join()
     net.advance(3)
     assert any("cannot be reached" in line for line in early.lines)
@@ -231,7 +231,7 @@ def test_the_reason_is_told_when_it_is_another_one_than_before(net: MemoryNet, m
     assert told(late, "has mode MAJORITY")
 
 
-def test_the_same_is_told_again_after_a_minute(net: MemoryNet, make: Any) -> None:
+def test_the_same_refusal_is_logged_again_after_a_minute(net: MemoryNet, make: Any) -> None:
     early = make(0, 2).join()
     make(1, 2, settings=Settings(mode="MAJORITY")).join()
     net.advance(20)
@@ -248,7 +248,7 @@ def test_the_same_is_told_again_after_a_minute(net: MemoryNet, make: Any) -> Non
         (b"\x00\x00", "no hello"),
     ],
 )
-def test_who_does_not_speak_as_a_member_is_told_of(
+def test_a_connection_that_sends_no_hello_is_logged(
     net: MemoryNet, make: Any, said: bytes, reason: str
 ) -> None:
     member = make(0, 1).join()
@@ -279,7 +279,7 @@ def speak(net: MemoryNet, machine: str, *said: bytes) -> None:
         net.advance(0.1)
 
 
-def test_garbage_of_any_length_is_told_once_and_hides_no_member(net: MemoryNet, make: Any) -> None:
+def test_garbage_of_any_length_is_logged_once_and_hides_no_member(net: MemoryNet, make: Any) -> None:
     member = make(0).join()
     speak(net, "m9", *((10**6 + number).to_bytes(4, "big") + bytes(4) for number in range(30)))
     speak(net, "m9", *(b"".join(frame_parts([bytes([0x90 + length])])) for length in (0, 1, 2, 3, 5)))
@@ -301,7 +301,7 @@ def test_garbage_from_many_places_hides_no_member_either(net: MemoryNet, make: A
     assert len(told(member, "turned away: it is a member of another group")) == 1
 
 
-def test_of_who_only_looks_whether_somebody_listens_nothing_is_told(net: MemoryNet, make: Any) -> None:
+def test_a_connection_that_closes_without_a_byte_is_not_logged(net: MemoryNet, make: Any) -> None:
     member = make(0, 1).join()
     net.until(lambda: member.joined == [None])
 
@@ -315,7 +315,7 @@ def test_of_who_only_looks_whether_somebody_listens_nothing_is_told(net: MemoryN
     assert told(member, "turned away") == []
 
 
-def test_a_member_that_has_stopped_tells_of_nobody(net: MemoryNet, make: Any) -> None:
+def test_a_member_that_has_stopped_logs_no_refusal(net: MemoryNet, make: Any) -> None:
     member = make(0, 1).join()
     net.until(lambda: member.joined == [None])
     net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Protocol))
@@ -325,7 +325,7 @@ def test_a_member_that_has_stopped_tells_of_nobody(net: MemoryNet, make: Any) ->
     assert told(member, "turned away") == []
 
 
-def test_a_member_that_is_turned_away_says_so_in_what_it_waits_for(net: MemoryNet, make: Any) -> None:
+def test_waits_for_has_the_reason_of_a_member_that_is_turned_away(net: MemoryNet, make: Any) -> None:
     members = [make(0).join(), make(1).join(), make(2, name="other").join()]
     net.advance(5)
     another = "it is a member of another group: give every member the same name, or another port"
@@ -343,9 +343,7 @@ def test_a_member_that_is_turned_away_says_so_in_what_it_waits_for(net: MemoryNe
         assert member.group.waits_for in member.lines
 
 
-def test_what_was_refused_is_forgotten_when_nobody_listens_there_or_it_is_let_in(
-    net: MemoryNet, make: Any
-) -> None:
+def test_a_refusal_is_forgotten_when_the_peer_is_gone_or_accepts(net: MemoryNet, make: Any) -> None:
     early = make(0, 2).join()
     stranger = make(1, 2, name="other").join()
     net.until(lambda: "replica 1 turns this one away" in early.group.waits_for)
@@ -356,9 +354,7 @@ def test_what_was_refused_is_forgotten_when_nobody_listens_there_or_it_is_let_in
     assert early.group.waits_for == ""
 
 
-def test_settings_that_must_be_the_same_are_named_in_what_a_member_waits_for(
-    net: MemoryNet, make: Any
-) -> None:
+def test_waits_for_names_the_settings_that_differ(net: MemoryNet, make: Any) -> None:
     large, small = Settings(max_payload_bytes=32 << 20), Settings(max_payload_bytes=1 << 20)
     members = [make(me, settings=small if me == 1 else large).join() for me in range(3)]
     net.advance(5)
@@ -370,6 +366,6 @@ def test_settings_that_must_be_the_same_are_named_in_what_a_member_waits_for(
     )
 
 
-def test_members_may_differ_in_what_is_their_own(net: MemoryNet, make: Any) -> None:
+def test_members_may_differ_in_settings_that_are_not_shared(net: MemoryNet, make: Any) -> None:
     members = [make(me, settings=Settings(keep=100 + me, stall_s=5.0 + me)).join() for me in range(3)]
     net.until(lambda: all(member.joined == [None] for member in members))

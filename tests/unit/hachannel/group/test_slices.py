@@ -54,7 +54,9 @@ def test_views_keep_their_place_beside_a_slow_handler(net: MemoryNet, three: lis
     assert ("view", (1, 2)) in three[1].log
 
 
-def test_a_message_is_confirmed_after_the_whole_call_was_delivered(net: MemoryNet, three: list[Any]) -> None:
+def test_a_deferred_fires_after_all_messages_of_its_call_were_delivered(
+    net: MemoryNet, three: list[Any]
+) -> None:
     slow(net, three[1], 0.03)
     seen: list[tuple[int, int]] = []
     for number in range(10):
@@ -94,7 +96,7 @@ def test_a_state_that_is_asked_for_again_does_not_end_within_a_pack(net: MemoryN
     assert members[2].log == members[0].log == members[1].log
 
 
-def test_what_is_left_of_a_pack_is_not_delivered_once_the_member_has_stopped(
+def test_the_rest_of_a_pack_is_not_delivered_after_the_member_has_stopped(
     net: MemoryNet, three: list[Any]
 ) -> None:
     slow(net, three[1], 0.03)
@@ -104,7 +106,7 @@ def test_what_is_left_of_a_pack_is_not_delivered_once_the_member_has_stopped(
     assert 0 < len(three[1].log) < 20
 
 
-def test_who_waits_for_a_pack_is_told_when_the_member_stops_within_it(
+def test_the_deferreds_of_a_pack_fail_when_the_member_stops_within_it(
     net: MemoryNet, three: list[Any]
 ) -> None:
     slow(net, three[1], 0.03)
@@ -143,7 +145,7 @@ def test_callbacks_that_send_again_and_again_give_way_to_the_network(net: Memory
     assert seen[0] < 50
 
 
-def test_a_queue_shorter_than_the_packs_in_flight_holds_nothing_up(net: MemoryNet, make: Any) -> None:
+def test_a_forward_queue_shorter_than_the_packs_in_flight_delays_nothing(net: MemoryNet, make: Any) -> None:
     limits = GroupLimits(pack_messages=1, packs_in_flight=4)
     member = make(0, size=1, settings=Settings(forward_queue=1), limits=limits).join()
     net.until(lambda: member.group.role == "master")

@@ -63,7 +63,7 @@ def test_a_provider_that_fails_once_is_asked_again(net: MemoryNet, past: list[An
     assert any("provide_state of the handler returned" in line for line in past[0].lines)
 
 
-def test_a_provider_that_fails_is_asked_no_more_once_nobody_waits(
+def test_a_provider_that_fails_is_not_asked_again_when_nobody_joins(
     net: MemoryNet, past: list[Any], again: Any
 ) -> None:
     asked: list[float] = []

@@ -38,7 +38,7 @@ def source(replica: int, number: int, incarnation: int = 5) -> Source:
 
 def test_a_pack_of_several_messages_fits_in_an_entry_whatever_its_limit_is() -> None:
     mine = order(pack_bytes=1000)
-    mine.put([b"x" * size for size in (30, 30, 30, 1, 100, 0, 0)], "all")
+    mine.append([b"x" * size for size in (30, 30, 30, 1, 100, 0, 0)], "all")
     packs = [mine.pack() for _ in range(4)]
     assert not mine
     assert [list(map(len, decode_pack(pack))) for pack in packs] == [[30, 30], [30, 1], [100], [0, 0]]
@@ -59,46 +59,46 @@ def test_connections_of_a_group_take_what_its_settings_allow() -> None:
 
 def test_messages_are_numbered_across_packs_and_members() -> None:
     mine = order()
-    mine.put([b"a", b"b"], "ab")
+    mine.append([b"a", b"b"], "ab")
     first = mine.pack()
-    mine.put([b"c"], "c")
+    mine.append([b"c"], "c")
     second = mine.pack()
     assert mine.in_flight == 2
     assert mine.deliver(source(1, 1), first) == (1, [b"a", b"b"])
-    assert list(mine.ripe()) == [("ab", 2)]
+    assert list(mine.delivered()) == [("ab", 2)]
     assert mine.deliver(source(2, 1), encode_pack([b"x"])) == (3, [b"x"])
-    assert list(mine.ripe()) == []
+    assert list(mine.delivered()) == []
     assert mine.deliver(source(1, 2), second) == (4, [b"c"])
-    assert list(mine.ripe()) == [("c", 4)]
+    assert list(mine.delivered()) == [("c", 4)]
     assert mine.in_flight == 0
 
 
-def test_what_an_earlier_life_of_this_member_sent_confirms_nothing() -> None:
+def test_packs_of_an_earlier_life_hand_back_no_ticket() -> None:
     mine = order()
-    mine.put([b"a"], "a")
+    mine.append([b"a"], "a")
     pack = mine.pack()
     assert mine.deliver(source(1, 1, incarnation=4), encode_pack([b"x"])) == (1, [b"x"])
-    assert list(mine.ripe()) == []
+    assert list(mine.delivered()) == []
     mine.deliver(source(1, 1), pack)
-    assert list(mine.ripe()) == [("a", 2)]
+    assert list(mine.delivered()) == [("a", 2)]
 
 
 def test_tickets_are_handed_back_with_the_index_of_their_last_message() -> None:
     mine = order(pack_messages=3)
     for number in range(5):
-        mine.put([b"%d" % number], str(number))
+        mine.append([b"%d" % number], str(number))
     mine.deliver(source(2, 1), encode_pack([b"other"] * 10))
-    assert list(mine.ripe()) == []
+    assert list(mine.delivered()) == []
     number = 0
     while mine:
         number += 1
         mine.deliver(source(1, number), mine.pack())
-    assert list(mine.ripe()) == [("0", 11), ("1", 12), ("2", 13), ("3", 14), ("4", 15)]
+    assert list(mine.delivered()) == [("0", 11), ("1", 12), ("2", 13), ("3", 14), ("4", 15)]
 
 
 def test_packs_keep_their_limits_but_never_are_empty() -> None:
     mine = order(pack_bytes=10, pack_messages=4)
-    mine.put([b"x" * 50, b"y" * 5, b"z" * 5, b"", b"", b"", b""], "all")
+    mine.append([b"x" * 50, b"y" * 5, b"z" * 5, b"", b"", b"", b""], "all")
     sizes = []
     while mine:
         sizes.append([len(payload) for payload in decode_pack(mine.pack())])
@@ -108,57 +108,57 @@ def test_packs_keep_their_limits_but_never_are_empty() -> None:
 
 def test_the_queue_is_bounded_by_count_and_by_bytes() -> None:
     mine = order(queue_messages=3, queue_bytes=20)
-    mine.put([b"a", b"b"], "ab")
+    mine.append([b"a", b"b"], "ab")
     with pytest.raises(QueueFull):
-        mine.put([b"c", b"d"], "cd")
+        mine.append([b"c", b"d"], "cd")
     with pytest.raises(QueueFull, match="wait for earlier ones"):
-        mine.put([b"x" * 19], "x")
+        mine.append([b"x" * 19], "x")
     # No waiting helps here.
     with pytest.raises(QueueFull, match="4 messages of 4 bytes are more than may ever wait: give fewer"):
-        mine.put([b"a", b"b", b"c", b"d"], "abcd")
+        mine.append([b"a", b"b", b"c", b"d"], "abcd")
     with pytest.raises(QueueFull, match="1 messages of 21 bytes are more than may ever wait"):
-        mine.put([b"x" * 21], "x")
+        mine.append([b"x" * 21], "x")
     assert mine.drop() == ["ab"]
     assert not mine
 
 
 def test_a_snapshot_carries_positions_and_recent_indices() -> None:
     mine, donor = order(), order(me=2)
-    mine.put([b"a"], "a")
-    mine.put([b"b"], "b")
+    mine.append([b"a"], "a")
+    mine.append([b"b"], "b")
     pack = mine.pack()
     donor.deliver(source(0, 1), encode_pack([b"first"]))
     donor.deliver(source(1, 1), pack)
     donor.deliver(source(0, 2), encode_pack([b"last"]))
     mine.restore(donor.head())
     assert mine.position == 4
-    assert list(mine.ripe()) == [("a", 2), ("b", 3)]
+    assert list(mine.delivered()) == [("a", 2), ("b", 3)]
     assert mine.drop() == []
 
 
-def test_a_snapshot_says_nothing_of_this_member_while_it_has_only_an_earlier_life() -> None:
+def test_a_state_with_only_an_earlier_life_hands_back_no_ticket() -> None:
     mine, donor = order(), order(me=0)
-    mine.put([b"a"], "a")
+    mine.append([b"a"], "a")
     mine.pack()
     donor.deliver(source(1, 1, incarnation=4), encode_pack([b"x"]))
     mine.restore(donor.head())
-    assert list(mine.ripe()) == []
+    assert list(mine.delivered()) == []
     assert mine.drop() == ["a"]
 
 
 def test_a_snapshot_has_the_indices_of_the_last_life_of_a_member() -> None:
     mine, donor = order(pack_messages=1), order(me=0)
-    mine.put([b"a"], "a")
-    mine.put([b"b"], "b")
+    mine.append([b"a"], "a")
+    mine.append([b"b"], "b")
     packs = [mine.pack(), mine.pack()]
     donor.deliver(source(1, 2, incarnation=4), encode_pack([b"x"]))
     donor.deliver(source(1, 1), packs[0])
     mine.restore(donor.head())
-    assert list(mine.ripe()) == [("a", 2)]
+    assert list(mine.delivered()) == [("a", 2)]
     assert mine.drop() == ["b"]
 
 
-def test_who_waits_for_all_members_hears_of_an_entry_when_they_hold_it_and_not_before() -> None:
+def test_tickets_come_back_when_all_members_hold_their_entry() -> None:
     waits = StableWaits[str]()
     for entry in (5, 5, 6, 9):
         waits.add(entry, f"of {entry}", entry * 10)
@@ -196,7 +196,7 @@ def test_a_large_chunk_of_a_state_is_cut() -> None:
     assert [len(chunk) for chunk in chunks] == [1, CHUNK_BYTES, CHUNK_BYTES, 2048, 1]
 
 
-def test_what_is_not_ours_is_refused_in_words() -> None:
+def test_foreign_bytes_are_refused_with_a_sentence() -> None:
     with pytest.raises(ProtocolError, match="not a pack of messages"):
         decode_pack(b"nonsense")
     with pytest.raises(ProtocolError, match="not a part of the state"):
@@ -215,18 +215,18 @@ def test_what_is_not_ours_is_refused_in_words() -> None:
         (encode_refusal("go away"), "refused: go away"),
     ],
 )
-def test_a_hello_that_is_none_is_refused_in_words(frame: bytes, says: str) -> None:
+def test_a_frame_that_is_no_hello_is_refused_with_a_sentence(frame: bytes, says: str) -> None:
     with pytest.raises(ProtocolError, match=says):
         parse_hello(frame)
 
 
-def test_a_hello_comes_through() -> None:
+def test_a_hello_survives_its_encoding() -> None:
     hello = Hello(1, 2, "abc", (1, 3), shared_of(Settings(mode="MAJORITY")), calls=True)
     assert parse_hello(encode_hello(hello)) == hello
 
 
 @pytest.mark.parametrize(("size", "count", "limit"), [(30, 100, 1000), (17 << 20, 2, 18 << 20)])
-def test_messages_are_as_large_or_small_as_the_settings_allow(
+def test_a_group_accepts_messages_up_to_the_limit_of_its_settings(
     net: MemoryNet, make: Any, size: int, count: int, limit: int
 ) -> None:
     """Packs stay below a small limit; one message may be larger than a connection takes by default."""

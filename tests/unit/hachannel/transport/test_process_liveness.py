@@ -25,7 +25,7 @@ def child():
     process.communicate()
 
 
-def test_a_process_that_was_killed_has_ended(child):
+def test_a_killed_process_has_ended(child):
     described = child.stdout.readline().strip()
     assert is_visible(described)
     assert not has_ended(described)
@@ -37,12 +37,12 @@ def test_a_process_that_was_killed_has_ended(child):
     assert not is_visible(described)
 
 
-def test_a_later_process_of_the_same_number_is_another_one():
+def test_a_later_process_with_the_same_number_is_a_different_one():
     machine, _, started = this_process().rpartition(" ")
     assert has_ended(f"{machine} {int(started) - 1}")
 
 
-def test_a_process_of_another_machine_is_never_said_to_have_ended():
+def test_a_process_of_another_machine_never_counts_as_ended():
     _, rest = this_process().split(" ", 1)
     stranger = f"00000000-0000-0000-0000-000000000000 {rest}"
     assert not is_visible(stranger)
@@ -50,7 +50,7 @@ def test_a_process_of_another_machine_is_never_said_to_have_ended():
 
 
 @pytest.mark.parametrize("words", ["", "x", "a b c d", "  ", "a b c d e", "../../etc"])
-def test_garbage_says_nothing(words):
+def test_a_malformed_description_tells_nothing(words):
     assert not is_visible(words)
     assert not has_ended(words)
     machine = " ".join(this_process().split(" ")[:2])

@@ -22,7 +22,7 @@ class Due:
             raise RuntimeError("defect")
 
 
-def test_it_rings_at_the_deadline_and_not_before_a_later_one() -> None:
+def test_a_timer_fires_at_the_present_deadline_not_at_an_earlier_one() -> None:
     due = Due()
     due.alarm.arm()
     due.deadline = 2.0
@@ -41,7 +41,7 @@ def test_an_earlier_deadline_is_kept() -> None:
     assert due.rung == [0.25]
 
 
-def test_after_a_call_that_raised_there_is_another_and_not_at_once() -> None:
+def test_a_call_that_raised_is_repeated_after_a_pause() -> None:
     due = Due()
     due.alarm.arm()
     due.fails = True
@@ -55,7 +55,7 @@ def test_after_a_call_that_raised_there_is_another_and_not_at_once() -> None:
     assert due.rung == [1.0, 1.0 + RAISED_PAUSE_S]
 
 
-def test_once_stopped_it_never_rings() -> None:
+def test_a_stopped_timer_never_fires() -> None:
     due = Due()
     due.alarm.arm()
     due.alarm.stop()
@@ -63,7 +63,7 @@ def test_once_stopped_it_never_rings() -> None:
     assert due.rung == []
 
 
-def test_stopped_by_a_call_that_raises_it_leaves_nothing_in_the_reactor() -> None:
+def test_a_timer_stopped_by_a_call_that_raises_schedules_nothing() -> None:
     due = Due()
     ring = due.ring
 
