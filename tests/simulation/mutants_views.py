@@ -372,3 +372,17 @@ def proposal_survives_a_promise():
 
     with wrapped(election.Election, "on_prepare", on_prepare):
         yield
+
+
+@mutant(
+    "Choose takes the shortest log instead of the longest.",
+    caught=("I5", "I6", "I17"),
+    explore="majority",
+    budget={"cut": 0, "tick": 0},
+)
+def shortest_log():
+    def shortest(holders, me):
+        return min(holders, key=lambda voter: holders[voter].last.at, default=None)
+
+    with patched(choice, "longest", shortest):
+        yield
