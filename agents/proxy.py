@@ -169,9 +169,9 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     def opaque(self, ctx: Context, note: Opaque) -> None:
         """Forward what the client sends, keep and emit what is for the client."""
         if note.type == CLIENT_INPUT and ctx.sender == outside(ctx.agent.host):
-            self._take_input(ctx, _decode_input(note.payload))
+            self._accept_input(ctx, _decode_input(note.payload))
         else:
-            self._give(ctx, ctx.sender, note.type, note.payload, note.request)
+            self._queue_output(ctx, ctx.sender, note.type, note.payload, note.request)
 
     @reacts
     def master_changed(self, ctx: Context, note: MasterChanged) -> None:
@@ -228,9 +228,9 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     def _stray(self, ctx: Context, note: Notification) -> None:
         """An order that does not come from the service is a notification for the client like any other."""
-        self._give(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
+        self._queue_output(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
 
-    def _take_input(self, ctx: Context, frame: ClientInput) -> None:
+    def _accept_input(self, ctx: Context, frame: ClientInput) -> None:
         self.last_heard_ns = ctx.now_ns
         self._acknowledge(frame.out_ack)
         known = self.last_in + 1 - frame.first_seq
@@ -261,9 +261,9 @@ class ProxyAgent(Agent, name="quorate.proxy"):
                 return
         except ValueError:
             failure = UnknownAgent(str(note.to), note.type)
-        self._give(ctx, ctx.agent, failure.type_name, encode(failure), note.request)
+        self._queue_output(ctx, ctx.agent, failure.type_name, encode(failure), note.request)
 
-    def _give(self, ctx: Context, sender: AgentId, type: str, payload: bytes, request: int) -> None:
+    def _queue_output(self, ctx: Context, sender: AgentId, type: str, payload: bytes, request: int) -> None:
         if len(payload) > MAX_OUTPUT_BYTES:
             self._too_large(ctx, sender, type, len(payload), request)
             return
@@ -284,7 +284,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         if sender != ctx.agent:
             ctx.send(sender, failure)
         if request:
-            self._give(ctx, ctx.agent, failure.type_name, encode(failure), request)
+            self._queue_output(ctx, ctx.agent, failure.type_name, encode(failure), request)
 
     def _acknowledge(self, out_ack: int) -> None:
         known = min(out_ack, self.last_out) - self.last_out_ack

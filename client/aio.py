@@ -149,8 +149,8 @@ class AsyncConnection(ConnectionBase):
         self._scheduled = False
         self._gathered = 0
         self._room: asyncio.Event = asyncio.Event()
-        self._desk.on_acknowledged = self._make_room
-        self._desk.on_ended = self._make_room
+        self._pending.on_acknowledged = self._make_room
+        self._pending.on_ended = self._make_room
 
     async def send(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
@@ -163,7 +163,7 @@ class AsyncConnection(ConnectionBase):
         async with _limit(timeout, NOT_ACKNOWLEDGED):
             seq = await self._post(to, notification, 0)
             waiter = self._loop.create_future()
-            self._desk.expect_ack(seq, waiter)
+            self._pending.expect_ack(seq, waiter)
             await waiter
 
     async def send_nowait(self, to: AgentId | ReplyTo | str, notification: Notification) -> None:
@@ -173,9 +173,9 @@ class AsyncConnection(ConnectionBase):
     async def flush(self, *, timeout: float | None = None) -> None:
         """Wait until the cluster has everything sent so far. Raises as `send` does."""
         box = self._session.outbox
-        if box.acked < box.last_seq or self._desk.ended:
+        if box.acked < box.last_seq or self._pending.ended:
             waiter = self._loop.create_future()
-            self._desk.expect_ack(box.last_seq, waiter)
+            self._pending.expect_ack(box.last_seq, waiter)
             async with _limit(timeout, NOT_ALL_ACKNOWLEDGED):
                 await waiter
 
@@ -214,13 +214,13 @@ class AsyncConnection(ConnectionBase):
         self._requests += 1
         number = self._requests
         waiter = self._loop.create_future()
-        self._desk.expect_reply(number, waiter, reply_types(reply))
+        self._pending.expect_reply(number, waiter, reply_types(reply))
         try:
             async with _limit(self._limit_of_request(timeout), no_answer(to)):
                 await self._post(to, notification, number)
                 return cast("Notification", await waiter)
         finally:
-            self._desk.forget(number)
+            self._pending.forget(number)
             if waiter.done() and not waiter.cancelled():
                 waiter.exception()
 
@@ -230,21 +230,21 @@ class AsyncConnection(ConnectionBase):
         Raises `RequestTimeout` after `timeout` seconds, or `ConnectionClosed`.
         """
         waiter = self._loop.create_future()
-        self._desk.expect_note(waiter)
+        self._pending.expect_note(waiter)
         try:
             async with _limit(timeout, NOTHING_CAME):
                 return cast("Received", await waiter)
         finally:
-            self._desk.forget_receiver(waiter)
+            self._pending.forget_receiver(waiter)
 
     async def close(self, *, timeout: float | None = 5.0) -> None:
         """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
-        if not self._desk.ended and timeout != 0:
+        if not self._pending.ended and timeout != 0:
             with contextlib.suppress(QuorateClientError):
                 await self.flush(timeout=timeout)
         self._driver.close()
         waiter = self._loop.create_future()
-        self._desk.expect_end(waiter)
+        self._pending.expect_end(waiter)
         await waiter
 
     async def __aenter__(self) -> "AsyncConnection":
@@ -263,8 +263,8 @@ class AsyncConnection(ConnectionBase):
             if session.full and not session.ended:
                 self._room.clear()
                 await self._room.wait()
-        if self._desk.ended:
-            raise self._desk.reason()
+        if self._pending.ended:
+            raise self._pending.reason()
         seq = session.send(*arguments)
         self._gathered += len(arguments[2]) + 64
         if self._gathered >= GATHER_BYTES:
@@ -310,7 +310,7 @@ class _Opening:
         driver = self._new_driver()
         connection = AsyncConnection(driver, self._request_timeout_s)
         waiter = asyncio.get_running_loop().create_future()
-        driver.desk.expect_open(waiter)
+        driver.pending.expect_open(waiter)
         driver.start(AsyncioPort(driver))
         try:
             await waiter

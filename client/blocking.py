@@ -59,8 +59,8 @@ class Connection(ConnectionBase):
         self._submitted_bytes = 0
         self._ended = False
         self._stopped = False
-        self._desk.on_acknowledged = self._acknowledged
-        self._desk.on_ended = self._end
+        self._pending.on_acknowledged = self._acknowledged
+        self._pending.on_ended = self._end
 
     @property
     def unacknowledged(self) -> int:
@@ -97,10 +97,10 @@ class Connection(ConnectionBase):
         def expect() -> None:
             self._drain()
             box = self._session.outbox
-            if box.acked >= box.last_seq and not self._desk.ended:
+            if box.acked >= box.last_seq and not self._pending.ended:
                 done.set_result(None)
             else:
-                self._desk.expect_ack(box.last_seq, done)
+                self._pending.expect_ack(box.last_seq, done)
 
         self._call(expect, done)
         until = None if timeout is None else time.monotonic() + timeout
@@ -148,7 +148,7 @@ class Connection(ConnectionBase):
             self._submit(to, notification, number, None, until, (answer, reply_types(reply)))
             return self._wait(answer, until, no_answer(to))
         except BaseException:
-            self._call(lambda: self._desk.forget(number), None)
+            self._call(lambda: self._pending.forget(number), None)
             raise
 
     def receive(self, timeout: float | None = None) -> Received:
@@ -157,16 +157,16 @@ class Connection(ConnectionBase):
         Raises `RequestTimeout` after `timeout` seconds, or `ConnectionClosed`.
         """
         note: Future[Received] = Future()
-        self._call(lambda: self._desk.expect_note(note), note)
+        self._call(lambda: self._pending.expect_note(note), note)
         until = None if timeout is None else time.monotonic() + timeout
         try:
             return self._wait(note, until, NOTHING_CAME)
         except BaseException:
             # The loop decides whether the notification or the giving up came first.
-            given_up: Future[None] = Future()
-            self._call(lambda: self._give_up(note, given_up), given_up)
+            withdrawn: Future[None] = Future()
+            self._call(lambda: self._withdraw_receiver(note, withdrawn), withdrawn)
             with contextlib.suppress(QuorateClientError):
-                given_up.result()
+                withdrawn.result()
             if note.done() and note.exception() is None:
                 return note.result()
             raise
@@ -181,7 +181,7 @@ class Connection(ConnectionBase):
         def finish() -> None:
             self._drain()
             self._driver.close()
-            self._desk.expect_end(ended)
+            self._pending.expect_end(ended)
 
         self._call(finish, ended)
         with contextlib.suppress(QuorateClientError):
@@ -213,7 +213,7 @@ class Connection(ConnectionBase):
             if self._full():
                 self._wait_for_room(until)
             if self._ended:
-                raise self._desk.reason()
+                raise self._pending.reason()
             self._submitted += 1
             self._submitted_bytes += note_size(address, type_name, payload)
             self._commands.append((address, type_name, payload, request, done, answer))
@@ -260,7 +260,7 @@ class Connection(ConnectionBase):
                 self._loop.call_soon_threadsafe(function)
                 return
         if waiter is not None and not waiter.done():
-            waiter.set_exception(self._desk.reason())
+            waiter.set_exception(self._pending.reason())
 
     def _stop(self) -> None:
         with self._room:
@@ -294,7 +294,7 @@ class Connection(ConnectionBase):
         opened: Future[str] = Future()
 
         async def begin() -> None:
-            self._desk.expect_open(opened)
+            self._pending.expect_open(opened)
             self._driver.start(AsyncioPort(self._driver))
 
         asyncio.run_coroutine_threadsafe(begin(), self._loop)
@@ -316,19 +316,19 @@ class Connection(ConnectionBase):
             to, type_name, payload, request, done, answer = commands.popleft()
             if answer is not None:
                 # Here, not in a turn of its own: the answer may be read in the turn that sends the request.
-                self._desk.expect_reply(request, *answer)
+                self._pending.expect_reply(request, *answer)
             try:
                 seq = self._session.send(to, type_name, payload, request)
             except QuorateClientError as error:
                 if done is not None:
                     done.set_exception(error)
                 if answer is not None:
-                    self._desk.forget(request)
+                    self._pending.forget(request)
                     if not answer[0].done():
                         answer[0].set_exception(error)
                 continue
             if done is not None:
-                self._desk.expect_ack(seq, done)
+                self._pending.expect_ack(seq, done)
 
     def _acknowledged(self, _: int) -> None:
         if self._waiting:
@@ -340,9 +340,9 @@ class Connection(ConnectionBase):
             self._ended = True
             self._room.notify_all()
 
-    def _give_up(self, note: "Future[Received]", given_up: "Future[None]") -> None:
-        self._desk.forget_receiver(cast("Any", note))
-        given_up.set_result(None)
+    def _withdraw_receiver(self, note: "Future[Received]", withdrawn: "Future[None]") -> None:
+        self._pending.forget_receiver(cast("Any", note))
+        withdrawn.set_result(None)
 
 
 def connect(

@@ -74,14 +74,14 @@ class ConnectionBase:
     def __init__(self, driver: Driver, request_timeout_s: float | None):
         self._driver = driver
         self._session = driver.session
-        self._desk = driver.desk
+        self._pending = driver.pending
         self._request_timeout_s = request_timeout_s
         self._requests = 0
 
     @property
     def id(self) -> str:
         """The identifier of the connection: the id of its proxy agent."""
-        return self._desk.connection or ""
+        return self._pending.connection or ""
 
     @property
     def is_open(self) -> bool:
@@ -101,7 +101,7 @@ class ConnectionBase:
     @property
     def inbox_dropped(self) -> int:
         """How many notifications were dropped because nobody received them."""
-        return self._desk.dropped
+        return self._pending.dropped
 
     def _limit_of_request(self, timeout: float | None) -> float | None:
         return self._request_timeout_s if timeout is None else timeout

@@ -37,9 +37,9 @@ class Port(Protocol):
 class Driver:
     """Calls the session with the time, and does what it asks for."""
 
-    def __init__(self, session: Session, desk: PendingRequests):
+    def __init__(self, session: Session, pending: PendingRequests):
         self.session = session
-        self.desk = desk
+        self.pending = pending
         self.paused = False
         self._port: Port | None = None
         self._stepping = False
@@ -103,7 +103,7 @@ class Driver:
         self._stepping = True
         session, port = self.session, self.port
         try:
-            while events := session.take():
+            while events := session.pop_events():
                 for event in events:
                     match event:
                         case Connect(endpoint):
@@ -111,7 +111,7 @@ class Driver:
                         case Disconnect():
                             port.disconnect()
                         case _:
-                            self.desk.handle(event)
+                            self.pending.handle(event)
             while not self.paused and (data := session.data_to_send(port.seconds())):
                 port.write(data)
         finally:

@@ -36,11 +36,11 @@ class ReplyWindow:
         self._trusted = FIRST
         self._notes = 0
         self._bytes = 0
-        self._asked = -math.inf
+        self._under_way_since = -math.inf
 
-    def asked(self, now: float) -> None:
+    def under_way(self, now: float) -> None:
         """Something is under way."""
-        self._asked = now
+        self._under_way_since = now
 
     def acknowledged(self, count: int, size_bytes: int) -> None:
         """The cluster has so many more notifications."""
@@ -50,14 +50,14 @@ class ReplyWindow:
         if self._notes > LATEST:
             self._notes //= 2
             self._bytes //= 2
-        self._look()
+        self._adjust()
 
     def received(self, now: float, size_bytes: int) -> None:
         """So many bytes of payloads have come from the server, perhaps as answers."""
-        if now - self._asked < LATE_S:
+        if now - self._under_way_since < LATE_S:
             self._bytes += size_bytes
-            self._look()
+            self._adjust()
 
-    def _look(self) -> None:
+    def _adjust(self) -> None:
         fit = ROOM_BYTES * self._notes // self._bytes if self._bytes else self._trusted
         self.window = min(self._trusted, max(LEAST, fit))

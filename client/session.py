@@ -5,7 +5,7 @@ cluster has it; it finds the master among the replicas, the last one first, reop
 sends again what is unacknowledged and drops what it has seen.
 
 A driver calls `start`, `connected`, `attempt_failed`, `received`, `lost`, `tick`, `send` and `close` with the
-time in seconds of any monotonic clock. After each call it acts on what `take` returns, writes what
+time in seconds of any monotonic clock. After each call it acts on what `pop_events` returns, writes what
 `data_to_send` returns, and arranges for `tick` at `deadline`.
 """
 
@@ -93,11 +93,11 @@ class Session:
         self._most = self.settings.window
         """Unacknowledged notifications that the server and the settings allow."""
         self.outbox = Outbox()
-        self._answers = ReplyWindow()
+        self._reply_window = ReplyWindow()
         self.last_out = 0
         """Number of the last notification received."""
         self.reconnections = 0
-        self._given = tuple(endpoints)
+        self._url_endpoints = tuple(endpoints)
         self._user = user
         self._password = password
         self._jitter = jitter
@@ -108,13 +108,13 @@ class Session:
         self._ack_owed_bytes = 0
         self._token = 0
         self._attempt = 0
-        self._said_close = False
+        self._close_sent = False
         self._buffer = FrameBuffer(MAX_SERVER_FRAME)
         self._plan: deque[Endpoint] = deque()
         self._round = 0
         self._brief = 0
         """TCP connections that broke soon after they were welcomed, one after the other."""
-        self._give_up = 0.0
+        self._connect_deadline = 0.0
         self._preferred: Endpoint = self.replicas[0]
         self._silent: Endpoint | None = None
         """The replica that has fallen silent: it may still take TCP connections."""
@@ -135,12 +135,12 @@ class Session:
     @property
     def window(self) -> int:
         """How many notifications may be unacknowledged at present."""
-        return min(self._most, self._answers.window)
+        return min(self._most, self._reply_window.window)
 
     @property
     def window_bytes(self) -> int:
         """How many bytes of them."""
-        return min(self.settings.window_bytes, self._answers.window_bytes)
+        return min(self.settings.window_bytes, self._reply_window.window_bytes)
 
     @property
     def full(self) -> bool:
@@ -162,16 +162,16 @@ class Session:
             case New() | Over():
                 return None
             case Waiting(until):
-                return min(until, self._give_up)
+                return min(until, self._connect_deadline)
             case Connecting(_, deadline) | Greeting(_, deadline):
-                return min(deadline, self._give_up)
+                return min(deadline, self._connect_deadline)
             case Closing(deadline):
                 return deadline
             case Open() as state:
-                until = min(state.ping_at, self._patience(state))
+                until = min(state.ping_at, self._silence_deadline(state))
                 return until if state.ack_at is None else min(until, state.ack_at)
 
-    def take(self) -> list[Event]:
+    def pop_events(self) -> list[Event]:
         """Return what has happened and what the driver has to do, in order, once."""
         events = self._events
         self._events = []
@@ -182,7 +182,7 @@ class Session:
     def start(self, now: float) -> None:
         """Begin to connect."""
         if isinstance(self._state, New):
-            self._give_up = now + self.settings.open_timeout_s
+            self._connect_deadline = now + self.settings.open_timeout_s
             self._begin_round(now)
 
     def connected(self, now: float) -> None:
@@ -193,7 +193,7 @@ class Session:
                 self._control.clear()
                 self._attempt += 1
                 who = (self._user, self._password, self.connection)
-                self._say(Hello(MAGIC, VERSION, *who, self.last_out, self._attempt))
+                self._send_control(Hello(MAGIC, VERSION, *who, self.last_out, self._attempt))
                 self._state = Greeting(endpoint, now + self._greeting_s)
             case _:
                 self._events.append(Disconnect())
@@ -273,8 +273,8 @@ class Session:
     def tick(self, now: float) -> None:
         """Let time pass. May be called at any time."""
         match self._state:
-            case Waiting() | Connecting() | Greeting() if now >= self._give_up:
-                self._end(self._gave_up())
+            case Waiting() | Connecting() | Greeting() if now >= self._connect_deadline:
+                self._end(self._timeout_error())
             case Waiting(until) if now >= until:
                 self._begin_round(now)
             case Connecting(endpoint, deadline) if now >= deadline:
@@ -308,8 +308,8 @@ class Session:
             case Closing():
                 if self.outbox.waiting:
                     return control + self._pack()
-                if not self._said_close:
-                    self._said_close = True
+                if not self._close_sent:
+                    self._close_sent = True
                     return control + encode_frame(Close(self.last_out))
             case _:
                 pass
@@ -341,8 +341,8 @@ class Session:
         self._next_attempt(now)
 
     def _next_attempt(self, now: float) -> None:
-        if now >= self._give_up:
-            self._end(self._gave_up())
+        if now >= self._connect_deadline:
+            self._end(self._timeout_error())
         elif self._plan:
             endpoint = self._plan.popleft()
             self._state = Connecting(endpoint, now + self.settings.attempt_timeout_s)
@@ -362,7 +362,7 @@ class Session:
         self._failures = {self._preferred: reason}
         self._brief = self._brief + 1 if now - self._state.since < BRIEF_S else 0
         self._round = max(0, self._brief - 1)
-        self._give_up = now + self.settings.reconnect_timeout_s
+        self._connect_deadline = now + self.settings.reconnect_timeout_s
         self._events.append(Interrupted(reason))
         if self._round:
             # All replicas of a server have work with every client that comes back.
@@ -375,7 +375,7 @@ class Session:
         self._events.append(Disconnect())
         self.lost(now, reason)
 
-    def _gave_up(self) -> QuorateClientError:
+    def _timeout_error(self) -> QuorateClientError:
         tried = "; ".join(
             f"{format_endpoint(endpoint)}: {self._failures.get(endpoint, 'no answer in time')}"
             for endpoint in self.replicas
@@ -398,7 +398,7 @@ class Session:
 
     # Frames.
 
-    def _say(self, frame: Hello | Ping) -> None:
+    def _send_control(self, frame: Hello | Ping) -> None:
         self._control += encode_frame(frame)
 
     def _input(self, first_seq: int, notes: list[ClientNote]) -> ClientInput:
@@ -441,9 +441,9 @@ class Session:
         self.max_frame = max(frame.max_frame, 1024)
         self._most = max(1, min(self.settings.window, frame.window))
         listed = tuple((host, port) for host, port in frame.replicas[:MAX_REPLICAS])
-        self.replicas = tuple(dict.fromkeys((endpoint, *listed, *self._given)))
+        self.replicas = tuple(dict.fromkeys((endpoint, *listed, *self._url_endpoints)))
         if endpoint in listed:
-            self.replicas = tuple(dict.fromkeys((*listed, *self._given)))
+            self.replicas = tuple(dict.fromkeys((*listed, *self._url_endpoints)))
         self._preferred = endpoint
         self._silent = None
         self._failures = {}
@@ -482,7 +482,7 @@ class Session:
         if frame.in_ack > self.outbox.last_sent:
             raise ProtocolError("the server acknowledged what was not sent")
         if self.outbox.last_seq > self.outbox.acked:
-            self._answers.asked(now)
+            self._reply_window.under_way(now)
         self._acknowledge(frame.in_ack)
         if not frame.notes:
             return
@@ -496,7 +496,7 @@ class Session:
         self._events.append(Delivered(notes))
         self._ack_owed += len(notes)
         size = sum([len(note.payload) for note in notes])
-        self._answers.received(now, size)
+        self._reply_window.received(now, size)
         self._ack_owed_bytes += size
         if isinstance(self._state, Open):
             much = (
@@ -512,16 +512,16 @@ class Session:
             box = self.outbox
             count, size = box.acked, box.acked_bytes
             box.acknowledge(in_ack)
-            self._answers.acknowledged(box.acked - count, box.acked_bytes - size)
+            self._reply_window.acknowledged(box.acked - count, box.acked_bytes - size)
             self._events.append(Acknowledged(in_ack))
 
-    def _patience(self, state: Open) -> float:
+    def _silence_deadline(self, state: Open) -> float:
         """When the replica has been silent for too long."""
         return state.heard + 3 * self.ping_interval_s
 
     def _tick_open(self, now: float, state: Open) -> None:
         interval = self.ping_interval_s
-        patience = self._patience(state)
+        patience = self._silence_deadline(state)
         if now >= patience + interval:
             # This process was itself stopped: it must first read what has come in meanwhile.
             state.heard = now - 2 * interval
@@ -532,4 +532,4 @@ class Session:
         if now >= state.ping_at:
             state.ping_at = now + interval
             self._token += 1
-            self._say(Ping(self._token, self.last_out, self.outbox.last_sent + 1))
+            self._send_control(Ping(self._token, self.last_out, self.outbox.last_sent + 1))

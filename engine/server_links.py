@@ -105,7 +105,7 @@ class Links:
             link = self._links[server] = Link(server)
         return link
 
-    def look(self, server: int) -> Link:
+    def peek(self, server: int) -> Link:
         """The link to a server, to be read only."""
         return self._links.get(server) or Link(server)
 

@@ -110,17 +110,17 @@ class EngineState:
 
     def pending(self, server: int) -> tuple[int, list[Note]]:
         """What `server` has not acknowledged: the number of the first, and the notifications."""
-        link = self._mail.links.look(server)
+        link = self._mail.links.peek(server)
         return link.first_seq, list(link.waiting)
 
     def received(self, server: int, birth: int) -> int:
         """The number of the last notification taken from `server` in the life of that birth."""
-        link = self._mail.links.look(server)
+        link = self._mail.links.peek(server)
         return link.received if link.peer_birth == birth else 0
 
     def peer_birth(self, server: int) -> int:
         """The birth of `server` as far as it is known here; 0 before the two have met."""
-        return self._mail.links.look(server).peer_birth
+        return self._mail.links.peek(server).peer_birth
 
     def peers(self) -> list[int]:
         """The servers with which notifications have been exchanged."""
@@ -129,17 +129,18 @@ class EngineState:
     def digest(self) -> bytes:
         """16 bytes that are equal on all replicas that have applied the same entries.
 
-        Costs the agents that have changed since the last call; `reckon` where that may be too much at once.
+        The cost is that of the agents that have changed since the last call. Use `incremental_digest` where
+        that may be too much at once.
         """
         return digest_of(self._directory.digest(), self._facts(self._mail.links, self._timers, self))
 
-    def reckon(self) -> IncrementalDigest:
+    def incremental_digest(self) -> IncrementalDigest:
         """The same, step by step: the digest as of now, while the engine goes on."""
         return IncrementalDigest(self._directory, self._facts(self._mail.links, self._timers, self))
 
-    def reckons(self, reckoning: IncrementalDigest) -> bool:
+    def has_digest(self, digest: IncrementalDigest) -> bool:
         """Whether it is of this state, and not of one that this one has taken the place of."""
-        return reckoning.of(self._directory)
+        return digest.of(self._directory)
 
     @staticmethod
     def _facts(links: Links, timers: Timers, rest: "EngineState | Snapshot") -> tuple[object, ...]:
@@ -233,7 +234,7 @@ class EngineState:
 
     def _freeze(self, rest: Sequence[AgentId]) -> tuple[Capture, IncrementalDigest]:
         self._rest = self._captured(0, rest, False)
-        return self._rest, self.reckon()
+        return self._rest, self.incremental_digest()
 
     def staging(self) -> Staging:
         """Where the parts of another engine's state gather."""
@@ -290,10 +291,10 @@ class EngineState:
         return parts
 
     def restore(self, parts: Iterable[bytes]) -> None:
-        """Replace the whole state by a snapshot. Raises what `Staging.take` and `install` raise."""
+        """Replace the whole state by a snapshot. Raises what `Staging.accept` and `install` raise."""
         staging = self.staging()
         for part in parts:
-            staging.take(part)
+            staging.accept(part)
         self.install(staging)
 
     def _replace(self, header: Snapshot, links: Links, timers: Timers) -> None:

@@ -37,14 +37,14 @@ class Timers:
         self._by_due[(timer.due_ns, timer.timer)] = timer
         self._due_of[timer.timer] = timer.due_ns
         self._of_agent.setdefault(timer.agent, {})[timer.timer] = None
-        self._look()
+        self._update_next_due()
 
     def cancel(self, agent: AgentId, number: int) -> None:
         """Disarm a timer of `agent`; one that is not armed, or not its own, is let pass."""
         if number in self._of_agent.get(agent, ()):
             del self._by_due[(self._due_of[number], number)]
             self._forget(agent, number)
-            self._look()
+            self._update_next_due()
 
     def cancel_all(self, agent: AgentId) -> None:
         """Disarm all timers of an agent."""
@@ -58,7 +58,7 @@ class Timers:
         if not numbers:
             del self._of_agent[agent]
 
-    def _look(self) -> None:
+    def _update_next_due(self) -> None:
         self.next_due_ns = self._by_due.peekitem(0)[0][0] if self._by_due else None
 
     def pop_due(self, now_ns: int, limit: int) -> list[Timer]:
@@ -68,7 +68,7 @@ class Timers:
             _, timer = self._by_due.popitem(0)
             self._forget(timer.agent, timer.timer)
             due.append(timer)
-        self._look()
+        self._update_next_due()
         return due
 
     def state(self) -> list[Timer]:

@@ -35,7 +35,7 @@ from ..client.frames import (
 )
 from ..hachannel.transport.ports import ClockPort, DelayedCallPort, TcpPort
 
-__all__ = ["ClientLink", "LinkOwner"]
+__all__ = ["ClientConnection", "ConnectionOwner"]
 
 HANDSHAKE_TIMEOUT_S: Final = 5.0
 """For the first frame of a client."""
@@ -60,18 +60,18 @@ class LinkSettings(Protocol):
         ...
 
 
-class LinkOwner(Protocol):
+class ConnectionOwner(Protocol):
     """The service, as a link sees it."""
 
-    def joined(self, link: "ClientLink") -> None:
+    def joined(self, link: "ClientConnection") -> None:
         """The TCP connection was made."""
         ...
 
-    def left(self, link: "ClientLink") -> None:
+    def left(self, link: "ClientConnection") -> None:
         """The TCP connection is gone."""
         ...
 
-    def garbage(self, link: "ClientLink", reason: str) -> None:
+    def garbage(self, link: "ClientConnection", reason: str) -> None:
         """The client does not follow the protocol."""
         ...
 
@@ -79,35 +79,35 @@ class LinkOwner(Protocol):
         """Log a line about a client."""
         ...
 
-    def greet(self, link: "ClientLink", hello: Hello) -> None:
+    def greet(self, link: "ClientConnection", hello: Hello) -> None:
         """The client has said who it is."""
         ...
 
-    def take(self, link: "ClientLink", bodies: list[bytes]) -> None:
+    def submit_inputs(self, link: "ClientConnection", bodies: list[bytes]) -> None:
         """Checked bodies of input frames arrived."""
         ...
 
-    def keep_alive(self, link: "ClientLink", ping: Ping) -> None:
+    def keep_alive(self, link: "ClientConnection", ping: Ping) -> None:
         """The client is alive."""
         ...
 
-    def close(self, link: "ClientLink") -> None:
+    def close(self, link: "ClientConnection") -> None:
         """The client closes for good."""
         ...
 
-    def dirty(self, link: "ClientLink") -> None:
+    def dirty(self, link: "ClientConnection") -> None:
         """Call `ClientLink.flush` soon."""
         ...
 
 
-class ClientLink(TwistedProtocol):
+class ClientConnection(TwistedProtocol):
     """Hello, then an answer of the service, then input and output, then an end.
 
     `proxy` is set by the service, before the answer for a connection that is reopened: what its proxy
     emits meanwhile is held back here.
     """
 
-    def __init__(self, owner: LinkOwner, reactor: ClockPort, settings: LinkSettings):
+    def __init__(self, owner: ConnectionOwner, reactor: ClockPort, settings: LinkSettings):
         self.proxy: AgentId | None = None
         self.attempt = 0
         """Number of the client's hello."""
@@ -163,7 +163,7 @@ class ClientLink(TwistedProtocol):
             self._broken(str(error))
         if inputs:
             self._posted = self._reactor.seconds()
-            self._owner.take(self, inputs)
+            self._owner.submit_inputs(self, inputs)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802, ARG002
         """Forget the client; its proxy keeps the connection context."""
@@ -211,17 +211,17 @@ class ClientLink(TwistedProtocol):
             case Ping():
                 if self._writable:  # one that does not read its answers gets no more of them
                     self._tcp.write(encode_frame(Pong(frame.token)))
-                self._heard(frame, inputs)
+                self._on_ping(frame, inputs)
             case Close():
                 self._frame = self._after_close
                 if inputs:
-                    self._owner.take(self, inputs[:])
+                    self._owner.submit_inputs(self, inputs[:])
                     inputs.clear()
                 self._owner.close(self)
             case Hello():
                 raise ProtocolError("the client said hello twice")
 
-    def _heard(self, ping: Ping, inputs: list[bytes]) -> None:
+    def _on_ping(self, ping: Ping, inputs: list[bytes]) -> None:
         """The replicated idle time needs to know only now and then."""
         now = self._reactor.seconds()
         if not inputs and now - self._posted >= self._settings.idle_timeout_s / 4:

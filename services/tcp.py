@@ -35,7 +35,7 @@ from ..client.frames import DEFAULT_MAX_FRAME, VERSION, ByeCode, Hello, Ping, We
 from ..hachannel.transport.direct_write import DirectWriteReactor
 from ..hachannel.transport.ports import ListeningPort
 from .base import DEFAULT_MAX_CONNECTIONS, Service, ServiceContext, ServiceError
-from .client_connection import ClientLink
+from .client_connection import ClientConnection
 from .manager import ConnectionManager, note_from_service
 
 __all__ = ["ProxySettings", "TcpProxyService"]
@@ -106,8 +106,8 @@ class _Listener(Factory):
     def __init__(self, service: "TcpProxyService"):
         self._service = service
 
-    def buildProtocol(self, addr: IAddress | None) -> ClientLink:  # noqa: N802, ARG002
-        return self._service.build_link()
+    def buildProtocol(self, addr: IAddress | None) -> ClientConnection:  # noqa: N802, ARG002
+        return self._service.build_connection()
 
 
 class TcpProxyService(Service):
@@ -117,9 +117,9 @@ class TcpProxyService(Service):
     settings: ProxySettings
 
     def __init__(self) -> None:
-        self.links: set[ClientLink] = set()
-        self._routes: dict[AgentId, list[ClientLink]] = {}
-        self._dirty: list[ClientLink] = []
+        self.links: set[ClientConnection] = set()
+        self._routes: dict[AgentId, list[ClientConnection]] = {}
+        self._dirty: list[ClientConnection] = []
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
         self._reading = True
@@ -164,11 +164,11 @@ class TcpProxyService(Service):
 
     # Links.
 
-    def build_link(self) -> ClientLink:
+    def build_connection(self) -> ClientConnection:
         """Make the protocol of a new TCP connection."""
-        return ClientLink(self, self.ctx.reactor, self.settings)
+        return ClientConnection(self, self.ctx.reactor, self.settings)
 
-    def joined(self, link: ClientLink) -> None:
+    def joined(self, link: ClientConnection) -> None:
         """A TCP connection was made."""
         self.links.add(link)
         self.ctx.gauge("connections", len(self.links))
@@ -177,20 +177,20 @@ class TcpProxyService(Service):
         if len(self.links) > 2 * self.settings.max_connections:
             link.bye(ByeCode.FULL, f"this server has {self.settings.max_connections} connections already")
 
-    def left(self, link: ClientLink) -> None:
+    def left(self, link: ClientConnection) -> None:
         """A TCP connection is gone. Its connection context stays, until the idle timeout."""
         self.links.discard(link)
         self._unroute(link)
         self.ctx.gauge("connections", len(self.links))
 
-    def _unroute(self, link: ClientLink) -> None:
+    def _unroute(self, link: ClientConnection) -> None:
         routed = self._routes.get(link.proxy) if link.proxy is not None else None
         if routed and link in routed:
             routed.remove(link)
             if not routed and link.proxy is not None:
                 del self._routes[link.proxy]
 
-    def garbage(self, link: ClientLink, reason: str) -> None:
+    def garbage(self, link: ClientConnection, reason: str) -> None:
         """A client does not follow the protocol: one line, and the count."""
         self.ctx.count("garbage")
         self.complain(f"client {link.peer}: {reason}")
@@ -208,7 +208,7 @@ class TcpProxyService(Service):
 
     # Opening.
 
-    def greet(self, link: ClientLink, hello: Hello) -> None:
+    def greet(self, link: ClientConnection, hello: Hello) -> None:
         """Open or reopen the connection that a client asks for."""
         if hello.version < 1:
             link.bye(ByeCode.VERSION, f"this server speaks version {VERSION} of the protocol")
@@ -223,7 +223,7 @@ class TcpProxyService(Service):
         if hello.connection is None:
             request = Open(hello.user, self.settings.idle_timeout_s, self.settings.max_connections)
             note = note_from_service(self.ctx, connection_manager(self.ctx.server_id), request)
-            self._ask(link, note, lambda reply: self._opened(link, reply))
+            self._request(link, note, lambda reply: self._opened(link, reply))
             return
         try:
             proxy = AgentId.parse(hello.connection)
@@ -236,9 +236,9 @@ class TcpProxyService(Service):
         self._routes.setdefault(proxy, []).append(link)
         reopen = Reopen(hello.user, hello.out_ack)
         note = note_from_service(self.ctx, proxy, reopen)
-        self._ask(link, note, lambda reply: self._reopened(link, proxy, reply))
+        self._request(link, note, lambda reply: self._reopened(link, proxy, reply))
 
-    def _ask(self, link: ClientLink, note: Note, answered: Callable[[Note], None]) -> None:
+    def _request(self, link: ClientConnection, note: Note, answered: Callable[[Note], None]) -> None:
         def failed(failure: Failure) -> None:
             error = cast("BaseException", failure.value)  # pyright: ignore[reportUnknownMemberType]
             if not isinstance(error, TimeoutError) and not self._stopped:
@@ -247,7 +247,7 @@ class TcpProxyService(Service):
 
         self.ctx.request(note, REQUEST_TIMEOUT_S).addCallback(answered).addErrback(failed)
 
-    def _opened(self, link: ClientLink, reply: Note) -> None:
+    def _opened(self, link: ClientConnection, reply: Note) -> None:
         if reply.type != Opened.type_name:
             refused = reply.type == OpenRefused.type_name
             reason = decode(OpenRefused, reply.payload).reason if refused else "it cannot open a connection"
@@ -264,7 +264,7 @@ class TcpProxyService(Service):
         if not self._reading:
             link.pause_reading()
 
-    def _reopened(self, link: ClientLink, proxy: AgentId, reply: Note) -> None:
+    def _reopened(self, link: ClientConnection, proxy: AgentId, reply: Note) -> None:
         if link.closed:
             return
         if reply.type != Reopened.type_name or reply.sender != proxy:
@@ -297,7 +297,7 @@ class TcpProxyService(Service):
 
     # The flow.
 
-    def take(self, link: ClientLink, bodies: list[bytes]) -> None:
+    def submit_inputs(self, link: ClientConnection, bodies: list[bytes]) -> None:
         """Post the bodies of input frames, checked, to the proxy of a link."""
         assert link.proxy is not None
         sender = outside(self.ctx.server_id)
@@ -313,11 +313,11 @@ class TcpProxyService(Service):
         for link in list(self.links):
             link.resume_reading()
 
-    def keep_alive(self, link: ClientLink, ping: Ping) -> None:
+    def keep_alive(self, link: ClientConnection, ping: Ping) -> None:
         """Post that a client is alive, and what it has received and sent."""
-        self.take(link, [msgspec.msgpack.encode(ClientInput(ping.out_ack, ping.next_seq, []))])
+        self.submit_inputs(link, [msgspec.msgpack.encode(ClientInput(ping.out_ack, ping.next_seq, []))])
 
-    def close(self, link: ClientLink) -> None:
+    def close(self, link: ClientConnection) -> None:
         """Post that a client closes for good."""
         assert link.proxy is not None
         self.ctx.post([note_from_service(self.ctx, link.proxy, CloseConnection())])
@@ -329,7 +329,7 @@ class TcpProxyService(Service):
             elif isinstance(message, ClientEnd):
                 link.end(message)
 
-    def dirty(self, link: ClientLink) -> None:
+    def dirty(self, link: ClientConnection) -> None:
         """Have a link flushed at the end of this turn of the reactor: one write for all that gathers."""
         if not self._dirty:
             cast("Any", self.ctx.reactor).callLater(0, self._flush)

@@ -1,4 +1,4 @@
-"""The digest of an engine's state as of one entry, reckoned step by step while the engine goes on."""
+"""The digest of an engine's state as of one entry, computed step by step while the engine goes on."""
 
 import hashlib
 
@@ -16,7 +16,7 @@ def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
 
 
 class IncrementalDigest:
-    """The digest as of the moment at which `Engine.reckon` made this.
+    """The digest as of the moment at which `Engine.incremental_digest` made this.
 
     An agent that is about to change is looked at before. So no step takes long, however many agents had
     changed, and the engine may go on between two.

@@ -17,12 +17,12 @@ __all__ = ["Action", "Marker", "PrecopyRounds"]
 
 K = TypeVar("K", bound=Any)
 
-MAX_PASSES: Final = 8
-"""Passes over what has changed, before the rest goes as of one entry, however much it is."""
+MAX_ROUNDS: Final = 8
+"""Rounds over what has changed, before the rest is sent as of one entry, however much it is."""
 FEW: Final = 256
-"""So few changed parts are not worth another pass."""
+"""With at most this many changed parts left, no further round begins."""
 SHRINKS: Final = 0.75
-"""A pass that leaves more than this share of what the last one left is the last one."""
+"""A round that leaves more than this share of what the round before left is the last one."""
 SORTED_AT_ONCE: Final = 5000
 
 
@@ -75,8 +75,8 @@ class PrecopyRounds(Generic[K]):
     _began: int = attrs.field(default=0, init=False)
     _scanned: bool = attrs.field(default=False, init=False)
     _floor: int = attrs.field(default=0, init=False)
-    passes: int = attrs.field(default=0, init=False)
-    """Passes over what has changed, so far."""
+    rounds: int = attrs.field(default=0, init=False)
+    """Rounds over what has changed, so far."""
     _last: int = attrs.field(default=0, init=False)
     finished: bool = attrs.field(default=False, init=False)
     """What is left, `rest`, is to be sent as of one entry."""
@@ -98,14 +98,15 @@ class PrecopyRounds(Generic[K]):
         return True
 
     def step(self) -> tuple[Action, K] | None:
-        """The next part; None when this pass is over: look at `finished`. Call it once `prepare` is done."""
+        """Return the next part, or None when this round is over: then see `finished`. Call after `prepare` is
+        done."""
         if not self._scanned:
             step = self._scan()
             if step is not None:
                 return step
             self._scanned = True
             self._floor = self._began
-            self._next_pass()
+            self._next_round()
             return None
         if self._queue:
             key = self._queue.popleft()
@@ -113,7 +114,7 @@ class PrecopyRounds(Generic[K]):
             return (Action.GONE if self._changed(key) is None else Action.SEND), key
         if not self.finished:
             self._floor = self._began
-            self._next_pass()
+            self._next_round()
         return None
 
     def _scan(self) -> tuple[Action, K] | None:
@@ -138,12 +139,12 @@ class PrecopyRounds(Generic[K]):
             return max(start.floor, start.have)
         return start.have
 
-    def _next_pass(self) -> None:
+    def _next_round(self) -> None:
         left = len(self.marks)
-        if left <= self._few or self.passes >= MAX_PASSES or (self.passes and left > SHRINKS * self._last):
+        if left <= self._few or self.rounds >= MAX_ROUNDS or (self.rounds and left > SHRINKS * self._last):
             self.finished = True
             return
-        self.passes += 1
+        self.rounds += 1
         self._last = left
         self._began = self._now()
         self._queue.extend(self.marks)

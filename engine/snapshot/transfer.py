@@ -19,7 +19,7 @@ from .digest import IncrementalDigest
 from .header import SnapshotError
 from .precopy import Action, Marker, PrecopyRounds
 
-__all__ = ["End", "Given", "Source", "Staging", "Taken"]
+__all__ = ["End", "Source", "SourcePart", "StagedPart", "Staging"]
 
 PART_BYTES: Final = 256 * 1024
 PART_AGENTS: Final = 400
@@ -59,7 +59,7 @@ def _bucket(identity: AgentId) -> int:
 
 
 @attrs.frozen
-class Given:
+class SourcePart:
     """A part of a state."""
 
     data: bytes
@@ -84,49 +84,49 @@ class Source:
         self._freeze = freeze
         start = _start(marker, birth, have, now())
         self._start: Marker | None = start
-        self._passes = PrecopyRounds[AgentId](_bucket, self._changed, now, start)
-        directory.marks = self._passes.marks
-        self._passes.begin([cell.identity for cell in directory])
+        self._rounds = PrecopyRounds[AgentId](_bucket, self._changed, now, start)
+        directory.marks = self._rounds.marks
+        self._rounds.begin([cell.identity for cell in directory])
         self._prepared = False
         self._capture: Capture | None = None
         self._gone: list[AgentId] = []
-        self._reckoning: IncrementalDigest | None = None
+        self._digest: IncrementalDigest | None = None
         self._over = False
         self.flaws: list[str] = []
         """Agents whose state cannot be stored any more, and why: they go all the same."""
 
     @property
-    def passes(self) -> int:
+    def rounds(self) -> int:
         """How often what had changed meanwhile was sent again."""
-        return self._passes.passes
+        return self._rounds.rounds
 
     @property
     def over(self) -> bool:
         """It has given the last part, or another source has taken its place."""
-        return self._over or self._directory.marks is not self._passes.marks
+        return self._over or self._directory.marks is not self._rounds.marks
 
     def close(self) -> None:
         """Nobody wants the rest."""
-        if self._directory.marks is self._passes.marks:
+        if self._directory.marks is self._rounds.marks:
             self._directory.marks = None
-        if self._reckoning is not None:
-            self._reckoning.close()
+        if self._digest is not None:
+            self._digest.close()
         self._over = True
 
     def _changed(self, identity: AgentId) -> int | None:
         cell = self._directory.find(identity)
         return None if cell is None else cell.changed
 
-    def next(self) -> Given | None:
+    def next(self) -> SourcePart | None:
         """The next part. None: some work was done; call again."""
         if not self._prepared:
-            self._prepared = self._passes.prepare()
+            self._prepared = self._rounds.prepare()
             return None
         kept: list[AgentId] = []
         agents: list[AgentState] = []
         size = 0
-        while size < PART_BYTES and len(kept) < 10 * PART_AGENTS and not self._passes.finished:
-            step = self._passes.step()
+        while size < PART_BYTES and len(kept) < 10 * PART_AGENTS and not self._rounds.finished:
+            step = self._rounds.step()
             if step is None:
                 continue
             action, identity = step
@@ -142,12 +142,12 @@ class Source:
                 size += len(agents[-1].state) + PART_BYTES // PART_AGENTS
             # For the digest of the whole, which is to cost little at the end.
             self._directory.hash_of(cell)
-        if kept or agents or not self._passes.finished:
-            return Given(self._part(kept, agents), None, False)
-        if self._capture is None or self._reckoning is None:
-            self._capture, self._reckoning = self._freeze(self._passes.rest())
+        if kept or agents or not self._rounds.finished:
+            return SourcePart(self._part(kept, agents), None, False)
+        if self._capture is None or self._digest is None:
+            self._capture, self._digest = self._freeze(self._rounds.rest())
             self._gone += self._capture.deleted
-        return self._last(self._capture, self._reckoning)
+        return self._last(self._capture, self._digest)
 
     def _store(self, cell: Cell) -> AgentState:
         state, flaw = cell.stored()
@@ -155,24 +155,24 @@ class Source:
             self.flaws.append(flaw)
         return state
 
-    def _last(self, capture: Capture, reckoning: IncrementalDigest) -> Given | None:
+    def _last(self, capture: Capture, digest: IncrementalDigest) -> SourcePart | None:
         """The rest, as of one entry: what is about to change meanwhile was encoded before."""
-        if capture.done and not capture.agents and reckoning.left:
-            reckoning.step(PART_AGENTS, DIGEST_BYTES)
+        if capture.done and not capture.agents and digest.left:
+            digest.step(PART_AGENTS, DIGEST_BYTES)
             return None
         done = capture.step(PART_AGENTS, PART_BYTES)
         agents = capture.agents[:PART_AGENTS]
         del capture.agents[:PART_AGENTS]
-        if not done or capture.agents or reckoning.left:
-            return Given(self._part([], agents), capture.index, False)
+        if not done or capture.agents or digest.left:
+            return SourcePart(self._part([], agents), capture.index, False)
         self.flaws += capture.flaws
         self.close()
-        return Given(self._part([], agents, End(capture.header, reckoning.digest)), capture.index, True)
+        return SourcePart(self._part([], agents, End(capture.header, digest.digest)), capture.index, True)
 
     def _part(self, kept: list[AgentId], agents: list[AgentState], end: End | None = None) -> bytes:
         start, self._start = self._start, None
         gone, self._gone = self._gone, []
-        return _encoder.encode(_Part(self._passes.marker, start, kept, agents, gone, end))
+        return _encoder.encode(_Part(self._rounds.marker, start, kept, agents, gone, end))
 
 
 def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
@@ -191,7 +191,7 @@ def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
 
 
 @attrs.frozen
-class Taken:
+class StagedPart:
     """What a part of a state has brought."""
 
     agents: Sequence[AgentState]
@@ -234,7 +234,7 @@ class Staging:
         """Agents that came in parts and are not part of the whole."""
         return [identity for identity in self.hashes if identity not in self.cells]
 
-    def take(self, data: bytes) -> Taken:
+    def accept(self, data: bytes) -> StagedPart:
         """The next part of a source. After the last one `end` is set, and `Engine.install` may be called.
 
         Raises SnapshotError when it is damaged or goes on from something else than what is here, AgentError
@@ -266,7 +266,7 @@ class Staging:
             cells.pop(identity, None)
         self.end = part.end
         self.marker = _encoder.encode(part.marker)
-        return Taken(part.agents, anew)
+        return StagedPart(part.agents, anew)
 
     def _begin(self, start: Marker) -> bool:
         """The first part of a source; says whether what is here is of no use any more."""

@@ -64,7 +64,7 @@ class Comparison:
         if self._reckoning is not None:
             # The positions are so close together that this costs little.
             self._step(None, None)
-        self._reckoning = self._engine.reckon()
+        self._reckoning = self._engine.incremental_digest()
         self._index = index
         self._share = -(-self._reckoning.left // SHARES)
 

@@ -17,7 +17,7 @@ from ...engine import (
     NetPeer,
     Nondeterministic,
     Reaction,
-    Taken,
+    StagedPart,
     Tick,
     encode_batch,
 )
@@ -554,7 +554,7 @@ class Node:
             # Written with the record that the log begins anew: either both are on the disk or none is.
             self._out.installed = installed
 
-    def _stage(self, taken: Taken) -> None:
+    def _stage(self, taken: StagedPart) -> None:
         self._out.staged.append(taken)
 
     def _say(self, line: str) -> None:

@@ -2,7 +2,7 @@
 
 import attrs
 
-from ...engine import Capture, Effects, Reaction, Taken
+from ...engine import Capture, Effects, Reaction, StagedPart
 from ...hachannel import LogRecord, Message, Seat
 from .batching import BatchLimits
 
@@ -42,7 +42,7 @@ class Output:
 
     messages: list[tuple[int, Message]] = attrs.field(factory=lambda: [])
     """None waits for what is recorded with it: the channel keeps back what depends on a record."""
-    staged: list[Taken] = attrs.field(factory=lambda: [])
+    staged: list[StagedPart] = attrs.field(factory=lambda: [])
     """Agents of a state that comes in, to be kept beside those that are there, before what follows."""
     loaded: bool = False
     """Agents have come that stay."""

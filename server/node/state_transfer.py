@@ -5,7 +5,7 @@ from typing import Final
 
 import attrs
 
-from ...engine import Capture, Engine, SnapshotError, Source, Staging, Taken
+from ...engine import Capture, Engine, SnapshotError, Source, StagedPart, Staging
 from ...hachannel import Channel, InstallPart, ProvidePart, ProvideSnapshot
 
 __all__ = ["StateTransfer", "Unusable"]
@@ -29,7 +29,7 @@ class StateTransfer:
         engine: Engine,
         channel: Channel,
         say: Callable[[str], None],
-        stage: Callable[[Taken], None] | None = None,
+        stage: Callable[[StagedPart], None] | None = None,
     ) -> None:
         """`say` takes lines for the log; `stage`, where there is a disk, what comes in: see `install`."""
         self._engine = engine
@@ -79,7 +79,7 @@ class StateTransfer:
             self._source = None
             self._say(
                 f"the state after entry {self._index} was given, "
-                f"{source.passes} times what had changed meanwhile"
+                f"{source.rounds} times what had changed meanwhile"
             )
             for flaw in source.flaws:
                 self._say(f"{flaw}; the reactions since then were given instead")
@@ -143,7 +143,7 @@ class StateTransfer:
         staging = self._staging
         if staging is None:
             staging = self._staging = self._engine.staging()
-        taken = staging.take(event.data)
+        taken = staging.accept(event.data)
         if staging.based:
             self._unstage()
         elif self._stage is not None:
@@ -155,7 +155,7 @@ class StateTransfer:
 
     def _unstage(self) -> None:
         if self._staged and self._stage is not None:
-            self._stage(Taken((), True))
+            self._stage(StagedPart((), True))
         self._staged = False
 
     def _refuse(self, now: float, event: InstallPart, error: SnapshotError) -> None:

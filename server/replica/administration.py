@@ -36,7 +36,7 @@ class Administration:
     def status(self) -> "Deferred[Mapping[str, Any]]":
         """How the replica is: see `AdminTarget`."""
         engine = self._replica.node.engine
-        found, reckoning = build_status(self._replica), engine.reckon()
+        found, reckoning = build_status(self._replica), engine.incremental_digest()
         told: Deferred[Mapping[str, Any]] = Deferred()
 
         def go_on() -> None:
@@ -47,7 +47,7 @@ class Administration:
                 return
             if not done:
                 self._replica.reactor.callLater(0, go_on)
-            elif engine.reckons(reckoning):
+            elif engine.has_digest(reckoning):
                 told.callback({**found, "digest": reckoning.digest.hex()})
             else:
                 # Another state has taken the place of the one that was looked at.

@@ -8,7 +8,7 @@ from threading import Condition, Thread
 
 import attrs
 
-from ...engine import AgentState, Capture, Taken
+from ...engine import AgentState, Capture, StagedPart
 from ...hachannel import LogRecord
 from ...hachannel.journal.journal import Journal, WriteFailed
 from ...hachannel.model.log import Appended, Committed
@@ -59,7 +59,7 @@ class _Job:
     state: Capture | None = None
     trim: int = 0
     done: Callable[[], None] | None = None
-    taken: Taken | None = None
+    taken: StagedPart | None = None
     taken_bytes: int = 0
     """Not in `size`: the agents have this in memory all the same."""
     sliced: bool = False
@@ -149,7 +149,7 @@ class Disk:
                 # In its turn: a state that is yet to be written would take its place otherwise.
                 self._put(_Job((), 0, 0, save=_Save(state, trim, done, _slices(state))))
 
-    def stage(self, taken: Taken) -> None:
+    def stage(self, taken: StagedPart) -> None:
         """Write what has come of a state, beside the one that is there."""
         with self._changed:
             if not self._failed and not self._closing:

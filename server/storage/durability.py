@@ -18,7 +18,7 @@ from twisted.internet.task import Cooperator
 from twisted.internet.threads import deferToThread
 
 from ...agents import AgentError
-from ...engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, Taken
+from ...engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError, StagedPart
 from ...hachannel import LogRecord
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.journal.errors import FRAMES_SUFFIX, frames_path
@@ -319,7 +319,7 @@ class Durability:
             self._begin_snapshot()
         self._disk.write(records, token, installed)
 
-    def stage(self, taken: Taken) -> None:
+    def stage(self, taken: StagedPart) -> None:
         """Write what has come of a state, beside the one that is there."""
         if self._disk is not None:
             self._disk.stage(taken)

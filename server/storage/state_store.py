@@ -17,7 +17,7 @@ import attrs
 import msgspec
 
 from ...agents import AgentId
-from ...engine import AgentState, Capture, Ran, Taken
+from ...engine import AgentState, Capture, Ran, StagedPart
 from ...hachannel.journal.journal import Damaged, checksum
 
 __all__ = ["SCHEMA", "StateStore", "StoredState"]
@@ -153,7 +153,7 @@ class StateStore:
         self._merging.create(connection)
         self.merge(connection)
 
-    def stage(self, connection: sqlite3.Connection, taken: Taken) -> None:
+    def stage(self, connection: sqlite3.Connection, taken: StagedPart) -> None:
         """Write what has come of a state, beside the one that is there."""
         if taken.anew:
             self._coming.drop(connection)

@@ -5,7 +5,7 @@ from typing import Any
 import attrs
 
 from ...agents import AgentId
-from ...engine import AgentState, Capture, Engine, Taken
+from ...engine import AgentState, Capture, Engine, StagedPart
 from ...hachannel.journal.durable_log import DurableLog, Remembered
 from ...hachannel.model.log import Committed
 from ...hachannel.model.messages import PAYLOAD
@@ -21,7 +21,7 @@ __all__ = ["AgentDisk", "DurableCluster"]
 class _Staging(Write[Capture]):
     """Agents of a state that comes in."""
 
-    taken: Taken = attrs.field(kw_only=True)
+    taken: StagedPart = attrs.field(kw_only=True)
 
 
 @attrs.define(eq=False)

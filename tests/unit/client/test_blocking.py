@@ -238,7 +238,7 @@ def test_notifications_that_answer_nothing_are_received_in_order(connection, mod
 
 
 def test_the_inbox_is_bounded_and_counts_what_it_drops(connection, model, deposit):
-    connection._desk._inbox_limit = 5
+    connection._pending._inbox_limit = 5
     for n in range(8):
         model.push(deposit(n))
     connection.request("alice", deposit(0))

@@ -20,7 +20,7 @@ def test_what_is_under_way_has_answers_that_fit(size):
     for _ in range(100):
         count = min(answers.window, max(1, answers.window_bytes // size))
         assert count * size <= ROOM_BYTES
-        answers.asked(0.0)
+        answers.under_way(0.0)
         answers.received(0.5, count * size)
         answers.acknowledged(count, count * size)
     # What is forgotten is rounded.
@@ -29,7 +29,7 @@ def test_what_is_under_way_has_answers_that_fit(size):
 
 def test_one_is_always_allowed():
     answers = ReplyWindow()
-    answers.asked(0.0)
+    answers.under_way(0.0)
     answers.received(0.5, 10 * MAX_OUTPUT_BYTES)
     assert answers.window == 1
     answers.acknowledged(1, 10)
@@ -39,7 +39,7 @@ def test_one_is_always_allowed():
 def test_the_latest_answers_count():
     answers = ReplyWindow()
     for _ in range(1000):
-        answers.asked(0.0)
+        answers.under_way(0.0)
         answers.received(0.5, 100_000)
         answers.acknowledged(1, 100)
     assert answers.window == 10
@@ -47,7 +47,7 @@ def test_the_latest_answers_count():
         answers.acknowledged(1, 100)
     assert answers.window > 16_384
     for _ in range(10):
-        answers.asked(0.0)
+        answers.under_way(0.0)
         answers.received(0.5, 100_000)
         answers.acknowledged(1, 100)
     assert answers.window < 5000
@@ -56,6 +56,6 @@ def test_the_latest_answers_count():
 def test_what_comes_to_who_sends_nothing_is_no_answer():
     answers = ReplyWindow()
     answers.received(5.0, 10 * MAX_OUTPUT_BYTES)
-    answers.asked(6.0)
+    answers.under_way(6.0)
     answers.received(7.1, 10 * MAX_OUTPUT_BYTES)
     assert answers.window == FIRST

@@ -51,7 +51,7 @@ class Driver:
         self.session.start(0.0)
 
     def events(self):
-        return self.session.take()
+        return self.session.pop_events()
 
     def frames(self):
         data = b""

@@ -62,7 +62,7 @@ def test_with_json_only_one_line_goes_to_standard_output(
     good: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def fake(_options: Options, _directory: Path, screen: story.Screen, _began_s: float) -> Result:
-        screen.say("on the way")
+        screen.show("on the way")
         return made(good)
 
     monkeypatch.setattr(story, "_run", fake)

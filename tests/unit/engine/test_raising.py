@@ -9,7 +9,7 @@ import pytest
 from quorate import Agent, AgentError, Context, ExceptionNotification, Notification, reacts
 from quorate.agents import AgentId, Note, encode
 from quorate.engine import EngineSettings, EngineStopped, NetInput, Nondeterministic
-from quorate.engine.error_text import MAX_WORDS
+from quorate.engine.error_text import MAX_ERROR_CHARS
 from quorate.testing.harness import Harness
 
 HALF = "report-\udce9.pdf"
@@ -39,7 +39,7 @@ class Wordless(Exception):
 def fault(number: int) -> BaseException:
     faults: list[BaseException] = [
         ValueError(HALF),
-        ValueError("\udce9" * MAX_WORDS),
+        ValueError("\udce9" * MAX_ERROR_CHARS),
         OSError(2, "No such file", HALF),
         SystemExit(HALF),
         KeyboardInterrupt(),
@@ -92,7 +92,7 @@ def harness() -> Harness:
 def test_the_sender_is_told(harness: Harness, number: int) -> None:
     (answer,) = harness.send("book", Mark(-1 - number))
     assert isinstance(answer, ExceptionNotification)
-    assert len(answer.message) <= MAX_WORDS
+    assert len(answer.message) <= MAX_ERROR_CHARS
     assert numbers(harness) == []
     (line,) = harness.reports
     assert line.isprintable()

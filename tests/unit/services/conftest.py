@@ -15,7 +15,7 @@ from quorate.agents import Agent, AgentId, Context, Note, Notification, Opaque, 
 from quorate.client.frames import MAGIC, VERSION, FrameBuffer, Hello, decode_server_frame, encode_frame
 from quorate.client.session import Session
 from quorate.services.base import Service
-from quorate.services.client_connection import ClientLink
+from quorate.services.client_connection import ClientConnection
 from quorate.services.manager import ConnectionManager
 from quorate.services.tcp import TcpProxyService
 from quorate.testing.harness import Harness
@@ -48,7 +48,7 @@ class Account(Agent):
 class FakeTcp:
     """One side of a TCP connection: what is written stands in `written`."""
 
-    def __init__(self, link: ClientLink):
+    def __init__(self, link: ClientConnection):
         self.link = link
         self.written = bytearray()
         self.reading = True

@@ -46,7 +46,7 @@ class World:
         self.act()
 
     def act(self):
-        while events := self.session.take():
+        while events := self.session.pop_events():
             for event in events:
                 match event:
                     case Connect():

@@ -68,11 +68,11 @@ def test_a_digest_is_that_of_the_moment_at_which_it_was_begun(seed: int) -> None
     for _ in range(150):
         twins.act()
         if twins.random.random() < 0.2:
-            under_way.append((twins.engine.reckon(), twins.expected()))
+            under_way.append((twins.engine.incremental_digest(), twins.expected()))
         for item in list(under_way):
-            reckoning, expected = item
-            if twins.random.random() < 0.3 and reckoning.step(twins.random.randint(0, 2), 6000):
-                assert reckoning.digest == expected
+            digest, expected = item
+            if twins.random.random() < 0.3 and digest.step(twins.random.randint(0, 2), 6000):
+                assert digest.digest == expected
                 under_way.remove(item)
                 complete += 1
         if under_way and twins.random.random() < 0.03:
@@ -80,28 +80,28 @@ def test_a_digest_is_that_of_the_moment_at_which_it_was_begun(seed: int) -> None
         if twins.random.random() < 0.02:
             assert twins.engine.digest() == twins.expected()
     assert complete > 10
-    for reckoning, expected in under_way:
-        assert reckoning.digest == expected
+    for digest, expected in under_way:
+        assert digest.digest == expected
 
 
 def test_a_step_looks_at_so_many_agents_or_so_many_bytes() -> None:
     harness = Harness()
     for number in range(10):
         harness.deploy(Sum, name=f"a{number}", ballast="x" * 1000)
-    reckoning = harness.engine.reckon()
-    assert reckoning.left == 10
-    assert not reckoning.step(3)
-    assert reckoning.left == 7
-    assert not reckoning.step(None, 1500)
-    assert reckoning.left == 5
-    assert reckoning.step()
-    assert reckoning.left == 0
+    digest = harness.engine.incremental_digest()
+    assert digest.left == 10
+    assert not digest.step(3)
+    assert digest.left == 7
+    assert not digest.step(None, 1500)
+    assert digest.left == 5
+    assert digest.step()
+    assert digest.left == 0
 
 
 def test_a_digest_is_not_of_a_state_that_has_taken_the_place_of_the_one_it_was_begun_with() -> None:
     harness = Harness()
     harness.deploy(Sum, name="a")
-    reckoning = harness.engine.reckon()
-    assert harness.engine.reckons(reckoning)
+    digest = harness.engine.incremental_digest()
+    assert harness.engine.has_digest(digest)
     harness.engine.restore(harness.engine.snapshot())
-    assert not harness.engine.reckons(reckoning)
+    assert not harness.engine.has_digest(digest)

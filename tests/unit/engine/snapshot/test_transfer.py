@@ -88,7 +88,7 @@ def finish(busy: Busy, source: Source, staging: Staging, target: Engine, acts: i
     """Take the rest; returns how many agents came. The copy must be the original as of the last part."""
     index = None
     for data, index in parts(source):
-        staging.take(data)
+        staging.accept(data)
         if index is None:
             for _ in range(busy.random.randint(0, acts)):
                 busy.act()
@@ -128,7 +128,7 @@ def test_another_source_goes_on_where_one_ended(seed: int) -> None:
             data, index = next(given, (b"", 0))
             if index is not None:
                 break
-            staging.take(data)
+            staging.accept(data)
             busy.act()
         for _ in range(3):
             busy.act()
@@ -141,7 +141,7 @@ def test_what_is_there_already_does_not_come_again() -> None:
     staging = target.staging()
     given = parts(busy.engine.source())
     for _ in range(8):
-        staging.take(next(given)[0])
+        staging.accept(next(given)[0])
     there = len(staging.cells)
     assert there > 15
     staging.hashes = dict.fromkeys((), 0) | staging.hashes
@@ -151,7 +151,7 @@ def test_what_is_there_already_does_not_come_again() -> None:
     sent = 0
     for data, _ in parts(other.source(staging.marker)):
         before = set(again.hashes)
-        again.take(data)
+        again.accept(data)
         sent += len(set(again.hashes) - before)
     target.install(again)
     assert sent == 40 - there
@@ -204,12 +204,12 @@ def test_passes_over_what_changes_are_bounded() -> None:
     source, staging = busy.engine.source(), target.staging()
     index = None
     for data, index in parts(source):
-        staging.take(data)
+        staging.accept(data)
         if index is None:
             for name in sorted(busy.names):
                 busy.harness.send(name, Add(1))
             busy.digests[busy.engine.applied] = busy.engine.digest()
-    assert source.passes <= precopy.MAX_PASSES
+    assert source.rounds <= precopy.MAX_ROUNDS
     target.install(staging)
     assert target.digest() == busy.digests[target.applied]
 
@@ -230,7 +230,7 @@ def test_a_state_that_differs_from_that_of_the_source_is_refused_and_nothing_cha
     busy.deploy()
     staging = stale.staging()
     for data, _ in parts(busy.engine.source(have=have)):
-        staging.take(data)
+        staging.accept(data)
     applied = stale.applied
     with pytest.raises(SnapshotError, match="not the one that was sent"):
         stale.install(staging)
@@ -248,10 +248,10 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
     one, other = Busy(5), Busy(6)
     staging = fresh().staging()
     with pytest.raises(SnapshotError, match="is damaged"):
-        staging.take(b"\xc1")
+        staging.accept(b"\xc1")
     given = [data for data, _ in parts(one.engine.source())]
     with pytest.raises(SnapshotError, match="do not begin"):
-        fresh().staging().take(given[1])
+        fresh().staging().accept(given[1])
     with pytest.raises(SnapshotError, match="not complete"):
         fresh().install(staging)
     # Of another life of the server.
@@ -259,13 +259,13 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
     (first, _) = next(parts(one.engine.source(have=one.engine.applied)))
     behind.birth += 1
     with pytest.raises(SnapshotError, match="another life"):
-        behind.staging().take(first)
+        behind.staging().accept(first)
     # What is said to be here is not.
     empty = fresh()
     empty.birth, empty.applied = one.engine.birth, one.engine.applied
     (first, _) = next(parts(one.engine.source(have=one.engine.applied)))
     with pytest.raises(SnapshotError, match="and is not"):
-        empty.staging().take(first)
+        empty.staging().accept(first)
 
 
 @pytest.mark.parametrize("marker", [b"", b"\xc1", b"\x95\x01\x02\x03\x04\x05", b"\x90"])
@@ -308,7 +308,7 @@ def test_a_state_is_installed_some_agents_at_a_time_and_nothing_changes_before_t
         busy.act()
     staging = target.staging()
     for data, _ in parts(busy.engine.source(have=have if based else 0)):
-        staging.take(data)
+        staging.accept(data)
     steps = 0
     for _ in target.installing(staging, 4):
         steps += 1

@@ -10,7 +10,7 @@ import pytest
 
 from quorate import Delete
 from quorate.agents import AgentId, factory
-from quorate.engine import Engine, Taken
+from quorate.engine import Engine, StagedPart
 from quorate.hachannel.journal.journal import Damaged, Journal
 from quorate.hachannel.model.log import Appended, Promised, Reset
 from quorate.hachannel.model.view import Tag
@@ -20,9 +20,9 @@ from quorate.testing.harness import Harness
 from ..disk_rig import ME, VIEW, Add, Rig, Sum, captured, crashed, entry, load
 
 
-def taken(harness: Harness, *ids: AgentId, anew: bool = False) -> Taken:
+def taken(harness: Harness, *ids: AgentId, anew: bool = False) -> StagedPart:
     """These agents, as a part of a transfer brings them."""
-    return Taken([cell.stored()[0] for cell in harness.engine.cells() if cell.identity in ids], anew)
+    return StagedPart([cell.stored()[0] for cell in harness.engine.cells() if cell.identity in ids], anew)
 
 
 def all_is_large(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[Harness, list[AgentId]]:
