@@ -99,7 +99,7 @@ class App:
         """Load the state from a disk."""
         self.index, self.chain, self.cells = saved.index, saved.chain, dict(saved.cells)
 
-    # Giving
+    # The donor
 
     def whole(self) -> bytes:
         """Return the state in one piece, which is the first and the last part."""
@@ -183,7 +183,7 @@ class App:
         gone, self._gone = self._gone, []
         return msgspec.msgpack.encode(Part(passes.marker, start, kept, cells, gone, end))
 
-    # Taking
+    # The learner
 
     def install(self, event: InstallPart) -> bytes:
         """Install a part of another replica's state; the last one replaces the own state. Return its marker.

@@ -95,7 +95,7 @@ class Shape:
         slow_s = weather.slow_s if weather.slow_chance else 0.0
         if weather.bytes_per_s:
             slow_s += (self.settings.part_bytes + MAX_SMALL_MESSAGE_BYTES) / weather.bytes_per_s
-        # What comes while a disk is busy waits for the next sync.
+        # A write that begins during a sync waits for the next one.
         return 2 * (weather.delay_s + slow_s) + (2 * self.sync_s if self.disk else 0.0)
 
     @property

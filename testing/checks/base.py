@@ -112,7 +112,7 @@ class Checks(History, Observer):
     def started(self, host: Host) -> None:
         """Begin the history of a process."""
         process = self.begin(host)
-        # One step may accept several views; only the last one would be seen afterwards.
+        # One step may accept several views; after the step only the last one is there.
         object.__setattr__(host.state, "accept", _Accepting(self, host, host.state.accept))
         for each in self._on_started:
             each.started(host, process)

@@ -121,23 +121,23 @@ class LogTailWindow(Checker):
                 beside, base = self._of(message.token), message.base.at
                 beside.start = message.start
                 beside.sizes.update((entry.index, len(entry.payload)) for entry in message.entries)
-                # What is sent again is on its way once.
+                # A repeated message replaces the earlier one.
                 kept = [last for last in beside.under_way if beside.told < last <= base]
                 beside.under_way = [*kept, message.entries[-1].index]
                 if len(beside.under_way) > settings.transfer_window:
                     self.fail(step.host, f"has {len(beside.under_way)} messages beside a state on their way")
             elif isinstance(message, ChunkAck) and message.ahead > self._of(message.token).told:
-                self._takes(step.host, message)
+                self._acknowledge(step.host, message)
 
     def _of(self, token: int) -> _Beside:
         return self._transfers.setdefault(token, _Beside())
 
-    def _takes(self, host: Host, message: ChunkAck) -> None:
+    def _acknowledge(self, host: Host, message: ChunkAck) -> None:
         beside = self._of(message.token)
         state = host.state
         held = range(max(beside.start, state.applied) + 1, beside.told + 1)
         size = sum(beside.sizes[index] for index in held)
-        # The application has a piece before the learner says so.
+        # The application has a piece before the learner acknowledges it.
         taken = sum(size for number, size in beside.pieces.items() if number <= message.chunks)
         if ahead_fill(state.settings, taken, len(held), size) >= 1:
             self.fail(host, f"takes more than the {len(held)} entries of {size} bytes beside a state")

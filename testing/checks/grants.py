@@ -44,7 +44,7 @@ class LeaseMajority(Checker):
                 self.fail(host, f"holds the lease until {lease.expires():.3f}, granted to {until:.3f}")
             return
         before, granted = self._granted.pop(me, (now, {}))
-        # Where clocks stand still, what was counted before grows old all the same.
+        # In an exploration clocks stand still, while the grants that were counted grow older.
         if before >= now or view is None or state.leaving or state.stopped or not state.member:
             return
         yields = any(isinstance(message, Yield) for _, message in step.messages)

@@ -172,7 +172,7 @@ class History:
         self._lives = 0
         self.counts = {"views": 0, "snapshots": 0, "delivered": 0, "commits": 0}
 
-    # What happens, as it happens
+    # Changes
 
     def begin(self, host: Host) -> Process:
         """Begin the history of a process."""
@@ -187,7 +187,7 @@ class History:
         )
         if state.accepted is not None:
             process.view = process.resumed = state.accepted.number
-        # One that died before its number was durable has sent nothing under it; this one has the same number.
+        # A process that died before its boot number was durable has sent nothing; this one reuses the number.
         own = (*state.me, state.boot)
         for source in [source for source in self.numbered if source[:3] == own]:
             del self.numbered[source]
@@ -314,7 +314,7 @@ class History:
                 self.chains[event.index] = link(before, event.index, event.stamp_ns, event.payload)
                 self.last_delivered = event.index
 
-    # Arithmetic of its own
+    # Configurations
 
     def change_of(self, source: View, start: int) -> tuple[tuple[Voter, ...], tuple[Seat, ...]] | None:
         """Return the voters and seats after the RECONFIG that `source` appended up to `start`; None without

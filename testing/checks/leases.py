@@ -64,9 +64,9 @@ class GrantExclusion(Checker):
         promised = step.host.state.promised
         if step.host.channel.lease.asks or self._promised.get(step.host.state.me) != promised:
             self._promised[step.host.state.me] = promised
-            self._look()
+            self._check_grants()
 
-    def _look(self) -> None:
+    def _check_grants(self) -> None:
         running = {host.state.me: host for host in self.past.world.hosts if host.running}
         for host in running.values():
             now = host.clock()

@@ -37,7 +37,7 @@ def converge(
     parts = {"transfers": transfers_s}
     if any(host.lost for host in world.hosts):
         parts["deaths"] = _death_s(world.shape)
-    # What is asked for in vain is asked for again.
+    # Lost requests are repeated.
     heal_s = HEAL_S + RETRIES * world.shape.settings.retry_s
     bound = heal_s + sum(parts.values())
     limit = world.now + bound
@@ -55,7 +55,7 @@ def converge(
     payloads: list[bytes] = []
 
     def fresh() -> bool:
-        # One that had been removed, and heard of it only now, may have been asked for again meanwhile.
+        # A replica that stops now because it was removed may have been added again meanwhile.
         _start(world)
         if not payloads:
             master = world.master()

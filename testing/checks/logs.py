@@ -142,7 +142,7 @@ class LogLength(Checker):
                 pieces[said.number] = len(said.data)
                 self._given[state.me] = said.token, pieces
             elif isinstance(said, Heartbeat) and said.master and host.channel.phases.giving == "nobody":
-                # It has trimmed its log.
+                # After the transfer it has trimmed its log.
                 self._given.pop(state.me, None)
         log, settings = state.log, state.settings
         if log.base.at > state.applied:
@@ -154,7 +154,7 @@ class LogLength(Checker):
             # A restart finds on the disk what the log had when the state was saved, and what came since.
             bound += self.past.world.shape.save_entries + settings.window
         if len(log) > bound:
-            # For a transfer it may be longer, with what of the state was given.
+            # During a transfer it may be longer, by the bytes of the state that were sent.
             _, pieces = self._given.get(state.me, (0, {}))
             bound += sum(pieces.values()) // ENTRY_BYTES
         if len(log) > bound:

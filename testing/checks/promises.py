@@ -38,7 +38,7 @@ class PromiseMonotonicity(Checker):
         if state.promised < step.process.promised:
             self.fail(host, f"promised {state.promised} after {step.process.promised}")
         for message in step.binding:
-            # Also where nobody can know of the promise yet: what waited for the disk meanwhile is taken back.
+            # Also before the promise is durable: answers that waited for the disk are retracted.
             if isinstance(message, Ack) and message.view < state.promised:
                 self.fail(host, f"acknowledges {message.view}, has promised {state.promised}")
             if isinstance(message, Accept | Recorded | Promise):

@@ -52,5 +52,5 @@ class ViewBeginning(Checker):
             if disk is not None and not disk.spoiled and (host.replica, disk.incarnation) == voter:
                 accepted = disk.remembered.accepted
                 return accepted is not None and accepted.number >= view.number
-        # It has no disk, or what it had accepted went with it.
+        # It has no disk, or has lost the one with the accepted view.
         return True

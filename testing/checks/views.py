@@ -101,7 +101,7 @@ class ViewQuorums(Checker):
         past, host = self.past, step.host
         have, source, before = past.accepted[view.number], past.sources.get(view.number), past.latest
         if before is not None and before.number > view.number:
-            # Its proposer learns late that it succeeded, when others have gone on from there.
+            # Its proposer learns late that it succeeded, after others have replaced the view.
             if view.start > before.start:
                 self.fail(host, f"view {view} active after {before}")
             return
@@ -148,7 +148,7 @@ class ConfigurationChange(Checker):
             return
         before = (source.config, source.seats)
         after = self.past.change_of(source, view.start)
-        # A change that could not become active is given up: as a whole.
+        # A change that could not become active is given up as a whole.
         if (view.config, view.seats) not in (before, after):
             self.fail(host, f"{view} replaces {source}; its voters and seats are neither those nor {after}")
         # The members have answered: if they are enough for it, there was no reason to give it up, unless a
@@ -270,7 +270,7 @@ class ViewEventAgreement(Checker):
             announced = number
             said = (event.index, event.master, event.members, event.first_time)
             if number == step.process.resumed:
-                # It was told in an earlier life, perhaps.
+                # An earlier process may have announced it.
                 said = (*said[:3], self.past.active[number][3])
             if self.past.active[number] != said:
                 self.fail(step.host, f"view {number} is {said} and {self.past.active[number]}")

@@ -28,7 +28,7 @@ def _is_leaf(kind: type) -> bool:
     elif attrs.has(kind):
         leaf = kind.__setattr__ is not object.__setattr__ and "frozen" in kind.__setattr__.__name__
     else:
-        # A tuple with a name holds only what does not change.
+        # Named tuples hold only objects that do not change.
         leaf = issubclass(kind, Enum) or (issubclass(kind, tuple) and kind is not tuple)
     (_LEAVES if leaf else _CHANGING).add(kind)
     return leaf
@@ -74,7 +74,7 @@ def clone(thing: Any, memo: dict[int, Any]) -> Any:
     if _is_leaf(kind):
         return thing
     if isinstance(thing, msgspec.Struct):
-        # Those that change have fields that do not.
+        # Structs that change have fields that do not.
         copy = memo[id(thing)] = shallow(thing)
         return copy
     copy = memo[id(thing)] = object.__new__(kind)
@@ -216,7 +216,7 @@ def canonical_form(thing: Any, skip: Collection[str], seen: dict[int, int] | Non
             (key, value if type(value) in _LEAVES else canonical_form(value, skip, seen))
             for key, value in thing.items()
         ]
-        # The order among replicas and indices may matter, that among voters and views never does.
+        # The order of replicas and indices may matter; that of voters and views never does.
         return items if len(items) < 2 or type(items[0][0]) is int else sorted(items, key=_key)
     if kind is set:
         return sorted(thing)

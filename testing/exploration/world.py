@@ -104,7 +104,7 @@ class ExploredWorld(World):
         """Return the time stamp of an entry."""
         return self.explored[self._acting].payloads
 
-    # Places
+    # States
 
     def own(self, replica: int) -> ExploredHost:
         """Return a replica that is about to change: a copy if another state has it, too."""
@@ -294,7 +294,7 @@ class ExploredWorld(World):
         host = self.own(one)
         host.forward(host.payload())
 
-    # The path to a state
+    # The way to a start state
 
     def prepare(self, *events: Event) -> None:
         """Execute events without using the budget."""

@@ -120,7 +120,7 @@ class Injector:
     def inject(self, fault: Fault) -> bool:
         """Inject a fault now. Return whether it had an effect."""
         world = self.world
-        # Not from the stream of the run: a schedule without one fault has the other ones as they were.
+        # A stream of its own: without one fault, the other ones must stay the same.
         random = Random(f"{world.seed} {fault.name} {fault.at!r}")
         world.trace(f"fault: {fault}")
         done = not (fault.disk and not world.shape.disk) and fault.inject(self, random)
@@ -183,7 +183,7 @@ class Injector:
         if any(other.running and other.state.leaving for other in self.world.hosts):
             return False
         if not (host.disk is not None or self.survivable([host])):
-            # The others can do without it only if they take its vote before it goes.
+            # The others can do without it only if they remove its vote before it stops.
             latest = self.checks.latest
             if latest is None or latest.members == (host.state.me,) or not self.survivable([]):
                 return False
@@ -328,13 +328,13 @@ class Injector:
             if host not in victims and (memory := self._memory(host)) is not None
         }
         if shape.disk and latest is None:
-            # Who has lost a disk may not found a cluster, so there would never be one.
+            # A replica that has lost its disk must not found a cluster, so there would never be one.
             return False
         if latest is not None and self.world.could_found_again(self.world.configured, victims):
             return False
         others = [host for host in self.world.hosts if host.running and host not in victims]
         if latest is None and any(host.state.counter for host in others):
-            # The first view is being founded, by replicas of which some may not know it yet.
+            # The first view is being founded; some of its founders may not know it yet.
             if self._founders_lost:
                 return False
             self._founders_lost = True
@@ -346,12 +346,12 @@ class Injector:
             if memory is not None and memory.accepted is not None:
                 view = memory.accepted
                 known = views.get(view.number)
-                # What only victims know of it is lost with them.
+                # If only victims know that it is active, that is lost with them.
                 active = memory.active and host not in victims
                 views[view.number] = (view, active or (known is not None and known[1]))
             installing = host.channel.installing if host.running else None
             if installing is not None:
-                # It may be accepted after its proposer is gone.
+                # It may be accepted after its proposer has ended.
                 views.setdefault(installing.view.number, (installing.view, False))
         return all(_survives(view, active, living) for view, active in views.values())
 

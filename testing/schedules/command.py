@@ -189,12 +189,12 @@ def command(
         raise click.UsageError("--trace and --messages go with --jobs 1 only.")
     _check_drop(plan, seeds)
     _check_disks(plan, seeds)
-    talk = not as_json
+    prints = not as_json
     started = time.monotonic()
     counts: Counts = Counter()
     failures: list[Failure] = []
     outcomes = (
-        _alone(plan, seeds, trace and talk, messages and talk) if jobs == 1 else _many(plan, seeds, jobs)
+        _alone(plan, seeds, trace and prints, messages and prints) if jobs == 1 else _many(plan, seeds, jobs)
     )
     console = Console(stderr=True)
     with closing(outcomes), _progress(console, quiet=as_json or trace or messages) as progress:
@@ -207,21 +207,21 @@ def command(
             progress.update(task, advance=1, violations=len(failures))
             if failures and not keep_going:
                 break
-    told = [
-        _told(plan, failure, minimise=minimise and number < MAX_TRACES)
+    summaries = [
+        _summary(plan, failure, minimise=minimise and number < MAX_TRACES)
         for number, failure in enumerate(failures)
     ]
     if failures and save is not None:
         first = failures[0].seed
         try:
-            save.write_bytes(plan.whole(first).without(told[0]["drop"]).to_json(first))
+            save.write_bytes(plan.whole(first).without(summaries[0]["drop"]).to_json(first))
         except OSError as error:
             click.echo(
-                f"{save} cannot be written: {error.strerror}. Play it with: {told[0]['rerun']}", err=True
+                f"{save} cannot be written: {error.strerror}. Play it with: {summaries[0]['rerun']}", err=True
             )
-    if talk:
-        for failure, said in zip(failures[:MAX_TRACES], told, strict=False):
-            _tell(failure, said, traced=trace or messages)
+    if prints:
+        for failure, found in zip(failures[:MAX_TRACES], summaries, strict=False):
+            _print_failure(failure, found, traced=trace or messages)
     summary = {
         **{name: counts[name] for name in ("runs", "steps", "messages", "views", "commits", "delivered")},
         "violations": len(failures),
@@ -235,7 +235,7 @@ def command(
             for name, count in sorted(counts.items())
             if name.startswith("reached ")
         },
-        "failures": told,
+        "failures": summaries,
     }
     click.echo(json.dumps(summary))
     if failures:
@@ -267,11 +267,13 @@ def _check_disks(plan: "Plan", seeds: range) -> None:
     """Refuse faults of disks where there are no disks."""
     if plan.faults is None or plan.disk or not all(FAULTS[name].disk for name in plan.faults):
         return
-    said = f"{', '.join(plan.faults)} can happen only with disks"
+    reason = f"{', '.join(plan.faults)} can happen only with disks"
     if plan.disk is False:
-        raise click.UsageError(f"{said}: leave out --memory, or name other faults.")
+        raise click.UsageError(f"{reason}: leave out --memory, or name other faults.")
     if not any(plan.whole(seed).shape.disk for seed in seeds):
-        click.echo(f"No fault happens: {said}, and no cluster of these seeds has any; add --disk.", err=True)
+        click.echo(
+            f"No fault happens: {reason}, and no cluster of these seeds has any; add --disk.", err=True
+        )
 
 
 @attrs.frozen
@@ -346,9 +348,9 @@ def _many(plan: Plan, seeds: range, jobs: int) -> Outcomes:
             yield from batch
 
 
-def _told(plan: Plan, failure: Failure, *, minimise: bool) -> dict[str, Any]:
+def _summary(plan: Plan, failure: Failure, *, minimise: bool) -> dict[str, Any]:
     """A failure for programs: what, where, and what plays it again."""
-    said: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "seed": failure.seed,
         "invariant": failure.invariant,
         "at": round(failure.at, 6),
@@ -363,23 +365,23 @@ def _told(plan: Plan, failure: Failure, *, minimise: bool) -> dict[str, Any]:
         positions = [number for number in range(len(whole.faults)) if number not in dropped]
         dropped.update(positions[number] for number in shrink(schedule, violation)[0])
     schedule = whole.without(dropped)
-    said["faults"] = [f"{fault.at:.4f} {fault}" for fault in schedule.faults]
-    said["drop"] = sorted(dropped)
-    said["rerun"] = plan.arguments(failure.seed, plan.drop)
+    summary["faults"] = [f"{fault.at:.4f} {fault}" for fault in schedule.faults]
+    summary["drop"] = sorted(dropped)
+    summary["rerun"] = plan.arguments(failure.seed, plan.drop)
     if dropped - set(plan.drop):
-        said["rerun_minimised"] = plan.arguments(failure.seed, sorted(dropped))
-    return said
+        summary["rerun_minimised"] = plan.arguments(failure.seed, sorted(dropped))
+    return summary
 
 
-def _tell(failure: Failure, said: dict[str, Any], *, traced: bool) -> None:
+def _print_failure(failure: Failure, summary: dict[str, Any], *, traced: bool) -> None:
     if not traced:
         for line in failure.trace:
             click.echo(line)
     click.echo(f"seed {failure.seed}, {failure.at:.4f} s: {failure.reason}")
-    click.echo(f"run it again: {said['rerun']} --trace")
-    if "rerun_minimised" in said:
-        faults = said["faults"]
-        click.echo(f"the same invariant with {len(faults)} faults: {said['rerun_minimised']} --trace")
+    click.echo(f"run it again: {summary['rerun']} --trace")
+    if "rerun_minimised" in summary:
+        faults = summary["faults"]
+        click.echo(f"the same invariant with {len(faults)} faults: {summary['rerun_minimised']} --trace")
         for fault in faults:
             click.echo(f"  {fault}")
 

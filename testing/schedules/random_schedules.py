@@ -299,7 +299,7 @@ def _fitting(shape: Shape) -> Shape:
     settings, trip_s = shape.settings, shape.round_trip_s
     trips = DRAIN_S / trip_s
     one_by_one = settings.forward_window_bytes < 100
-    # Payloads have up to six bytes or so.
+    # Payloads have about six bytes at most.
     window = max(1, min(settings.window, settings.window_bytes // 6))
     most = trips / (shape.replicas / window + 2 / (1 if one_by_one else settings.forward_window))
     settings = attrs.evolve(
@@ -456,6 +456,6 @@ def administered(schedule: Schedule | int) -> Schedule:
     """Return a schedule, or the one of a seed, with an administrator who adds, removes and moves replicas."""
     if isinstance(schedule, int):
         schedule = draw(schedule)
-    # With fewer founders than replicas, those that were removed and forgot it could found a cluster.
+    # With fewer founders than replicas, removed replicas without memory could found another cluster.
     shape = attrs.evolve(schedule.shape, expected=schedule.shape.replicas)
     return attrs.evolve(schedule, shape=shape, administrator=ADMINISTRATOR_RATE)

@@ -178,7 +178,7 @@ def _decoded(data: bytes) -> dict[str, Any]:
         plain = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeError) as error:
         raise InvalidSchedule(syntax_error(error, data)) from None
-    # What is there twice would be taken once, without a word.
+    # The decoder keeps one of two equal fields without an error.
     json.loads(data, object_pairs_hook=_once)
     plain = convert(plain, dict[str, Any])
     unknown = sorted(map(repr, set(plain) - set(_FIELDS)))

@@ -128,7 +128,7 @@ def _check_arguments(seed: object, schedule: object, channel: object) -> None:
     check_seed(seed)
     if schedule is not None and not isinstance(schedule, Schedule):
         raise ValueError(f"schedule is {schedule!r}: give a Schedule, or None for the one of the seed")
-    # What a function or a partial makes is not known before it is called.
+    # The result of a function or a partial is known once it is called.
     if not callable(channel) or (isinstance(channel, type) and not issubclass(channel, Channel)):
         raise ValueError(f"channel is {channel!r}: give a subclass of Channel, or a function that makes one")
 
@@ -230,7 +230,7 @@ def _recover(injector: Injector, load: Load, schedule: Schedule) -> float:
         injector.find()
     healed_s = converge(world, load.last, lease=lease, quiet=quiet and not lost) - start
     if schedule.deaths == "last":
-        # What is under way when they die is part of it.
+        # Entries are in flight when the replicas die.
         master = world.master()
         if master is not None:
             load.last(master.replica)

@@ -1,8 +1,8 @@
-"""A simulated cluster: real nodes (channel, engine and batching) on a virtual clock and network.
+"""A simulated cluster of one server: nodes (channel, engine and batching) on a virtual clock and network.
 
-Everything random comes from the seed, so a run can be repeated. The cluster keeps books while it runs and
-raises `Violation` when two replicas do not react the same way to the same entries, or when something that was
-promised is broken; `check` compares the states at the end.
+All random choices come from the seed, so a run can be repeated. The cluster compares the reactions of the
+replicas while it runs and raises `Violation` when two replicas react differently to the same entries, or when
+a promise of the cluster is broken; `check` compares the states at the end.
 """
 
 import heapq
@@ -25,7 +25,7 @@ EPOCH_NS = 1_700_000_000_000_000_000
 
 
 class Violation(AssertionError):
-    """The cluster has broken a promise. The text has the seed."""
+    """Raised when the cluster has broken a promise. The text has the seed."""
 
 
 @attrs.define(eq=False)
@@ -37,9 +37,9 @@ class SimulatedReplica:
     incarnation: int
     alive: bool = False
     skew_ns: int = 0
-    """How far its clock is ahead of the true time."""
+    """The nanoseconds by which its wall clock is ahead of the true time."""
     life: int = 0
-    """Grows when it is killed: what was meant for an earlier life is dropped."""
+    """The number of times that it was killed; calls for an earlier life are dropped."""
     rejoin: str = ""
     roles: list[RoleChange] = attrs.field(factory=list[RoleChange])
     lines: list[str] = attrs.field(factory=list[str])
@@ -47,20 +47,20 @@ class SimulatedReplica:
 
 @attrs.define(eq=False)
 class _Link:
-    """The connection of a pair: up in a generation, or down."""
+    """The connection of a pair of replicas."""
 
     generation: int = 0
     up: bool = False
     cut: bool = False
     arrival: dict[int, float] = attrs.field(factory=dict[int, float])
-    """When the last message to each side arrives: the order is kept."""
+    """The arrival of the last message at each side; later messages arrive after it."""
 
 
 class Cluster:
-    """Replicas 0 to `size` - 1 of server 0.
+    """Replicas 0 to `size` - 1 of server 0. Times are virtual seconds.
 
-    Times are virtual seconds. `delay_s` is the range of a message's delay. `on_effects` gets what a master
-    acts on, with its id.
+    delay_s: the range of the delay of a message. skew_s: the most by which a wall clock is wrong. on_effects:
+    called with the id of a master and the effects that it acts on.
     """
 
     def __init__(
@@ -79,13 +79,13 @@ class Cluster:
         self.random = random.Random(seed)
         self.now = 100.0
         self.current = -1
-        """The replica whose code runs now: for agents that are to misbehave on one replica only."""
+        """The replica whose code runs now, for agents that misbehave on one replica only."""
         self.committed: set[int] = set()
-        """Tokens of `post` that a master reported as committed."""
+        """The tokens of `post` that a master has reported as committed."""
         self.reactions: dict[int, Reaction] = {}
-        """What the cluster has reacted, by position."""
+        """The reactions of the cluster, by position."""
         self.stop_s = 0.0
-        """How long services take to stop."""
+        """The time that services take to stop."""
         self._delay_s = delay_s
         self._settings = (channel_settings, engine_settings, node_settings)
         self._on_effects = on_effects
@@ -94,7 +94,7 @@ class Cluster:
         self._token = 0
         self._ticks: dict[int, float] = {}
         self._begun = False
-        """Something is committed: the services of the cluster were started for the first time."""
+        """Whether an entry is committed: the services of the cluster were started for the first time."""
         self._ids = tuple(range(size))
         self._links = {
             frozenset((one, other)): _Link() for one in self._ids for other in self._ids if one < other
@@ -106,15 +106,15 @@ class Cluster:
         for id in self._ids:
             self.at(self.random.uniform(0, 0.2), partial(self._start, id))
 
-    # What tests call
+    # For tests
 
     def at(self, delay_s: float, call: Callable[[], None]) -> None:
-        """Call something later."""
+        """Call `call` after `delay_s`."""
         self._count += 1
         heapq.heappush(self._queue, (self.now + delay_s, self._count, call))
 
     def run(self, seconds: float) -> None:
-        """Let time pass."""
+        """Let virtual seconds pass."""
         end = self.now + seconds
         while self._queue and self._queue[0][0] <= end:
             self._next()
@@ -129,14 +129,14 @@ class Cluster:
             self._next()
 
     def master(self) -> SimulatedReplica | None:
-        """The replica that serves, if there is one."""
+        """Return the replica that serves, if there is one."""
         serving = [each for each in self.replicas.values() if each.alive and each.node.role == "master"]
         serving = [each for each in serving if each.node.serving]
         # A master that was cut off may not know yet that there is a newer one.
         return max(serving, key=_view_number, default=None)
 
     def whole(self) -> bool:
-        """Say whether all replicas are in the same view, have applied the same entries, and one serves."""
+        """Return whether all replicas are in one view, have applied the same entries, and one serves."""
         living = [each for each in self.replicas.values() if each.alive]
         views = {_view_number(each) for each in living}
         roles = sorted(each.node.role for each in living)
@@ -152,7 +152,7 @@ class Cluster:
         )
 
     def post(self, notes: list[Note]) -> int | None:
-        """Post at the master; returns a token that is in `committed` one day, or None without a master."""
+        """Post notes at the master. Return a token that will be in `committed`, or None without a master."""
         master = self.master()
         if master is None:
             return None
@@ -164,7 +164,7 @@ class Cluster:
         return token
 
     def kill(self, id: int) -> None:
-        """The process of a replica ends at once; its connections break."""
+        """End the process of a replica at once; its connections break."""
         replica = self.replicas[id]
         replica.alive = False
         replica.life += 1
@@ -173,7 +173,7 @@ class Cluster:
             self._break(id, other)
 
     def restart(self, id: int) -> None:
-        """Start a killed replica again, with nothing."""
+        """Start a killed replica again, without state."""
         replica = self.replicas[id]
         replica.incarnation += 1
         replica.node = self._node(id, replica.incarnation, fresh=bool(replica.rejoin))
@@ -181,17 +181,17 @@ class Cluster:
         self._start(id)
 
     def leave(self, id: int) -> None:
-        """A replica stops in order. Its services stop when its node says so."""
+        """Stop a replica in order. Its services stop when its node reports that it is no longer master."""
         replica = self.replicas[id]
         self._do(replica, replica.node.leave)
 
     def retire(self, id: int) -> None:
-        """A replica is told to stop with all others; kill it once its node is `retired`."""
+        """Let a replica stop together with all others. Kill it once its node is `retired`."""
         replica = self.replicas[id]
         self._do(replica, replica.node.retire)
 
     def cut(self, id: int) -> None:
-        """Nothing gets through between a replica and the others; connections break after a while."""
+        """Cut a replica off from the others; its connections break after 4 s."""
         for other in self._others(id):
             link = self._link(id, other)
             link.cut = True
@@ -199,7 +199,7 @@ class Cluster:
             self.at(4.0, partial(self._break, id, other, generation))
 
     def heal(self) -> None:
-        """Let everything through again."""
+        """End all cuts."""
         for pair, link in self._links.items():
             if link.cut:
                 link.cut = False
@@ -209,7 +209,7 @@ class Cluster:
                 self._connect_later(one, other)
 
     def describe(self) -> str:
-        """One line on every replica."""
+        """Return one line about every replica."""
 
         def line(each: SimulatedReplica) -> str:
             channel, role = each.node.channel, each.node.role if each.alive else "down"
@@ -224,7 +224,7 @@ class Cluster:
         if len(set(digests.values())) != 1:
             raise Violation(f"seed {self.seed}: states differ; {self.describe()}")
 
-    # The machinery
+    # The parts of the simulation
 
     def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
         channel, engine, node = self._settings
@@ -293,7 +293,7 @@ class Cluster:
             self._connect_later(end, peer)
 
     def _do(self, replica: SimulatedReplica, call: Callable[..., None], *args: Any) -> None:
-        """Give a replica an input (a method of its node), and act on all that follows from it."""
+        """Call a method of the node of a replica, and act on all output that follows from it."""
         before, self.current = self.current, replica.id
         try:
             node = replica.node
@@ -328,7 +328,7 @@ class Cluster:
         replica.roles += out.roles
         for role in out.roles:
             if not role.master:
-                # After what it does now.
+                # After the present call.
                 self.at(self.stop_s, partial(self._services_stopped, replica, replica.life))
         if self._begun and any(role.first_time for role in out.roles):
             raise Violation(f"seed {self.seed}: the cluster was founded twice; {self.describe()}")
@@ -342,7 +342,7 @@ class Cluster:
             self._do(replica, replica.node.services_stopped)
 
     def diverged(self, replica: SimulatedReplica, known: Reaction, reaction: Reaction) -> None:
-        """Two replicas reacted differently. Override it where that is wanted."""
+        """Raise Violation: two replicas reacted differently. A subclass may override it."""
         raise Violation(
             f"seed {self.seed}: replica {replica.id} reacted with {reaction}, another with {known}"
         )

@@ -1,4 +1,4 @@
-"""A simulated cluster whose replicas have disks: what was not synced when one is killed is gone."""
+"""A simulated cluster whose replicas have disks. A killed replica loses what was not synced."""
 
 from typing import Any
 
@@ -19,22 +19,22 @@ __all__ = ["AgentDisk", "DurableCluster"]
 
 @attrs.frozen
 class _Staging(Write[Capture]):
-    """Agents of a state that comes in."""
+    """A write of agents that belong to an incoming state."""
 
     taken: StagedPart = attrs.field(kw_only=True)
 
 
 @attrs.define(eq=False)
 class AgentDisk(SimulatedDisk[Capture]):
-    """Keeps the agents of an engine, each in its last saved state."""
+    """A disk that keeps each agent of an engine in its last saved state."""
 
     header: bytes = b""
     agents: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
     coming: dict[AgentId, AgentState] = attrs.field(factory=dict[AgentId, AgentState])
-    """Of a state that is not here as a whole. A start drops it."""
+    """The agents of a state that is not complete. A start drops them."""
 
     def put(self, write: Write[Capture]) -> None:
-        """See `SimulatedDisk`."""
+        """Make one write durable. Raises DiskError."""
         super().put(write)
         if isinstance(write, _Staging):
             if write.taken.anew:
@@ -42,7 +42,7 @@ class AgentDisk(SimulatedDisk[Capture]):
             self.coming |= {agent.identity: agent for agent in write.taken.agents}
 
     def save(self, state: Capture) -> None:
-        """Keep what has changed."""
+        """Save the agents that have changed."""
         if state.staged:
             self.agents, self.coming = self.coming, {}
         elif state.full:
@@ -70,20 +70,20 @@ class DurableCluster(Cluster):
     ) -> None:
         self.disks = {id: AgentDisk() for id in range(size)}
         self.recoveries = 0
-        """Entries applied again so far."""
+        """The number of entries that were applied again after a restart."""
         self._logs: dict[int, DurableLog] = {}
         self._sync_s = sync_s
         self._snapshot_entries = snapshot_entries
         super().__init__(seed, size, **options)
 
     def kill(self, id: int) -> None:
-        """The process ends at once. Of what waits for the disk, the first part may be there all the same."""
+        """End the process of a replica at once. A prefix of the waiting writes may become durable."""
         disk = self.disks[id]
         disk.crash(self.random.randint(0, len(disk.waiting)))
         super().kill(id)
 
     def lose_disk(self, id: int) -> None:
-        """The disk of a killed replica is replaced by an empty one."""
+        """Replace the disk of a killed replica by an empty one."""
         self.disks[id] = AgentDisk(Remembered(guest=True))
         self.replicas[id].incarnation += 1
 
@@ -141,7 +141,7 @@ class DurableCluster(Cluster):
         super()._act(replica, out)
 
     def _snapshot(self, replica: SimulatedReplica) -> None:
-        """Now and then the engine's state goes to the disk, too."""
+        """Save the state of the engine at random times."""
         engine, disk = replica.node.engine, self.disks[replica.id]
         if engine.applied - disk.saved >= self._snapshot_entries and self.random.random() < 0.2:
             capture = engine.capture()
@@ -162,7 +162,7 @@ class DurableCluster(Cluster):
         replica, disk = self.replicas[id], self.disks[id]
         if not replica.alive or replica.life != life or not disk.waiting:
             return
-        # What came while the disk was busy waits for the next sync.
+        # Writes that began during a sync wait for the next one.
         token = disk.sync(self.random.randint(1, len(disk.waiting)))
         if disk.waiting:
             self._sync_later(id, life)

@@ -26,11 +26,11 @@ class MemoryNet:
         self.clock = Clock()
         self.delay_s = delay_s
         self.latency_s: Callable[[], float] = lambda: self.delay_s
-        """How long bytes take on a connection; asked for each new one."""
+        """Returns the delay of the bytes on a new connection, in seconds."""
         self.reactors: dict[str, MemoryReactor] = {}
         self.listeners: dict[tuple[str, int], Any] = {}
         self.cuts: set[frozenset[str]] = set()
-        """Pairs of machines between which nothing gets through, and nobody is told."""
+        """Pairs of machines between which nothing arrives, while their connections stay open."""
         self.wires: list[_Wire] = []
 
     def machine(self, name: str) -> "MemoryReactor":
@@ -51,11 +51,11 @@ class MemoryNet:
             self.advance(0.005)
 
     def cut(self, one: str, other: str) -> None:
-        """Let nothing through between two machines from now on; connections stay open and silent."""
+        """Stop all traffic between two machines; connections stay open and silent."""
         self.cuts.add(frozenset((one, other)))
 
     def heal(self) -> None:
-        """Let everything through again; bytes lost meanwhile stay lost, so those connections break."""
+        """End all cuts. Bytes sent meanwhile are lost, so those connections break."""
         self.cuts.clear()
         for wire in list(self.wires):
             if wire.lost_bytes:
@@ -77,7 +77,7 @@ class MemoryNet:
                     self.clock.callLater(notice_s + wire.delay_s, other.end, ConnectionLost("broken off"))
 
     def is_cut(self, one: str, other: str) -> bool:
-        """Say whether two machines are cut from each other."""
+        """Return whether two machines are cut from each other."""
         return frozenset((one, other)) in self.cuts
 
 
@@ -176,7 +176,7 @@ class _Wire:
         far.join(self, near)
 
     def break_off(self) -> None:
-        """Both ends learn that the connection is lost."""
+        """Report to both ends that the connection is lost."""
         for end in (self.near, self.far):
             end.end(ConnectionLost("broken off"))
 

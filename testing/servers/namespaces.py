@@ -25,32 +25,32 @@ from typing import Final, Self
 __all__ = ["Namespaces", "NamespacesUnavailable"]
 
 PREFIX: Final = "quorate"
-"""Of the names of all namespaces."""
+"""The beginning of the names of all namespaces."""
 SUBNETS: Final = "198.18"
-"""RFC 2544 keeps 198.18.0.0/15 for measurements, so that nobody has an address there."""
+"""The addresses of replicas, from 198.18.0.0/15, which RFC 2544 reserves for benchmarks."""
 OUTSIDE: Final = 254
-"""Last number of this process's own address."""
+"""The last number of the address of this process."""
 NOBODY: Final = "02:51:00:00:ff:ff"
-"""The card that nobody has."""
+"""A hardware address that no card has."""
 COMMAND_TIMEOUT_S: Final = 20.0
 
 _numbers = itertools.count()
-"""The system removes namespaces in its own time: names are not used again."""
+"""Numbers for names. The system removes namespaces after a while, so names are not used again."""
 
 
 class NamespacesUnavailable(Exception):
-    """This machine does not allow it; the text is one sentence that says why."""
+    """Raised where this machine does not allow namespaces; one sentence says why."""
 
 
 class Namespaces:
-    """So many replicas, from 0, each in a namespace of its own. A context manager."""
+    """Replicas from 0, each in a network namespace of its own. A context manager."""
 
     def __init__(self, replicas: int) -> None:
         if not 1 <= replicas < OUTSIDE:
             raise ValueError(f"from 1 to {OUTSIDE - 1} replicas, not {replicas}")
         self.replicas = range(replicas)
         self.addresses: list[str] = []
-        """Where each replica listens."""
+        """The address of each replica."""
         self.outside = ""
         """The address of this process, as the replicas see it."""
         number = next(_numbers)
@@ -59,7 +59,7 @@ class Namespaces:
         self._cut: set[tuple[int, int]] = set()
 
     def __enter__(self) -> Self:
-        """Make them. Raises NamespacesUnavailable."""
+        """Make the namespaces. Raises NamespacesUnavailable."""
         if not hasattr(os, "geteuid") or os.geteuid() != 0:
             raise NamespacesUnavailable("Network namespaces need root: run this as root.")
         _remove(name for name in _names() if _abandoned(name))
@@ -73,15 +73,15 @@ class Namespaces:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Kill what still runs in them, and remove them."""
+        """Kill the processes that still run in the namespaces, and remove them."""
         self._remove()
 
     def command(self, replica: int) -> list[str]:
-        """What to put in front of a command that is to run as a replica."""
+        """Return the words to put in front of a command that must run as a replica."""
         return ["ip", "netns", "exec", self._name(replica)]
 
     def cut(self, *directions: tuple[int, int]) -> None:
-        """From now on nothing arrives from the first to the second replica of each."""
+        """Drop everything from the first to the second replica of each pair."""
         self._route([pair for pair in directions if pair not in self._cut], lost=True)
         self._cut.update(directions)
 
@@ -92,17 +92,17 @@ class Namespaces:
             self.cut(*itertools.product(one, other))
 
     def mend(self, *directions: tuple[int, int]) -> None:
-        """Undo what was cut: these directions, by default all."""
+        """End the cuts of these directions; by default of all."""
         mended = [pair for pair in sorted(self._cut) if not directions or pair in directions]
         self._route(mended, lost=False)
         self._cut.difference_update(mended)
 
     def unplug(self, replica: int) -> None:
-        """Pull the cable of a replica: it reaches nobody, and it can see that."""
+        """Take the link of a replica down: it reaches nobody, and can see that."""
         _ip(f"link set dev p{replica} down", self._name("hub"))
 
     def plug(self, replica: int) -> None:
-        """Put it in again."""
+        """Take the link of a replica up again."""
         _ip(f"link set dev p{replica} up", self._name("hub"))
 
     # Inside
@@ -161,7 +161,7 @@ def _card(replica: int) -> str:
 
 
 def _ip(lines: str, namespace: str | None = None) -> None:
-    """Run commands of `ip`, one a line."""
+    """Run commands of `ip`, one on each line."""
     command = ["ip", *(["-netns", namespace] if namespace else []), "-batch", "-"]
     try:
         done = subprocess.run(
@@ -175,27 +175,27 @@ def _ip(lines: str, namespace: str | None = None) -> None:
 
 
 def _names() -> list[str]:
-    """The namespaces of all runs of this machine."""
+    """Return the namespaces of all runs on this machine."""
     with contextlib.suppress(OSError):
         return [path.name for path in Path("/run/netns").iterdir() if path.name.startswith(f"{PREFIX}-")]
     return []
 
 
 def _started(process: int) -> str:
-    """When a process started, in ticks since the machine did; "" if there is none."""
+    """Return the start of a process in ticks since the machine started; "" if there is no such process."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     return ""
 
 
 def _abandoned(name: str) -> bool:
-    """Whether the process that made it has ended. Its number may have gone to another one since."""
+    """Return whether the process that made a namespace has ended. Another process may have its id now."""
     words = name.split("-")
     return len(words) == 5 and words[1].isdigit() and _started(int(words[1])) != words[2]
 
 
 def _remove(names: Iterable[str]) -> None:
-    """Kill what runs in namespaces, and remove them; their interfaces go with them."""
+    """Kill the processes in these namespaces, and remove the namespaces with their interfaces."""
     for name in sorted(names):
         listed = subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False)
         for word in listed.stdout.split():
