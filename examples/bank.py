@@ -21,14 +21,14 @@ class Deposit(Notification):
 
 @attrs.frozen
 class Balance(Notification):
-    """What is on the account."""
+    """The amount on the account."""
 
     amount: int
 
 
 @attrs.define
 class Account(Agent):
-    """Its whole state is one number."""
+    """A bank account; its state is one number."""
 
     balance: int = 0
 

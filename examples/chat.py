@@ -1,6 +1,6 @@
 """A chat in which everybody reads the same lines in the same order.
 
-Run it in up to three terminals, with a name in each; who comes later receives the last lines::
+Run it in up to three terminals, with a name in each. A member that joins later receives the last lines::
 
     python -m examples.chat 0 ann
     python -m examples.chat 1 bob
@@ -33,36 +33,36 @@ class Chat(Protocol):
         self.group = Group("chat", me, addresses, handler=self, expected=2, log=self.log)
 
     def log(self, line: str) -> None:
-        """Of all that the group tells, only for whom or what this member waits."""
+        """Print why this member waits, and nothing else that the group logs."""
         if line == self.group.waits_for:
             print(line, flush=True)
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:
-        """A line; it has the same number everywhere."""
+        """Print a line; it has the same number on every member."""
         del origin
         self.lines.append(f"{index:>4} {payload.decode(errors='replace')}")
         print(self.lines[-1], flush=True)
 
     def view_changed(self, view: ViewEvent) -> None:
-        """Somebody came or went."""
+        """Print how many members there are."""
         print(f"     ({len(view.members)} here)", flush=True)
 
     def provide_state(self) -> bytes:
-        """For a member that joins."""
+        """Return the last lines, for a member that joins."""
         return msgspec.msgpack.encode(list(self.lines))
 
     def receive_state(self, chunks: list[bytes]) -> None:
-        """From the others."""
+        """Replace the lines by those of the group."""
         self.lines.clear()
         self.lines.extend(msgspec.msgpack.decode(b"".join(chunks), type=list[str]))
         print("\n".join(self.lines), flush=True)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        """Something was typed."""
+        """Send the lines that were typed."""
         *lines, rest = (self.typed + data).split(b"\n")
         for line in lines:
             self.say(line)
-        # Of a line that is too long no more is kept than shows it.
+        # Of a line that is too long, only enough is kept to recognise it.
         self.typed = rest[: MAX_LINE_BYTES + 1]
 
     def say(self, line: bytes) -> None:
@@ -74,7 +74,7 @@ class Chat(Protocol):
         self.group.multicast(said).addErrback(lambda failure: print(failure.getErrorMessage()))
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
-        """Ctrl-D."""
+        """Leave at Ctrl-D."""
         del reason
         self.group.leave()
 

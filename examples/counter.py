@@ -1,7 +1,7 @@
 """A counter that three processes keep together.
 
-Run it in three terminals; each line that is a number is added, in every one of them. Stop one and start it
-again: it receives the sum. Stop the one that is master: the others go on::
+Run it in three terminals. Each number that is typed in one of them is added in all three. Stop a process and
+start it again: it receives the sum. Stop the master: the others continue::
 
     python -m examples.counter 0
     python -m examples.counter 1
@@ -32,29 +32,29 @@ class Counter(LineOnlyReceiver):
         self.group = Group("counter", me, addresses, handler=self, expected=2, log=self.log)
 
     def log(self, line: str) -> None:
-        """Of all that the group tells, only for whom or what this member waits."""
+        """Print why this member waits, and nothing else that the group logs."""
         if line == self.group.waits_for:
             print(line, flush=True)
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:
-        """Every member adds the same numbers in the same order."""
+        """Add a number; every member adds the same ones in the same order."""
         self.sum += int(payload)
         print(f"{index}: member {origin} adds {int(payload)}, the sum is {self.sum}", flush=True)
 
     def view_changed(self, view: ViewEvent) -> None:
-        """Tell who is there."""
+        """Print the members."""
         print(f"members {view.members}, master {view.master}, the sum is {self.sum}", flush=True)
 
     def provide_state(self) -> bytes:
-        """For a member that joins."""
+        """Return the sum, for a member that joins."""
         return str(self.sum).encode()
 
     def receive_state(self, chunks: list[bytes]) -> None:
-        """From the others."""
+        """Replace the sum by that of the group."""
         self.sum = int(b"".join(chunks))
 
     def lineReceived(self, line: bytes) -> None:  # noqa: N802
-        """A number was typed."""
+        """Send a number that was typed."""
         try:
             self.group.multicast(str(int(line)).encode()).addErrback(
                 lambda failure: print(failure.getErrorMessage())
@@ -63,7 +63,7 @@ class Counter(LineOnlyReceiver):
             print("type a number, or Ctrl-D to leave")
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
-        """Ctrl-D."""
+        """Leave at Ctrl-D."""
         del reason
         self.group.leave()
 

@@ -1,6 +1,6 @@
 """A sum that three processes keep together; each adds the number of its command line.
 
-Run it in three terminals. Ctrl-C leaves. The others keep the sum, and who starts again receives it::
+Run it in three terminals. Ctrl-C leaves. The others keep the sum; a process that starts again receives it::
 
     python -m examples.tally 0 5
     python -m examples.tally 1 7

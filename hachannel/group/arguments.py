@@ -11,7 +11,7 @@ from .handler import GroupLimits
 __all__ = ["ROOM_BYTES", "as_messages", "check_all_members", "check_arguments"]
 
 ROOM_BYTES = 64
-"""What an entry with one message needs beside the bytes of the message, at most."""
+"""Bytes that an entry with one message needs beside those of the message, at most."""
 MAX_NUMBER = 2**63 - 1
 """The largest id or incarnation that a message can carry."""
 HANDLER = {

@@ -1,4 +1,4 @@
-"""What the parts of a member share."""
+"""The context of a member: the objects that its parts share."""
 
 from collections.abc import Callable
 from typing import TypeAlias

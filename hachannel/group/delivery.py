@@ -56,13 +56,13 @@ class Delivery:
     ) -> None:
         """on_event: acts on an event that concerns no message. fail: ends this member."""
         self.events: deque[Event | Messages] = deque()
-        """What is to be delivered, oldest first."""
+        """Events to deliver, oldest first; `Messages` are the rest of an entry."""
         self.applied = 0
         """The last entry of the channel that was delivered, at least in part."""
         self.awaited = 0
         """The last entry of another member, which waits to learn that it is committed; 0 if none does."""
         self.is_master = False
-        """This member is the master of the view that the handler was told last."""
+        """This member is the master of the view that the handler got last."""
         self._me = context.me
         self._channel = context.channel
         self._order = context.order

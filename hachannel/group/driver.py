@@ -107,8 +107,8 @@ class ChannelDriver:
     def run(self, *, arm: bool = False) -> None:
         """Submit, send and deliver until there is nothing more to do, or for SLICE_S.
 
-        Inside of a run, make it look at the channel once more. arm: the deadline of the channel may be
-        earlier than before.
+        A call from within a run makes that run ask the channel for output once more. arm: the deadline of
+        the channel may be earlier than before.
         """
         if self._driving:
             self._stirred = True

@@ -14,11 +14,11 @@ REPORT_AFTER_S = 2.0
 
 
 class StallReport:
-    """What a member waits for. A sentence that stays the same for REPORT_AFTER_S is logged once."""
+    """Explains why a member waits. A sentence that stays the same for REPORT_AFTER_S is logged once."""
 
     def __init__(self, channel: Channel, log: Callable[[str], None]) -> None:
         self.sentence = ""
-        """What the member waits for, and what to do; empty while it waits for nothing."""
+        """The reason why the member waits, and what to do; empty while it waits for nothing."""
         self._channel = channel
         self._log = log
         self._unreachable: set[int] = set()

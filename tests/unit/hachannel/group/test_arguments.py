@@ -1,4 +1,4 @@
-"""What is of another type is refused in one sentence when the group is made."""
+"""Arguments of a wrong type are refused with one sentence when the group is made."""
 
 from functools import partial
 from inspect import signature

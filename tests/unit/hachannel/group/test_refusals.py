@@ -1,4 +1,4 @@
-"""Who is turned away, and why: it stands in the log of both sides, in one sentence, and not for ever."""
+"""Refused members: both sides log the reason in one sentence, and only so often."""
 
 from types import SimpleNamespace
 from typing import Any

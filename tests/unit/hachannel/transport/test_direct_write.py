@@ -61,7 +61,7 @@ class Tcp:
 
 
 class Producer:
-    """Who writes, and is told when to pause."""
+    """A producer that records when it is paused and resumed."""
 
     def __init__(self) -> None:
         self.told: list[str] = []

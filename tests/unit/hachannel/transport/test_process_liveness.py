@@ -1,4 +1,4 @@
-"""What the operating system says of the process at the other end."""
+"""Whether the process at the other end has ended, from the operating system."""
 
 import os
 import subprocess
