@@ -74,7 +74,11 @@ class LinkHandler(Protocol):
 
 
 class Link(TwistedProtocol):
-    """One TCP connection that carries frames. A listener hands it over by replacing the handler."""
+    """One TCP connection that carries frames. A listener hands it over by replacing the handler.
+
+    It is Twisted's protocol and the producer of its transport at once, so it has more methods than most
+    classes here: seven of them are Twisted's.
+    """
 
     def __init__(self, reactor: ClockPort, settings: LinkSettings, handler: LinkHandler) -> None:
         self.handler = handler
