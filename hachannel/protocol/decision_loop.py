@@ -183,7 +183,8 @@ class DecisionLoop:
         self._donor.tick(now)
         self._learner.tick(now)
         self._forwarding.tick(now)
-        if election.idle and self._learner.may_boot(now, election.since, election.failures):
+        may_found = election.idle and self._learner.empty
+        if may_found and election.founding.due(now, election.since, election.failures):
             election.propose(now, "start-up", boot=True)
         self._state.attention = True
 

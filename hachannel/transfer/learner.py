@@ -14,7 +14,6 @@ from ..model.messages import Ahead, CatchUp, CaughtUp, Chunk, ChunkAck, Join
 from ..model.submitters import Rows, Submitters
 from ..model.view import NO_TAG, NO_VIEW, Tag, Voter
 from ..replication.lease import Lease, proposer
-from ..replication.peers import founds
 from ..replication.replica_state import ReplicaState
 from .chunks import Inbox
 from .flow_control import ahead_fill
@@ -63,7 +62,6 @@ class Learner:
         """What this replica has is of no use, or lost: it wants the state, not entries."""
         self.learning: Learning | None = None
         self._next_join = 0.0
-        self._complete_since: float | None = None
         self._marker = b""
         """What the application has got of a state, in its own words."""
         self._refused = 0
@@ -90,8 +88,6 @@ class Learner:
         learning = self.learning
         return self._state.now if learning is not None and self._may_bite(learning) else None
 
-    # The barrier
-
     @property
     def empty(self) -> bool:
         """This replica holds nothing, has heard of no cluster and was never in one.
@@ -100,31 +96,6 @@ class Learner:
         """
         state = self._state
         return not state.guest and not state.founded and state.log.last == NO_TAG and state.newer == NO_VIEW
-
-    def may_boot(self, now: float, since: float, failures: int) -> bool:
-        """Whether enough empty replicas see each other and it is this one's turn to propose.
-
-        since, failures: the last progress of a proposal heard of, and how many of its own came to nothing.
-        """
-        state = self._state
-        if not self.empty or state.leaving or state.witness:
-            return False
-        found = {state.me.replica}
-        for link in state.peers:
-            if link.heartbeat is not None and link.heartbeat.founded:
-                return False
-            if link.connected and not link.suspected and founds(link, state.birth):
-                found.add(link.replica)
-        if len(found) < state.expected:
-            self._complete_since = None
-            return False
-        if self._complete_since is None:
-            self._complete_since = now
-        settings = state.settings
-        rank = [each for each in state.order if each in found - state.witnesses].index(state.me.replica)
-        wait = 0.0 if len(found) == len(state.order) else settings.boot_wait_s
-        wait += rank * settings.view_change_s + min(failures**2, MAX_BACKOFF) * settings.retry_s
-        return now >= max(self._complete_since, since) + wait
 
     # Joining
 
@@ -336,5 +307,4 @@ class Learner:
     def done(self) -> None:
         """A view took this replica in."""
         self.learning = None
-        self._complete_since = None
         self._forget()

@@ -11,7 +11,7 @@ from enum import Enum
 import attrs
 
 from ..model.messages import Admit, Change, Dismiss, Promise, Reconfig
-from ..model.view import Seat, Tag, View, Voter, majority, present
+from ..model.view import Seat, Tag, View, Voter, majority, present, watching
 
 
 @attrs.frozen
@@ -163,6 +163,12 @@ def seated(seats: Iterable[Seat], change: Change | None) -> tuple[Seat, ...]:
     if isinstance(change, Admit):
         rest.append(Seat(change.replica, change.data, change.witness))
     return tuple(sorted(rest))
+
+
+def witnesses_of(config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter, ...]:
+    """Return the voters of a configuration whose replicas are witnesses, sorted."""
+    watchers = watching(seats)
+    return tuple(sorted(voter for voter in config if voter.replica in watchers))
 
 
 def feasible(config: Collection[Voter], answered: Collection[Voter]) -> bool:

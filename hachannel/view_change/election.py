@@ -4,7 +4,7 @@ Source: the channel protocol, section 3, steps 2 to 4.
 """
 
 import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import attrs
 
@@ -20,14 +20,15 @@ from ..model.messages import (
     Yield,
     decode_reconfig,
 )
-from ..model.view import NO_TAG, Seat, Tag, View, ViewNumber, Voter, majority, required, watching
+from ..model.view import Tag, View, ViewNumber, Voter, required
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
 from ..replication.peers import founds
 from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from .attempts import Fetched, Fetching, Preparing
-from .choice import Activation, Choice, activation, choose, feasible, latest, overlap, reconfigured, seated
+from .choice import Activation, Choice, choose, feasible, latest, overlap, reconfigured, seated, witnesses_of
+from .founding import AlreadyFounded, FirstView, Founding, Impossible, Waiting
 from .installation import Installation, Installing
 
 MAX_YIELDS = 2
@@ -50,6 +51,7 @@ class Election:
         self._replication = replication
         self._donor = donor
         self._lease = lease
+        self.founding = Founding(state)
         self.installation = Installation(state, replication, lease, self.abandon)
         self._attempt: Preparing | Fetching | None = None
         self.since = 0.0
@@ -253,7 +255,7 @@ class Election:
             return
         attempt.ran = now
         if attempt.boot:
-            self._evaluate_boot(now, attempt)
+            self._evaluate_first(now, attempt)
             return
         state = self._state
         choice = choose(attempt.promises, state.me)
@@ -431,7 +433,7 @@ class Election:
             source.boot if first else 0,
             attempt.reason,
             seats,
-            self._witnesses(config, seats),
+            witnesses_of(config, seats),
             source.lineage,
             first and (source.again or choice.activation is Activation.OPEN),
         )
@@ -454,10 +456,6 @@ class Election:
             if voter not in answered and (link is None or link.suspected or link.leaving):
                 return f"replica {change.replica} leaves, or cannot be reached"
         return ""
-
-    def _witnesses(self, config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter, ...]:
-        watchers = watching(seats)
-        return tuple(sorted(voter for voter in config if voter.replica in watchers))
 
     def change(self, source: View, promises: Mapping[Voter, Promise]) -> Change | None:
         """The change of the configuration that the adopted log makes, if any."""
@@ -485,58 +483,19 @@ class Election:
             now, Installing(view, source, active, bases, now, dict.fromkeys(bases, now), set(), set())
         )
 
-    def _goes_on(self, attempt: Preparing) -> bool:
-        """Whether those who have answered can replace the last view that one of them accepted."""
-        return isinstance(choose(attempt.promises, self._state.me), Choice)
-
-    def _evaluate_boot(self, now: float, attempt: Preparing) -> None:
-        """The first view: enough empty replicas, and everybody who is seen empty, have promised."""
-        state = self._state
-        promises = {
-            voter: promise
-            for voter, promise in attempt.promises.items()
-            if voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)
-        }
-        activations = {
-            voter: activation(promise.accepted, promises)
-            for voter, promise in promises.items()
-            if promise.accepted is not None and promise.accepted.boot
-        }
-        seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
-        late = now - attempt.since >= state.settings.view_change_s / 2
-        awaited = not late and any(voter is not None and voter not in promises for voter in seen)
-        unsure = Activation.OPEN in activations.values()
-        if Activation.ACTIVE in activations.values() or (unsure and not awaited and self._goes_on(attempt)):
-            # The cluster is founded, perhaps: those who are left of its first view know it only now.
-            attempt.boot = False
-            self._evaluate(now, attempt)
-            return
-        for voter, promise in promises.items():
-            view = promise.accepted
-            if promise.last != NO_TAG or (view is not None and (view.again or not view.boot)):
-                self.fail(now, f"replica {voter.replica} belongs to a cluster already")
-                return
-        if unsure:
-            attempt.waiting = "replicas that do not answer may have founded a cluster"
-            return
-        if awaited or len(promises) < state.expected:
-            return
-        order = {replica: position for position, replica in enumerate(state.order)}
-        data = [voter for voter in promises if voter != state.me and voter.replica not in state.witnesses]
-        others = sorted(data, key=lambda voter: order[voter.replica])
-        members = (state.me, *others)
-        view = View(
-            attempt.number,
-            tuple(sorted(promises)),
-            members,
-            required(state.settings.mode, members, state.settings.min_copies),
-            0,
-            majority(state.order),
-            attempt.reason,
-            state.configured,
-            self._witnesses(promises, state.configured),
-        )
-        self._start(now, view, None, False, dict.fromkeys(others, 0))
+    def _evaluate_first(self, now: float, attempt: Preparing) -> None:
+        """Go on with a proposal of a first view as far as the promises allow."""
+        match self.founding.decide(now, attempt):
+            case FirstView(view=view, others=others):
+                self._start(now, view, None, False, dict.fromkeys(others, 0))
+            case AlreadyFounded():
+                # The members that are left of the first view learn only now that it may be active.
+                attempt.boot = False
+                self._evaluate(now, attempt)
+            case Impossible(reason=reason):
+                self.fail(now, reason)
+            case Waiting(reason=reason):
+                attempt.waiting = reason or attempt.waiting
 
     # Time
 

@@ -8,8 +8,7 @@ import msgspec
 from quorate.hachannel.model.messages import Activate, Founded
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.replication.replica_state import ReplicaState
-from quorate.hachannel.transfer import learner
-from quorate.hachannel.view_change import choice, election, installation
+from quorate.hachannel.view_change import choice, election, founding, installation
 from quorate.testing import simulate
 from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.random_schedules import draw
@@ -147,7 +146,7 @@ def foreseen_is_active():
     schedule=founded_by_few,
 )
 def founders_one_less():
-    with wrapped(election, "majority", lambda original, voters: original(voters) - 1):
+    with wrapped(founding, "majority", lambda original, voters: original(voters) - 1):
         yield
 
 
@@ -167,8 +166,8 @@ def _founding_with(fewer):
         return call
 
     with (
-        patched(election.Election, "_evaluate_boot", weakened(election.Election._evaluate_boot)),
-        patched(learner.Learner, "may_boot", weakened(learner.Learner.may_boot)),
+        patched(founding.Founding, "decide", weakened(founding.Founding.decide)),
+        patched(founding.Founding, "due", weakened(founding.Founding.due)),
     ):
         yield
 
