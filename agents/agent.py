@@ -69,7 +69,7 @@ def reacts(function: F) -> F:
 
 
 def _reacted(where: str, annotation: Any) -> tuple[type, ...]:
-    """The classes that an annotation stands for."""
+    """Return the classes that an annotation stands for."""
     union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
     classes = typing.get_args(annotation) if union else (annotation,)
     for cls in classes:
@@ -131,7 +131,7 @@ def agent_named(name: str) -> type[Agent] | None:
 
 @attrs.frozen
 class AgentSpec:
-    """What the engine has to know of an agent class."""
+    """An agent class as the engine uses it: its names, handlers and state."""
 
     cls: type[Agent]
     names: tuple[str, ...]
@@ -142,7 +142,7 @@ class AgentSpec:
     """Type name to (unbound method, decoder of the payload)."""
     opaque: Callable[..., None] | None
     attributes: tuple[str, ...]
-    """The names that make up the state."""
+    """The names of the attributes that make up the state."""
     struct: type[msgspec.Struct]
     """The types of the state, member ``f0`` being the first attribute."""
     has_sets: bool
@@ -156,7 +156,7 @@ class AgentSpec:
         return self.names[0]
 
     def build(self, state: bytes) -> Agent:
-        """A new agent from its constructor's arguments, a MessagePack map. Raises AgentError."""
+        """Make an agent from its constructor's arguments, a MessagePack map. Raises AgentError."""
         try:
             given = msgspec.msgpack.decode(state, type=dict[str, msgspec.Raw]) if state else {}
             known = {f.alias or f.name: f for f in _attributes(self.cls) if f.init}
@@ -175,11 +175,11 @@ class AgentSpec:
             raise AgentError(f"{self.name} cannot be created from this state: {error}") from error
 
     def save(self, agent: Agent) -> bytes:
-        """The whole state. Dicts keep their order, which agents can see."""
+        """Return the whole state. Dicts keep their order, which agents can see."""
         return encoder.encode({name: getattr(agent, name) for name in self.attributes})
 
     def canonical(self, agent: Agent) -> bytes:
-        """The whole state in one form on every replica, for digests: sets are sorted.
+        """Return the whole state in a form that is equal on every replica, for digests: sets are sorted.
 
         Dicts keep their order here too: agents can see it, so replicas must not differ in it.
         """
@@ -187,9 +187,9 @@ class AgentSpec:
         return encoder.encode(without_sets(values) if self.has_sets else values)
 
     def flaw(self, agent: Agent) -> str:
-        """Why the state cannot be stored, as far as its plain attributes tell; "" if they tell nothing.
+        """Return why the state cannot be stored, judged by its plain attributes only; "" if they are sound.
 
-        Costs the same however large the state is. `save` and `load` look at all of it.
+        The cost does not depend on the size of the state. `save` and `load` check all of it.
         """
         for name, allowed in self.plain:
             value = getattr(agent, name)
@@ -203,7 +203,7 @@ class AgentSpec:
         return ""
 
     def load(self, state: bytes) -> Agent:
-        """The agent that `save` saved. Raises ValueError if the state does not fit the class."""
+        """Make the agent that `save` saved. Raises ValueError if the state does not fit the class."""
         values = msgspec.structs.astuple(decoder(self.struct).decode(state))
         agent = self.cls.__new__(self.cls)
         put = object.__setattr__
@@ -218,7 +218,7 @@ class AgentSpec:
         return agent
 
     def _default(self, agent: Agent, name: str) -> Any:
-        """For an attribute that the class did not have when the state was saved."""
+        """Return the value of an attribute that the class did not have when the state was saved."""
         (default,) = [each.default for each in _attributes(self.cls) if each.name == name]
         if default is attrs.NOTHING:
             raise ValueError(
@@ -264,7 +264,7 @@ def _examine(cls: Any) -> Any:
 
 
 def _scalar(kind: Any) -> tuple[type, ...]:
-    """The classes that a value of a plain type may have, () for any other type."""
+    """Return the classes that a value of a plain type may have, () for any other type."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         parts = [part for part in typing.get_args(kind) if part is not type(None)]
         allowed = _SCALARS.get(parts[0], ()) if len(parts) == 1 else ()
@@ -294,7 +294,7 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
         if kind is None:
             raise AgentError(f"{name}: {attribute} has no type; annotate it")
         check_encodable(kind, f"{name}: {attribute}")
-        # What a state of before lacks is known when it is loaded.
+        # UNSET marks an attribute that an older state does not have; `load` puts the default.
         members.append((f"f{index}", kind, msgspec.field(name=attribute, default=UNSET)))
     has_sets = any(may_hold_sets(kind) for _, kind, _ in members)
     return names, msgspec.defstruct("State", members, kw_only=True), has_sets

@@ -21,7 +21,7 @@ __all__ = [
 
 @attrs.frozen
 class ExceptionNotification(Notification, name="quorate.exception"):
-    """Tells the sender that the recipient's reaction failed and was undone."""
+    """Report to the sender that the recipient's reaction failed and was undone."""
 
     agent: AgentId
     """The agent that failed."""
@@ -35,7 +35,7 @@ class ExceptionNotification(Notification, name="quorate.exception"):
 
 @attrs.frozen
 class UnknownAgent(Notification, name="quorate.unknown-agent"):
-    """Tells the sender that there is no such agent."""
+    """Report to the sender that there is no such agent."""
 
     agent: str
     """The address as it was given."""
@@ -45,7 +45,7 @@ class UnknownAgent(Notification, name="quorate.unknown-agent"):
 
 @attrs.frozen
 class Create(Notification, name="quorate.create"):
-    """Asks a factory agent to create an agent. Answered with `Created` or `CreateFailed`."""
+    """Request to a factory agent to create an agent. Answered with `Created` or `CreateFailed`."""
 
     class_name: str
     """``module:Class`` of the agent, importable on every replica of the server."""
@@ -54,21 +54,21 @@ class Create(Notification, name="quorate.create"):
     state: bytes = b""
     """Initial attributes as a MessagePack map; what is missing takes its default."""
     id: AgentId | None = None
-    """The identity, when the asker gave one; otherwise the factory gives it."""
+    """The identity, if the requester chose one; otherwise the factory does."""
     key: str = ""
     """Makes the request idempotent: the same key gets the same agent."""
 
 
 @attrs.frozen
 class Created(Notification, name="quorate.created"):
-    """The agent exists."""
+    """Answer to `Create`: the agent exists."""
 
     id: AgentId
 
 
 @attrs.frozen
 class CreateFailed(Notification, name="quorate.create-failed"):
-    """The agent was not created."""
+    """Answer to `Create`: the agent was not created."""
 
     class_name: str
     reason: str
@@ -77,7 +77,7 @@ class CreateFailed(Notification, name="quorate.create-failed"):
 
 @attrs.frozen
 class Delete(Notification, name="quorate.delete"):
-    """Asks a factory agent to delete an agent. Answered with `Deleted` or `UnknownAgent`."""
+    """Request to a factory agent to delete an agent. Answered with `Deleted` or `UnknownAgent`."""
 
     agent: str
     """Its id or name, as text."""
@@ -85,10 +85,10 @@ class Delete(Notification, name="quorate.delete"):
 
 @attrs.frozen
 class Deleted(Notification, name="quorate.deleted"):
-    """The agent is no more."""
+    """Answer to `Delete`: the agent was deleted."""
 
     id: AgentId
 
 
 FAILURES: Final = frozenset(cls.type_name for cls in (ExceptionNotification, UnknownAgent, CreateFailed))
-"""Types that report a failure: when they cannot be delivered nobody is told."""
+"""Types that report a failure. When such a notification cannot be delivered, no further report is sent."""

@@ -1,4 +1,4 @@
-"""The only window through which a reaction sees the world."""
+"""The context of a reaction: everything that it may read and ask for besides its state."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ _NO_STATE: Final[Mapping[str, Any]] = {}
 # There are many of these: `factory=list[int]` takes 20 times as long as a display.
 @attrs.define
 class Outcome:
-    """What a reaction asked for. It takes effect only if the reaction ends well."""
+    """The requests of a reaction. They take effect only if the reaction ends without an exception."""
 
     sends: list[Note] = attrs.field(factory=lambda: [])
     timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=lambda: [])

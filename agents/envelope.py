@@ -9,16 +9,16 @@ from .ids import AgentId
 __all__ = ["MAX_REQUEST", "Note", "Opaque", "ReplyTo", "check_address"]
 
 MAX_REQUEST: Final = (1 << 63) - 1
-"""Numbers of requests, and those in ids, go up to it."""
+"""Largest number of a request, and largest number in an agent id."""
 
 
 class Note(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """An addressed, encoded notification. Its payload is not looked into on the way."""
+    """An addressed, encoded notification. Its payload is not decoded on the way."""
 
     to: AgentId | str
     """The recipient: an id, or a name as in `Address`."""
     sender: AgentId
-    """Who gets the replies and the errors."""
+    """The agent that gets the replies and the errors."""
     type: str
     """Name of the notification's type: ``bank.deposit/1`` or ``module:Class``."""
     payload: bytes
@@ -45,8 +45,8 @@ class ReplyTo(NamedTuple):
 def check_address(to: object, request: object = 0) -> None:
     """Raise TypeError or ValueError unless a note with this address and number of a request can be read.
 
-    What is of another type could be encoded all the same, and would be refused by whoever reads it: another
-    server, again and again, or this one when it is started.
+    An address of another type could be encoded all the same, but not be read again: another server would
+    refuse it each time it is sent, and this server when it starts.
     """
     if isinstance(to, AgentId):
         creator, host, stamp = to

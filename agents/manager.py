@@ -15,7 +15,7 @@ __all__ = ["ConnectionManagerAgent", "Open", "OpenRefused", "Opened"]
 
 @attrs.frozen
 class Open(Notification, name="quorate.connection.open"):
-    """From the service, which has checked the password: open a connection for a user.
+    """Request of the service, which has checked the password: open a connection for a user.
 
     Answered with `Opened` or `OpenRefused`.
     """
@@ -34,7 +34,7 @@ class Opened(Notification, name="quorate.connection.opened"):
 
 @attrs.frozen
 class OpenRefused(Notification, name="quorate.connection.open-refused"):
-    """There are too many connections."""
+    """Answer to `Open`: there are too many connections."""
 
     reason: str
 
@@ -71,14 +71,14 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
 
     @reacts
     def master_changed(self, ctx: Context, note: MasterChanged) -> None:
-        """Give every client time to find the new master."""
+        """Restart the idle time of every connection, so that its client can find the new master."""
         self._only_from_service(ctx)
         for connection in self.connections:
             ctx.send(AgentId.parse(connection), note)
 
     @reacts
     def created(self, __: Context, _: Created | CreateFailed) -> None:
-        """The answers of the factory tell nothing new: a proxy is created here and always can be."""
+        """Ignore the answers of the factory: a proxy is created on this server, and always can be."""
 
     def _only_from_service(self, ctx: Context) -> None:
         if ctx.sender != outside(ctx.agent.host):

@@ -45,11 +45,11 @@ CLIENT_INPUT: Final = "quorate.connection.input/1"
 MAX_INPUT_NOTES: Final = 4096
 """Notifications in one input: they are one reaction, and what they cause is one turn."""
 MAX_OUTPUT_NOTES: Final = 65536
-"""Notifications that wait for a client; one more and the connection ends."""
+"""Most notifications that wait for a client; with one more the connection ends."""
 MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024
-"""Bytes of the payloads that wait for a client; more and the connection ends. `Reopened` has to hold them."""
+"""Most bytes of payloads that wait for a client; with more the connection ends. `Reopened` holds them all."""
 LATE_NS: Final = 1_000_000_000
-"""An idle check this much behind its time shows that there was no master: the client gets another chance."""
+"""An idle check later than this shows that there was no master: the idle time of the client restarts."""
 
 
 class ClientNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -102,7 +102,7 @@ class ClientEnd(msgspec.Struct, array_like=True, frozen=True):
 
 @attrs.frozen
 class Reopen(Notification, name="quorate.connection.reopen"):
-    """From the service: the client is back. Answered with `Reopened` or `ReopenRefused`."""
+    """Request of the service: the client has reconnected. Answered with `Reopened` or `ReopenRefused`."""
 
     user: str
     out_ack: int
@@ -110,7 +110,7 @@ class Reopen(Notification, name="quorate.connection.reopen"):
 
 @attrs.frozen
 class Reopened(Notification, name="quorate.connection.reopened"):
-    """The connection goes on: what the server has, and what the client has not acknowledged."""
+    """Answer to `Reopen`: what the server has, and what the client has not acknowledged."""
 
     in_ack: int
     first_seq: int
@@ -120,27 +120,28 @@ class Reopened(Notification, name="quorate.connection.reopened"):
 
 @attrs.frozen
 class ReopenRefused(Notification, name="quorate.connection.reopen-refused"):
-    """The connection belongs to another user."""
+    """Answer to `Reopen`: the connection belongs to another user."""
 
 
 @attrs.frozen
 class CloseConnection(Notification, name="quorate.connection.close"):
-    """From the service: the client closes for good."""
+    """Request of the service: the client closes its connection for good."""
 
 
 @attrs.frozen
 class MasterChanged(Notification, name="quorate.connection.master-changed"):
-    """From the service to the connection manager, which passes it on: idle times start again."""
+    """Notice of the service to the connection manager, which forwards it to the proxies: idle times
+    restart."""
 
 
 @attrs.frozen
 class IdleCheck(Notification, name="quorate.connection.idle-check"):
-    """The proxy's own timer."""
+    """Timer of a proxy, sent to itself."""
 
 
 @attrs.frozen
 class ConnectionEnded(Notification, name="quorate.connection.ended"):
-    """From a proxy to the connection manager, when it deletes itself."""
+    """Notice of a proxy to the connection manager, when it deletes itself."""
 
 
 _decode_input = msgspec.msgpack.Decoder(ClientInput).decode
@@ -153,7 +154,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     user: str
     idle_timeout_s: float = 60.0
     last_in: int = 0
-    """Number of the last notification taken from the client."""
+    """Number of the last notification accepted from the client."""
     last_out: int = 0
     """Number of the last notification for the client."""
     last_out_ack: int = 0
@@ -185,7 +186,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     @reacts
     def reopen(self, ctx: Context, note: Reopen) -> None:
-        """Let the client go on where it was."""
+        """Let the client continue where it was."""
         if ctx.sender != outside(ctx.agent.host):
             self._stray(ctx, note)
             return
@@ -220,14 +221,15 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self._arm(ctx)
 
     def _arm(self, ctx: Context) -> None:
-        """One timer at a time; inputs only note the time, the check computes what remains."""
+        """Set the timer of the next check. There is one timer at a time; inputs only record their time."""
         idle_ns = round(self.idle_timeout_s * 1e9)
         remaining_ns = max(self.last_heard_ns + idle_ns - ctx.now_ns, 1_000_000)
         self.check_due_ns = ctx.now_ns + remaining_ns
         ctx.timer(remaining_ns / 1e9, IdleCheck())
 
     def _stray(self, ctx: Context, note: Notification) -> None:
-        """An order that does not come from the service is a notification for the client like any other."""
+        """Forward a request that does not come from the service to the client, like any other
+        notification."""
         self._queue_output(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
 
     def _accept_input(self, ctx: Context, frame: ClientInput) -> None:
@@ -250,7 +252,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out + 1, []))
 
     def _forward(self, ctx: Context, note: ClientNote) -> None:
-        """An address that cannot be served is the client's mistake; it must not undo the whole input."""
+        """Send a notification of the client on. A wrong address is answered: it must not undo the whole
+        input."""
         try:
             to = AgentId.parse(note.to) if isinstance(note.to, str) and note.to.startswith("#") else note.to
             refusal = "" if to == ctx.agent or not isinstance(to, AgentId) else _refusal(to)
@@ -278,7 +281,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
 
     def _too_large(self, ctx: Context, sender: AgentId, type: str, size: int, request: int) -> None:
-        """No client could be given that: tell who sent it, and the client if it waits for an answer."""
+        """Report a notification too large for a client to its sender, and to the client if it waits for an
+        answer."""
         reason = f"it has {size} bytes, and a client can be sent {MAX_OUTPUT_BYTES} at most: send it in parts"
         failure = ExceptionNotification(ctx.agent, type, "ValueError", reason)
         if sender != ctx.agent:
@@ -301,7 +305,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
 
 def _refusal(to: AgentId) -> str:
-    """Why a client may not address an agent other than its own proxy; "" when it may."""
+    """Return why a client may not address an agent other than its own proxy; "" when it may."""
     if to.stamp < FIRST_FREE_STAMP:
         return "clients may not address the agents of the platform"
     return "clients may not address other connections" if to.stamp >= FIRST_CONNECTION_STAMP else ""

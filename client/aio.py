@@ -1,4 +1,4 @@
-"""The asyncio face: ``async with aconnect(url, ...) as connection``."""
+"""The asyncio client: ``async with aconnect(url, ...) as connection``."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The blocking face: ``with connect(url, ...) as connection``. Any thread may use it.
+"""The blocking client: ``with connect(url, ...) as connection``. Any thread may use it.
 
 The session lives in an event loop in one daemon thread. A caller hands over what it sends through a queue
 and wakes the loop once for all that gathers there: with many small notifications that is most of the cost.

@@ -1,4 +1,4 @@
-"""What the faces of a connection share: what they show, what they take, and what they say when it is late."""
+"""The common part of the blocking, asyncio and Twisted connections: arguments, properties, error texts."""
 
 import random
 from typing import Final
@@ -29,14 +29,14 @@ NOTHING_CAME: Final = "nothing was received"
 
 
 def no_answer(to: AgentId | str) -> str:
-    """What is said when a request is not answered in time."""
+    """Return the error text for a request that is not answered in time."""
     return f"{to} has not answered"
 
 
 def encoded(
     to: AgentId | ReplyTo | str, notification: Notification, request: int
 ) -> tuple[AgentId | str, str, bytes, int]:
-    """The arguments of `Session.send`; address and request are those of the request if `to` is a `ReplyTo`.
+    """Return the arguments of `Session.send`. A `ReplyTo` as `to` gives both the address and the request.
 
     Raises TypeError or ValueError if `to` is no address or the notification cannot be encoded.
     """
@@ -49,7 +49,7 @@ def encoded(
 
 
 def reply_types(reply: type[Notification] | ReplyTypes | None) -> ReplyTypes:
-    """The classes that a caller accepts, as a tuple."""
+    """Return the classes that a caller accepts, as a tuple."""
     if reply is None:
         return ()
     return reply if isinstance(reply, tuple) else (reply,)
@@ -63,7 +63,7 @@ def new_driver(
     reconnect_timeout: float,
     settings: SessionSettings | None,
 ) -> Driver:
-    """A session and its driver for the arguments of ``connect``. Raises BadUrl."""
+    """Make a session and its driver from the arguments of ``connect``. Raises BadUrl."""
     tuned = settings or SessionSettings(open_timeout_s=timeout, reconnect_timeout_s=reconnect_timeout)
     return Driver(Session(parse_url(url), user, password, random.random, tuned), PendingRequests())
 

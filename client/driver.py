@@ -1,4 +1,4 @@
-"""Drives a session over a transport that a face provides. No thread and no event loop in here."""
+"""The driver of a session, over a transport that the connection class provides. No thread, no event loop."""
 
 from typing import Protocol
 
@@ -18,7 +18,7 @@ class Port(Protocol):
         ...
 
     def arm(self, deadline: float | None) -> None:
-        """Have `Driver.tick` called at that time, instead of at the time given before."""
+        """Call `Driver.tick` at `deadline`, not at the one set before; None: not at all."""
         ...
 
     def connect(self, endpoint: Endpoint) -> None:
@@ -26,7 +26,7 @@ class Port(Protocol):
         ...
 
     def disconnect(self) -> None:
-        """Drop the TCP connection or the attempt, if there is one, and report nothing more of it."""
+        """Abort the TCP connection or the attempt, if there is one, and report nothing more of it."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -35,7 +35,7 @@ class Port(Protocol):
 
 
 class Driver:
-    """Calls the session with the time, and does what it asks for."""
+    """Feeds a session with bytes and time, and carries out its events."""
 
     def __init__(self, session: Session, pending: PendingRequests):
         self.session = session
@@ -57,47 +57,47 @@ class Driver:
         return self._port
 
     def connected(self) -> None:
-        """The port has connected."""
+        """Report that the TCP connection is open."""
         self.paused = False
         self.session.connected(self.port.seconds())
         self.step()
 
     def attempt_failed(self, reason: str) -> None:
-        """The port could not connect."""
+        """Report that the TCP connection could not be opened."""
         self.session.attempt_failed(self.port.seconds(), reason)
         self.step()
 
     def received(self, data: bytes) -> None:
-        """The port has read."""
+        """Report bytes that were read."""
         self.session.received(self.port.seconds(), data)
         self.step()
 
     def lost(self, reason: str) -> None:
-        """The port's connection has ended by itself."""
+        """Report that the TCP connection has ended without being asked to."""
         self.session.lost(self.port.seconds(), reason)
         self.step()
 
     def tick(self) -> None:
-        """The port's timer has come."""
+        """Report that the deadline of `Port.arm` has come."""
         self.session.tick(self.port.seconds())
         self.step()
 
     def pause(self) -> None:
-        """The port's transport holds enough to write."""
+        """Stop writing: the buffer of the transport is full."""
         self.paused = True
 
     def resume(self) -> None:
-        """The port's transport takes more."""
+        """Write again: the buffer of the transport has room."""
         self.paused = False
         self.step()
 
     def close(self) -> None:
-        """Close in order."""
+        """Close the session after what is queued."""
         self.session.close(self.port.seconds())
         self.step()
 
     def step(self) -> None:
-        """Do what the session asks for, and write what gathered."""
+        """Carry out the events of the session, then write its bytes."""
         if self._stepping:
             return
         self._stepping = True

@@ -1,4 +1,4 @@
-"""What all faces of a connection share: who waits for what, and what replies mean. No I/O."""
+"""Pending requests of a connection: acknowledgements and replies matched with their waiters. No I/O."""
 
 from collections import deque
 from collections.abc import Callable
@@ -39,18 +39,18 @@ class Received:
 
 
 class Waiter(Protocol):
-    """What a face gives to be told an outcome: futures of asyncio and of threads fit."""
+    """A place for one outcome: futures of asyncio and of threads fit."""
 
     def set_result(self, result: Any, /) -> None:
-        """Take the outcome."""
+        """Set the outcome."""
         ...
 
     def set_exception(self, exception: BaseException, /) -> None:
-        """Take the failure."""
+        """Set the failure."""
         ...
 
     def done(self) -> bool:
-        """Say whether nobody waits any more."""
+        """Return whether nobody waits any more."""
         ...
 
 
@@ -93,7 +93,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
 
 
 class PendingRequests:
-    """Matches acknowledgements and replies with those who wait for them. For one thread."""
+    """Matches acknowledgements and replies with their waiters. For one thread."""
 
     def __init__(self, inbox_limit: int = INBOX_LIMIT):
         self.connection: str | None = None
@@ -113,45 +113,46 @@ class PendingRequests:
         self.on_ended: Callable[[QuorateClientError], None] = _nothing
 
     def expect_open(self, waiter: Waiter) -> None:
-        """Tell the waiter the connection's identifier when it is open."""
+        """Complete the waiter with the identifier of the connection when it is open."""
         if not self._refuse(waiter):
             self._opening.append(waiter)
 
     def expect_ack(self, seq: int, waiter: Waiter) -> None:
-        """Tell the waiter (None) when the cluster has that notification. Called in the order of numbers."""
+        """Complete the waiter with None when the cluster has notification `seq`. Call it in the order of
+        `seq`."""
         if not self._refuse(waiter):
             self._acks.append((seq, waiter))
 
     def expect_reply(self, request: int, waiter: Waiter, types: ReplyTypes) -> None:
-        """Tell the waiter the reply to a request."""
+        """Complete the waiter with the reply to a request."""
         if not self._refuse(waiter):
             self._replies[request] = (waiter, types)
 
     def expect_note(self, waiter: Waiter) -> None:
-        """Tell the waiter the next notification of the inbox."""
+        """Complete the waiter with the next notification of the inbox."""
         if self.inbox:
             waiter.set_result(received(self.inbox.popleft()))
         elif not self._refuse(waiter):
             self._receivers.append(waiter)
 
     def expect_end(self, waiter: Waiter) -> None:
-        """Tell the waiter (None) when the session has ended, however it did."""
+        """Complete the waiter with None when the session has ended, in whatever way."""
         if self.ended:
             waiter.set_result(None)
         else:
             self._ending.append(waiter)
 
     def forget(self, request: int) -> None:
-        """Nobody waits for that reply any more; if it comes, it goes to the inbox."""
+        """Remove the waiter of a request. A reply that comes later goes to the inbox."""
         self._replies.pop(request, None)
 
     def forget_receiver(self, waiter: Waiter) -> None:
-        """Nobody waits for a notification any more."""
+        """Remove a waiter for the next notification."""
         if waiter in self._receivers:
             self._receivers.remove(waiter)
 
     def handle(self, event: Event) -> None:
-        """Take an event of the session."""
+        """Process an event of the session."""
         match event:
             case Acknowledged(seq):
                 acks = self._acks
@@ -199,7 +200,7 @@ class PendingRequests:
         return self.ended
 
     def reason(self) -> QuorateClientError:
-        """Why the session has ended."""
+        """Return why the session has ended."""
         return self.error or ConnectionClosed("the connection is closed; open a new one with quorate.connect")
 
     def _end(self, error: QuorateClientError | None) -> None:

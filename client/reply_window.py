@@ -1,9 +1,10 @@
-"""How much a client may have under way to agents that answer. Pure.
+"""The reply window: how much a client may have unacknowledged, so that the answers fit on the server. Pure.
 
-What waits for a client on the server is bounded, and an acknowledgement travels behind what was sent before
-it: however fast a client reads, the answers to all that it has sent ahead wait there. Their size is not known
-in advance. So a client begins with little under way, as if the answers were as large as what it sends, and
-keeps to as many notifications as have answers that fit, going by the latest ones.
+The server holds a bounded number of bytes for each client until the client acknowledges them. An
+acknowledgement reaches the server only behind the notifications that the client sent before it. So the
+answers to all of these wait on the server, however fast the client reads. Their size is not known in advance.
+The window begins small, as if answers were as large as what is sent, and then follows the size of the latest
+answers.
 """
 
 import math
@@ -14,36 +15,37 @@ from ..agents.proxy import MAX_OUTPUT_BYTES
 __all__ = ["ReplyWindow"]
 
 ROOM_BYTES: Final = MAX_OUTPUT_BYTES // 4
-"""For the answers to all that is under way; those to what was before that may wait still."""
+"""Bytes for the answers to all unacknowledged notifications. The rest of the server's limit is for answers to
+earlier ones that still wait."""
 FIRST: Final = 256
-"""Notifications under way at the beginning; one more with every one that is acknowledged."""
+"""Window at the beginning, in notifications. It grows by one with each acknowledgement."""
 LEAST: Final = 1
-"""Never fewer: what a client is sent need not be answers."""
+"""Smallest window, in notifications: a client may also receive notifications that are no answers."""
 LATEST: Final = 4096
-"""Of more notifications half are forgotten."""
+"""Above this number of counted notifications both counts are halved, so that the latest count most."""
 LATE_S: Final = 1.0
-"""What comes so long after something was under way is no answer."""
+"""Bytes that arrive later than this after something was unacknowledged are not counted as answers."""
 
 
 class ReplyWindow:
-    """What came back for what was sent, and what follows from it, whatever the server allows."""
+    """Counts the bytes received per notification sent, and computes the window from them."""
 
     def __init__(self) -> None:
         self.window = FIRST
-        """How many notifications may be under way."""
+        """How many notifications may be unacknowledged."""
         self.window_bytes = ROOM_BYTES
-        """How many bytes of them."""
+        """How many bytes of notifications may be unacknowledged."""
         self._trusted = FIRST
         self._notes = 0
         self._bytes = 0
         self._under_way_since = -math.inf
 
     def under_way(self, now: float) -> None:
-        """Something is under way."""
+        """Record that something is unacknowledged at this time."""
         self._under_way_since = now
 
     def acknowledged(self, count: int, size_bytes: int) -> None:
-        """The cluster has so many more notifications."""
+        """Count notifications that the cluster has acknowledged."""
         self.window_bytes += size_bytes
         self._trusted += count
         self._notes += count
@@ -53,7 +55,7 @@ class ReplyWindow:
         self._adjust()
 
     def received(self, now: float, size_bytes: int) -> None:
-        """So many bytes of payloads have come from the server, perhaps as answers."""
+        """Count bytes of payloads from the server, which may be answers."""
         if now - self._under_way_since < LATE_S:
             self._bytes += size_bytes
             self._adjust()

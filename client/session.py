@@ -1,12 +1,12 @@
 """The session of a client with a replicated server. Sans-IO: no socket, clock, thread or random in here.
 
 Source: HA Joram specification, section 5.1.6. The session numbers what it sends and keeps it until the
-cluster has it; it finds the master among the replicas, the last one first, reopens its connection there,
-sends again what is unacknowledged and drops what it has seen.
+cluster has it. It looks for the master among the replicas, beginning with the last master, reopens its
+connection there, sends again what is unacknowledged and drops what it has seen.
 
 A driver calls `start`, `connected`, `attempt_failed`, `received`, `lost`, `tick`, `send` and `close` with the
-time in seconds of any monotonic clock. After each call it acts on what `pop_events` returns, writes what
-`data_to_send` returns, and arranges for `tick` at `deadline`.
+time in seconds of any monotonic clock. After each call the driver carries out the events that `pop_events`
+returns, writes what `data_to_send` returns, and calls `tick` at `deadline`.
 """
 
 from collections import deque
@@ -66,15 +66,21 @@ __all__ = ["Session"]
 MAX_SERVER_FRAME: Final = 16 * 1024 * 1024
 """Largest frame that a server may send, in bytes."""
 INPUT_OVERHEAD: Final = 32
-"""More bytes than an input frame has around its notifications."""
+"""Upper bound of the bytes that an input frame needs besides its notifications."""
 MAX_REPLICAS: Final = 64
 """Replicas remembered from a server's list."""
 BRIEF_S: Final = 1.0
-"""After TCP connections that did not last so long, one after the other, the next one is not tried at once."""
+"""A TCP connection that ends within this time counts as brief. After a second brief one in a row the session
+waits before it connects again."""
 
 
 class Session:
-    """One connection of one user, across any number of TCP connections."""
+    """One connection of one user, across any number of TCP connections.
+
+    The class has more than 20 methods: a driver's entries (9), what it may observe (8), and one method per
+    transition and frame. They all read and change the one state machine, `states.State`. What could stand
+    alone does: `Outbox`, `ReplyWindow`, `FrameBuffer` and `PendingRequests`.
+    """
 
     def __init__(
         self,
@@ -117,7 +123,7 @@ class Session:
         self._connect_deadline = 0.0
         self._preferred: Endpoint = self.replicas[0]
         self._silent: Endpoint | None = None
-        """The replica that has fallen silent: it may still take TCP connections."""
+        """The replica that has fallen silent. It may still accept TCP connections, so it is tried last."""
         self._failures: dict[Endpoint, str] = {}
 
     # What the driver observes.
@@ -139,7 +145,7 @@ class Session:
 
     @property
     def window_bytes(self) -> int:
-        """How many bytes of them."""
+        """How many bytes of notifications may be unacknowledged at present."""
         return min(self.settings.window_bytes, self._reply_window.window_bytes)
 
     @property
@@ -256,7 +262,7 @@ class Session:
         return size
 
     def close(self, now: float) -> None:
-        """Say good-bye after what is queued. Nothing can be sent any more."""
+        """Send Close after the queued notifications. Nothing more can be queued."""
         match self._state:
             case Open():
                 self._state = Closing(now + self.settings.close_timeout_s)
@@ -266,7 +272,7 @@ class Session:
                 self._end(None)
 
     def abort(self, error: QuorateClientError | None = None) -> None:
-        """End now, without a word."""
+        """End now, without a Close frame."""
         if not isinstance(self._state, Over):
             self._end(error)
 
@@ -316,7 +322,7 @@ class Session:
         return control
 
     def error(self) -> QuorateClientError:
-        """The reason why nothing can be sent any more."""
+        """Return the reason why nothing can be sent any more."""
         if isinstance(self._state, Over) and self._state.error is not None:
             return self._state.error
         return ConnectionClosed("the connection is closed; open a new one with quorate.connect")
@@ -331,7 +337,8 @@ class Session:
     def _begin_round(self, now: float) -> None:
         """Plan one attempt per replica: the one that served last first, then the others in their order.
 
-        If that one has fallen silent it is the last: the others refuse at once, or one of them is master.
+        A replica that has fallen silent is tried last: the others refuse at once, unless one of them is
+        master.
         """
         replicas = self.replicas
         at = replicas.index(self._preferred) if self._preferred in replicas else 0
@@ -351,7 +358,7 @@ class Session:
             self._wait(now)
 
     def _wait(self, now: float) -> None:
-        """Begin the next round later."""
+        """Begin the next round after the back-off time."""
         wait = min(self.settings.backoff_cap_s, self.settings.backoff_first_s * 2 ** min(self._round, 16))
         self._round += 1
         self._state = Waiting(now + wait * (0.5 + 0.5 * self._jitter()))
@@ -371,7 +378,7 @@ class Session:
             self._begin_round(now)
 
     def _drop(self, now: float, reason: str) -> None:
-        """Give up the TCP connection that still stands, and go on with the next attempt."""
+        """Disconnect the open TCP connection and begin the next attempt."""
         self._events.append(Disconnect())
         self.lost(now, reason)
 
@@ -516,14 +523,15 @@ class Session:
             self._events.append(Acknowledged(in_ack))
 
     def _silence_deadline(self, state: Open) -> float:
-        """When the replica has been silent for too long."""
+        """Return the time at which a silent replica is given up: after three ping intervals."""
         return state.heard + 3 * self.ping_interval_s
 
     def _tick_open(self, now: float, state: Open) -> None:
         interval = self.ping_interval_s
         patience = self._silence_deadline(state)
         if now >= patience + interval:
-            # This process was itself stopped: it must first read what has come in meanwhile.
+            # This process itself was stopped for a while: let it read the bytes that have arrived meanwhile
+            # first.
             state.heard = now - 2 * interval
         elif now >= patience:
             self._silent = state.endpoint

@@ -1,4 +1,4 @@
-"""The Twisted face: ``connection = yield tconnect(reactor, url, ...)``, with Deferreds."""
+"""The Twisted client: ``connection = yield tconnect(reactor, url, ...)``, with Deferreds."""
 
 from typing import Any, Generic, Protocol, TypeVar, cast
 

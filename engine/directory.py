@@ -15,7 +15,7 @@ __all__ = ["Directory", "Tally", "state_hash"]
 _DIGEST_BYTES: Final = 16
 _MODULUS: Final = 1 << (8 * _DIGEST_BYTES)
 _MAX_UNHASHED: Final = 2048
-"""Changed agents whose hash may be old; above, each change brings that of a small one up to date."""
+"""Most changed agents with an outdated hash. Above it each change also hashes the oldest one, if small."""
 
 
 def _ids() -> "OrderedDict[AgentId, None]":
@@ -24,12 +24,12 @@ def _ids() -> "OrderedDict[AgentId, None]":
 
 @attrs.define(eq=False)
 class Tally:
-    """The digest as of the moment at which this was made: see `Directory.tally`."""
+    """The sum of the agents' hashes as of one moment, while it is computed. Made by `Directory.tally`."""
 
     total: int
-    """It, once nothing is pending."""
+    """The sum, valid once nothing is pending."""
     pending: dict[AgentId, None]
-    """Agents whose hash is of an earlier state than that."""
+    """Agents whose hash in `total` is of an earlier state."""
 
 
 @attrs.define(eq=False)
@@ -46,11 +46,12 @@ class Directory:
     _dirty: "OrderedDict[AgentId, None]" = attrs.field(factory=_ids)
     _sum: int = 0
     _changed: dict[AgentId, None] | None = None
-    """New, touched or removed since `changes` was last called; None: nobody has called it."""
+    """Agents that are new, touched or removed since the last call of `changes`; None before the first
+    call."""
     marks: dict[AgentId, None] | None = None
-    """New, touched or removed while somebody wants to know; None: nobody does."""
+    """Agents that are new, touched or removed during a transfer; None: there is no transfer."""
     _tallies: list[Tally] = attrs.field(factory=list[Tally])
-    """Not complete."""
+    """Tallies that are not complete."""
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -59,7 +60,7 @@ class Directory:
         return iter(self._cells.values())
 
     def find(self, address: AgentId | str) -> Cell | None:
-        """The agent at an id of this server or a name without server."""
+        """Return the agent at an id of this server or a name without server."""
         if isinstance(address, str):
             return self._names.get(address)
         return self._cells.get(address)
@@ -82,7 +83,7 @@ class Directory:
         self._sum = (self._sum - self._hashes.pop(identity, 0)) % _MODULUS
 
     def touch(self, cell: Cell, index: int) -> None:
-        """Entry `index` may have changed the agent's state."""
+        """Record that entry `index` may have changed the agent's state."""
         identity = cell.identity
         cell.changed = index
         self._mark(identity)
@@ -103,9 +104,9 @@ class Directory:
             self.marks[identity] = None
 
     def changes(self) -> list[AgentId] | None:
-        """The agents that are new, touched or removed since the last call; None the first time: all of them.
+        """Return the agents that are new, touched or removed since the last call; None the first time: all.
 
-        Apart from the digest, which looks at changes at its own pace.
+        The digest keeps its own record of changes.
         """
         changed, self._changed = self._changed, {}
         return None if changed is None else list(changed)
@@ -113,20 +114,21 @@ class Directory:
     # The digest
 
     def digest(self) -> int:
-        """A number that is equal for equal agents with equal states."""
+        """Return a number that is equal for equal agents with equal states."""
         while self._dirty:
             self._rehash(self._cells[self._dirty.popitem()[0]])
         return self._sum
 
     def tally(self) -> Tally:
-        """Begin to compute the digest as of now; `count` goes on with it, whatever changes meanwhile."""
+        """Begin to compute the digest as of now. `count` continues it; agents may change meanwhile."""
         tally = Tally(self._sum, dict.fromkeys(self._dirty))
         if tally.pending:
             self._tallies.append(tally)
         return tally
 
     def count(self, tally: Tally, limit: int | None = None, max_bytes: int | None = None) -> bool:
-        """Look at up to `limit` agents, at `max_bytes` of them, or at all; True once `tally` is complete."""
+        """Hash up to `limit` agents, about `max_bytes` of them, or all. Return True once `tally` is
+        complete."""
         while tally.pending and limit != 0 and (max_bytes is None or max_bytes > 0):
             cell = self._cells[next(iter(tally.pending))]
             self.hash_of(cell)
@@ -135,17 +137,18 @@ class Directory:
         return not tally.pending
 
     def forget(self, tally: Tally) -> None:
-        """Nobody wants it any more."""
+        """Drop a tally that is not needed."""
         if tally in self._tallies:
             self._tallies.remove(tally)
 
     def before(self, cell: Cell) -> None:
-        """The agent is about to change or to go: what counts it as it is counts it now."""
+        """Hash an agent that is about to change or to be removed, for the tallies that need its present
+        state."""
         if any(cell.identity in tally.pending for tally in self._tallies):
             self.hash_of(cell)
 
     def hash_of(self, cell: Cell) -> int:
-        """The agent's part of the digest."""
+        """Return the agent's part of the digest."""
         if cell.identity in self._dirty:
             del self._dirty[cell.identity]
             self._rehash(cell)
@@ -174,15 +177,16 @@ class Directory:
         self._rehash(cell)
 
     def succeed(self, earlier: "Directory", covered: Iterable[AgentId]) -> None:
-        """Take the place of `earlier`, for `changes`: what differs has changed, and so have `covered`.
+        """Continue the record of `changes` of `earlier`: agents that differ count as changed, and so do
+        `covered`.
 
-        To be called before the first `adopt`.
+        Call it before the first `adopt`.
         """
         if earlier._changed is not None:
             self._changed = {**earlier._changed, **dict.fromkeys(covered)}
 
     def adopt(self, cell: Cell, hashed: int, earlier: "Directory") -> None:
-        """Add an agent, with its hash; `earlier` may have it, too."""
+        """Add an agent with its hash. It counts as changed unless `earlier` has the same cell."""
         identity = cell.identity
         self._cells[identity] = cell
         if cell.name is not None:
@@ -193,13 +197,13 @@ class Directory:
             self._changed[identity] = None
 
     def lose(self, cell: Cell) -> None:
-        """An agent of the directory that this one succeeds: it has changed if it is not here."""
+        """Count an agent of the earlier directory as changed if it is not in this one."""
         if self._changed is not None and cell.identity not in self._cells:
             self._changed[cell.identity] = None
 
 
 def state_hash(cell: Cell) -> int:
-    """A number that is equal for equal agents in equal states."""
+    """Return a number that is equal for equal agents in equal states."""
     hasher = hashlib.blake2b(
         f"{cell.identity} {cell.name!r} {cell.spec.name} ".encode(), digest_size=_DIGEST_BYTES
     )

@@ -30,7 +30,7 @@ class Engine(EngineState):
 
     A pure state machine: `apply` takes entries of the ordered log, in order, and returns what is to be done.
     The rule of the queues is that of the HA ScalAgent platform (HA Joram specification, 4.4): the local queue
-    is drained before the next external notification is taken.
+    is drained before the next external notification.
     """
 
     # Entries
@@ -78,12 +78,13 @@ class Engine(EngineState):
                 self._turn(Note(timer.agent, timer.agent, timer.type, timer.payload), effects)
 
     def _meet(self, server: int, birth: int, effects: Effects) -> Link:
-        """Another server was heard in the life of that birth."""
+        """Record that a notification of another server came in the life of that birth. Return the link to
+        it."""
         link = self._mail.links[server]
         known = link.peer_birth
         if link.meet(birth):
             effects.births[server] = birth
-            # These have numbers of the former life; they are among what waits.
+            # Their numbers are those of the former life. They are still in the queue of the link.
             effects.network.pop(server, None)
             if known:
                 self._report(
@@ -124,7 +125,7 @@ class Engine(EngineState):
     def _contain(self, error: Exception, note: Note, position: int, traced: int, effects: Effects) -> None:
         """A defect of the engine costs the notification in which it shows, not the rest of the entry.
 
-        Other servers and clients number what they send and get: what is lost they would wait for in vain.
+        Other servers and clients number their notifications: they would wait in vain for one that is lost.
         `position` and `traced`: the count of reactions, and of rows of the trace, before that notification.
         """
         kind, message = described(error)
@@ -184,7 +185,7 @@ class Engine(EngineState):
             self._remove(cell)
 
     def _before(self, cell: Cell) -> None:
-        """The agent may change: what is to be as of an earlier entry is encoded now."""
+        """Encode and hash the agent for what is as of an earlier entry, since the agent may change now."""
         if self._capture is not None:
             self._capture.before(cell)
         if self._rest is not None:

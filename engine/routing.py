@@ -1,4 +1,4 @@
-"""Where a notification goes: to an agent here, to the outside, to a neighbour, or back to its sender."""
+"""Routing of a notification: to an agent here, to the outside, to a neighbour, or back to its sender."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -31,7 +31,7 @@ class Routing:
     """The servers of the configuration as one of them sees them."""
 
     def __init__(self, server: int, names: Mapping[str, int], routes: Mapping[int, int] | None) -> None:
-        """See `Engine`."""
+        """Make the routing of `server`; `names` and `routes` are those of `Engine`."""
         self._server = server
         self._names = dict(names)
         self._ids = frozenset(self._names.values()) | {server}
@@ -40,7 +40,7 @@ class Routing:
         self._addresses: dict[str, tuple[int, AgentId | str]] = {}
 
     def resolve(self, server: str | int) -> int:
-        """A server's name or number to its id. Raises ValueError for an unknown one."""
+        """Return the id of a server by its name or number. Raises ValueError for an unknown one."""
         if isinstance(server, str):
             number = self._names.get(server)
             if number is None and server.isascii() and server.isdigit():
@@ -52,7 +52,7 @@ class Routing:
         return number
 
     def locate(self, address: AgentId | str) -> tuple[int, AgentId | str]:
-        """The hosting server of an address, and the address without server. Raises ValueError."""
+        """Return the hosting server of an address, and the address without server. Raises ValueError."""
         if isinstance(address, AgentId):
             return address.host, address
         found = self._addresses.get(address)
@@ -75,14 +75,14 @@ class Routing:
         return found
 
     def next_hop(self, host: int) -> int | None:
-        """The neighbour that leads to a server; None if that is unknown or out of reach."""
+        """Return the neighbour that leads to a server; None if that is unknown or out of reach."""
         return self._hops.get(host)
 
 
 class Mail:
-    """The queue of the local agents and the links to the neighbours, and who gets what.
+    """The queue of the local agents and the links to the neighbours.
 
-    `lost` is told of every notification that nobody gets, with the reason.
+    `lost` is called with every notification that nobody gets, and the reason.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Mail:
         self._outside = outside(server)
 
     def route(self, note: Note, effects: Effects) -> None:
-        """Put a notification where it has to go."""
+        """Append a notification to the queue, the link or the replies that its address says."""
         try:
             host, local = self._routing.locate(note.to)
         except ValueError:
@@ -132,7 +132,7 @@ class Mail:
         effects.network.setdefault(hop, []).append((self.links.push(link, note), note))
 
     def unknown(self, note: Note, effects: Effects) -> None:
-        """Nobody has that address: tell the sender."""
+        """Answer the sender that there is no such agent."""
         self._lost(note, "unknown agent", effects)
         if note.type not in FAILURES:
             self.answer(note, self._outside, UnknownAgent(str(note.to), note.type), effects)
@@ -140,7 +140,7 @@ class Mail:
     def refuse(
         self, note: Note, error: str, message: str, effects: Effects, agent: AgentId | None = None
     ) -> None:
-        """The recipient cannot take it: tell the sender. `agent` is the recipient, if it is known."""
+        """Answer the sender that the notification failed. `agent` is the recipient, if it is known."""
         if note.type in FAILURES:
             self._lost(note, error, effects)
             return
@@ -148,5 +148,5 @@ class Mail:
         self.answer(note, refusing, ExceptionNotification(refusing, note.type, error, message), effects)
 
     def answer(self, note: Note, sender: AgentId, answer: Notification, effects: Effects) -> None:
-        """Send an answer to who sent `note`."""
+        """Send an answer to the sender of `note`."""
         self.route(Note(note.sender, sender, answer.type_name, encode(answer), note.request), effects)

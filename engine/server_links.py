@@ -25,25 +25,27 @@ class LinkState(msgspec.Struct, array_like=True, frozen=True):
 class Link:
     """What this server has sent to, and received from, one other server in its present life.
 
-    Both directions number notifications from 1 without gap, so that each is taken once and in order,
+    Both directions number notifications from 1 without gap, so that each is accepted once and in order,
     however often it is sent (HA Joram specification, 4.2). The numbers are those of one life of either
-    server: one that comes back without its state begins a new life, with another birth, and at 1.
+    server: a server that comes back without its state begins a new life, with another birth, and at 1.
     """
 
     server: int
     peer_birth: int = 0
-    """Which life of the other server this is about; 0: it was never met, so nothing was ever sent to it."""
+    """The birth of the other server that the numbers belong to; 0: the two have not met, and nothing was
+    sent."""
     received: int = 0
-    """The number of the last notification taken from the other server."""
+    """The number of the last notification accepted from the other server."""
     first_seq: int = 1
     """The number of the first waiting notification."""
     waiting: deque[Note] = attrs.field(factory=deque[Note])
-    """Sent, not yet acknowledged."""
+    """Notifications that are sent and not yet acknowledged."""
 
     def meet(self, birth: int) -> bool:
-        """The other server lives the life of this birth. Returns True if that is not the one known so far.
+        """Record the birth of the other server. Return True if it is not the one known so far.
 
-        Then what waits is numbered from 1. What an earlier life had acknowledged was lost with it.
+        Then the waiting notifications are numbered from 1. Those that an earlier life had acknowledged were
+        lost with it.
         """
         if birth == self.peer_birth:
             return False
@@ -58,9 +60,9 @@ class Link:
         return self.first_seq + len(self.waiting) - 1
 
     def acknowledge(self, birth: int, upto: int) -> int:
-        """Forget what the other server holds. Returns how many notifications that were.
+        """Remove the notifications that the other server holds. Return how many there were.
 
-        Numbers of another life of the other server are passed over: they mean other notifications.
+        Numbers of another life of the other server are ignored: they mean other notifications.
         """
         if birth != self.peer_birth:
             return 0
@@ -73,7 +75,7 @@ class Link:
         return dropped
 
     def accept(self, first_seq: int, notes: Sequence[Note]) -> Sequence[Note]:
-        """Which of these, numbered from `first_seq`, are new. What lies beyond a gap is not taken."""
+        """Return those of the notifications, numbered from `first_seq`, that are new; none after a gap."""
         if first_seq > self.received + 1:
             return ()
         new = notes[self.received + 1 - first_seq :]
@@ -81,12 +83,12 @@ class Link:
         return new
 
     def state(self) -> LinkState:
-        """For a snapshot."""
+        """Return the form for a snapshot."""
         return LinkState(self.server, self.peer_birth, self.received, self.first_seq, list(self.waiting))
 
     @classmethod
     def load(cls, state: LinkState) -> "Link":
-        """From a snapshot."""
+        """Make a link from its form in a snapshot."""
         return cls(state.server, state.peer_birth, state.received, state.first_seq, deque(state.waiting))
 
 
@@ -99,14 +101,14 @@ class Links:
         """Notifications waiting on all links."""
 
     def __getitem__(self, server: int) -> Link:
-        """The link to a server, a new one if there is none."""
+        """Return the link to a server, a new one if there is none."""
         link = self._links.get(server)
         if link is None:
             link = self._links[server] = Link(server)
         return link
 
     def peek(self, server: int) -> Link:
-        """The link to a server, to be read only."""
+        """Return the link to a server, for reading only. One that does not exist is not kept."""
         return self._links.get(server) or Link(server)
 
     def push(self, link: Link, note: Note) -> int:
@@ -115,19 +117,19 @@ class Links:
         return link.push(note)
 
     def acknowledge(self, server: int, birth: int, upto: int) -> None:
-        """See `Link.acknowledge`."""
+        """Remove the notifications that another server holds, as `Link.acknowledge` does."""
         self.backlog -= self[server].acknowledge(birth, upto)
 
     def servers(self) -> list[int]:
-        """The servers that there are links to."""
+        """Return the servers that there are links to."""
         return sorted(self._links)
 
     def states(self) -> list[LinkState]:
-        """For a snapshot."""
+        """Return the form for a snapshot."""
         return [link.state() for link in self._links.values()]
 
     def facts(self) -> list[tuple[int, ...]]:
-        """What must be the same on all replicas."""
+        """Return what must be the same on all replicas, for the digest."""
         return sorted(
             (link.server, link.peer_birth, link.received, link.first_seq, len(link.waiting))
             for link in self._links.values()

@@ -1,4 +1,4 @@
-"""The state of one server's agents and queues: what can be asked of it, and how it is stored and sent."""
+"""The state of one server's agents and queues: queries, captures for the disk, transfer to a replica."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
@@ -22,7 +22,12 @@ __all__ = ["EngineState"]
 
 
 class EngineState:
-    """What the reactions of an `Engine` change, as a whole."""
+    """The replicated state of an `Engine`, as a whole.
+
+    The class has more than 20 methods. They are three views of one state that must agree on what belongs to
+    it: queries, captures for the disk, transfer to another replica. Each view's work is in a class of its own
+    (`Directory`, `Capture`, `Source`, `Staging`); here stands what all of them need at once.
+    """
 
     def __init__(
         self,
@@ -63,13 +68,14 @@ class EngineState:
         """The outputs of all reactions, hashed one after the other."""
         self._capture: Capture | None = None
         self._rest: Capture | None = None
-        """The end of a transfer, not yet encoded."""
+        """The agents of the last parts of a transfer, as of one entry, until they are encoded."""
 
     # What can be asked
 
     @property
     def next_timer_ns(self) -> int | None:
-        """When the next timer is due: then the master submits a `Tick`."""
+        """The time at which the next timer is due, when the master submits a `Tick`. None: there is no
+        timer."""
         return self._timers.next_due_ns
 
     def cells(self) -> Iterable[Cell]:
@@ -77,7 +83,7 @@ class EngineState:
         return self._directory
 
     def find(self, address: AgentId | str) -> Cell | None:
-        """The agent at an id or name, in any of the forms of an address; None if it is not here."""
+        """Return the agent at an id or name, in any form of an address; None if it is not here."""
         try:
             host, local = self._routing.locate(address)
         except ValueError:
@@ -85,7 +91,8 @@ class EngineState:
         return self._directory.find(local) if host == self.server else None
 
     def lacks(self, address: AgentId | str) -> bool:
-        """Whether a notification to this address would find nobody now; False for what other servers have."""
+        """Return whether this server has no agent at this address now. An address on another server
+        that can be reached counts as present."""
         try:
             host, local = self._routing.locate(address)
         except ValueError:
@@ -95,7 +102,7 @@ class EngineState:
         return self._directory.find(local) is None and local not in (self._factory_id, self._outside)
 
     def state_of(self, address: AgentId | str) -> bytes | None:
-        """The state of an agent as a MessagePack map, or None if there is no such agent."""
+        """Return the state of an agent as a MessagePack map, or None if there is no such agent."""
         cell = self.find(address)
         return None if cell is None else cell.spec.save(cell.agent)
 
@@ -105,29 +112,29 @@ class EngineState:
         return self._mail.links.backlog
 
     def resolve(self, server: str | int) -> int:
-        """A server's name or number to its id. Raises ValueError for an unknown one."""
+        """Return the id of a server by its name or number. Raises ValueError for an unknown one."""
         return self._routing.resolve(server)
 
     def pending(self, server: int) -> tuple[int, list[Note]]:
-        """What `server` has not acknowledged: the number of the first, and the notifications."""
+        """Return what `server` has not acknowledged: the number of the first, and the notifications."""
         link = self._mail.links.peek(server)
         return link.first_seq, list(link.waiting)
 
     def received(self, server: int, birth: int) -> int:
-        """The number of the last notification taken from `server` in the life of that birth."""
+        """Return the number of the last notification accepted from `server` in the life of that birth."""
         link = self._mail.links.peek(server)
         return link.received if link.peer_birth == birth else 0
 
     def peer_birth(self, server: int) -> int:
-        """The birth of `server` as far as it is known here; 0 before the two have met."""
+        """Return the last known birth of `server`; 0 before the two servers have met."""
         return self._mail.links.peek(server).peer_birth
 
     def peers(self) -> list[int]:
-        """The servers with which notifications have been exchanged."""
+        """Return the servers with which notifications have been exchanged."""
         return self._mail.links.servers()
 
     def digest(self) -> bytes:
-        """16 bytes that are equal on all replicas that have applied the same entries.
+        """Return 16 bytes that are equal on all replicas that have applied the same entries.
 
         The cost is that of the agents that have changed since the last call. Use `incremental_digest` where
         that may be too much at once.
@@ -135,11 +142,11 @@ class EngineState:
         return digest_of(self._directory.digest(), self._facts(self._mail.links, self._timers, self))
 
     def incremental_digest(self) -> IncrementalDigest:
-        """The same, step by step: the digest as of now, while the engine goes on."""
+        """Return the digest as of now, to be computed in steps while the engine applies further entries."""
         return IncrementalDigest(self._directory, self._facts(self._mail.links, self._timers, self))
 
     def has_digest(self, digest: IncrementalDigest) -> bool:
-        """Whether it is of this state, and not of one that this one has taken the place of."""
+        """Return whether a digest is of this state, and not of one that `install` or `load` has replaced."""
         return digest.of(self._directory)
 
     @staticmethod
@@ -162,9 +169,11 @@ class EngineState:
         return self._capture is not None and not self._capture.done
 
     def capture(self, index: int = 0) -> Capture:
-        """What has changed since the last capture, as of the last applied entry; all of it the first time.
+        """Return what has changed since the last capture, as of the last applied entry; all of it the first
+        time.
 
-        index: it is the state after this entry, too, those between being none for the engine.
+        `index`: the capture counts as the state after this entry; the entries up to it do not change the
+        engine.
         Encode it with `Capture.step`; the engine may go on meanwhile. Raises RuntimeError while an earlier
         capture is not complete.
         """
@@ -176,7 +185,8 @@ class EngineState:
         return self._capture
 
     def adopted(self, index: int, gone: Sequence[AgentId]) -> Capture:
-        """The same for a store that has all agents, and those in `gone`, by other ways; complete at once."""
+        """Return a capture without agents, for a store that has received them all in parts. `gone` are to be
+        deleted from that store. It is complete at once."""
         self._directory.changes()
         capture = self._capture = self._captured(index, [], False)
         capture.deleted.extend(gone)
@@ -226,7 +236,7 @@ class EngineState:
     # Transfer, to another replica
 
     def source(self, marker: bytes = b"", have: int = 0) -> Source:
-        """The whole state in parts, for a replica that has the state after entry `have`, or `marker`.
+        """Return the whole state in parts, for a replica that has the state after entry `have`, or `marker`.
 
         The engine may go on meanwhile. It has one source at a time: the last.
         """
@@ -237,7 +247,7 @@ class EngineState:
         return self._rest, self.incremental_digest()
 
     def staging(self) -> Staging:
-        """Where the parts of another engine's state gather."""
+        """Return a place that collects the parts of another engine's state."""
         return Staging(
             lambda identity: self._directory.find(identity),
             lambda: self.birth,
@@ -246,7 +256,7 @@ class EngineState:
         )
 
     def install(self, staging: Staging) -> None:
-        """Replace the whole state by what has been gathered; the next capture has what differs.
+        """Replace the whole state by the collected parts. The next capture has what differs.
 
         Raises SnapshotError, and changes nothing, if it is not whole or not what the source has.
         """
@@ -254,9 +264,9 @@ class EngineState:
             pass
 
     def installing(self, staging: Staging, limit: int = 1000) -> Iterator[None]:
-        """The same, `limit` agents between two steps. Nothing is changed before the last one.
+        """Do `install` in steps of `limit` agents. Nothing is changed before the last step.
 
-        The engine must not go on meanwhile.
+        The engine must not apply entries meanwhile.
         """
         end = staging.end
         if end is None:
@@ -281,7 +291,7 @@ class EngineState:
         self._replace(head, links, timers)
 
     def snapshot(self) -> list[bytes]:
-        """The whole state after the last applied entry, for `restore`."""
+        """Return the whole state after the last applied entry, for `restore`."""
         source = self.source()
         parts: list[bytes] = []
         while not source.over:
@@ -310,7 +320,7 @@ class EngineState:
         self._factory.keys.update(header.keys)
 
     def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
-        """A notification can be delivered to nobody."""
+        """Record a notification that can be delivered to nobody."""
         raise NotImplementedError
 
 

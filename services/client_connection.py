@@ -38,16 +38,16 @@ from ..hachannel.transport.ports import ClockPort, DelayedCallPort, TcpPort
 __all__ = ["ClientConnection", "ConnectionOwner"]
 
 HANDSHAKE_TIMEOUT_S: Final = 5.0
-"""For the first frame of a client."""
+"""Time for the first frame of a client to arrive."""
 MAX_HELD_BYTES: Final = 4 * MAX_OUTPUT_BYTES
-"""Bytes that wait for a client that does not read; more and its TCP connection is dropped."""
+"""Most bytes held for a client that does not read; with more its TCP connection is aborted."""
 MAX_HELD_NOTES: Final = 4 * MAX_OUTPUT_NOTES
 GOODBYE_TIMEOUT_S: Final = 5.0
-"""For the last frame to leave before the connection is aborted."""
+"""Time for the last frame to leave before the connection is aborted."""
 
 
 class LinkSettings(Protocol):
-    """The settings that a link uses."""
+    """The settings that a client connection uses."""
 
     @property
     def max_frame(self) -> int:
@@ -61,7 +61,7 @@ class LinkSettings(Protocol):
 
 
 class ConnectionOwner(Protocol):
-    """The service, as a link sees it."""
+    """The service, as a client connection sees it."""
 
     def joined(self, link: "ClientConnection") -> None:
         """The TCP connection was made."""
@@ -80,7 +80,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def greet(self, link: "ClientConnection", hello: Hello) -> None:
-        """The client has said who it is."""
+        """Open or reopen the connection of a client, as its first frame asks."""
         ...
 
     def submit_inputs(self, link: "ClientConnection", bodies: list[bytes]) -> None:
@@ -88,23 +88,26 @@ class ConnectionOwner(Protocol):
         ...
 
     def keep_alive(self, link: "ClientConnection", ping: Ping) -> None:
-        """The client is alive."""
+        """Process a keep-alive of the client."""
         ...
 
     def close(self, link: "ClientConnection") -> None:
-        """The client closes for good."""
+        """End the connection on a Close frame of the client."""
         ...
 
     def dirty(self, link: "ClientConnection") -> None:
-        """Call `ClientLink.flush` soon."""
+        """Call `ClientConnection.flush` soon."""
         ...
 
 
 class ClientConnection(TwistedProtocol):
-    """Hello, then an answer of the service, then input and output, then an end.
+    """The server's side of the client protocol: Hello, the answer of the service, input and output, the end.
 
-    `proxy` is set by the service, before the answer for a connection that is reopened: what its proxy
-    emits meanwhile is held back here.
+    The service sets `proxy`. For a connection that is reopened it does so before it answers: what the proxy
+    emits until then is held back here.
+
+    The class has more than 15 attributes: they are the state of both directions of one socket, which every
+    method reads. The connections of all clients, and their routes, are the service's.
     """
 
     def __init__(self, owner: ConnectionOwner, reactor: ClockPort, settings: LinkSettings):
@@ -115,7 +118,7 @@ class ClientConnection(TwistedProtocol):
         self.is_open = False
         """Whether the client has been welcomed."""
         self.closed = False
-        """Whether the last word was said, by either side."""
+        """Whether either side has ended the connection."""
         self._owner = owner
         self._reactor = reactor
         self._settings = settings

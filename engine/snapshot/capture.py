@@ -9,10 +9,10 @@ __all__ = ["Capture"]
 
 
 class Capture:
-    """What has changed up to the entry `index`. Made by `Engine.capture`.
+    """The agents that have changed up to the entry `index`. Made by `Engine.capture`.
 
-    The agents are encoded step by step while the engine goes on: one that is about to change is encoded
-    before. So all of it is as of one entry, and no step takes long, however many agents there are.
+    The agents are encoded step by step while the engine applies entries; an agent that is about to change is
+    encoded before. So the capture is as of one entry, and each step is short, however many agents there are.
     """
 
     def __init__(
@@ -26,11 +26,11 @@ class Capture:
         self.index = index
         """The state is the one after this entry."""
         self.header = header
-        """All but the agents: `Engine.load` takes it."""
+        """The state without its agents, for `Engine.load`."""
         self.full = full
-        """There is nothing but these agents; else the others are as they were at the last capture."""
+        """Whether these are all agents. Otherwise the others are as they were at the last capture."""
         self.covered = covered
-        """All agents that it is about."""
+        """All agents that are new, changed or deleted."""
         self.agents: list[AgentState] = []
         """Agents that are new or may have changed. Complete once `step` has returned True."""
         self.deleted: list[AgentId] = []
@@ -41,9 +41,9 @@ class Capture:
         """Agents whose state cannot be stored any more, and why: they are kept as of the last state that
         could be, with the reactions since."""
         self.staged = False
-        """The agents, all of them but those in `deleted`, were given to the store before, as they came."""
+        """Whether the store has received the agents in parts before; only `deleted` is left to be done."""
         self.written = False
-        """Set it when all of this is in the store; until then it may yet come to nothing."""
+        """Set by the caller when the whole capture is in the store."""
         self._find = find
         self._pending: dict[AgentId, None] = {}
         for identity in covered:
@@ -54,7 +54,7 @@ class Capture:
 
     @property
     def done(self) -> bool:
-        """Nothing is left to encode."""
+        """Whether nothing is left to encode."""
         return not self._pending
 
     def step(self, limit: int | None = None, max_bytes: int | None = None) -> bool:
@@ -71,7 +71,7 @@ class Capture:
         return self.done
 
     def before(self, cell: Cell) -> None:
-        """The agent is about to change or to go: encode it now if that was still to be done."""
+        """Encode an agent that is about to change or to be removed, if it is still pending."""
         if cell.identity in self._pending:
             del self._pending[cell.identity]
             self._encode(cell)

@@ -10,7 +10,8 @@ __all__ = ["IncrementalDigest", "digest_of"]
 
 
 def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
-    """The digest of a state: the sum over its agents, and what it is besides."""
+    """Return the digest of a state: of the sum of its agents' hashes and of `facts`, all else in the
+    state."""
     packed = msgspec.msgpack.encode((agents.to_bytes(16, "big"), *facts))
     return hashlib.blake2b(packed, digest_size=16).digest()
 
@@ -18,8 +19,8 @@ def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
 class IncrementalDigest:
     """The digest as of the moment at which `Engine.incremental_digest` made this.
 
-    An agent that is about to change is looked at before. So no step takes long, however many agents had
-    changed, and the engine may go on between two.
+    An agent that is about to change is hashed before. So each step is short, however many agents had
+    changed, and the engine may apply entries between two steps.
     """
 
     def __init__(self, directory: Directory, facts: tuple[object, ...]) -> None:
@@ -28,24 +29,24 @@ class IncrementalDigest:
         self._facts = facts
 
     def of(self, directory: Directory) -> bool:
-        """Whether it is about these agents."""
+        """Return whether this is the digest of these agents."""
         return directory is self._directory
 
     @property
     def left(self) -> int:
-        """Agents to look at."""
+        """Number of agents that are not hashed yet."""
         return len(self._tally.pending)
 
     @property
     def digest(self) -> bytes:
-        """What `Engine.digest` would have given; looks at all that is left."""
+        """The result: what `Engine.digest` would have returned then. Hashes all agents that are left."""
         self._directory.count(self._tally)
         return digest_of(self._tally.total, self._facts)
 
     def step(self, limit: int | None = None, max_bytes: int | None = None) -> bool:
-        """Look at up to `limit` agents, or at `max_bytes` of them. Returns True once nothing is left."""
+        """Hash up to `limit` agents, or about `max_bytes` of them. Return True once nothing is left."""
         return self._directory.count(self._tally, limit, max_bytes)
 
     def close(self) -> None:
-        """Nobody wants it."""
+        """Stop: the digest is not needed."""
         self._directory.forget(self._tally)

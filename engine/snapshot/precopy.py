@@ -1,8 +1,8 @@
-"""Which parts of a state to send next, so that a copy of it converges while the state goes on changing.
+"""Pre-copy rounds: the order of the parts of a state, so that a copy converges while the state changes.
 
 Source: the HA channel protocol, section 4, and the HA Joram specification, 4.6: the whole state first, then
-again what was changed meanwhile, repeatedly, until little is left; that is sent as of one entry. It knows
-nothing of what the parts are.
+again what was changed meanwhile, repeatedly, until little is left, which is sent as of one entry. The module
+knows nothing of what the parts are.
 """
 
 from collections import deque
@@ -27,22 +27,22 @@ SORTED_AT_ONCE: Final = 5000
 
 
 class Marker(msgspec.Struct, array_like=True, frozen=True):
-    """What a copy has got so far, so that another source can go on from there."""
+    """What a copy has so far, so that another source can continue from there."""
 
     birth: int
-    """Whose state it is: see `Engine.birth`."""
+    """The life of the state, see `Engine.birth`."""
     have: int = 0
-    """It began with a whole state, the one after this entry; 0: with nothing."""
+    """The entry after which the copy had a whole state at the beginning; 0: it had nothing."""
     place: tuple[int, Any] | None = None
-    """All parts up to here are in it ..."""
+    """The copy has all parts up to this place, as they were after entry `floor` or later."""
     floor: int = 0
-    """... as they were after this entry, or later."""
+    """See `place`."""
     whole: bool = False
-    """All parts are, not only those up to `place`."""
+    """Whether the copy has all parts, not only those up to `place`."""
 
 
 class Action(Enum):
-    """What becomes of a part."""
+    """What the copy has to do with a part."""
 
     SEND = "send it"
     KEEP = "the copy has it as it is"
@@ -62,7 +62,7 @@ class PrecopyRounds(Generic[K]):
     _changed: Callable[[K], int | None]
     _now: Callable[[], int]
     _start: Marker
-    """What the copy has got already."""
+    """What the copy had before this transfer."""
     _few: int = FEW
     marks: dict[K, None] = attrs.field(factory=dict[K, None])
     """Parts that were changed, made or removed since they were sent: their owner puts them here."""
@@ -79,15 +79,15 @@ class PrecopyRounds(Generic[K]):
     """Rounds over what has changed, so far."""
     _last: int = attrs.field(default=0, init=False)
     finished: bool = attrs.field(default=False, init=False)
-    """What is left, `rest`, is to be sent as of one entry."""
+    """Whether the rounds are over: `rest` is to be sent as of one entry."""
 
     def begin(self, keys: Iterable[K]) -> None:
-        """The parts there are; from now on the owner marks what changes."""
+        """Begin with these parts. From now on the owner puts changed parts into `marks`."""
         self._unsorted = deque(keys)
         self._began = self._now()
 
     def prepare(self) -> bool:
-        """Do some of the sorting; True once all of it is done."""
+        """Sort some of the parts. Return True once all are sorted."""
         for _ in range(min(SORTED_AT_ONCE, len(self._unsorted))):
             key = self._unsorted.popleft()
             self._buckets.setdefault(self._bucket(key), []).append(key)
@@ -133,7 +133,7 @@ class PrecopyRounds(Generic[K]):
             return (Action.KEEP if changed <= self._reached(self._place) else Action.SEND), key
 
     def _reached(self, place: tuple[int, Any]) -> int:
-        """The copy has this part as it was after this entry, or later."""
+        """Return the entry such that the copy has this part as it was after it, or later."""
         start = self._start
         if start.whole or (start.place is not None and place <= start.place):
             return max(start.floor, start.have)
@@ -151,18 +151,18 @@ class PrecopyRounds(Generic[K]):
         self.marks.clear()
 
     def rest(self) -> list[K]:
-        """The parts to be sent as of one entry; nothing is marked after this."""
+        """Return the parts to be sent as of one entry, and clear `marks`."""
         rest = list(self.marks)
         self.marks.clear()
         return rest
 
     @property
     def marker(self) -> Marker:
-        """What the copy has once it has got all parts handed out so far."""
+        """What the copy has once it has received all parts returned so far."""
         start = self._start
         if self._scanned:
             return Marker(start.birth, start.have, None, self._floor, True)
         if start.whole or (start.place is not None and (self._place is None or self._place < start.place)):
-            # Those behind this place are as they were before this transfer.
+            # The parts behind this place are as they were before this transfer.
             return start
         return Marker(start.birth, start.have, self._place, self._began)

@@ -1,7 +1,7 @@
 """The state of an engine on its way to a replica that lacks it, in parts, while both engines go on.
 
-Source: the HA channel protocol, section 4. `Source` gives the parts, `Staging` takes them; what is replaced
-is replaced at the end, and only if its digest is that of the source.
+Source: the HA channel protocol, section 4. `Source` makes the parts, `Staging` collects them. The receiving
+engine's state is replaced at the end, and only if the digest is that of the source.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,14 +23,14 @@ __all__ = ["End", "Source", "SourcePart", "StagedPart", "Staging"]
 
 PART_BYTES: Final = 256 * 1024
 PART_AGENTS: Final = 400
-"""A part is closed above either: it takes a few milliseconds to make or to take."""
+"""A part ends above `PART_BYTES` or `PART_AGENTS`: making or accepting it takes a few milliseconds."""
 DIGEST_BYTES: Final = 1024 * 1024
-"""So many bytes of agents are looked at for the digest at a time: a few milliseconds, too."""
+"""Bytes of agents that are hashed for the digest in one step, which takes a few milliseconds."""
 _BUCKET_BITS: Final = 8
 
 
 class End(msgspec.Struct, array_like=True, frozen=True):
-    """All but the agents, and what the digest of the whole is."""
+    """The header of the state, and the digest of the whole."""
 
     header: bytes
     digest: bytes
@@ -42,7 +42,7 @@ class _Part(msgspec.Struct, array_like=True, frozen=True):
     start: Marker | None
     """In the first part: what the copy is known to have already."""
     kept: list[AgentId]
-    """What the copy has, and as it is."""
+    """Agents that the copy has already, unchanged."""
     agents: list[AgentState]
     gone: list[AgentId]
     end: End | None
@@ -64,12 +64,12 @@ class SourcePart:
 
     data: bytes
     index: int | None
-    """What is given from here on is as of this entry; None: not yet."""
+    """The entry that this part and all later ones are as of; None: the copy is not yet as of one entry."""
     last: bool
 
 
 class Source:
-    """Gives the state of an engine in parts. Made by `Engine.source`; a later one ends it."""
+    """The sending side: the state of an engine in parts. Made by `Engine.source`; a later one ends it."""
 
     def __init__(
         self,
@@ -93,20 +93,20 @@ class Source:
         self._digest: IncrementalDigest | None = None
         self._over = False
         self.flaws: list[str] = []
-        """Agents whose state cannot be stored any more, and why: they go all the same."""
+        """Agents whose state cannot be stored any more, and why. They are sent all the same."""
 
     @property
     def rounds(self) -> int:
-        """How often what had changed meanwhile was sent again."""
+        """Rounds so far in which agents that had changed meanwhile were sent again."""
         return self._rounds.rounds
 
     @property
     def over(self) -> bool:
-        """It has given the last part, or another source has taken its place."""
+        """Whether the last part was made, or another source has replaced this one."""
         return self._over or self._directory.marks is not self._rounds.marks
 
     def close(self) -> None:
-        """Nobody wants the rest."""
+        """Stop: the rest is not needed."""
         if self._directory.marks is self._rounds.marks:
             self._directory.marks = None
         if self._digest is not None:
@@ -118,7 +118,7 @@ class Source:
         return None if cell is None else cell.changed
 
     def next(self) -> SourcePart | None:
-        """The next part. None: some work was done; call again."""
+        """Return the next part. None: some work was done; call again."""
         if not self._prepared:
             self._prepared = self._rounds.prepare()
             return None
@@ -196,13 +196,13 @@ class StagedPart:
 
     agents: Sequence[AgentState]
     anew: bool
-    """What earlier parts have brought is of no use any more."""
+    """Whether earlier parts are to be discarded."""
 
 
 class Staging:
-    """Takes the parts of a state. The engine it is for stays as it is until `Engine.install`.
+    """The receiving side: collects the parts of a state. The engine is unchanged until `Engine.install`.
 
-    It outlives the source: when another one goes on, what is here already need not come again.
+    It outlives a source: another source sends only what is not here yet.
     """
 
     def __init__(
@@ -218,24 +218,24 @@ class Staging:
         self._resolve = resolve
         self._specs: dict[tuple[str, str], AgentSpec] = {}
         self._earlier: dict[AgentId, Cell] = {}
-        """From sources before this one."""
+        """Agents that earlier sources sent."""
         self._begun = False
         self.based = False
-        """Agents of the engine are part of the whole."""
+        """Whether agents that the engine has already are part of the new state."""
         self.cells: dict[AgentId, Cell] = {}
         self.hashes: dict[AgentId, int] = {}
-        """Of all agents that came in parts, also of some that are no more."""
+        """Hashes of all agents that came in parts, including some that were deleted later."""
         self.end: End | None = None
         self.marker = b""
-        """What another source is to know, to go on from here."""
+        """Encoded `Marker` from which another source continues."""
 
     @property
     def gone(self) -> list[AgentId]:
-        """Agents that came in parts and are not part of the whole."""
+        """Agents that came in parts and are not part of the new state."""
         return [identity for identity in self.hashes if identity not in self.cells]
 
     def accept(self, data: bytes) -> StagedPart:
-        """The next part of a source. After the last one `end` is set, and `Engine.install` may be called.
+        """Add the next part of a source. After the last one `end` is set, and `Engine.install` may be called.
 
         Raises SnapshotError when it is damaged or goes on from something else than what is here, AgentError
         when it names a class that cannot be loaded here; this object is then of no use any more.
@@ -269,7 +269,7 @@ class Staging:
         return StagedPart(part.agents, anew)
 
     def _begin(self, start: Marker) -> bool:
-        """The first part of a source; says whether what is here is of no use any more."""
+        """Begin with the first part of a source. Return whether the earlier parts are to be discarded."""
         if start.have and start.birth != self._birth():
             raise SnapshotError(
                 f"the parts go on from the state after entry {start.have} of another life, not from this one"
