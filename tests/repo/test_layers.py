@@ -4,7 +4,9 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -105,10 +107,16 @@ def dotted(place: str) -> list[str]:
     return directory if directory[0] == "quorate" else ["quorate", *directory]
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    """The syntax tree of a module; several tests look at it."""
+    return ast.parse(source)
+
+
 def imports(place: str, source: str) -> Iterator[tuple[int, str]]:
     """(line, absolute module) of every import, wherever it stands in the file; relative ones resolved."""
     package = dotted(place)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield node.lineno, alias.name
@@ -126,10 +134,9 @@ def imports(place: str, source: str) -> Iterator[tuple[int, str]]:
 def targets(place: str, source: str) -> Iterator[str]:
     """The modules that a module names, and what it takes from them, which may be modules, too."""
     package = dotted(place)
-    tree = ast.parse(source)
     # Imports for type checkers only stand behind an `if`: they run nothing.
-    tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
-    for node in ast.walk(tree):
+    run = [node for node in parsed(source).body if not isinstance(node, ast.If)]
+    for node in chain.from_iterable(map(ast.walk, run)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
