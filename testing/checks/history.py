@@ -121,7 +121,10 @@ def observable_state(host: Host) -> tuple[Any, ...]:
 
 
 class History:
-    """The facts of one run, shared by all checkers."""
+    """The facts of one run, shared by all checkers.
+
+    There are more than 15 attributes: each is one table that several checkers read.
+    """
 
     world: World
 

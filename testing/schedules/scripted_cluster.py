@@ -21,7 +21,11 @@ QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 
 class ScriptedCluster(Checks):
-    """A simulated cluster: by default three replicas with the default settings on a quiet network."""
+    """A simulated cluster: by default three replicas with the default settings on a quiet network.
+
+    The arguments are fields of `Shape`, so that a test names the few that it needs. There are more than 20
+    methods because a scenario reads as a list of their calls.
+    """
 
     def __init__(
         self,

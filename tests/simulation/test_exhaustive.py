@@ -1,4 +1,4 @@
-"""Every order of events in small clusters: small spaces as a whole; QUORATE_EXPLORE=N goes N states far."""
+"""Exploration: small spaces are explored completely; QUORATE_EXPLORE=N explores N states of each start."""
 
 import json
 from itertools import pairwise
@@ -53,7 +53,7 @@ def test_no_order_of_events_violates_an_invariant(name):
 
 
 @pytest.mark.parametrize("name", list(START_STATES))
-def test_a_rule_that_is_broken_is_found_with_the_way_to_it(name, mutants):
+def test_a_broken_rule_is_found_with_a_path_to_it(name, mutants):
     broken = [mutant for mutant in mutants.values() if mutant.explore == name]
     assert broken, f"no mutant is to be caught from {name}"
     for mutant in broken:
@@ -65,7 +65,7 @@ def test_a_rule_that_is_broken_is_found_with_the_way_to_it(name, mutants):
 
 
 @pytest.mark.parametrize(("name", "budget"), [("view-change", {"tick": 1, "cut": 0}), ("two-proposers", {})])
-def test_leaving_out_orders_that_do_not_matter_leaves_out_no_state(name, budget):
+def test_the_reduction_of_orders_omits_no_state(name, budget):
     budget = {**SMALL[name], **budget}
     reduced, whole = explore(name, budget=budget), explore(name, budget=budget, reduce=False)
     assert reduced.complete
@@ -112,7 +112,7 @@ def _commute(world, here, one, other):
     return True
 
 
-def test_a_place_is_left_as_it_was_by_what_happens_later():
+def test_a_saved_state_is_not_changed_by_later_events():
     world = START_STATES["quiet"](Channel)
     place = world.save()
     name = world.fingerprint(place)
@@ -125,7 +125,7 @@ def test_a_place_is_left_as_it_was_by_what_happens_later():
     assert world.fingerprint(world.save()) == name
 
 
-def test_the_order_is_the_same_for_a_seed_and_another_for_another():
+def test_the_order_of_an_exploration_depends_on_the_seed_only():
     def run(seed):
         explored = explore("view-change", states=200, seed=seed)
         return explored.steps, explored.depth
@@ -134,7 +134,7 @@ def test_the_order_is_the_same_for_a_seed_and_another_for_another():
     assert len({run(seed) for seed in range(4)}) > 1
 
 
-def test_what_was_said_of_an_older_view_does_not_open_the_gate():
+def test_an_exit_of_an_older_view_triggers_no_view():
     """A late EXIT of a replica that may well follow the present master: a slave alone must not propose."""
     world = START_STATES["gate"](Channel)
     slave = 1
@@ -147,7 +147,7 @@ def test_what_was_said_of_an_older_view_does_not_open_the_gate():
     assert world.explored[slave].channel.proposing or len(world.explored[slave].channel.members) > 1
 
 
-def test_copies_follow_what_functions_remember():
+def test_cloned_closures_refer_to_cloned_variables():
     box = [1]
 
     def read():
@@ -158,7 +158,7 @@ def test_copies_follow_what_functions_remember():
     assert (read(), copied["read"]()) == (1, 2)
 
 
-def test_equal_things_have_equal_digests_and_others_have_not():
+def test_digests_are_equal_exactly_for_equal_objects():
     def said(thing):
         return digest(canonical_form(thing, ()))
 
@@ -172,7 +172,7 @@ def run(*arguments):
     return result.exit_code, result.output, json.loads(last) if last.startswith("{") else {}
 
 
-def test_the_command_tells_how_far_it_came():
+def test_the_command_prints_states_depth_and_completeness():
     status, output, summary = run("quiet", "gate", "--states", "30")
     assert status == 0
     assert output.startswith("quiet: 30 states, ")
@@ -181,7 +181,7 @@ def test_the_command_tells_how_far_it_came():
     assert (status, summary["complete"]) == (0, True)
 
 
-def test_the_command_ends_with_1_and_the_way_to_a_violation(mutants):
+def test_the_command_prints_the_path_to_a_violation_and_exits_with_1(mutants):
     with mutants["late_exit_counts"].apply():
         status, output, summary = run("gate", "--budget", "tick=0,apart=1")
     assert status == 1
@@ -213,7 +213,7 @@ def test_wrong_usage_is_explained(arguments, said):
         ({"name": "gate", "budget": {"crash": "1"}}, "the budget of crash is '1': give a whole number"),
     ],
 )
-def test_an_exploration_of_what_is_not_there_is_refused_in_a_sentence(arguments, said):
+def test_an_exploration_of_an_unknown_start_is_refused_in_a_sentence(arguments, said):
     with pytest.raises(ValueError, match=said):
         explore(**arguments)
 

@@ -52,20 +52,20 @@ def test_no_seed_violates_an_invariant_and_the_runs_reach_the_whole_protocol(fir
 
 
 @pytest.mark.parametrize("seed", [19579, 22072, 26818, 28884, 69427])
-def test_seeds_that_failed_once_hold(seed):
+def test_seeds_that_once_failed_violate_no_invariant(seed):
     """In order: a file without the replicas that know the cluster; a log on a narrow connection; a learner of
     two masters; an entry trimmed when committed; an accepted first view whose proposer lost its memory."""
     assert simulate(seed=seed).views
 
 
 @pytest.mark.parametrize("name", CHECKERS)
-def test_an_invariant_holds_as_well_when_it_is_the_only_one_that_is_checked(name):
+def test_an_invariant_checked_alone_holds(name):
     """In the run of this seed a replica that has forwarded installs a state."""
     assert simulate(seed=8, only=[name]).reached["Forward"]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_a_seed_is_one_run_whatever_the_hashes(seed):
+def test_a_seed_is_one_run_for_any_hash_seed(seed):
     code = (
         "import contextlib, hashlib, io, sys\n"
         "from quorate.testing.schedules.simulation import simulate\n"
@@ -88,6 +88,6 @@ def test_a_seed_is_one_run_whatever_the_hashes(seed):
     assert len(outputs) == 1
 
 
-def test_a_seed_run_twice_in_one_process_is_one_run():
+def test_a_seed_run_twice_in_one_process_gives_one_trace():
     digests = {hashlib.sha256(repr(simulate(seed=5)).encode()).hexdigest() for _ in range(2)}
     assert len(digests) == 1

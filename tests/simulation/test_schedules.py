@@ -1,4 +1,4 @@
-"""Schedules: written, read, drawn, shortened; and what the faults in them do."""
+"""Schedules: written, read, drawn and shortened; and the effects of their faults."""
 
 import json
 from functools import partial
@@ -75,7 +75,7 @@ EVERYTHING = [
 ]
 
 
-def test_every_kind_of_fault_can_be_written_down_and_happens():
+def test_every_kind_of_fault_is_injected_by_a_written_schedule():
     result = simulate(Schedule(faults=EVERYTHING, shape=Shape(disk=True)), seed=1)
     missing = {fault.name for fault in EVERYTHING} - set(result.faults)
     assert missing <= {"submit"}
@@ -83,13 +83,13 @@ def test_every_kind_of_fault_can_be_written_down_and_happens():
     assert result.healed_s < 20
 
 
-def test_a_torn_write_needs_a_write():
+def test_a_torn_write_without_a_waiting_write_is_skipped():
     shape = Shape(disk=True, sync_s=0.2)
     result = simulate(Schedule(faults=[TornWrite(at=2.0 + 0.1 * n) for n in range(20)], shape=shape), seed=1)
     assert result.faults["torn-write"]
 
 
-def test_a_schedule_survives_a_file(tmp_path):
+def test_a_schedule_written_to_a_file_is_read_back_unchanged(tmp_path):
     schedule = Schedule(faults=EVERYTHING, shape=Shape(replicas=3, disk=True), load=3.0, deaths="first")
     path = tmp_path / "schedule.json"
     path.write_bytes(schedule.to_json(17))
@@ -164,7 +164,7 @@ def test_a_schedule_survives_a_file(tmp_path):
         ('{"shape": {"settings": {"max_payload_bytes": 1}}}', "max_payload_bytes is 1: at least 16"),
     ],
 )
-def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
+def test_an_invalid_file_is_refused_with_the_place_of_its_error(tmp_path, text, sentence):
     path = tmp_path / "schedule.json"
     path.write_text(text)
     with pytest.raises(ScheduleError, match=sentence):
@@ -202,7 +202,7 @@ def test_what_is_no_schedule_is_refused_with_a_reason(tmp_path, text, sentence):
         ("crash", "fault 1 is no fault: 'crash'"),
     ],
 )
-def test_a_fault_that_cannot_be_is_refused_with_its_place_before_the_run(fault, sentence):
+def test_an_impossible_fault_is_refused_with_its_position_before_the_run(fault, sentence):
     with pytest.raises(ScheduleError, match=sentence):
         Schedule(faults=[Heal(at=0.5), fault], seconds=5.0)
 
@@ -225,7 +225,7 @@ def test_a_fault_that_cannot_be_is_refused_with_its_place_before_the_run(fault, 
         ({"weather": None}, r"weather is None: give Weather\(\.\.\.\)"),
     ],
 )
-def test_a_shape_that_cannot_be_is_refused(fields, sentence):
+def test_an_impossible_shape_is_refused(fields, sentence):
     with pytest.raises(ValueError, match=sentence):
         Shape(**fields)
 
@@ -236,7 +236,7 @@ def test_all_replicas_found_the_cluster_unless_the_shape_says_otherwise():
 
 
 @pytest.mark.parametrize("who", ["master", "slave", "any", 2])
-def test_whoever_has_a_role_is_removed_for_good(who):
+def test_a_replica_removed_by_its_role_does_not_return(who):
     result = simulate(Schedule(faults=[Remove(who=who, at=2.0)], seconds=3.0), seed=1)
     assert result.faults == {"remove": 1}
     assert result.healed_s < 5
@@ -249,7 +249,7 @@ def test_any_replica_that_does_not_run_is_started():
     assert result.skipped == 1
 
 
-def test_a_replica_that_an_earlier_fault_adds_may_be_named():
+def test_a_fault_may_name_a_replica_that_an_earlier_fault_adds():
     faults = [Add(at=1.5), Crash(who=3, at=3.0), Remove(who=3, at=5.0)]
     assert simulate(Schedule(faults=faults), seed=1).faults["crash"] == 1
     with pytest.raises(ScheduleError, match="who is 4: replicas are 0 to 3"):
@@ -270,12 +270,12 @@ def test_a_replica_that_an_earlier_fault_adds_may_be_named():
         ({"shape": Shape(settings=Settings(max_payload_bytes=1))}, "max_payload_bytes is 1: at least 16"),
     ],
 )
-def test_a_schedule_that_would_not_play_is_refused(fields, sentence):
+def test_a_schedule_with_an_invalid_field_is_refused(fields, sentence):
     with pytest.raises(ScheduleError, match=sentence):
         Schedule(**fields)
 
 
-def test_a_file_with_settings_that_no_channel_takes_is_no_schedule(tmp_path):
+def test_a_file_with_invalid_settings_is_refused(tmp_path):
     path = tmp_path / "schedule.json"
     for setting in (b'"window": 0', b'"heartbeat_s": 0', b'"mode": "MOST"', b'"stall_s": -1'):
         path.write_bytes(b'{"seconds": 1, "shape": {"settings": {%s}}}' % setting)
@@ -284,12 +284,12 @@ def test_a_file_with_settings_that_no_channel_takes_is_no_schedule(tmp_path):
 
 
 @pytest.mark.parametrize("seed", ["x", -1, 1.5, True, None])
-def test_a_schedule_is_not_written_with_a_seed_that_is_not_read(seed):
+def test_a_schedule_is_not_written_with_an_invalid_seed(seed):
     with pytest.raises(ScheduleError, match=f"seed is {seed!r}: give a whole number, from 0"):
         Schedule(seconds=1.0).to_json(seed)
 
 
-def test_an_invariant_that_is_not_there_cannot_be_checked():
+def test_an_unknown_invariant_is_refused():
     with pytest.raises(ValueError, match=r"there is no invariant 'I99' to check\. There are: I1, "):
         simulate(Schedule(seconds=1.0), only=["I99"])
 
@@ -312,13 +312,13 @@ def test_an_invariant_that_is_not_there_cannot_be_checked():
         (lambda: Weather(loss_chance=None), "loss_chance is None: give a number"),
     ],
 )
-def test_an_argument_of_another_type_is_refused_in_a_sentence(call, sentence):
+def test_an_argument_of_a_wrong_type_is_refused_in_a_sentence(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
 
 
 @pytest.mark.parametrize("factory", [lambda *a, **k: Channel(*a, **k), partial(Channel)])
-def test_channels_come_from_whatever_makes_them(factory):
+def test_channels_come_from_a_class_a_function_or_a_partial(factory):
     assert simulate(Schedule(seconds=1.0), channel=factory).views == 1
 
 
@@ -336,7 +336,7 @@ UNHEALABLE = [
 
 
 @pytest.mark.parametrize(("shape", "sentence"), UNHEALABLE)
-def test_a_cluster_that_need_not_recover_is_refused_and_no_violation(tmp_path, shape, sentence):
+def test_a_cluster_that_could_not_recover_is_refused_before_the_run(tmp_path, shape, sentence):
     path = tmp_path / "schedule.json"
     path.write_text(json.dumps({"seconds": 1, "lease": False, "shape": shape}))
     schedule, seed = read(path)
@@ -358,7 +358,7 @@ LINGERING = [
 
 
 @pytest.mark.parametrize(("faults", "seconds", "sentence"), LINGERING)
-def test_what_a_fault_puts_off_beyond_the_time_to_recover_is_refused(tmp_path, faults, seconds, sentence):
+def test_a_fault_that_delays_beyond_the_recovery_bound_is_refused(tmp_path, faults, seconds, sentence):
     path = tmp_path / "schedule.json"
     schedule = Schedule(faults=faults, seconds=seconds, shape=Shape(disk=True))
     path.write_bytes(schedule.to_json(1))
@@ -380,7 +380,7 @@ def test_what_a_fault_puts_off_beyond_the_time_to_recover_is_refused(tmp_path, f
         (SlowDisk(at=1.0, seconds=300.0), 295.0),
     ],
 )
-def test_from_the_longest_that_a_fault_may_put_off_a_cluster_recovers(fault, seconds, seed):
+def test_a_cluster_recovers_from_the_longest_allowed_delay(fault, seconds, seed):
     schedule = Schedule(faults=[fault], seconds=seconds, shape=Shape(disk=True))
     assert simulate(schedule, seed=seed).faults == {fault.name: 1}
 
@@ -400,12 +400,12 @@ def test_a_majority_recovers_while_others_stay_dead(deaths, views, disk):
     assert result.views >= views
 
 
-def test_nobody_dies_whom_the_others_need():
+def test_no_replica_stays_dead_that_the_others_need():
     shape = Shape(replicas=3, settings=Settings(min_copies=3))
     assert simulate(Schedule(seconds=2.0, deaths="first", shape=shape), seed=3).lost == 0
 
 
-def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_demanded(tmp_path):
+def test_a_network_too_slow_for_the_lease_is_refused_unless_lease_is_false(tmp_path):
     slow = Shape(weather=Weather(delay_s=0.4, slow_chance=0.0), settings=Settings(lease_s=0.5))
     with pytest.raises(ScheduleError, match=r"lease_s is 0\.5 seconds, and this network may need 0\.9"):
         Schedule(shape=slow)
@@ -419,7 +419,7 @@ def test_a_schedule_whose_network_is_too_slow_for_a_lease_must_say_that_none_is_
     assert simulate(schedule, seed=1).views
 
 
-def test_where_connections_carry_little_the_size_of_a_part_is_named():
+def test_on_narrow_connections_the_lease_error_names_part_bytes():
     with pytest.raises(ScheduleError, match=r"seconds, .* lower part_bytes, raise lease_s, or set lease"):
         Schedule(shape=Shape(weather=Weather(bytes_per_s=10_000)))
     Schedule(shape=Shape(weather=Weather(bytes_per_s=10_000), settings=Settings(part_bytes=1000)))
@@ -436,7 +436,7 @@ def test_every_random_schedule_has_settings_that_fit_its_network(first):
             schedule.must_recover()
 
 
-def test_what_nobody_would_survive_is_skipped_unless_forced():
+def test_a_fault_that_no_cluster_survives_is_skipped_unless_forced():
     gone = [Crash(who=who, at=2.0 + who / 10, back_s=None) for who in (0, 1, 2)]
     skipped = simulate(Schedule(faults=gone), seed=1)
     assert skipped.skipped >= 1
@@ -449,7 +449,7 @@ def test_what_nobody_would_survive_is_skipped_unless_forced():
 
 @pytest.mark.parametrize("kind", [LoseDisk, CorruptDisk])
 @pytest.mark.parametrize("force", [(True, True), (False, True), (True, True, True)])
-def test_more_disks_than_a_cluster_can_lose_are_lost_by_force_and_no_recovery_is_demanded(kind, force):
+def test_no_recovery_is_demanded_after_too_many_disks_are_lost_by_force(kind, force):
     lost = [kind(who=who, at=2.0 + who / 100, force=by_force) for who, by_force in enumerate(force)]
     result = simulate(Schedule(shape=Shape(disk=True), faults=lost), seed=1)
     assert result.faults == {kind.name: len(force)}
@@ -458,28 +458,28 @@ def test_more_disks_than_a_cluster_can_lose_are_lost_by_force_and_no_recovery_is
 
 
 @pytest.mark.parametrize("kind", [Crash, CrashProposer, CrashTransfer])
-def test_recovery_is_demanded_after_crashes_by_force_that_leave_the_disks(kind):
+def test_recovery_is_demanded_after_forced_crashes_that_keep_the_disks(kind):
     killed = [kind(who=who, at=2.0 + who / 100, back_s=None, force=True) for who in range(3)]
     result = simulate(Schedule(shape=Shape(disk=True), faults=killed), seed=1)
     assert result.faults == {kind.name: 3}
     assert result.healed_s > 0.0
 
 
-def test_recovery_is_demanded_after_a_loss_by_force_that_a_cluster_survives():
+def test_recovery_is_demanded_after_a_forced_loss_that_the_cluster_survives():
     lost = [LoseDisk(who=0, at=2.0, force=True), Crash(who=1, at=2.01, force=True)]
     result = simulate(Schedule(shape=Shape(disk=True), faults=lost), seed=1)
     assert result.faults == {"lose-disk": 1, "crash": 1}
     assert result.healed_s > 0.0
 
 
-def test_replicas_with_disks_survive_the_loss_of_all_processes():
+def test_a_cluster_with_disks_survives_the_crash_of_all_processes():
     schedule = Schedule(faults=[CrashAll(at=1.0 + n, back_s=0.3) for n in range(5)], shape=Shape(disk=True))
     result = simulate(schedule, seed=1)
     assert result.faults["crash-all"] == 5
     assert result.views >= 4
 
 
-def test_an_operator_replaces_a_replica_while_its_master_dies():
+def test_an_administrator_replaces_a_replica_while_its_master_dies():
     schedule = Schedule(
         faults=[Add(at=2.0), Remove(who=1, at=4.0), Crash(who="master", at=4.01), Add(who=1, at=6.0)],
         seconds=8.0,
@@ -489,7 +489,7 @@ def test_an_operator_replaces_a_replica_while_its_master_dies():
     assert result.views >= 4
 
 
-def test_random_schedules_have_the_faults_asked_for():
+def test_random_schedules_have_only_the_requested_faults():
     schedule = draw(6, ["pause", "torn-write"], disk=True)
     assert {fault.name for fault in schedule.faults} == {"pause", "torn-write"}
     assert {fault.name for seed in range(12) for fault in draw(seed, disk=False).faults}.isdisjoint(
@@ -504,7 +504,7 @@ class Deaf(Channel):
         raise RuntimeError("made up")
 
 
-def test_what_a_replica_raises_is_a_violation_with_seed_time_and_trace():
+def test_an_exception_in_a_replica_is_a_violation_with_seed_and_trace():
     with pytest.raises(Violation, match="RuntimeError: made up") as caught:
         simulate(Schedule(faults=[Crash(who=1, at=1.5)]), seed=8, channel=Deaf)
     violation = caught.value
@@ -520,12 +520,12 @@ class Silent(Channel):
         pass
 
 
-def test_a_violation_of_recovery_says_what_its_bound_is_made_of():
+def test_a_violation_of_recovery_names_the_parts_of_its_bound():
     with pytest.raises(Violation, match=r"not whole 30 s after healing \(20 s, and 10 s for transfers\): "):
         simulate(Schedule(seconds=1.0), seed=1, channel=Silent)
 
 
-def test_a_failing_schedule_is_shortened_to_what_makes_it_fail():
+def test_a_failing_schedule_is_shortened_to_the_needed_faults():
     noise = [Pause(at=1.0 + n / 10, for_s=0.05) for n in range(12)]
     crash = Crash(who=1, at=1.55)
     schedule = Schedule(faults=[*noise, crash, *noise])
@@ -547,7 +547,7 @@ def test_the_page_has_the_fields_of_every_fault():
 
 
 @pytest.mark.parametrize("seed", [0, 4, 6])
-def test_what_was_kept_for_a_learner_is_not_held_against_a_master_that_greets_it_again(seed):
+def test_a_log_kept_for_a_learner_does_not_violate_the_byte_bound(seed):
     """Until its next heartbeat the master has what all have, though it gives the state to nobody any more."""
     settings = Settings(
         keep=0, keep_bytes=0, max_log_bytes=60, part_bytes=40, verify_s=0.03, retry_s=0.05, suspect_s=0.6

@@ -1,4 +1,4 @@
-"""`quorate simulate`: what it prints and with which status it ends."""
+"""`quorate simulate`: output and exit status."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ def one_ack_short(monkeypatch):
     monkeypatch.setattr(normal_case.Replication, "held", held)
 
 
-def test_it_ends_with_one_json_object_of_what_it_saw():
+def test_the_last_line_is_one_json_object_with_the_counts():
     status, _, summary = run("--seeds", "0:3")
     assert status == 0
     assert summary["runs"] == 3
@@ -50,7 +50,7 @@ def test_it_ends_with_one_json_object_of_what_it_saw():
     assert {"I1", "I13", "L1"} <= set(summary["invariants"])
 
 
-def test_with_json_it_prints_nothing_else():
+def test_with_json_nothing_but_the_object_is_printed():
     status, output, summary = run("--seeds", "4", "--json")
     assert (status, summary["runs"]) == (0, 1)
     assert output.count("\n") == 1
@@ -111,7 +111,7 @@ def _computed_s(process):
     return int(fields[11]) / os.sysconf("SC_CLK_TCK")
 
 
-def test_a_violation_is_told_with_what_runs_it_again(one_ack_short, tmp_path):
+def test_a_violation_is_printed_with_the_commands_that_repeat_it(one_ack_short, tmp_path):
     saved = tmp_path / "shorter.json"
     status, output, summary = run("--seeds", "0:3", "--save", str(saved))
     assert status == 1
@@ -127,13 +127,13 @@ def test_a_violation_is_told_with_what_runs_it_again(one_ack_short, tmp_path):
     assert (status, played["failures"][0]["seed"]) == (1, failure["seed"])
 
 
-def test_all_seeds_are_tried_when_it_is_to_keep_going(one_ack_short):
+def test_with_keep_going_all_seeds_are_run(one_ack_short):
     status, _, summary = run("--seeds", "4:7", "--keep-going", "--no-minimise", "--json")
     assert (status, summary["runs"]) == (1, 3)
     assert summary["violations"] == len(summary["failures"]) >= 1
 
 
-def test_the_trace_is_printed_when_asked_for():
+def test_with_trace_the_trace_is_printed():
     _, output, _ = run("--seeds", "4", "--trace")
     assert "is active from 0: start-up" in output
     assert "Heartbeat(" not in output
@@ -172,7 +172,7 @@ def test_wrong_usage_ends_with_status_2_and_a_sentence(arguments, sentence):
     assert sentence in output
 
 
-def test_all_seeds_are_of_the_profile_that_is_asked_for():
+def test_with_a_profile_all_seeds_have_it():
     _, _, by_seed = run("--seeds", "1:3", "--json")
     _, _, founding = run("--seeds", "1:3", "--profile", "founding", "--json")
     assert founding["steps"] != by_seed["steps"]
@@ -180,7 +180,7 @@ def test_all_seeds_are_of_the_profile_that_is_asked_for():
     assert founding["steps"] == sum(expected)
 
 
-def test_a_failure_of_a_profile_is_run_again_with_it(one_ack_short):
+def test_a_failure_of_a_profile_is_repeated_with_the_profile(one_ack_short):
     _, _, summary = run("--seeds", "0:20", "--profile", "crash", "--no-minimise", "--json")
     [failure] = summary["failures"]
     assert failure["rerun"] == f"quorate simulate --seeds {failure['seed']} --profile crash"
@@ -188,7 +188,7 @@ def test_a_failure_of_a_profile_is_run_again_with_it(one_ack_short):
     assert (status, again["failures"][0]["reason"]) == (1, failure["reason"])
 
 
-def test_faults_of_disks_without_disks_are_told():
+def test_faults_of_disks_without_disks_are_reported():
     arguments = ["--faults", "torn-write", "--seeds", "0", "--json"]
     result = CliRunner().invoke(command, arguments)
     assert result.exit_code == 0
@@ -198,7 +198,7 @@ def test_faults_of_disks_without_disks_are_told():
 
 
 @pytest.mark.parametrize("option", ["--disk", "--memory", "--faults=crash", "--profile=lag"])
-def test_a_schedule_does_not_take_what_it_says_itself(option, tmp_path):
+def test_a_schedule_excludes_options_for_faults_and_disks(option, tmp_path):
     path = tmp_path / "schedule.json"
     path.write_bytes(Schedule(seconds=1.0).to_json(1))
     status, output, _ = run("--schedule", str(path), option)
@@ -206,7 +206,7 @@ def test_a_schedule_does_not_take_what_it_says_itself(option, tmp_path):
     assert "A schedule has its own faults and disks" in output
 
 
-def test_the_counts_include_the_run_that_failed(one_ack_short):
+def test_the_counts_include_a_failed_run(one_ack_short):
     status, _, summary = run("--seeds", "0:3", "--no-minimise", "--json")
     assert (status, summary["violations"]) == (1, 1)
     status, _, alone = run("--seeds", str(summary["failures"][0]["seed"]), "--no-minimise", "--json")
@@ -214,7 +214,7 @@ def test_the_counts_include_the_run_that_failed(one_ack_short):
     assert min(alone[name] for name in ("steps", "messages", "views")) > 0
 
 
-def test_the_json_comes_also_when_the_schedule_cannot_be_saved(one_ack_short, tmp_path, monkeypatch):
+def test_the_object_is_printed_also_if_the_schedule_cannot_be_saved(one_ack_short, tmp_path, monkeypatch):
     def full(self, data):
         raise OSError(28, "No space left on device")
 
