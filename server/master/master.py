@@ -148,7 +148,7 @@ class MasterSide:
     def call_waiting(self) -> None:
         """Let those go on who waited until input is accepted again."""
         node = self._host.node
-        if node.accepting:
+        if self.services.waiting and node.accepting:
             self.services.accept_again()
         if self._net_waiting and node.net_accepting:
             waiting, self._net_waiting = self._net_waiting, []

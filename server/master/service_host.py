@@ -1,6 +1,5 @@
-"""What stands outside of the engine on the master: services, and requests waiting for their replies."""
+"""The services of a master: started, given events and stopped, with a context for each of them."""
 
-import importlib
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
@@ -15,20 +14,21 @@ from ...services.base import EmissionCallback, Service
 from ..config import Config, Replica, Server, ServiceSpec
 from ..metrics import Metrics
 from .leased_reactor import LeasedReactor
+from .service_class import load_service
 
-__all__ = ["OutsideHost", "Services"]
+__all__ = ["ServiceHost", "Services"]
 
 INIT_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
 RETRY_FIRST_S = 1.0
 RETRY_LAST_S = 30.0
-"""Pauses between the attempts to start a service that could not start: doubled from the first to the last."""
+"""Pauses between the attempts to start a service that could not start, doubled from the first to the last."""
 
 S = TypeVar("S", bound=Service)
 
 
-class OutsideHost(Protocol):
-    """What services need of the replica."""
+class ServiceHost(Protocol):
+    """The replica, as its services need it."""
 
     @property
     def accepting(self) -> bool:
@@ -74,7 +74,7 @@ class OutsideHost(Protocol):
 class _Context:
     """The server as one service sees it: a `ServiceContext`."""
 
-    def __init__(self, services: "Services", host: OutsideHost, spec: ServiceSpec) -> None:
+    def __init__(self, services: "Services", host: ServiceHost, spec: ServiceSpec) -> None:
         self._services = services
         self._host = host
         self._spec = spec
@@ -87,7 +87,7 @@ class _Context:
         self.reactor: ReactorPort = self.leased
         self._config = config
         self.lacked = ""
-        """Another service that this one asked for, and which could not start."""
+        """The class of another service that this one asked for and that could not start; "" if none."""
 
     @property
     def peers(self) -> Sequence[tuple[int, str, str]]:
@@ -132,125 +132,125 @@ class _Context:
 class Services:
     """The services of a replica: started in the order of the XML, stopped in the opposite order.
 
-    A service that cannot start is told and counted (``services_failed``), and tried again while this replica
-    is master; the others go on: a server whose metrics page cannot listen still serves its clients.
+    A service that cannot start is logged, counted (``services_failed``) and tried again while this replica is
+    master. The others run meanwhile: a server whose metrics page cannot listen still serves its clients.
     Starts and stops never overlap.
     """
 
-    def __init__(self, config: Config, server: Server, replica: Replica, host: OutsideHost) -> None:
+    def __init__(self, config: Config, server: Server, replica: Replica, host: ServiceHost) -> None:
         self.place = (config, server, replica)
         self.failed: dict[str, str] = {}
         """Why services could not start so far, by their class."""
-        self.most: dict[str, int] = {}
-        """Settings that this process cannot bear larger, by their name."""
+        self.limits: dict[str, int] = {}
+        """The largest value that this process allows for a setting, by the name of the setting."""
         self._host = host
         self._specs = replica.services
         self._running: dict[int, tuple[_Context, Service]] = {}
         """By their place in the XML."""
-        self._wish = 0
-        """Counts the wishes to start or stop: a start that is no longer the last wish goes no further."""
+        self._order = 0
+        """Number of the last order to start or stop: a start for an earlier one is given up."""
         self._turns = DeferredLock()
         self._retry: DelayedCallPort | None = None
         self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
-        self._waiting: list[Callable[[], None]] = []
+        self.waiting: list[Callable[[], None]] = []
+        """Callbacks of services that wait until they may send again."""
 
     def start(self, first_time: bool) -> "Deferred[None]":
-        """Start all of them; fires when each has been tried once."""
+        """Start all services; fires when each has been tried once."""
         self.give_up()
         self.failed = {}
-        return self._in_turn(first_time, self._wish, RETRY_FIRST_S)
+        return self._in_turn(first_time, self._order, RETRY_FIRST_S)
 
     def give_up(self) -> None:
-        """A start that is under way comes to nothing: what fails in it from now on fails for that reason."""
-        self._wish += 1
+        """Give up a start that is under way: what fails in it from now on is not reported."""
+        self._order += 1
 
     def stop(self) -> "Deferred[None]":
-        """Stop all of them; fires when done, and never fails."""
+        """Stop all services; fires when done, and never fails."""
         self.give_up()
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
 
     def subscribe(self, context: _Context, topic: str, callback: EmissionCallback) -> None:
-        """Of a context."""
+        """Call back for each emission on the topic."""
         self._topics.setdefault(topic, []).append((context, callback))
 
     def sibling(self, service: type[S]) -> S | None:
-        """Of a context."""
+        """Return the running service of a class, None if there is none."""
         return next((each for _, each in self._running.values() if isinstance(each, service)), None)
 
     def bounded(self, name: str, value: str) -> str:
-        """Of a context: the value of a setting, or what this process can bear of it."""
-        most = self.most.get(name)
-        return value if most is None or not value.isdigit() else str(min(int(value), most))
+        """Return the value of a setting, or the largest one that this process allows: see `limits`."""
+        limit = self.limits.get(name)
+        return value if limit is None or not value.isdigit() else str(min(int(value), limit))
 
     def failed_one(self, service: type[Service]) -> str:
-        """Of a context: the name of that service if it could not start, "" otherwise."""
+        """Return the name of a service if it could not start, "" otherwise."""
         name = f"{service.__module__}:{service.__qualname__}"
         return service.__name__ if name in self.failed else ""
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
-        """Of a context."""
+        """Call back when clients may send, at once if they may now."""
         if self._host.accepting:
             callback()
         else:
-            self._waiting.append(callback)
+            self.waiting.append(callback)
 
     def accept_again(self) -> None:
-        """Clients may send again: call those who wait for it."""
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            for callback in waiting:
-                self._guard("a callback of when_accepting", callback)
+        """Call the callbacks in `waiting`: clients may send again."""
+        waiting, self.waiting = self.waiting, []
+        for callback in waiting:
+            self._guard("a callback of when_accepting", callback)
 
     def emit(self, effects: Effects) -> None:
-        """Hand out the emissions of a committed entry."""
+        """Give the emissions of a committed entry to the subscribers of their topics."""
         for topic, agent, message in effects.emissions:
             for _, callback in self._topics.get(topic, ()):
                 self._guard(f"a subscriber of {topic}", callback, agent, message)
 
     def _guard(self, what: str, callback: Callable[..., None], *args: AgentId | msgspec.Struct) -> None:
-        """One service's mistake must not keep the others from their events."""
+        """Call a callback and log its error: one service must not keep the others from their events."""
         try:
             callback(*args)
         except (Exception, SystemExit) as error:
             self._host.metrics.count("service_errors")
             self._host.log(f"{what} failed: {': '.join(described(error))}")
 
-    def _in_turn(self, first_time: bool, wish: int, pause_s: float) -> "Deferred[None]":
-        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, wish, pause_s)))
+    def _in_turn(self, first_time: bool, order: int, pause_s: float) -> "Deferred[None]":
+        return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, order, pause_s)))
 
-    async def _start(self, first_time: bool, wish: int, pause_s: float) -> None:
-        """Try to start what does not run; after the pause again what still does not."""
+    async def _start(self, first_time: bool, order: int, pause_s: float) -> None:
+        """Try to start each service that does not run; try those that failed again after the pause."""
         for place, spec in enumerate(self._specs):
-            if wish != self._wish:
+            if order != self._order:
                 return
             if place not in self._running:
-                await self._start_one(place, spec, first_time, wish)
-        if wish == self._wish and len(self._running) < len(self._specs):
+                await self._start_one(place, spec, first_time, order)
+        if order == self._order and len(self._running) < len(self._specs):
             later = min(2 * pause_s, RETRY_LAST_S)
-            self._retry = self._host.reactor.callLater(pause_s, self._again, first_time, wish, later)
+            self._retry = self._host.reactor.callLater(pause_s, self._again, first_time, order, later)
 
-    def _again(self, first_time: bool, wish: int, pause_s: float) -> None:
-        self._in_turn(first_time, wish, pause_s).addErrback(
+    def _again(self, first_time: bool, order: int, pause_s: float) -> None:
+        self._in_turn(first_time, order, pause_s).addErrback(
             lambda failure: self._host.log(f"starting the services failed: {failure.getErrorMessage()}")
         )
 
-    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool, wish: int) -> None:
+    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool, order: int) -> None:
         try:
             service = load_service(spec.class_name)()
         except (Exception, SystemExit) as error:
-            self._has_failed(spec, error)
+            self._record_failure(spec, error)
             return
         context = _Context(self, self._host, spec)
-        # Before init: what starts later may ask for it, and what fails half-way must be stopped.
+        # Before init: services that start later may ask for it, and one that fails half-way must be stopped.
         self._running[place] = (context, service)
         try:
             done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
             await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
         except (Exception, SystemExit) as error:
-            if wish == self._wish:
-                self._has_failed(spec, error, context.lacked)
+            if order == self._order:
+                self._record_failure(spec, error, context.lacked)
             del self._running[place]
             for subscribers in self._topics.values():
                 subscribers[:] = [each for each in subscribers if each[0] is not context]
@@ -262,7 +262,7 @@ class Services:
     async def _stop(self) -> None:
         self.failed = {}
         self._topics.clear()
-        self._waiting.clear()
+        self.waiting.clear()
         running, self._running = self._running, {}
         for place in sorted(running, reverse=True):
             await self._stop_one(self._specs[place], *running[place])
@@ -275,27 +275,16 @@ class Services:
         except (Exception, SystemExit) as error:
             self._host.log(f"{spec.short_name} did not stop in order: {': '.join(described(error))}")
 
-    def _has_failed(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
-        """`lacked`: the service without which it cannot start; what it says itself of that is left out."""
+    def _record_failure(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
+        """Record why a service cannot start: because of `lacked`, the service it needs, or of `error`."""
         reason = f"it needs {lacked}" if lacked else error_text(error) or type(error).__name__
         before = self.failed.get(spec.class_name)
         if before is None:
             self._host.metrics.count("services_failed")
         if before != reason:
             self.failed[spec.class_name] = reason
-            # That the other one cannot start was told.
+            # The failure of the required service has been reported already.
             (self._host.log if lacked else self._host.tell)(
                 f"service {spec.short_name} cannot start: {reason}; "
                 "it is tried again while this replica is master"
             )
-
-
-def load_service(class_name: str) -> type[Service]:
-    """Import ``module:Class``. Raises ImportError, AttributeError or TypeError."""
-    module_name, _, qualified = class_name.partition(":")
-    found: Any = importlib.import_module(module_name)
-    for part in qualified.split("."):
-        found = getattr(found, part)
-    if not (isinstance(found, type) and issubclass(found, Service)):
-        raise TypeError(f"{class_name} is not a service: derive it from quorate.services.Service")
-    return found

@@ -1,4 +1,4 @@
-"""What waits to be ordered, and how it is cut into batches. Pure."""
+"""The queue of input that waits to be ordered, cut into batches. Pure."""
 
 from collections import deque
 
@@ -16,18 +16,20 @@ NOTE_BYTES = 96
 
 @attrs.frozen
 class BatchLimits:
-    """Sizes of batches, and of what may wait for one."""
+    """Sizes of batches, and of the queue."""
 
     batch_bytes: int = 128 * 1024
     batch_notes: int = 1024
-    """A batch is closed when it has so much. A single larger item goes alone."""
+    """A batch holds at most `batch_bytes` and `batch_notes`, except that one larger item goes alone."""
     high_water_bytes: int = 8 * 1024 * 1024
     high_water_notes: int = 16 * 1024
-    """When more waits the queue is `full`, until half of it is gone."""
+    """The queue is `full` when it holds more than one of these, until it holds half of both at most."""
 
 
 @attrs.define
-class _Waiting:
+class Waiting:
+    """An item and what came with it."""
+
     item: Item
     notes: int
     size: int
@@ -39,18 +41,16 @@ def _size(notes: list[Note]) -> int:
 
 
 class BatchQueue:
-    """Items in the order in which they came."""
+    """Items in the order in which they came, with the tokens of those who wait for them."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
-        self._queue: deque[_Waiting] = deque()
+        self.waiting: deque[Waiting] = deque()
+        """What waits, in the order in which it came."""
         self.size_bytes = 0
         self.notes = 0
         """Notifications waiting."""
         self.full = False
-
-    def __bool__(self) -> bool:
-        return bool(self._queue)
 
     @property
     def has_batch(self) -> bool:
@@ -59,12 +59,12 @@ class BatchQueue:
 
     def clear(self) -> None:
         """Forget everything."""
-        self._queue.clear()
+        self.waiting.clear()
         self.size_bytes = self.notes = 0
         self.full = False
 
     def add_notes(self, notes: list[Note], token: int | None) -> None:
-        """Add notifications; `token` comes with the batch that has the last of them."""
+        """Add notifications; `token` is returned with the batch that has the last of them."""
         size = self._limits.batch_notes
         if len(notes) <= size:
             self._add_part(notes, [] if token is None else [token])
@@ -78,8 +78,8 @@ class BatchQueue:
         self._add(NetInput(server, birth, first_seq, notes), len(notes), _size(notes), [])
 
     def add_ack(self, server: int, birth: int, upto: int) -> None:
-        """Add an acknowledgement of a life of another server; a later one takes the place of the earlier."""
-        for waiting in self._queue:
+        """Add an acknowledgement of a life of another server; it replaces an earlier one that still waits."""
+        for waiting in self.waiting:
             item = waiting.item
             if isinstance(item, NetAck) and item.server == server and item.birth == birth:
                 waiting.item = NetAck(server, birth, max(upto, item.upto))
@@ -95,7 +95,7 @@ class BatchQueue:
         items: list[Item] = []
         tokens: list[int] = []
         notes = size = 0
-        queue, limits = self._queue, self._limits
+        queue, limits = self.waiting, self._limits
         while queue:
             waiting = queue[0]
             if items and (
@@ -113,7 +113,7 @@ class BatchQueue:
     def _add_part(self, notes: list[Note], tokens: list[int]) -> None:
         size = _size(notes)
         limits = self._limits
-        tail = self._queue[-1] if self._queue else None
+        tail = self.waiting[-1] if self.waiting else None
         if (
             tail is not None
             and isinstance(tail.item, Posts)
@@ -126,11 +126,11 @@ class BatchQueue:
             tail.tokens += tokens
             self._weigh(len(notes), size)
         else:
-            # A copy: this list grows, and the caller's is the caller's.
+            # A copy, because this list grows later and the caller's must not.
             self._add(Posts(list(notes)), len(notes), size, tokens)
 
     def _add(self, item: Item, notes: int, size: int, tokens: list[int]) -> None:
-        self._queue.append(_Waiting(item, notes, size, tokens))
+        self.waiting.append(Waiting(item, notes, size, tokens))
         self._weigh(notes, size)
 
     def _weigh(self, notes: int, size: int) -> None:

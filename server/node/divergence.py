@@ -1,6 +1,7 @@
-"""How a node compares its state with the other members of its view, and what follows when they differ. Pure.
+"""Detection of a replica whose state differs from the others of its view, and its recovery. Pure.
 
-The slaves tell the master their digests; the master decides, and tells the one that differs.
+The slaves report digests of their states to the master. The master judges them, and orders a slave that
+differs to fetch the state again.
 """
 
 from collections.abc import Callable
@@ -14,16 +15,16 @@ __all__ = ["Comparison"]
 
 SLICE_AGENTS: Final = 400
 SLICE_BYTES: Final = 1024 * 1024
-"""Agents, and bytes of them, looked at for a digest at a time: a few milliseconds."""
+"""Agents, and bytes of them, that one step of a digest reads: a few milliseconds."""
 SHARES: Final = 128
-"""Whatever else there is to do, a digest is complete after so many entries."""
+"""A digest is complete after this many entries at the latest, whatever else there is to do."""
 
 
 class Comparison:
-    """One node's part in it.
+    """One node's part in the comparison of digests.
 
-    The digest at a position is reckoned while the node goes on: with each entry a share of it, the rest when
-    there is nothing else to do.
+    The digest after an entry is computed while later entries are applied: a share of it with each of them,
+    the rest when there is nothing else to do.
     """
 
     def __init__(
@@ -31,64 +32,60 @@ class Comparison:
         me: int,
         engine: Engine,
         channel: Channel,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         condemn: Callable[[str], None],
     ) -> None:
-        """`say` takes lines for the log; `condemn` takes the sentence when this replica differs."""
+        """`log` takes lines for the log; `condemn` takes the sentence when this replica differs."""
         self._me = me
         self._engine = engine
         self._channel = channel
-        self._say = say
+        self._log = log
         self._condemn = condemn
         self._book = DigestBook(me)
         self._view: ViewEvent | None = None
         self._blamed: set[int] = set()
-        self._reckoning: IncrementalDigest | None = None
+        self.running: IncrementalDigest | None = None
+        """The digest under way, if any: call `step` when there is nothing else to do."""
         self._index = 0
-        """The position that is reckoned."""
+        """The entry after which that digest is taken."""
         self._share = 0
 
     def begin(self, view: ViewEvent) -> None:
-        """A view has begun: what was reported of another one counts no longer."""
+        """Begin a view: digests reported in an earlier view count no longer."""
         self._view = view
         self._book.clear()
-        if self._reckoning is not None:
-            self._reckoning.close()
-            self._reckoning = None
+        if self.running is not None:
+            self.running.close()
+            self.running = None
 
     def compare(self, index: int) -> None:
-        """The entry `index`, after which all replicas compare, was applied."""
+        """Begin the digest of the state after the entry `index`, which has just been applied."""
         view = self._view
         if view is None or len(view.members) < 2:
             return
-        if self._reckoning is not None:
+        if self.running is not None:
             # The positions are so close together that this costs little.
-            self._step(None, None)
-        self._reckoning = self._engine.incremental_digest()
+            self._advance(None, None)
+        self.running = self._engine.incremental_digest()
         self._index = index
-        self._share = -(-self._reckoning.left // SHARES)
-
-    @property
-    def busy(self) -> bool:
-        """A digest is being reckoned: call `go_on` when there is nothing else to do."""
-        return self._reckoning is not None
+        self._share = -(-self.running.left // SHARES)
 
     def applied(self) -> None:
-        """An entry was applied."""
-        if self._reckoning is not None:
-            self._step(self._share, None)
+        """Compute a share of the digest: an entry was applied."""
+        if self.running is not None:
+            self._advance(self._share, None)
 
-    def go_on(self) -> None:
-        """Look at some more agents."""
-        if self._reckoning is not None:
-            self._step(SLICE_AGENTS, SLICE_BYTES)
+    def step(self) -> None:
+        """Read some more agents."""
+        if self.running is not None:
+            self._advance(SLICE_AGENTS, SLICE_BYTES)
 
-    def _step(self, limit: int | None, max_bytes: int | None) -> None:
-        reckoning = self._reckoning
-        assert reckoning is not None
-        if reckoning.step(limit, max_bytes):
-            self._reckoning = None
-            self._report(self._index, reckoning.digest)
+    def _advance(self, limit: int | None, max_bytes: int | None) -> None:
+        digest = self.running
+        assert digest is not None
+        if digest.step(limit, max_bytes):
+            self.running = None
+            self._report(self._index, digest.digest)
 
     def _report(self, index: int, digest: bytes) -> None:
         view = self._view
@@ -99,7 +96,7 @@ class Comparison:
             self._channel.tell(view.master, encode_tell(Report(index, digest)))
 
     def told(self, event: Told) -> None:
-        """Another replica says something."""
+        """Handle a message of another replica; unknown ones are ignored."""
         message = decode_tell(event.data)
         view = self._view
         if view is None:
@@ -114,17 +111,17 @@ class Comparison:
         view = self._view
         if verdict is None or view is None:
             return
-        # The others must be able to go on without it; if not, it waits until there are more of them.
+        # The others must be a majority without it; until they are, it stays.
         voters = self._channel.view.config if self._channel.view is not None else ()
         spare = len(view.members) - 1 > len(voters) // 2
         if verdict.replica == self._me and spare:
             self._diverged(verdict.after, verdict.index)
             return
         if spare:
-            self._say(f"{verdict.sentence}; it is told to fetch the state again")
+            self._log(f"{verdict.sentence}; it is told to fetch the state again")
             self._channel.tell(verdict.replica, encode_tell(Diverged(verdict.after, verdict.index)))
         elif verdict.replica not in self._blamed:
-            self._say(f"{verdict.sentence}; too few replicas are left to replace it")
+            self._log(f"{verdict.sentence}; too few replicas are left to replace it")
         self._blamed.add(verdict.replica)
 
     def _diverged(self, after: int, index: int) -> None:

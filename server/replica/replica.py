@@ -16,6 +16,7 @@ from twisted.python.failure import Failure
 
 from ...agents import AgentError
 from ...engine import Engine, Reaction, import_modules
+from ...hachannel import Channel
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.protocol.diagnosis import situation
 from ...hachannel.transport.connection import Address
@@ -139,7 +140,7 @@ class Replica:
         """Have clients refused before this process has no descriptor left for anything else."""
         room = make_room(self.config, self.server, self.replica)
         if room.sentence:
-            self.master.services.most["max_connections"] = room.connections
+            self.master.services.limits["max_connections"] = room.connections
             self.log(room.sentence)
 
     def _listen(self) -> None:
@@ -217,28 +218,23 @@ class Replica:
                 self.log(line)
             gc_freeze.keep()
         try:
-            node = Node(
+            channel = Channel(
                 self.replica.id,
                 self.server.replica_ids,
-                server=self.server.id,
-                names=self.config.names,
                 incarnation=self.incarnation,
                 cluster=self.config.digest,
                 expected=self._expected + len(self.server.witness_ids),
-                witnesses=self.server.witness_ids,
-                channel_settings=self.settings.channel,
-                engine_settings=self.settings.engine,
-                settings=self.settings.node,
+                settings=self.settings.channel,
                 log=log,
-                engine=engine,
                 data=self.peers.places.data,
                 fresh=fresh,
+                witnesses=self.server.witness_ids,
             )
         except ValueError as error:
             raise StartError(str(error)) from None
         if self._join:
-            node.channel.bar_founding()
-        return Driver(node, self.reactor, self)
+            channel.bar_founding()
+        return Driver(Node(channel, engine, self.settings.node), self.reactor, self)
 
     def _retire(self, asked_at: float) -> None:
         if self.durability is None or self.node.role == "stopped":

@@ -16,6 +16,7 @@ import attrs
 from ...agents import Note
 from ...engine import Effects, EngineSettings, Reaction
 from ...hachannel import Message, Settings
+from ...server.node.factory import make_node
 from ...server.node.node import Node
 from ...server.node.outputs import NodeSettings, Output, RoleChange
 
@@ -228,7 +229,7 @@ class Cluster:
 
     def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
         channel, engine, node = self._settings
-        return Node(
+        return make_node(
             id,
             self._ids,
             server=0,

@@ -9,6 +9,7 @@ from ...engine import AgentState, Capture, Engine, StagedPart
 from ...hachannel.journal.durable_log import DurableLog, Remembered
 from ...hachannel.model.log import Committed
 from ...hachannel.model.messages import PAYLOAD
+from ...server.node.factory import make_node
 from ...server.node.node import Node
 from ...server.node.outputs import Output
 from ..channel.disk import SimulatedDisk, Write
@@ -115,7 +116,7 @@ class DurableCluster(Cluster):
                     if known != reaction:
                         raise Violation(f"seed {self.seed}: recovered with {reaction}, before {known}")
         self._logs[id] = log = disk.log()
-        return Node(
+        return make_node(
             id,
             self._ids,
             server=0,

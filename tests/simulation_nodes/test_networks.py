@@ -26,7 +26,7 @@ from quorate.server.metrics import Metrics
 from quorate.server.network.addresses import Addresses
 from quorate.server.network.handshake import NETWORK
 from quorate.server.network.listener import Listener
-from quorate.server.node.node import Node
+from quorate.server.node.factory import make_node
 from quorate.server.settings import ReplicaSettings
 from quorate.testing.servers.memory_network import MemoryNet
 
@@ -88,7 +88,7 @@ class Site:
         self.tokens: dict[int, int] = {}
         self.met: dict[int, int] = {}
         engine = Engine(self.id, config.names, routes=config.routes(self.id))
-        self.node = Node(
+        self.node = make_node(
             0,
             [0],
             server=self.id,

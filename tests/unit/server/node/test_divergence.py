@@ -45,7 +45,7 @@ def test_a_digest_is_complete_after_so_many_entries_though_agents_go_on_changing
     expected = twin.harness.engine.digest()
     member.comparison.compare(256)
     entries = 0
-    while member.comparison.busy:
+    while member.comparison.running is not None:
         assert not member.told
         member.harness.send(f"a{entries % 300}", Add(1))
         member.comparison.applied()
@@ -60,10 +60,10 @@ def test_what_is_left_is_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatc
     expected = Member(1).harness.engine.digest()
     member.comparison.compare(256)
     for _ in range(3):
-        assert member.comparison.busy
+        assert member.comparison.running is not None
         assert not member.told
-        member.comparison.go_on()
-    assert not member.comparison.busy
+        member.comparison.step()
+    assert member.comparison.running is None
     assert member.told == [(0, Report(256, expected))]
 
 
@@ -79,7 +79,7 @@ def test_a_new_view_ends_a_reckoning() -> None:
     member = Member(1)
     member.comparison.compare(256)
     member.comparison.begin(VIEW)
-    assert not member.comparison.busy
+    assert member.comparison.running is None
     assert not member.told
 
 
@@ -87,8 +87,8 @@ def test_a_replica_that_differs_is_told_so() -> None:
     member = Member(0)
     member.comparison.told(Told(1, encode_tell(Report(256, b"another"))))
     member.comparison.compare(256)
-    while member.comparison.busy:
-        member.comparison.go_on()
+    while member.comparison.running is not None:
+        member.comparison.step()
     assert "replica 1 is in another state" in member.lines[0]
     slave = Member(1)
     slave.comparison.told(Told(0, encode_tell(Diverged(0, 256))))

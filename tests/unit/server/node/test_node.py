@@ -21,7 +21,7 @@ from quorate.engine import EngineSettings
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
 from quorate.hachannel.model.log import Appended, Committed
 from quorate.server.node.batching import BatchLimits
-from quorate.server.node.node import Node
+from quorate.server.node.factory import make_node
 from quorate.server.node.outputs import NodeSettings, Output
 
 DAY_NS = 86_400_000_000_000
@@ -59,7 +59,7 @@ class Alone:
     def __init__(self, settings: NodeSettings | None = None, names: dict[str, int] | None = None) -> None:
         self.now = 50.0
         self.wall_ns = WALL
-        self.node = Node(
+        self.node = make_node(
             0,
             [0],
             server=0,
@@ -116,7 +116,7 @@ def test_a_plain_server_is_master_at_once_and_for_the_first_time() -> None:
 
 
 def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
-    node = Node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
+    node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
     node.start(50.0, WALL)
     assert node.engine.birth == 0
     while node.take() and node.work(50.0, WALL):
@@ -126,7 +126,7 @@ def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
 
 
 def test_services_are_started_before_the_first_entry_which_has_what_they_send_at_once() -> None:
-    node = Node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
+    node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
     node.start(50.0, WALL)
     out = node.take()
     while not out.roles:
@@ -251,7 +251,7 @@ def test_a_node_that_retires_takes_nothing_new_and_applies_what_it_has() -> None
 
 def test_that_entries_are_committed_is_written_and_not_waited_for_unless_something_else_is() -> None:
     log = DurableLog(Remembered())
-    node = Node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1, log=log)
+    node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1, log=log)
 
     def written() -> list[tuple[list[type], int]]:
         """The records of each output, and its token."""

@@ -1,0 +1,44 @@
+"""Making a node with its channel and its engine."""
+
+from collections.abc import Mapping, Sequence
+
+from ...engine import Engine, EngineSettings
+from ...hachannel import Channel, Log, Settings
+from .node import Node
+from .outputs import NodeSettings
+
+__all__ = ["make_node"]
+
+
+def make_node(
+    me: int,
+    members: Sequence[int],
+    *,
+    server: int,
+    names: Mapping[str, int],
+    incarnation: int,
+    cluster: str,
+    expected: int,
+    channel_settings: Settings | None = None,
+    engine_settings: EngineSettings | None = None,
+    settings: NodeSettings | None = None,
+    log: Log | None = None,
+    engine: Engine | None = None,
+    fresh: bool = False,
+) -> Node:
+    """Return a node that has not started. Raises ValueError when the arguments contradict each other.
+
+    See `Channel` and `Engine` for the arguments. engine: instead of a new one, one that has applied what a
+    durable `log` remembers to be committed. fresh: the whole state is to come from the other replicas.
+    """
+    channel = Channel(
+        me,
+        members,
+        incarnation=incarnation,
+        cluster=cluster,
+        expected=expected,
+        settings=channel_settings,
+        log=log,
+        fresh=fresh,
+    )
+    return Node(channel, engine or Engine(server, names, engine_settings), settings)
