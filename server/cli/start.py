@@ -267,11 +267,12 @@ def _run(
     reactor = _install_reactor()
     # Defects go to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
-    from ..replica.replica import Replica, StartError
+    from ..errors import StartError
+    from ..replica.composition import make_replica
 
     declared = config.replica(server.name, replica)
     try:
-        running = Replica(
+        running = make_replica(
             config,
             server,
             declared,

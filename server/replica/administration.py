@@ -1,7 +1,7 @@
-"""What an administrator can ask of a running replica, and have it do."""
+"""The commands of administrators, carried out by a running replica."""
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from twisted.internet.defer import Deferred
 
@@ -12,10 +12,8 @@ from ...hachannel.transport.connection import Address
 from ..admin.protocol import MASTER, NotMaster
 from ..network.addresses import read_place
 from ..node.divergence import SLICE_AGENTS, SLICE_BYTES
+from .replica import Replica
 from .status import build_status
-
-if TYPE_CHECKING:
-    from .replica import Replica
 
 __all__ = ["Administration"]
 
@@ -23,10 +21,10 @@ __all__ = ["Administration"]
 class Administration:
     """The `AdminTarget` of a replica."""
 
-    def __init__(self, replica: "Replica") -> None:
+    def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
-    # What is so
+    # Questions
 
     @property
     def server_id(self) -> int:
@@ -34,27 +32,27 @@ class Administration:
         return self._replica.server.id
 
     def status(self) -> "Deferred[Mapping[str, Any]]":
-        """How the replica is: see `AdminTarget`."""
+        """Return the state of the replica: see `AdminTarget`."""
         engine = self._replica.node.engine
-        found, reckoning = build_status(self._replica), engine.incremental_digest()
-        told: Deferred[Mapping[str, Any]] = Deferred()
+        found, digest = build_status(self._replica), engine.incremental_digest()
+        answer: Deferred[Mapping[str, Any]] = Deferred()
 
-        def go_on() -> None:
+        def step() -> None:
             try:
-                done = reckoning.step(SLICE_AGENTS, SLICE_BYTES)
+                done = digest.step(SLICE_AGENTS, SLICE_BYTES)
             except Exception as error:
-                told.errback(error)
+                answer.errback(error)
                 return
             if not done:
-                self._replica.reactor.callLater(0, go_on)
-            elif engine.has_digest(reckoning):
-                told.callback({**found, "digest": reckoning.digest.hex()})
+                self._replica.reactor.callLater(0, step)
+            elif engine.has_digest(digest):
+                answer.callback({**found, "digest": digest.digest.hex()})
             else:
-                # Another state has taken the place of the one that was looked at.
-                self.status().chainDeferred(told)
+                # The engine's state was replaced while its digest was computed.
+                self.status().chainDeferred(answer)
 
-        go_on()
-        return told
+        step()
+        return answer
 
     @property
     def role(self) -> str:
@@ -70,7 +68,7 @@ class Administration:
         return self._replica.situation()
 
     def lacks_all(self) -> str:
-        """Why this replica holds no agents: it is a witness."""
+        """Return why this replica holds no agents, if it is a witness; "" otherwise."""
         me, places = self._replica.replica.id, self._replica.places
         if me not in places.witnesses:
             return ""
@@ -91,7 +89,7 @@ class Administration:
         """Whether no agent can have the address."""
         return self._replica.node.engine.lacks(address)
 
-    # What can be done
+    # Commands
 
     def post(self, note: Note) -> "Deferred[None]":
         """Post a notification; fires once committed. Raises NotMaster."""
@@ -104,18 +102,18 @@ class Administration:
         return self._replica.master.request_note(note, timeout_s)
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
-        """Let a replica belong to the cluster. Raises NotMaster, ChangeRefused.
+        """Add a replica to the cluster. Raises NotMaster, ChangeRefused.
 
-        Also of a master that serves nobody because it has too few copies: the replica may bring one.
+        A master that lacks copies, and so serves no clients, accepts this, too: the replica may bring a copy.
         """
         if read_place(data) is None:
             raise ChangeRefused(
-                "What is said of the replica cannot be read: use this version of the command."
+                "The description of the replica cannot be read: use this version of the command."
             )
         return self._change(lambda channel, now: channel.admit(now, replica, data, witness=witness))
 
     def remove(self, replica: int) -> bool:
-        """Let a replica belong to the cluster no more. Raises NotMaster, ChangeRefused."""
+        """Remove a replica from the cluster. Raises NotMaster, ChangeRefused."""
         return self._change(lambda channel, now: channel.remove(now, replica))
 
     def stop(self, *, together: bool) -> "Deferred[None]":
@@ -128,11 +126,11 @@ class Administration:
             raise ChangeRefused(f"{replica.server.name} is no <cluster>: its replica cannot be changed.")
         changed: list[bool] = []
 
-        def ask(now: float, wall_ns: int) -> None:
+        def change(now: float, wall_ns: int) -> None:
             changed.append(replica.node.change(now, wall_ns, request))
 
         try:
-            replica.give(ask)
+            replica.give(change)
         except ChannelMaster:
             raise NotMaster(replica.master_address(), replica.situation()) from None
         return bool(changed and changed[0])

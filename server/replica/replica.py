@@ -29,7 +29,7 @@ from ..master.master import MasterSide
 from ..master.service_host import STOP_TIMEOUT_S
 from ..metrics import Metrics
 from ..network.addresses import Addresses
-from ..network.handshake import ADMIN, CHANNEL, NETWORK
+from ..network.handshake import CHANNEL, NETWORK
 from ..network.listener import Listener, Purpose
 from ..node.node import Node
 from ..node.outputs import Output, RoleChange
@@ -38,10 +38,9 @@ from ..storage.data_directory import unusable
 from ..storage.directory_watch import DirectoryWatch
 from ..storage.durability import Durability, identity_of
 from . import gc_freeze
-from .administration import Administration
 from .driver import Driver
 from .fd_limits import make_room
-from .inbound import AdminPurpose, ChannelPurpose
+from .inbound import ChannelPurpose
 from .log_file import ReplicaLog
 from .peer_connections import PeerSide
 from .trace import TraceLives
@@ -98,6 +97,8 @@ class Replica:
         self._join = join
         self._expected = server.expected if expected is None else expected
         self._log: ReplicaLog | None = None
+        self.handlers: dict[str, Purpose] = {}
+        """More handlers of inbound connections, by the purpose in the hello: see `make_replica`."""
         self._fronts: list[Listener] = []
         self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
         self.peers = PeerSide(self)
@@ -147,7 +148,7 @@ class Replica:
         purposes: dict[str, Purpose] = {
             CHANNEL: ChannelPurpose(self),
             NETWORK: self.master.incoming,
-            ADMIN: AdminPurpose(self, Administration(self)),
+            **self.handlers,
         }
         for network in self.replica.networks:
             front = Listener(

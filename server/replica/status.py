@@ -1,19 +1,17 @@
-"""What a replica says of itself."""
+"""The status map of a replica."""
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...hachannel.protocol.diagnosis import strangers
-
-if TYPE_CHECKING:
-    from .replica import Replica
+from .replica import Replica
 
 __all__ = ["build_status"]
 
 
-def build_status(replica: "Replica") -> dict[str, Any]:
-    """The status map of `admin.AdminTarget.status`, but for the digest, which takes its time."""
+def build_status(replica: Replica) -> dict[str, Any]:
+    """Return the map of `AdminTarget.status`, without the digest, which takes longer."""
     node = replica.node
     channel, engine = node.channel, node.engine
     view = channel.view
@@ -32,7 +30,7 @@ def build_status(replica: "Replica") -> dict[str, Any]:
         "view": view.number.counter if view is not None else 0,
         "members": list(channel.members),
         "master": channel.master,
-        # Also one that serves nobody because it has too few copies.
+        # True also for a master that serves no clients because it has too few copies.
         "changeable": channel.standing.may_change,
         "replicas": {
             str(id): {
