@@ -42,7 +42,7 @@ class Broken(Recording):
         raise ServiceError("port 1 is taken")
 
 
-class StagedPart(Recording):
+class Taken(Recording):
     """Cannot start while `taken` says so."""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:
@@ -113,7 +113,7 @@ def test_a_service_that_cannot_start_is_logged_and_the_others_run() -> None:
 def test_a_service_that_cannot_start_is_tried_again_ever_more_rarely() -> None:
     host = Host()
     taken.append("port 1 is taken")
-    running = services(host, ("Recording", "a"), ("StagedPart", "b"), ("Recording", "c"))
+    running = services(host, ("Recording", "a"), ("Taken", "b"), ("Recording", "c"))
     running.start(True)
     happened.clear()
     attempts: list[float] = []
@@ -138,7 +138,7 @@ def test_a_service_that_cannot_start_is_tried_again_ever_more_rarely() -> None:
 def test_a_service_that_started_late_is_heard_once_and_stops_in_its_place() -> None:
     host = Host()
     taken.append("port 1 is taken")
-    running = services(host, ("StagedPart", "a"), ("Recording", "b"))
+    running = services(host, ("Taken", "a"), ("Recording", "b"))
     running.start(True)
     taken.clear()
     host.reactor.advance(1)
@@ -232,14 +232,14 @@ class Needy(Recording):
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> None:
         super().init(ctx, args, first_time)
-        if ctx.sibling(StagedPart) is None:
+        if ctx.sibling(Taken) is None:
             raise ServiceError("declare Taken before it")
 
 
 def test_a_service_that_lacks_one_which_cannot_start_says_nothing_else_of_it() -> None:
     host = Host()
     taken.append("port 1 is taken")
-    running = services(host, ("StagedPart", "a"), ("Needy", "b"))
+    running = services(host, ("Taken", "a"), ("Needy", "b"))
     running.start(False)
     assert [line.partition(":")[0] for line in host.told] == ["service Taken cannot start"]
     assert list(running.failed.values()) == ["port 1 is taken", "it needs Taken"]
@@ -297,7 +297,7 @@ def test_what_a_service_raises_hurts_no_other(monkeypatch: pytest.MonkeyPatch, f
     monkeypatch.setattr(Faulty, "fault", fault, raising=False)
     host = Host()
     host.accepting = False
-    running = services(host, ("Recording", "a"), ("Faulty", "b"), ("StagedPart", "c"))
+    running = services(host, ("Recording", "a"), ("Faulty", "b"), ("Taken", "c"))
     running.start(True)
     effects = Effects(1)
     effects.emissions.append(("topic", outside(0), Nothing()))
