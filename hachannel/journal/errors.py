@@ -5,8 +5,8 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-from .frame_file import FramesSpoiled
-from .rows import Spoiled
+from .frame_file import FramesCorrupt
+from .rows import Corrupt
 
 __all__ = [
     "FRAMES_SUFFIX",
@@ -14,13 +14,13 @@ __all__ = [
     "Foreign",
     "JournalError",
     "WriteFailed",
-    "explain",
-    "explained",
+    "database_error",
     "frames_path",
-    "gone",
-    "refused",
-    "translated",
+    "missing_journal",
+    "open_error",
+    "reason_of",
     "unusable",
+    "write_failed",
 ]
 
 MAX_PATH_BYTES: Final = 503
@@ -65,21 +65,21 @@ def frames_path(path: Path) -> Path:
     return path.with_name(path.name + FRAMES_SUFFIX)
 
 
-def explain(error: sqlite3.Error | OSError) -> str:
+def reason_of(error: sqlite3.Error | OSError) -> str:
     """What SQLite or the system means, in words."""
     if _is_full(error):
         return "no space is left on the disk"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-def explained(path: Path, error: BaseException) -> BaseException:
+def open_error(path: Path, error: BaseException) -> BaseException:
     """What keeps the journal at `path` from being opened. An OSError is one of its file of frames."""
     match error:
         case sqlite3.Error():
-            return translated(path, error)
-        case FramesSpoiled():
+            return database_error(path, error)
+        case FramesCorrupt():
             return Damaged(f"The journal {frames_path(path)} is damaged: {error}.")
-        case Spoiled():
+        case Corrupt():
             return Damaged(f"The journal {path} is damaged: {error}.")
         case UnicodeDecodeError():
             # SQLite names what it finds in the place of a table.
@@ -91,7 +91,7 @@ def explained(path: Path, error: BaseException) -> BaseException:
     return error
 
 
-def translated(path: Path, error: sqlite3.Error) -> JournalError:
+def database_error(path: Path, error: sqlite3.Error) -> JournalError:
     """A damaged database, or one that cannot be used for another reason."""
     code = _code(error)
     if code in _IN_USE:
@@ -109,16 +109,16 @@ def unusable(path: Path, error: sqlite3.Error | OSError) -> JournalError:
             f"The journal {path} cannot be used: its path has {length} bytes, and SQLite takes up to "
             f"{MAX_PATH_BYTES}; choose a directory with a shorter one with --data."
         )
-    return JournalError(f"The journal {path} cannot be used: {explain(error)}; {_remedy(error)}.")
+    return JournalError(f"The journal {path} cannot be used: {reason_of(error)}; {_remedy(error)}.")
 
 
-def refused(path: Path, error: sqlite3.Error | OSError) -> WriteFailed:
+def write_failed(path: Path, error: sqlite3.Error | OSError) -> WriteFailed:
     """A write to the journal at `path` that failed. An OSError is one of its file of frames."""
     file = frames_path(path) if isinstance(error, OSError) else path
-    return WriteFailed(f"The journal {file} cannot be written: {explain(error)}.")
+    return WriteFailed(f"The journal {file} cannot be written: {reason_of(error)}.")
 
 
-def gone(path: Path) -> Damaged:
+def missing_journal(path: Path) -> Damaged:
     """A journal that was there."""
     return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
 

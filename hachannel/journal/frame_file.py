@@ -4,7 +4,7 @@ The file is cut into segments. Frames are numbered, without gaps, from one segme
 kept elsewhere, says which segments are in use, in their order, and how far the file was written when it was
 stored. The place of a segment that is in no manifest any more is written over: what is there has smaller
 numbers. A write that is interrupted leaves a last frame that is not whole. That one is cut; anything else
-that is not as it was written is `FramesSpoiled`.
+that is not as it was written is `FramesCorrupt`.
 
 A frame is a head (magic, flags, number, length of the body, CRC-32 of the body, CRC-32 of the head so far)
 and a body. The sum of the head begins with the salt of the file, so that no frame of another file is taken
@@ -25,9 +25,9 @@ import msgspec
 
 from ..codec.buffers import Body, parts_of
 from ..codec.checksum import crc32
-from .rows import Spoiled
+from .rows import Corrupt
 
-__all__ = ["Found", "FrameFile", "FramesSpoiled", "Manifest", "Segment"]
+__all__ = ["FoundFrame", "FrameFile", "FramesCorrupt", "Manifest", "Segment"]
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
 """Of a segment; one for a frame that is larger is as long as the frame."""
@@ -43,7 +43,7 @@ _JOINT: Final = 1
 _NOT_KNOWN: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
-class FramesSpoiled(Spoiled):
+class FramesCorrupt(Corrupt):
     """The file of frames is not as it was written. The text says where."""
 
 
@@ -74,7 +74,7 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
 
 
 @attrs.frozen
-class Found:
+class FoundFrame:
     """A frame that was read."""
 
     number: int
@@ -217,7 +217,7 @@ class FrameFile:
 
     # Reading
 
-    def read(self) -> Iterator[Found]:
+    def read(self) -> Iterator[FoundFrame]:
         """All frames, in order; the next is appended after the last. Raises FramesSpoiled, OSError."""
         stored = self._manifest
         for segment, after in zip(stored.segments, (*stored.segments[1:], None), strict=True):
@@ -233,7 +233,7 @@ class FrameFile:
                 self._position = found.end
                 yield found
             if self.number < (stored.number if after is None else after.first - 1):
-                raise FramesSpoiled(f"frame {self.number + 1} is not what was written")
+                raise FramesCorrupt(f"frame {self.number + 1} is not what was written")
         self._refuse_later()
 
     def _refuse_later(self) -> None:
@@ -251,7 +251,7 @@ class FrameFile:
                 found = self._frame(data, at)
                 # The next one, if it is a joint one, was never confirmed.
                 if found is not None and found.number > self.number + found.joint:
-                    raise FramesSpoiled(f"frame {self.number + 1} is not what was written, later ones are")
+                    raise FramesCorrupt(f"frame {self.number + 1} is not what was written, later ones are")
                 at = data.find(_MAGIC, at + 1)
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -265,7 +265,7 @@ class FrameFile:
             size -= len(part)
         return b"".join(parts)
 
-    def _frame(self, data: bytes, at: int) -> Found | None:
+    def _frame(self, data: bytes, at: int) -> FoundFrame | None:
         """The frame at a position, if it is whole."""
         start = at + _HEAD_BYTES
         if start > len(data):
@@ -277,7 +277,7 @@ class FrameFile:
         body = memoryview(data)[start : start + length]
         if len(body) != length or crc32(body) != kept:
             return None
-        return Found(number, body, bool(flags & _JOINT), start + length)
+        return FoundFrame(number, body, bool(flags & _JOINT), start + length)
 
 
 def _sync_directory(path: Path) -> None:

@@ -28,16 +28,16 @@ from .errors import (
     Foreign,
     JournalError,
     WriteFailed,
-    explained,
+    database_error,
     frames_path,
-    gone,
-    refused,
-    translated,
+    missing_journal,
+    open_error,
     unusable,
+    write_failed,
 )
 from .frame_file import FrameFile, Manifest
 from .recovery import Frame, check, recover
-from .rows import Spoiled, checksum, put_row, row_of
+from .rows import Corrupt, checksum, put_row, row_of
 from .wal_check import inspect_wal, page_size_of
 
 __all__ = [
@@ -49,7 +49,7 @@ __all__ = [
     "JournalError",
     "WriteFailed",
     "checksum",
-    "translated",
+    "database_error",
 ]
 
 FORMAT: Final = 1
@@ -143,7 +143,7 @@ class Journal:
                 f"with {report.lost} confirmed transactions behind that."
             )
         if fresh and existing:
-            raise gone(path)
+            raise missing_journal(path)
         connection: sqlite3.Connection | None = None
         try:
             connection = connect(path, isolation_level=None, check_same_thread=False, timeout=0)
@@ -156,7 +156,7 @@ class Journal:
         except BaseException as error:
             if connection is not None:
                 connection.close()
-            raise explained(path, error) from None
+            raise open_error(path, error) from None
         return journal
 
     @classmethod
@@ -172,7 +172,7 @@ class Journal:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         if not tables:
             if existing:
-                raise gone(path)
+                raise missing_journal(path)
             remembered = Remembered(guest=guest)
             frames = _create(path, connection, own, remembered, schema)
             return cls(path, connection, frames, own.incarnation, remembered)
@@ -180,7 +180,7 @@ class Journal:
             raise Foreign(f"{path} is a database, but no journal of a replica; choose another directory.")
         (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if flaw != "ok":
-            raise Spoiled(" ".join(str(flaw).split()))
+            raise Corrupt(" ".join(str(flaw).split()))
         meta = row_of(connection, "meta", _decode_meta)
         if meta.format != FORMAT:
             raise Foreign(
@@ -254,7 +254,7 @@ class Journal:
 
     def _refused(self, error: sqlite3.Error | OSError) -> WriteFailed:
         self._failed = True
-        return refused(self.path, error)
+        return write_failed(self.path, error)
 
     def rename(self, incarnation: int, records: Iterable[LogRecord]) -> None:
         """Make it that of another voter, and records durable, in one transaction. Raises WriteFailed."""

@@ -6,8 +6,8 @@ import msgspec
 
 from ..model.messages import Entry
 from .durable_log import Remembered
-from .frame_file import FrameFile, FramesSpoiled
-from .rows import UNREADABLE, Spoiled
+from .frame_file import FrameFile, FramesCorrupt
+from .rows import UNREADABLE, Corrupt
 
 __all__ = ["Frame", "check", "recover"]
 
@@ -38,9 +38,9 @@ def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Ent
         try:
             frame = _decode_frame(found.body)
         except UNREADABLE:
-            raise FramesSpoiled(f"frame {found.number} cannot be read") from None
+            raise FramesCorrupt(f"frame {found.number} cannot be read") from None
         if frame.count > manifest.count:
-            raise Spoiled("the last transaction of its database is lost")
+            raise Corrupt("the last transaction of its database is lost")
         first = frame.entries[0].index if frame.entries else frame.remembered.last + 1
         _cut(entries, first - 1)
         entries += frame.entries
@@ -69,4 +69,4 @@ def check(remembered: Remembered, entries: Sequence[Entry]) -> None:
     if wanted is None:
         wanted = base + len(entries) + 1
     flaw = "missing" if wanted <= last else "too many"
-    raise Spoiled(f"it should hold entries {base + 1} to {last}, and entry {wanted} is {flaw}")
+    raise Corrupt(f"it should hold entries {base + 1} to {last}, and entry {wanted} is {flaw}")

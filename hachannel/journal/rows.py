@@ -8,13 +8,13 @@ from typing import Any, Final
 
 import msgspec
 
-__all__ = ["UNREADABLE", "Spoiled", "checksum", "put_row", "row_of"]
+__all__ = ["UNREADABLE", "Corrupt", "checksum", "put_row", "row_of"]
 
 UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
 """What comes of decoding bytes that are not what was encoded."""
 
 
-class Spoiled(Exception):
+class Corrupt(Exception):
     """A row is not as it was written. The text says which."""
 
 
@@ -40,4 +40,4 @@ def row_of(connection: sqlite3.Connection, table: str, decode: Callable[[bytes],
             return decode(row[0])
     except UNREADABLE:
         pass
-    raise Spoiled(f"its row of {table} is missing or spoiled")
+    raise Corrupt(f"its row of {table} is missing or spoiled")

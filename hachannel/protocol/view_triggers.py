@@ -15,7 +15,7 @@ from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from ..view_change.choice import quorum_of
-from ..view_change.election import GIVES_UP, Election
+from ..view_change.election import VOTER_TIMEOUTS, Election
 
 HEARTBEATS = 2
 """When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
@@ -84,9 +84,9 @@ class ViewTriggers:
             if awaited == state.me and state.known_active:
                 # It wants another view than the active one, with which others may be content: it says so.
                 return False
-            patience = GIVES_UP * self._election.patience
+            voter_timeout_s = VOTER_TIMEOUTS * self._election.attempt_timeout_s
             gone = awaited != state.me and state.peers.departs(awaited)
-            return not (state.leaving or gone) and now < self._election.since + patience
+            return not (state.leaving or gone) and now < self._election.since + voter_timeout_s
         return any(
             link.connected
             and not (link.suspected or link.leaving)
@@ -150,7 +150,7 @@ class ViewTriggers:
         else:
             reason = f"view {state.promised} was not installed in time"
             self._opened = None
-            start = since + GIVES_UP * self._election.patience
+            start = since + VOTER_TIMEOUTS * self._election.attempt_timeout_s
         if not self._promising(now, view):
             return
         if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):

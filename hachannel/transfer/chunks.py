@@ -27,7 +27,7 @@ class Parts:
         listed = isinstance(parts, Sequence)
         self._here: deque[bytes] = deque(parts if listed else ())
         self._following: Iterator[bytes] | None = None if listed else iter(parts)
-        self._look_ahead()
+        self._prefetch()
 
     def __bool__(self) -> bool:
         return bool(self._here)
@@ -35,10 +35,10 @@ class Parts:
     def take(self) -> bytes:
         """The next one; there is one."""
         taken = self._here.popleft()
-        self._look_ahead()
+        self._prefetch()
         return taken
 
-    def _look_ahead(self) -> None:
+    def _prefetch(self) -> None:
         if not self._here and self._following is not None:
             for part in self._following:
                 self._here.append(part)
@@ -47,7 +47,7 @@ class Parts:
 
 
 @attrs.define(eq=False)
-class Outbox:
+class OutgoingChunks:
     """The pieces of the donor, each kept until the learner has taken it."""
 
     token: int
@@ -84,7 +84,7 @@ class Outbox:
         return self.acked == self._next
 
     @property
-    def hungry(self) -> bool:
+    def wants_part(self) -> bool:
         """Everything there is was sent, and there is room for more on the way."""
         return self.sent == self._next and self.sent - self.acked < self.window
 
@@ -111,7 +111,7 @@ class Outbox:
 
 
 @attrs.define(eq=False)
-class Inbox:
+class IncomingChunks:
     """The pieces of the learner, in their order."""
 
     window: int

@@ -16,9 +16,9 @@ from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
 from .catch_up import CatchUpSender
-from .chunks import Outbox, Parts
+from .chunks import OutgoingChunks, Parts
 from .flow_control import FlowControl
-from .log_tail import Lead
+from .log_tail import TailSender
 from .pacing import Pacing
 from .transfer import CatchUpPhase, CompleteState, StatePhase, Transfer
 
@@ -169,7 +169,7 @@ class Donor:
         have = message.commit
         log = state.log
         phase = StatePhase(
-            Outbox(token, settings.part_bytes, settings.transfer_window),
+            OutgoingChunks(token, settings.part_bytes, settings.transfer_window),
             Pacing(settings.transfer_share, settings.transfer_pause_s, settings.transfer_window, log.last.at),
         )
         transfer = Transfer(voter, token, token, now, now, now, settings.suspect_s, phase)
@@ -206,7 +206,7 @@ class Donor:
     def _wants(self, phase: StatePhase) -> bool:
         """Return whether another part may be asked for, as far as the pacing allows it."""
         more = phase.complete is None or bool(phase.complete.rest)
-        return more and not phase.asked and phase.chunks.hungry
+        return more and not phase.asked and phase.chunks.wants_part
 
     def _ask(self, now: float, transfer: Transfer, phase: StatePhase) -> None:
         """Ask the application for the next part, or take one that it has given in advance."""
@@ -302,7 +302,7 @@ class Donor:
         phase.frozen = True
         transfer.hold = index
         if last:
-            tail = Lead(state.now, transfer.token, state.settings.transfer_window, index)
+            tail = TailSender(state.now, transfer.token, state.settings.transfer_window, index)
             phase.complete = CompleteState(state.log.tag(index), state.origins_at(index), tail)
         return True
 
@@ -472,12 +472,12 @@ class Donor:
         view = state.accepted
         if not state.leading:
             self._flow_control.missed.clear()
-            self._flow_control.in_vain.clear()
+            self._flow_control.given_up.clear()
         if transfer is None or view is None:
             return
         if transfer.voter in view.members:
             self._flow_control.missed.pop(transfer.voter.replica, None)
-            self._flow_control.in_vain.discard(transfer.voter.replica)
+            self._flow_control.given_up.discard(transfer.voter.replica)
             self._close("it is a member")
         elif not view.lists(transfer.voter.replica):
             self._close("it does not belong to the cluster")

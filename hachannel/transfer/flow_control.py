@@ -14,11 +14,11 @@ from ..model.settings import Settings
 from ..replication.replica_state import ReplicaState
 from .transfer import CatchUpPhase, StatePhase, Transfer
 
-__all__ = ["AHEAD", "ENTRY_BYTES", "MIN_LAG", "FlowControl", "ahead_fill"]
+__all__ = ["ENTRY_BYTES", "MIN_LAG", "TAIL_FACTOR", "FlowControl", "tail_fill"]
 
 ENTRY_BYTES = 1024
 """Of a state, once taken, let the log that is held for a learner have one entry more."""
-AHEAD = 2
+TAIL_FACTOR = 2
 """So much more may there be of what the learner itself holds until it has the state."""
 MIN_LAG = 64
 """A learner that lacks no more entries than this, or than a window, may go with the next view..."""
@@ -37,12 +37,12 @@ def _fill(settings: Settings, more: int, count: int, size_bytes: int) -> float:
     return max(count / (settings.max_log + more // ENTRY_BYTES), size_bytes / (settings.max_log_bytes + more))
 
 
-def ahead_fill(settings: Settings, taken: int, count: int, size_bytes: int) -> float:
+def tail_fill(settings: Settings, taken: int, count: int, size_bytes: int) -> float:
     """How full a learner is with the entries that it holds until it has the state; from 1 on it takes none.
 
     taken: bytes of the state that it has taken.
     """
-    return _fill(settings, AHEAD * taken, count, size_bytes)
+    return _fill(settings, TAIL_FACTOR * taken, count, size_bytes)
 
 
 class FlowControl:
@@ -50,7 +50,7 @@ class FlowControl:
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
-        self.in_vain: set[int] = set()
+        self.given_up: set[int] = set()
         """Replicas that did not come further while all waited for them."""
         self.missed: dict[int, int] = {}
         """In how many views a replica was to be taken in, and was not."""
@@ -72,7 +72,7 @@ class FlowControl:
         fill, tail = self.fill(transfer), phase.tail
         if tail is not None:
             taken = phase.chunks.acked_bytes
-            fill = max(fill, ahead_fill(self._state.settings, taken, len(tail), tail.acked_bytes))
+            fill = max(fill, tail_fill(self._state.settings, taken, len(tail), tail.acked_bytes))
         return min(max(0.0, 4 * fill - 3), 1.0)
 
     def full(self, transfer: Transfer) -> bool:
@@ -84,7 +84,7 @@ class FlowControl:
         return transfer.hold is not None and self.fill(transfer) >= 1
 
     def _waits(self, transfer: Transfer) -> bool:
-        return self._state.settings.mode == "ALL" and transfer.voter.replica not in self.in_vain
+        return self._state.settings.mode == "ALL" and transfer.voter.replica not in self.given_up
 
     def overflows(self, now: float, transfer: Transfer) -> str:
         """Why the transfer ends: the learner is not waited for, or not any more. Empty: it goes on."""
@@ -104,7 +104,7 @@ class FlowControl:
                 )
             if now - max(since, transfer.progressed) < self._state.settings.stall_s:
                 return ""
-            self.in_vain.add(transfer.voter.replica)
+            self.given_up.add(transfer.voter.replica)
         if held:
             return "the log has become too long meanwhile (max_log, max_log_bytes)"
         return "all wait for it, and it comes no further"

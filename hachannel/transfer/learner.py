@@ -15,9 +15,9 @@ from ..model.submitters import Rows, Submitters
 from ..model.view import NO_TAG, NO_VIEW, Tag, Voter
 from ..replication.lease import Lease, proposer
 from ..replication.replica_state import ReplicaState
-from .chunks import Inbox
-from .flow_control import ahead_fill
-from .log_tail import Held
+from .chunks import IncomingChunks
+from .flow_control import tail_fill
+from .log_tail import TailReceiver
 
 MAX_BACKOFF = 50
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
@@ -29,8 +29,8 @@ class Learning:
 
     token: int
     donor: int
-    inbox: Inbox
-    ahead: Held
+    chunks: IncomingChunks
+    tail: TailReceiver
     """Entries after the state that have come and are not in the log."""
     parts: int = 0
     """Parts given to the application."""
@@ -40,13 +40,13 @@ class Learning:
     """Who had submitted how much then."""
     installed: bool = False
     """The state is there, or need not come."""
-    bite: int = 0
+    tail_mark: int = 0
     """Mark of the last of them that were put there."""
 
     @property
     def ready(self) -> bool:
         """The next entries are those after the end of the log."""
-        return self.installed and not self.ahead
+        return self.installed and not self.tail
 
 
 class Learner:
@@ -80,13 +80,13 @@ class Learner:
     @property
     def ahead(self) -> int:
         """How many entries wait for the state that they follow."""
-        return 0 if self.learning is None else len(self.learning.ahead)
+        return 0 if self.learning is None else len(self.learning.tail)
 
     @property
     def wake(self) -> float | None:
         """When to tick next: at once while there is something to put into the log."""
         learning = self.learning
-        return self._state.now if learning is not None and self._may_bite(learning) else None
+        return self._state.now if learning is not None and self._may_append_tail(learning) else None
 
     @property
     def empty(self) -> bool:
@@ -102,8 +102,8 @@ class Learner:
     def tick(self, now: float) -> None:
         """Announce this replica while it is outside; take a bite of what it holds."""
         state = self._state
-        if self.learning is not None and self._may_bite(self.learning):
-            self._bite(self.learning)
+        if self.learning is not None and self._may_append_tail(self.learning):
+            self._append_tail(self.learning)
         inside = state.seated if state.witness else state.member
         if (inside and not self.empty) or state.leaving or now < self._next_join:
             return
@@ -118,7 +118,7 @@ class Learner:
             self.empty,
             state.log.tag(state.commit),
             0 if learning is None else learning.token,
-            0 if learning is None else learning.inbox.taken,
+            0 if learning is None else learning.chunks.taken,
             self._marker,
             self.fresh,
             self._refused,
@@ -139,7 +139,9 @@ class Learner:
             if self.installing or (entries and self.fresh):
                 return None
             window = self._state.settings.transfer_window
-            learning = Learning(token, voter.replica, Inbox(window), Held(window), installed=entries)
+            learning = Learning(
+                token, voter.replica, IncomingChunks(window), TailReceiver(window), installed=entries
+            )
             self.learning = learning
         return learning if (token, voter.replica) == (learning.token, learning.donor) else None
 
@@ -154,17 +156,17 @@ class Learner:
         if learning is None or message.number < 0:
             return
         if not learning.installed:
-            learning.inbox.add(message)
+            learning.chunks.add(message)
             self._give(learning)
         self._answer(learning)
 
     def _answer(self, learning: Learning) -> None:
-        inbox, ahead = learning.inbox, learning.ahead
-        if ahead_fill(self._state.settings, inbox.taken_bytes, len(ahead), ahead.size_bytes) < 1:
-            ahead.tell()
+        chunks, tail = learning.chunks, learning.tail
+        if tail_fill(self._state.settings, chunks.taken_bytes, len(tail), tail.size_bytes) < 1:
+            tail.tell()
         # The last piece counts when all is in the log: if the answer that says so is lost it comes again.
-        bites = learning.installed and not learning.ready
-        answer = ChunkAck(learning.token, inbox.taken - bites, learning.ready, ahead.told)
+        tail_waits = learning.installed and not learning.ready
+        answer = ChunkAck(learning.token, chunks.taken - tail_waits, learning.ready, tail.told)
         if learning.ready:
             # With a disk it is only true once it is there.
             self._state.vow(learning.donor, answer)
@@ -174,8 +176,8 @@ class Learner:
     def _give(self, learning: Learning) -> None:
         """Hand the next part to the application, if it is whole and the application has none."""
         state = self._state
-        part = learning.inbox.part()
-        if learning.inbox.too_large:
+        part = learning.chunks.part()
+        if learning.chunks.too_large:
             self._give_up(learning, "a part of the state is too large")
         if part is None:
             return
@@ -183,7 +185,7 @@ class Learner:
         at, forwarded = piece.at, 0
         if at is not None and self._has(at):
             state.note(f"the state after entry {at.at} is not needed any more")
-            learning.installed = learning.inbox.confirm()
+            learning.installed = learning.chunks.confirm()
             return
         if at is not None and at.at < state.commit:
             # Of a transfer that this replica has had before, in an earlier process, with entries after it.
@@ -210,7 +212,7 @@ class Learner:
     def part_installed(self, token: int, marker: bytes) -> None:
         """The application has taken a part; after the last one it has replaced its state."""
         learning = self.learning
-        if learning is None or learning.token != token or not learning.inbox.confirm():
+        if learning is None or learning.token != token or not learning.chunks.confirm():
             return
         self._marker = marker
         if learning.at is None:
@@ -219,7 +221,7 @@ class Learner:
             self._busy(False)
             learning.installed = True
             self._state.reset(learning.at, learning.origins)
-            if learning.ahead and learning.ahead.base != learning.at:
+            if learning.tail and learning.tail.base != learning.at:
                 self._give_up(learning, "what came beside it does not follow it")
                 return
             self._forget()
@@ -233,25 +235,25 @@ class Learner:
         if learning is None or (message.token, voter.replica) != (learning.token, learning.donor):
             return
         if not self._state.member and not learning.ready:
-            learning.ahead.add(message)
+            learning.tail.add(message)
             self._answer(learning)
 
-    def _may_bite(self, learning: Learning) -> bool:
+    def _may_append_tail(self, learning: Learning) -> bool:
         """Whether there is something to put into the log, and the disk has what was put there last."""
         state = self._state
-        there = learning.installed and bool(learning.ahead)
-        return there and not state.member and state.is_durable(learning.bite)
+        there = learning.installed and bool(learning.tail)
+        return there and not state.member and state.is_durable(learning.tail_mark)
 
-    def _bite(self, learning: Learning) -> None:
+    def _append_tail(self, learning: Learning) -> None:
         """Put entries that are held into the log, so many that others are heard in between."""
         state = self._state
-        entries = learning.ahead.take(state.settings.part_bytes)
+        entries = learning.tail.take(state.settings.part_bytes)
         reason = state.splice(entries, None)
         if reason:
             self._give_up(learning, reason)
             return
         state.commit_to(entries[-1].index)
-        learning.bite = state.mark(Truncated(state.log.last.at))
+        learning.tail_mark = state.mark(Truncated(state.log.last.at))
         self._answer(learning)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:

@@ -14,10 +14,10 @@ from ..model.log import ENTRY_BYTES, Log
 from ..model.messages import Ahead, Entry
 from ..model.view import Tag
 
-__all__ = ["Held", "Lead"]
+__all__ = ["TailReceiver", "TailSender"]
 
 
-class Lead:
+class TailSender:
     """What the master has given of them. Times are those of `now`, in seconds."""
 
     def __init__(self, now: float, token: int, window: int, start: int) -> None:
@@ -83,7 +83,7 @@ class Lead:
 
 
 @attrs.define(eq=False)
-class Held:
+class TailReceiver:
     """What the learner has of them, and has not in its log."""
 
     window: int

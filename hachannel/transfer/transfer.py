@@ -10,8 +10,8 @@ import attrs
 from ..model.messages import ChunkAck
 from ..model.submitters import Rows
 from ..model.view import Tag, Voter
-from .chunks import Outbox, Parts
-from .log_tail import Lead
+from .chunks import OutgoingChunks, Parts
+from .log_tail import TailSender
 from .pacing import Pacing
 
 __all__ = ["CatchUpPhase", "CompleteState", "Proof", "Question", "StatePhase", "Transfer"]
@@ -25,7 +25,7 @@ class CompleteState:
     """The whole is the state after this entry."""
     origins: Rows
     """The rows of the submitters after that entry."""
-    tail: Lead
+    tail: TailSender
     """Committed entries after `at`, sent beside the state."""
     rest: Parts = attrs.field(factory=Parts)
     """Parts that the application has given in advance and that are not sent yet."""
@@ -35,7 +35,7 @@ class CompleteState:
 class StatePhase:
     """The learner receives the state of the application in chunks."""
 
-    chunks: Outbox
+    chunks: OutgoingChunks
     pacing: Pacing
     marker: bytes = b""
     """What the learner kept of earlier transfers, in the words of its application."""
@@ -63,7 +63,7 @@ class StatePhase:
         return self.complete is not None and not self.complete.rest
 
     @property
-    def tail(self) -> Lead | None:
+    def tail(self) -> TailSender | None:
         """The entries sent beside the state; None until it is known which entry the state follows."""
         return None if self.complete is None else self.complete.tail
 

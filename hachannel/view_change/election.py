@@ -37,9 +37,9 @@ FREE_PROPOSALS = 2
 """So many proposals have `view_change_s`; each further one has twice the time of the one before."""
 MAX_DOUBLINGS = 2
 """But not more often than this."""
-GIVES_UP = 2
+VOTER_TIMEOUTS = 2
 """A voter waits for a view so many times as long as its proposer, who knows better what takes so long."""
-MAX_SILENT = 2
+MAX_MISSED = 2
 """So many views that wait for a member in vain; then it is left out, and joins the one that follows."""
 
 
@@ -62,7 +62,7 @@ class Election:
         """How many were promised, here or elsewhere, since this replica last served."""
         self._lacking: View | None = None
         self._yields: dict[Voter, int] = {}
-        self._silent: dict[Voter, int] = {}
+        self._missed: dict[Voter, int] = {}
         """How many views in a row waited in vain for a member to take their log."""
         self._fetched = Fetched()
         self._deferred: tuple[Voter, Prepare] | None = None
@@ -87,7 +87,7 @@ class Election:
                 return "idle"
 
     @property
-    def patience(self) -> float:
+    def attempt_timeout_s(self) -> float:
         """How long a view may take to be installed before its proposer gives it up.
 
         More with every proposal, up to a bound: else those of several replicas could interrupt each other for
@@ -284,7 +284,7 @@ class Election:
         if not members:
             self.fail(now, "nobody who answered can be a member")
             # It yielded to all who can lead, and they did not: the patience of one of them ends first now.
-            self.since = now + (GIVES_UP + 1) * self.patience
+            self.since = now + (VOTER_TIMEOUTS + 1) * self.attempt_timeout_s
         elif members[0] != state.me:
             self._yield(now, attempt, members[0])
         else:
@@ -301,7 +301,7 @@ class Election:
 
     def _answers(self, voter: Voter) -> bool:
         """Whether a view need not do without a member: it took the log of those before in time."""
-        return self._silent.get(voter, 0) < MAX_SILENT
+        return self._missed.get(voter, 0) < MAX_MISSED
 
     def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
         """The first member that answered leads."""
@@ -311,7 +311,7 @@ class Election:
         self._lease.give_up(now)
         state.send(first.replica, Yield(attempt.number, attempt.reason))
         self.fail(now, f"replica {first.replica} is the first member")
-        self.since = now + self.patience
+        self.since = now + self.attempt_timeout_s
 
     def on_yield(self, now: float, voter: Voter, message: Yield) -> None:
         """Another proposer found that this replica leads: it does not lead itself."""
@@ -505,28 +505,28 @@ class Election:
         settings = state.settings
         attempt = self._attempt
         installing = self.installation.current
-        reason = self.installation.drive(now, self.patience)
+        reason = self.installation.drive(now, self.attempt_timeout_s)
         if reason:
             for voter in () if installing is None else installing.lacking:
-                self._silent[voter] = self._silent.get(voter, 0) + 1
+                self._missed[voter] = self._missed.get(voter, 0) + 1
             self.fail(now, reason)
         elif isinstance(attempt, Preparing):
             self._evaluate(now, attempt)
-            if self._attempt is attempt and now - attempt.since > 2 * self.patience:
+            if self._attempt is attempt and now - attempt.since > 2 * self.attempt_timeout_s:
                 self.fail(now, attempt.waiting)
             elif self._attempt is attempt and now - attempt.sent >= settings.retry_s:
                 attempt.sent = now
                 self._send_prepare(attempt)
         elif isinstance(attempt, Fetching):
-            if now - attempt.moved > 2 * self.patience:
+            if now - attempt.moved > 2 * self.attempt_timeout_s:
                 self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
             elif now - attempt.asked >= attempt.fetched.again_s:
                 # It is lost, or its way slow: parts that come twice for that would make it slower and slower.
-                attempt.fetched.again_s = min(2 * attempt.fetched.again_s, self.patience)
+                attempt.fetched.again_s = min(2 * attempt.fetched.again_s, self.attempt_timeout_s)
                 self._fetch(now, attempt)
         if state.serving:
             self._lacking = None
             self.failures = self._proposals = 0
-            self._silent.clear()
+            self._missed.clear()
             self._yields.clear()
             self._fetched = Fetched()

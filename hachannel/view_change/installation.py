@@ -198,7 +198,7 @@ class Installation:
             if self._state.peers.link(voter) is not None:
                 self._state.send(voter.replica, Record(view))
 
-    def drive(self, now: float, patience: float) -> str:
+    def drive(self, now: float, attempt_timeout_s: float) -> str:
         """Repeat what was not answered; returns why the view cannot be installed, "" when it still can.
 
         patience: how long it may take.
@@ -210,7 +210,7 @@ class Installation:
         for voter in lacking:
             if state.peers.departs(voter):
                 return f"replica {voter.replica} went away"
-        if now - installing.since > patience:
+        if now - installing.since > attempt_timeout_s:
             missing = [voter.replica for voter in lacking]
             return f"no answer from {missing}" if missing else "too few voters recorded it"
         if installing.founding is not None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 from ...hachannel import Seat
-from ...hachannel.journal.journal import Journal, translated
+from ...hachannel.journal.journal import Journal, database_error
 from ...hachannel.journal.new_cluster import NothingThere, begin_again, first_view
 from ...hachannel.model.messages import PAYLOAD
 from ...hachannel.model.view import Voter
@@ -124,4 +124,4 @@ def _check_agents(path: Path, journal: Journal) -> None:
         for _ in () if stored is None else stored.agents:
             pass
     except sqlite3.Error as error:
-        raise translated(path, error) from None
+        raise database_error(path, error) from None

@@ -22,7 +22,7 @@ from ...engine import Capture, Engine, EngineStopped, Nondeterministic, Reaction
 from ...hachannel import LogRecord
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.journal.errors import FRAMES_SUFFIX, frames_path
-from ...hachannel.journal.journal import Damaged, Identity, Journal, JournalError, translated
+from ...hachannel.journal.journal import Damaged, Identity, Journal, JournalError, database_error
 from ...hachannel.model.log import Appended
 from ...hachannel.model.messages import PAYLOAD, Entry
 from ...hachannel.transfer.pacing import rest_after
@@ -234,7 +234,7 @@ class Durability:
                 with closing(stored.agents):
                     engine.load(stored.header, stored.agents)
         except sqlite3.Error as error:
-            raise translated(self.path, error) from None
+            raise database_error(self.path, error) from None
         except (SnapshotError, AgentError, ValueError) as error:
             raise StartError(f"The state in {self.path} cannot be loaded: {error}.") from None
         remembered = journal.remembered

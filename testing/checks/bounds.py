@@ -7,7 +7,7 @@ import attrs
 from ...hachannel import Source, View, Voter
 from ...hachannel.model.messages import PAYLOAD, Ahead, Chunk, ChunkAck, Forward
 from ...hachannel.model.view import Tag
-from ...hachannel.transfer.flow_control import ahead_fill
+from ...hachannel.transfer.flow_control import tail_fill
 from ..channel.host import Host
 from .base import Checker, checker
 from .history import History, Process, Step
@@ -139,7 +139,7 @@ class LogTailWindow(Checker):
         size = sum(beside.sizes[index] for index in held)
         # The application has a piece before the learner acknowledges it.
         taken = sum(size for number, size in beside.pieces.items() if number <= message.chunks)
-        if ahead_fill(state.settings, taken, len(held), size) >= 1:
+        if tail_fill(state.settings, taken, len(held), size) >= 1:
             self.fail(host, f"takes more than the {len(held)} entries of {size} bytes beside a state")
         beside.told = message.ahead
 

@@ -319,7 +319,7 @@ def pieces_one_more():
         yield from original(self)
         self.window -= 1
 
-    with wrapped(chunks.Outbox, "due", due):
+    with wrapped(chunks.OutgoingChunks, "due", due):
         yield
 
 

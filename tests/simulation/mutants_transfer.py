@@ -205,7 +205,7 @@ def caught_up_before_installed():
     def give(original, self, learning):
         original(self, learning)
         if learning.at is not None and not learning.installed:
-            self._state.send(learning.donor, ChunkAck(learning.token, learning.inbox.taken + 1, True))
+            self._state.send(learning.donor, ChunkAck(learning.token, learning.chunks.taken + 1, True))
             at = learning.at
             self.part_installed(learning.token, b"")
             assert learning.installed
@@ -222,7 +222,7 @@ def state_above_commit():
             phase.frozen = True
             transfer.hold = index
             if last:
-                tail = log_tail.Lead(self._state.now, transfer.token, 1, index)
+                tail = log_tail.TailSender(self._state.now, transfer.token, 1, index)
                 phase.complete = CompleteState(self._state.log.last, (), tail)
             return True
         return original(self, transfer, phase, index, last=last)
@@ -237,7 +237,7 @@ def piece_taken_twice():
         if piece.number >= self.taken + self._given - 1:
             self._waiting.append(piece)
 
-    with patched(chunks.Inbox, "add", add):
+    with patched(chunks.IncomingChunks, "add", add):
         yield
 
 
@@ -268,7 +268,7 @@ def ahead_one_more():
         with patched(self, "_window", self._window + 1):
             return original(self, upto)
 
-    with wrapped(log_tail.Lead, "wants", wants):
+    with wrapped(log_tail.TailSender, "wants", wants):
         yield
 
 

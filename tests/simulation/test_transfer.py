@@ -7,7 +7,7 @@ import pytest
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import Ack
 from quorate.testing import Weather
-from quorate.testing.channel.application import App, Part, Spoiled
+from quorate.testing.channel.application import App, Corrupt, Part
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -217,7 +217,7 @@ def test_a_part_that_is_of_no_use_is_refused_and_everything_comes_again(monkeypa
     def refuse(self, event):
         if event.number == 3 and len(refusals) < 3:
             refusals.append(event.token)
-            raise Spoiled("made up")
+            raise Corrupt("made up")
         return take(self, event)
 
     monkeypatch.setattr(App, "take", refuse)

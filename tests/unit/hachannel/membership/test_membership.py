@@ -6,7 +6,7 @@ import pytest
 from quorate.hachannel import NotMaster, View, ViewNumber
 from quorate.hachannel.model.messages import Activate, Record, Seats
 from quorate.hachannel.model.view import Seat
-from quorate.hachannel.view_change.election import MAX_SILENT
+from quorate.hachannel.view_change.election import MAX_MISSED
 from quorate.testing.channel.manual_cluster import ManualCluster
 
 
@@ -129,7 +129,7 @@ def test_a_master_that_alone_holds_the_log_stays_and_its_removal_is_given_up():
     hand = ManualCluster(4)
     master = hand.form()
     voters = master.view.members
-    master._election._silent = dict.fromkeys(voters[1:], MAX_SILENT)
+    master._election._missed = dict.fromkeys(voters[1:], MAX_MISSED)
     hand.act(0, lambda channel: channel.remove(hand.now, 0))
     for _ in range(40):
         for way in [way for way, wire in hand.wires.items() if wire]:

@@ -8,7 +8,7 @@ from quorate.hachannel.model.log import MemoryLog
 from quorate.hachannel.model.messages import Ahead, CatchUp, Entry
 from quorate.hachannel.model.settings import TRIM_STEP
 from quorate.hachannel.model.view import Tag, ViewNumber
-from quorate.hachannel.transfer.log_tail import Held, Lead
+from quorate.hachannel.transfer.log_tail import TailReceiver, TailSender
 from quorate.testing.channel.manual_cluster import ManualCluster, SlowLog, returning
 
 N1 = ViewNumber(1, 0, 1)
@@ -179,7 +179,7 @@ def test_a_learner_holds_no_more_than_the_settings_allow(bound):
         submit(hand, 10)
         taken += 10
         hand.settle()
-    held = learner._learner.learning.ahead
+    held = learner._learner.learning.tail
     # Beyond that only what was under way. Nothing of it is lost: the master has it, too.
     assert 150 <= held.told - start <= 160
     assert len(held) == held.told - start + 10 * hand.settings.transfer_window
@@ -200,7 +200,7 @@ def test_the_more_of_the_state_it_has_taken_the_more_a_learner_holds():
     for _ in range(50):
         submit(hand, 10)
         hand.settle()
-    assert len(hand.channels[2]._learner.learning.ahead) >= 160 + 2 * 100
+    assert len(hand.channels[2]._learner.learning.tail) >= 160 + 2 * 100
 
 
 def disk() -> ManualCluster:
@@ -290,9 +290,9 @@ def test_what_is_not_of_this_transfer_is_not_held(wrong):
     [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
     hand.inject(0, 2, replace(message, **wrong))
     hand.inject(1, 2, message)
-    assert len(learning.ahead) == 0
+    assert len(learning.tail) == 0
     hand.inject(0, 2, message)
-    assert len(learning.ahead) == 3
+    assert len(learning.tail) == 3
 
 
 def test_what_does_not_follow_what_is_held_is_not_held():
@@ -304,14 +304,14 @@ def test_what_does_not_follow_what_is_held_is_not_held():
     [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
     one, two, three, four = message.entries
     hand.inject(0, 2, replace(message, entries=(two, one)))
-    assert len(learning.ahead) == 0
+    assert len(learning.tail) == 0
     hand.inject(0, 2, replace(message, entries=(one,)))
     hand.inject(0, 2, replace(message, base=Tag(two.view, two.index), entries=(three, four)))
-    assert len(learning.ahead) == 1
+    assert len(learning.tail) == 1
     # A part of it is known.
     hand.inject(0, 2, message)
-    assert len(learning.ahead) == 4
-    assert learning.ahead.size_bytes == 4
+    assert len(learning.tail) == 4
+    assert learning.tail.size_bytes == 4
     hand.lose(2, 0)
     install(hand)
     hand.tick(0.0, 2)
@@ -340,7 +340,7 @@ def test_entries_that_do_not_follow_the_state_end_the_transfer():
 
 
 def test_an_acknowledgement_of_what_was_never_given_is_none():
-    lead = Lead(0.0, 1, 4, 10)
+    lead = TailSender(0.0, 1, 4, 10)
     log = MemoryLog()
     assert not lead.ack(1.0, log, 11)
     assert (lead.acked, lead.moved, lead.waits) == (10, 0.0, False)
@@ -348,7 +348,7 @@ def test_an_acknowledgement_of_what_was_never_given_is_none():
 
 def test_no_more_messages_are_taken_than_may_be_under_way():
     """A master that does not wait for answers fills nothing."""
-    held = Held(window=2)
+    held = TailReceiver(window=2)
     base = Tag(N1, 5)
     for index in range(6, 16):
         entry = Entry(N1, index, 0, b"x")
