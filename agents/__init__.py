@@ -1,4 +1,4 @@
-"""What a person writes against: agents, notifications and the context of a reaction."""
+"""The programming interface of agents: agents, notifications and the context of a reaction."""
 
 from .agent import Agent, AgentError, AgentSpec, agent_named, agent_spec, reacts
 from .builtin import (

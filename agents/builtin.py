@@ -30,7 +30,7 @@ class ExceptionNotification(Notification, name="quorate.exception"):
     error: str
     """The exception's class, for example ``ValueError``; ``Unhandled`` if the agent has no handler."""
     message: str
-    """What the exception said."""
+    """The text of the exception."""
 
 
 @attrs.frozen

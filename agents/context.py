@@ -61,7 +61,7 @@ class Context:
     name: str | None
     """Its name, if it has one."""
     sender: AgentId
-    """Who sent the notification."""
+    """The sender of the notification."""
     request: int
     """The sender's number for this request; 0 if it is none."""
     now_ns: int
@@ -109,7 +109,7 @@ class Context:
 
     @property
     def outcome(self) -> Outcome:
-        """What this reaction has asked for so far."""
+        """The requests of this reaction so far."""
         if self._outcome is None:
             self._outcome = Outcome()
         return self._outcome

@@ -36,7 +36,7 @@ class Opaque(NamedTuple):
 
 
 class ReplyTo(NamedTuple):
-    """Where the answer to a request goes. It may be kept in an agent's state and used later."""
+    """Address of the answer to a request. It may be kept in an agent's state and used later."""
 
     agent: AgentId
     request: int

@@ -52,7 +52,7 @@ class AgentId(NamedTuple):
 
 
 Address = AgentId | str
-"""Where a notification goes: an id, also as text, a name (``alice``) or a name elsewhere (``alice@s1``)."""
+"""Address of a notification: an id, also as text, a name (``alice``) or a name elsewhere (``alice@s1``)."""
 
 
 def outside(server: int) -> AgentId:

@@ -13,7 +13,7 @@ __all__ = ["UNREADABLE", "Notification", "decode", "encode", "has_name", "known_
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What decoding raises for bytes that are no such notification."""
+"""Exceptions that decoding raises for bytes that are no such notification."""
 
 _known: "Final[ClassNames[Notification]]" = ClassNames()
 
@@ -53,12 +53,12 @@ class Notification:
 
 
 def type_name(cls: type[Notification]) -> str:
-    """The name under which notifications of this class travel, see `Notification.type_name`."""
+    """Return the name under which notifications of this class travel, see `Notification.type_name`."""
     return cls.type_name
 
 
 def known_type(name: str) -> type[Notification] | None:
-    """The notification class of that name, if this process has defined it. Imports nothing."""
+    """Return the notification class of that name, if this process has defined it. Imports nothing."""
     return _known.find(name)
 
 
@@ -88,7 +88,9 @@ def encode(notification: Notification) -> bytes:
 
 @functools.lru_cache(maxsize=4096)
 def _sorting(cls: Any) -> Any:
-    """What sorts the sets in one of this class, for their order differs between processes; None if none."""
+    """Return a function that sorts the sets in a notification, whose order differs between processes.
+
+    None if the class cannot have sets."""
     try:
         has_sets = any(may_hold_sets(kind) for kind in hints_of(cls).values())
     except AgentError:  # a type cannot be resolved: it may be anything

@@ -160,7 +160,8 @@ class ProxyAgent(Agent, name="quorate.proxy"):
     last_out_ack: int = 0
     """Number of the last notification that the client has."""
     output: list[ServerNote] = attrs.field(factory=list[ServerNote])
-    """What the client has not acknowledged, in order; the first has the number after `last_out_ack`."""
+    """Notifications that the client has not acknowledged, in order. The first has the number after
+    `last_out_ack`."""
     output_bytes: int = 0
     last_heard_ns: int = 0
     check_due_ns: int = 0

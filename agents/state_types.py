@@ -1,4 +1,4 @@
-"""What the state of an agent may hold, and its form in digests."""
+"""Types that the state of an agent may hold, and the form of their values in digests."""
 
 import copy
 import functools
@@ -56,17 +56,20 @@ def check_encodable(kind: Any, where: str) -> None:
 
 
 def may_hold_sets(kind: Any) -> bool:
-    """Whether a value of this type may be or contain a set."""
+    """Return whether a value of this type may be or contain a set."""
     return any(part is Any or (isinstance(part, type) and issubclass(part, Set)) for part in _parts(kind))
 
 
 def without_sets(value: Any) -> Any:
-    """The value with sorted lists in place of sets; the order of a set differs between processes."""
+    """Return the value with sorted lists in place of sets and maps in place of objects; the order of a set
+    differs between processes."""
     return _sorted(value, lambda _, fields: fields)
 
 
 def with_sorted_sets(value: Any) -> Any:
-    """The same, to be decoded as what it was: of an object, a copy with such fields."""
+    """Return the value with sorted lists in place of sets, so that it decodes as its own type.
+
+    An object of a class is copied, with such fields."""
     return _sorted(value, _copied)
 
 

@@ -1,4 +1,4 @@
-"""Clients: the session, and its blocking, asyncio and Twisted faces."""
+"""Clients: the session, and the blocking, asyncio and Twisted connections on it."""
 
 from .aio import AsyncConnection, aconnect
 from .blocking import Connection, connect

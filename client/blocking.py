@@ -64,7 +64,7 @@ class Connection(ConnectionBase):
 
     @property
     def unacknowledged(self) -> int:
-        """How many notifications the cluster has not acknowledged."""
+        """Number of notifications that the cluster has not acknowledged."""
         return self._submitted - self._session.outbox.acked
 
     def send(

@@ -85,22 +85,22 @@ class ConnectionBase:
 
     @property
     def is_open(self) -> bool:
-        """Whether the connection stands at this moment; if not, it is looking for the master, or closed."""
+        """Whether the connection is open at this moment. If not, it is looking for the master, or closed."""
         return self._session.is_open
 
     @property
     def reconnections(self) -> int:
-        """How many times the connection was opened again."""
+        """Number of times that the connection was opened again."""
         return self._session.reconnections
 
     @property
     def unacknowledged(self) -> int:
-        """How many notifications the cluster has not acknowledged."""
+        """Number of notifications that the cluster has not acknowledged."""
         return self._session.outbox.last_seq - self._session.outbox.acked
 
     @property
     def inbox_dropped(self) -> int:
-        """How many notifications were dropped because nobody received them."""
+        """Number of notifications that were dropped from the full inbox."""
         return self._pending.dropped
 
     def _limit_of_request(self, timeout: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""What can go wrong for a client. Each error says in one sentence what happened and what to do."""
+"""Errors of a client. Each error says in one sentence what happened and what to do."""
 
 from ..agents.envelope import Opaque
 from ..agents.notification import Notification

@@ -1,4 +1,4 @@
-"""What a session and its driver tell each other, and how a session is tuned."""
+"""Events of a session for its driver, and the settings of a session."""
 
 from collections.abc import Sequence
 
@@ -31,14 +31,14 @@ class SessionSettings:
     reconnect_timeout_s: float = 120.0
     """To reopen it, before the session ends with `ConnectionLost`."""
     attempt_timeout_s: float = 2.0
-    """For the TCP connection to one replica."""
+    """Time for the TCP connection to one replica."""
     greeting_first_s: float = 1.5
-    """For the answer of one replica to the handshake, in the first round through the replicas. It doubles
-    with every round: a replica that does not answer may be stopped, or just busy."""
+    """Time for the answer of one replica to the handshake, in the first round through the replicas. It
+    doubles with every round: a replica that does not answer may be stopped, or just busy."""
     greeting_timeout_s: float = 6.0
     """The most that it is doubled to."""
     close_timeout_s: float = 2.0
-    """For the answer of the server to an orderly close."""
+    """Time for the answer of the server to Close."""
     backoff_first_s: float = 0.05
     """Wait after the first round through all replicas; it doubles with every round."""
     backoff_cap_s: float = 0.5
@@ -58,14 +58,14 @@ class SessionSettings:
 
 @attrs.frozen
 class Connect:
-    """For the driver: open a TCP connection; then call `connected` or `attempt_failed`."""
+    """Request to the driver: open a TCP connection, then call `connected` or `attempt_failed`."""
 
     endpoint: Endpoint
 
 
 @attrs.frozen
 class Disconnect:
-    """For the driver: drop the TCP connection or the attempt, and report nothing more of it."""
+    """Request to the driver: abort the TCP connection or the attempt, and report nothing more of it."""
 
 
 @attrs.frozen

@@ -86,7 +86,7 @@ class Welcome(msgspec.Struct, array_like=True, frozen=True, tag=1):
     max_frame: int
     """Largest body of a frame that the server accepts, in bytes."""
     window: int
-    """How many unacknowledged notifications the client may have."""
+    """Number of notifications that the client may have unacknowledged."""
     in_ack: int = 0
     """Number of the last notification that the server has from this connection."""
 
@@ -101,7 +101,7 @@ class Bye(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class ByeCode:
-    """Why a server says `Bye`. The first six end the connection; after the others the client tries again."""
+    """Reasons of a `Bye` frame. The first six end the connection; after the others the client tries again."""
 
     AUTHENTICATION: Final = "authentication"
     VERSION: Final = "version"

@@ -1,4 +1,4 @@
-"""What a client has sent and the cluster has not acknowledged."""
+"""The outbox: notifications that the cluster has not acknowledged."""
 
 from collections import deque
 

@@ -109,7 +109,7 @@ def _zeros() -> list[int]:
 
 @attrs.define
 class Airport(Counted):
-    """What leaves an airport; passes each flight on to its carrier, which lives on another server."""
+    """The departures of an airport. Sends each flight on to its carrier, which lives on another server."""
 
     cancelled: int = 0
     delay_sum: int = 0
@@ -137,7 +137,7 @@ class Airport(Counted):
 
 @attrs.define
 class Carrier(Counted):
-    """What a carrier flew from all airports."""
+    """The flights of a carrier from all airports."""
 
     not_flown: int = 0
     delay_sum: int = 0

@@ -1,4 +1,4 @@
-"""What a run of the demo found."""
+"""The result of a run of the demo."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""What the demo shows in a terminal."""
+"""The terminal output of the demo."""
 
 import time
 from collections.abc import Callable, Generator

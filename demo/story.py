@@ -45,7 +45,7 @@ EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
 
 @attrs.frozen
 class Options:
-    """What was asked for on the command line."""
+    """The options of the command line."""
 
     rows: int | None = None
     as_json: bool = False
@@ -59,7 +59,7 @@ class Options:
 
 @attrs.frozen
 class _Fed:
-    """What is known when the servers stop."""
+    """The results at the time when the servers stop."""
 
     ids: dict[str, str]
     """Name of an agent -> its id as text."""

@@ -1,4 +1,4 @@
-"""What an entry of the ordered log holds: a batch of external items."""
+"""A batch: the external items of one entry of the ordered log."""
 
 from collections.abc import Sequence
 
@@ -51,7 +51,7 @@ class Tick(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class NetPeer(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Another server was met in the life of that birth. Nothing is sent to a life before it is recorded."""
+    """Another server was met in the life of that birth. Nothing is sent to a life before this is recorded."""
 
     server: int
     birth: int

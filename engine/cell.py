@@ -49,7 +49,7 @@ class Nondeterministic(RuntimeError):
 
 
 class Ran(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What is needed to run a reaction again."""
+    """A reaction that can be run again."""
 
     note: Note
     now_ns: int
@@ -69,9 +69,9 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
     changed: int = 0
     """The entry that changed it last."""
     checked_bytes: int = 0
-    """How large its state was when a reaction last had it saved."""
+    """Size of its state when a reaction last had it saved."""
     since_bytes: int = 0
-    """The size of the reactions since then."""
+    """Size of the reactions since then."""
     since: tuple[Ran, ...] = ()
     """Reactions that `state` lacks: not empty only if the state after them cannot be stored."""
     location: str = ""
@@ -79,7 +79,7 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Reacted(NamedTuple):
-    """What a reaction asked for, and the hash of it."""
+    """The requests of a reaction, and their hash."""
 
     context: Context
     outputs: bytes

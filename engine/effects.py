@@ -1,4 +1,4 @@
-"""What applying an entry leaves to be done outside of the engine."""
+"""The effects of an entry: what is to be done outside of the engine."""
 
 import attrs
 import msgspec

@@ -1,4 +1,4 @@
-"""What an exception of an agent's code says, as text that can be stored and sent."""
+"""The text of an exception of an agent's code, in a form that can be stored and sent."""
 
 from typing import Final
 

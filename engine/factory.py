@@ -39,7 +39,7 @@ _PLATFORM: Final = Agent.__module__.rpartition(".")[0] + "."
 
 @attrs.frozen
 class FactoryResult:
-    """What a request to the factory came to."""
+    """The result of a request to the factory."""
 
     next_stamp: int
     answer: Notification | None = None

@@ -1,4 +1,4 @@
-"""The record of a reaction, of which traces are made."""
+"""The record of a reaction: one row of a trace."""
 
 import hashlib
 
@@ -31,7 +31,7 @@ class Reaction(msgspec.Struct, frozen=True, gc=False):
     error: str
     """Empty, or why the reaction was undone."""
     sends: int
-    """How many notifications it sent."""
+    """Number of notifications that it sent."""
     outputs: bytes
     """16-byte hash of all that the reaction asked for; empty if it asked for nothing."""
     stamp: int

@@ -93,7 +93,7 @@ class Mail:
         lost: Callable[[Note, str, Effects], None],
     ) -> None:
         self.local: deque[Note] = deque()
-        """For agents of this server; addressed by id, or by name without server."""
+        """Notifications for agents of this server, addressed by id, or by name without server."""
         self.links = Links()
         self._server = server
         self._routing = routing

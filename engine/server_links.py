@@ -23,7 +23,7 @@ class LinkState(msgspec.Struct, array_like=True, frozen=True):
 
 @attrs.define(eq=False)
 class Link:
-    """What this server has sent to, and received from, one other server in its present life.
+    """Notifications to and from one other server in its present life.
 
     Both directions number notifications from 1 without gap, so that each is accepted once and in order,
     however often it is sent (HA Joram specification, 4.2). The numbers are those of one life of either

@@ -7,7 +7,7 @@ __all__ = ["EngineSettings"]
 
 @attrs.frozen
 class EngineSettings:
-    """What bounds an engine."""
+    """The bounds of an engine."""
 
     max_turn: int = 100_000
     """Reactions that one external notification may cause before the rest goes to the dead letters."""

@@ -10,7 +10,7 @@ __all__ = ["Timer", "Timers"]
 
 
 class Timer(msgspec.Struct, array_like=True, frozen=True):
-    """A notification that an agent wants to get later."""
+    """A notification that is to be delivered to an agent later."""
 
     due_ns: int
     timer: int
@@ -40,7 +40,7 @@ class Timers:
         self._update_next_due()
 
     def cancel(self, agent: AgentId, number: int) -> None:
-        """Disarm a timer of `agent`; one that is not armed, or not its own, is let pass."""
+        """Disarm a timer of `agent`. A timer that is not armed, or not its own, is ignored."""
         if number in self._of_agent.get(agent, ()):
             del self._by_due[(self._due_of[number], number)]
             self._forget(agent, number)
@@ -62,7 +62,7 @@ class Timers:
         self.next_due_ns = self._by_due.peekitem(0)[0][0] if self._by_due else None
 
     def pop_due(self, now_ns: int, limit: int) -> list[Timer]:
-        """Take out the timers that are due, at most `limit`."""
+        """Remove and return the timers that are due, at most `limit`."""
         due: list[Timer] = []
         while self._by_due and len(due) < limit and self._by_due.peekitem(0)[0][0] <= now_ns:
             _, timer = self._by_due.popitem(0)
@@ -72,5 +72,5 @@ class Timers:
         return due
 
     def state(self) -> list[Timer]:
-        """For a snapshot."""
+        """Return all timers, for a snapshot."""
         return list(self._by_due.values())

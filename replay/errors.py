@@ -1,4 +1,4 @@
-"""What can go wrong before a replay has anything to say about the trace."""
+"""Errors that end a replay before it has a result."""
 
 __all__ = ["JavaNotFound", "NoTrace", "ReplayError", "SparkMissing"]
 

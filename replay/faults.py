@@ -86,7 +86,7 @@ def is_whole(block: Block, expected: Mapping[int, int]) -> bool:
 
 @attrs.frozen
 class Closer:
-    """What the rows of some blocks of one server say."""
+    """The findings in the rows of some blocks of one server."""
 
     present: Mapping[SourceKey, list[Span]]
     twice: Mapping[SourceKey, list[Span]]
@@ -110,7 +110,7 @@ def look_closer(details: Sequence[Detail]) -> Closer:
 
 @attrs.frozen
 class Finding:
-    """What is known of one server after the closer look."""
+    """The findings of one server after its faulty blocks were compared row by row."""
 
     sources: tuple[Source, ...]
     last: int

@@ -19,7 +19,7 @@ SUFFIX = ".parquet"
 READERS = 4
 
 Traces = str | Path | Iterable[str | Path]
-"""Where traces are: files, directories (searched) or globs."""
+"""The traces of a replay: files, directories (searched) or globs."""
 
 
 @attrs.frozen

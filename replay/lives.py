@@ -1,4 +1,4 @@
-"""One agent's traced life, lived again."""
+"""The rerun of one agent's recorded reactions."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -58,12 +58,12 @@ class Life:
         self._difference = ""
         self._skipped = ""
         self._error = ""
-        """Of the row that is run again."""
+        """The recorded error of the row that is run again."""
         self._unknown = ""
         """A server that the reaction addressed, and of which the trace knows nothing."""
 
     def live(self, record: Record) -> None:
-        """Take the next row of the trace."""
+        """Process the next row of the trace."""
         self._first = self._first or record.position
         self._last = record.position
         self._cls = record.cls

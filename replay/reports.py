@@ -1,4 +1,4 @@
-"""What the jobs find: plain values, ready for a table, for JSON or for a test."""
+"""Results of the jobs: plain values, ready for a table, for JSON or for a test."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -66,7 +66,7 @@ class Cover:
 
 @attrs.frozen
 class Side:
-    """What some of the replicas recorded at a position where they do not agree."""
+    """The record of some of the replicas at a position where the replicas differ."""
 
     sources: tuple[tuple[int, int], ...]
     """(replica, incarnation) of those that recorded this."""
@@ -96,7 +96,7 @@ class Divergence:
 
 @attrs.frozen
 class ServerReport:
-    """What the traces of all replicas of one server say together."""
+    """The result for the traces of all replicas of one server."""
 
     server: str
     server_id: int
@@ -107,11 +107,11 @@ class ServerReport:
     """Positions from 1 to ``last`` that no replica has."""
     divergence: Divergence | None = None
     cover: tuple[Cover, ...] = ()
-    """Where to take each position from, so that every position comes once."""
+    """The source of each range of positions, so that every position is read once."""
     compared: int = 0
     """Positions that two or more sources have and that were compared."""
     truncated: bool = False
-    """So many places were faulty that not all of them were looked at."""
+    """Whether there were too many faulty places to examine all of them."""
 
     @property
     def problems(self) -> list[str]:
@@ -168,7 +168,7 @@ class Report:
 
 @attrs.frozen
 class AgentResult:
-    """What running one agent's reactions again gave."""
+    """The result of running one agent's reactions again."""
 
     server: str
     agent: str
@@ -188,7 +188,7 @@ class AgentResult:
     skipped: str = ""
     """Why the agent was not run again, in one sentence; "" when it was."""
     difference: str = ""
-    """What differs at ``diverged``, in one sentence."""
+    """The difference at ``diverged``, in one sentence."""
 
 
 @attrs.frozen
@@ -240,7 +240,7 @@ class RerunReport:
 
 @attrs.frozen
 class TotalRow:
-    """How often agents of one class got one type of notification."""
+    """Counts of one type of notification for the agents of one class."""
 
     server: str
     cls: str

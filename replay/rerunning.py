@@ -109,7 +109,7 @@ def import_path() -> list[str]:
 
 
 class Worker:
-    """What a Python worker of Spark does with its share of the agents."""
+    """The work of one Python worker of Spark: the rerun of its share of the agents."""
 
     def __init__(self, path: list[str], names: dict[str, int]) -> None:
         self._path = path

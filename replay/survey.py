@@ -25,12 +25,12 @@ BLOCK_SHIFT = 14
 """Blocks are of 2**14 positions: small enough to look at row by row, large enough that there are few."""
 
 CONTENT = tuple(COLUMNS)[4:]
-"""What replicas must agree on: everything but who wrote it."""
+"""Columns that must be equal on all replicas: all but the writer's identity."""
 
 
 @attrs.frozen
 class Block:
-    """What one incarnation of one replica has of one block of positions."""
+    """The part of a block of positions that one incarnation of one replica has."""
 
     server_id: int
     server: str

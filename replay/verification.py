@@ -1,4 +1,4 @@
-"""Whether the traces of a server's replicas are whole, and the same."""
+"""Verification that the traces of a server's replicas are whole and equal."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,5 @@
-"""What a server offers while it is master: users, client connections, and services that people write."""
+"""Services that a server runs while it is master: users, client connections, and services that people
+write."""
 
 from ..hachannel.transport.ports import DelayedCallPort, ListeningPort, ReactorPort
 from .base import Service, ServiceContext, ServiceError

@@ -1,4 +1,4 @@
-"""What a service is, and what it sees of the server it runs in.
+"""The base class of services, and the context through which a service uses its server.
 
 A service is named in ``a3servers.xml``. Its ``init`` is called when its replica becomes master and its
 ``stop`` when the replica is no longer master or the server ends. It sees the server through the

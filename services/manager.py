@@ -19,7 +19,7 @@ from .base import Service, ServiceContext, ServiceError
 __all__ = ["ConnectionManager", "note_from_service"]
 
 START_TIMEOUT_S: Final = 30.0
-"""For the agent to be created when the first master starts."""
+"""Time for the agent to be created when the first master starts."""
 CREATE_KEY: Final = "quorate.connection-manager"
 
 

@@ -41,7 +41,7 @@ from .manager import ConnectionManager, note_from_service
 __all__ = ["ProxySettings", "TcpProxyService"]
 
 REQUEST_TIMEOUT_S: Final = 5.0
-"""For the connection manager or a proxy to answer."""
+"""Time for the connection manager or a proxy to answer."""
 LOG_LINES: Final = 10
 LOG_PERIOD_S: Final = 10.0
 """At most so many lines about bad clients in such a period."""
@@ -53,7 +53,7 @@ SILENT: Final = "it was closed, or was silent for longer than the server waits f
 
 @attrs.frozen
 class ProxySettings:
-    """What the arguments and the properties of the configuration say."""
+    """The settings of the service, from its arguments and the properties of the configuration."""
 
     port: int
     idle_timeout_s: float = 60.0

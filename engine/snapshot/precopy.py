@@ -27,7 +27,7 @@ SORTED_AT_ONCE: Final = 5000
 
 
 class Marker(msgspec.Struct, array_like=True, frozen=True):
-    """What a copy has so far, so that another source can continue from there."""
+    """State of a copy so far, so that another source can continue from there."""
 
     birth: int
     """The life of the state, see `Engine.birth`."""
@@ -36,13 +36,13 @@ class Marker(msgspec.Struct, array_like=True, frozen=True):
     place: tuple[int, Any] | None = None
     """The copy has all parts up to this place, as they were after entry `floor` or later."""
     floor: int = 0
-    """See `place`."""
+    """The entry that belongs to `place`, or to all parts if `whole`."""
     whole: bool = False
     """Whether the copy has all parts, not only those up to `place`."""
 
 
 class Action(Enum):
-    """What the copy has to do with a part."""
+    """The action of the copy for a part."""
 
     SEND = "send it"
     KEEP = "the copy has it as it is"
@@ -62,7 +62,7 @@ class PrecopyRounds(Generic[K]):
     _changed: Callable[[K], int | None]
     _now: Callable[[], int]
     _start: Marker
-    """What the copy had before this transfer."""
+    """State of the copy before this transfer."""
     _few: int = FEW
     marks: dict[K, None] = attrs.field(factory=dict[K, None])
     """Parts that were changed, made or removed since they were sent: their owner puts them here."""
@@ -158,7 +158,7 @@ class PrecopyRounds(Generic[K]):
 
     @property
     def marker(self) -> Marker:
-        """What the copy has once it has received all parts returned so far."""
+        """State of the copy once it has received all parts returned so far."""
         start = self._start
         if self._scanned:
             return Marker(start.birth, start.have, None, self._floor, True)

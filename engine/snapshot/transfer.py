@@ -38,7 +38,7 @@ class End(msgspec.Struct, array_like=True, frozen=True):
 
 class _Part(msgspec.Struct, array_like=True, frozen=True):
     marker: Marker
-    """What the copy has after this part."""
+    """State of the copy after this part."""
     start: Marker | None
     """In the first part: what the copy is known to have already."""
     kept: list[AgentId]
@@ -176,7 +176,7 @@ class Source:
 
 
 def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
-    """What a copy has already: parts of an earlier transfer, a whole state, or nothing that is of use."""
+    """Return what a copy has already: parts of an earlier transfer, a whole state, or nothing usable."""
     try:
         known = _markers.decode(marker)
         if known.place is not None:
@@ -192,7 +192,7 @@ def _start(marker: bytes, birth: int, have: int, now: int) -> Marker:
 
 @attrs.frozen
 class StagedPart:
-    """What a part of a state has brought."""
+    """The agents of a part that `Staging.accept` has added."""
 
     agents: Sequence[AgentState]
     anew: bool

@@ -1,4 +1,4 @@
-"""A model of a replicated server, to test the faces against: real sockets, one thread, no replication."""
+"""A model of a replicated server, to test the clients against: real sockets, one thread, no replication."""
 
 import asyncio
 import contextlib
