@@ -7,7 +7,7 @@ from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
 from ..network.handshake import ADMIN
 from .administration import Administration
-from .inbound import AdminPurpose
+from .inbound import AdminHandler
 from .replica import Replica
 
 __all__ = ["make_replica"]
@@ -35,5 +35,5 @@ def make_replica(
         reactor=reactor,
         join=join,
     )
-    made.handlers[ADMIN] = AdminPurpose(made, Administration(made))
+    made.handlers[ADMIN] = AdminHandler(made, Administration(made))
     return made

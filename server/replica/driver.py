@@ -1,4 +1,4 @@
-"""Drives a node with the reactor: calls it in time, and hands on what it says."""
+"""The driver of a node: calls it in time with the reactor, and hands its outputs to the replica."""
 
 import time
 from collections.abc import Callable
@@ -12,27 +12,27 @@ from ..node.outputs import Output
 __all__ = ["Driver", "DriverHost"]
 
 SLICE_S = 0.02
-"""Applying entries gives way to the sockets after this time, so that a busy replica shows that it lives."""
+"""Seconds after which applying entries yields to the sockets, so that a busy replica sends heartbeats."""
 SLOW_S = 1.0
-"""An entry that takes so long to apply is named in the log: heartbeats are late then, and others suspect."""
+"""Seconds after which an entry is named in the log: heartbeats are late then, and other replicas suspect."""
 MAX_UNAPPLIED = 512
-"""Committed entries that may wait to be applied; above, nothing is read until there are fewer."""
+"""Committed entries that may wait to be applied; while there are more, no socket is read."""
 
 
 class DriverHost(Protocol):
-    """Who acts on what the node says."""
+    """The replica, which acts on the outputs of its node."""
 
     def act(self, out: Output) -> None:
-        """Do what the node wants done."""
+        """Act on an output."""
         ...
 
     def acted(self) -> None:
-        """The node wants nothing more for now."""
+        """Note that the node has no more output for now."""
         ...
 
 
 class Driver:
-    """One incarnation of a replica. After `stop` nothing is called any more."""
+    """Drives the node of one incarnation. After `stop` the node is not called any more."""
 
     def __init__(self, node: Node, reactor: ClockPort, host: DriverHost) -> None:
         self.node = node
@@ -40,11 +40,11 @@ class Driver:
         self._host = host
         self._driving = self._again = self._flush_due = self._stopped = False
         self._spare = False
-        """This turn of the reactor may be used for what has time, once."""
+        """One step of a background digest may be done in this turn of the reactor."""
         self._alarm = Timer(self._deadline, reactor, time.monotonic, lambda: self.give(node.tick))
 
     def give(self, call: Callable[..., None], *args: Any) -> None:
-        """Call an input of the node with the present time and these arguments, and act on what follows."""
+        """Call an input of the node with the present time and these arguments, and act on its outputs."""
         if not self._stopped:
             call(time.monotonic(), time.time_ns(), *args)
             self._drive()
@@ -56,7 +56,7 @@ class Driver:
             self._reactor.callLater(0, self._flush)
 
     def stop(self) -> None:
-        """End."""
+        """Stop calling the node."""
         self._stopped = True
         self._alarm.stop()
 
@@ -66,9 +66,9 @@ class Driver:
         self.give(self.node.flush)
 
     def _drive(self) -> None:
-        """Act on what the node says until there is nothing more, or for a time slice."""
+        """Act on outputs until there are no more, or for `SLICE_S`."""
         if self._driving:
-            # Something that is acted on has given an input: the loop below sees to it.
+            # An action has called an input of the node: the loop below handles its output.
             self._again = True
             return
         self._driving = True

@@ -1,15 +1,16 @@
-"""What came into memory to stay is not looked at by the collector of garbage again and again."""
+"""Objects that stay in memory are kept out of Python's garbage collections."""
 
 import gc
 
-__all__ = ["keep"]
+__all__ = ["freeze"]
 
 
-def keep() -> None:
-    """Call it when much has come that stays, such as a part of a state; it takes a few milliseconds at most.
+def freeze() -> None:
+    """Exempt everything in memory from later collections. Takes a few milliseconds at most.
 
-    Otherwise the collector looks at all agents each time that a quarter more have come, which takes half a
-    second with 200,000 of them. Agents are freed all the same when nothing refers to them.
+    Call it when much has been loaded that stays, such as a part of a state. Otherwise the collector traverses
+    all agents each time that their number has grown by a quarter, which takes half a second with 200,000 of
+    them. Agents are still freed when nothing refers to them.
     """
     gc.collect(1)
     gc.freeze()

@@ -1,4 +1,4 @@
-"""How the listener's connections for peers and administrators reach the replica."""
+"""Handlers of the inbound connections of peers and administrators."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -17,19 +17,19 @@ from ..network.handshake import Hello, NotNow, ProtocolError
 from ..network.listener import NOBODY
 
 ADMIN_IDLE_S = 60.0
-"""An administrator's connection on which nothing is asked or answered for so long is closed."""
+"""An administrator's connection is closed after this many seconds without a call or an answer."""
 
-__all__ = ["AdminPurpose", "ChannelPurpose", "PurposeHost"]
+__all__ = ["AdminHandler", "ChannelHandler", "InboundHost"]
 
 
 STRANGER = "does not belong to"
-"""In the reason for which a cluster turns a replica away that is not one of its own."""
+"""Part of the reason with which a cluster turns away a replica that does not belong to it."""
 OTHER_FILE = "has another configuration than"
-"""In the reason for which replicas turn each other away that were started with different files."""
+"""Part of the reason with which replicas turn each other away that were started with different files."""
 
 
-class PurposeHost(Protocol):
-    """What the purposes need of the replica."""
+class InboundHost(Protocol):
+    """The replica, as the handlers need it."""
 
     @property
     def config(self) -> Config:
@@ -48,7 +48,7 @@ class PurposeHost(Protocol):
 
     @property
     def incarnation(self) -> int:
-        """The life of the replica."""
+        """The incarnation of the replica."""
         ...
 
     @property
@@ -58,7 +58,7 @@ class PurposeHost(Protocol):
 
     @property
     def places(self) -> Addresses:
-        """The replicas."""
+        """Where the replicas are, as far as is known."""
         ...
 
     @property
@@ -72,7 +72,7 @@ class PurposeHost(Protocol):
         ...
 
     def may_come_back(self, replica: int, incarnation: int) -> bool:
-        """Whether that life of a replica has a vote, and its disk with it: see `Channel.may_come_back`."""
+        """Return whether this incarnation of a replica has a vote and a disk: see `Channel.may_come_back`."""
         ...
 
     def peer_called(self, replica: int) -> None:
@@ -85,13 +85,13 @@ class PurposeHost(Protocol):
 
 
 SET_BACK = "comes as an earlier life of itself than was here before"
-"""In the reason for which a replica is turned away that has forgotten what it promised."""
+"""Part of the reason with which a replica is turned away that may have lost what it promised."""
 
 
-class ChannelPurpose:
+class ChannelHandler:
     """Connections of other replicas of the cluster."""
 
-    def __init__(self, host: PurposeHost) -> None:
+    def __init__(self, host: InboundHost) -> None:
         self._host = host
 
     def answer(self, hello: Hello) -> Mapping[str, Any]:
@@ -129,10 +129,10 @@ class ChannelPurpose:
         }
 
     def _follows(self, transport: ChannelTransport, replica: int, incarnation: int) -> bool:
-        """Whether that life of a replica may come after those that were connected before."""
+        """Return whether this incarnation of a replica may follow those that were connected before."""
         if incarnation >= transport.life(replica)[0]:
             return True
-        # A later one may have run without the directory of this one, and was never let in.
+        # A later incarnation may have run without the directory of this one, and was never let in.
         return self._host.may_come_back(replica, incarnation) and transport.forget_life(replica)
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
@@ -153,18 +153,18 @@ class ChannelPurpose:
 class _AdminLink:
     """Handler of one administrator's connection."""
 
-    def __init__(self, host: PurposeHost, target: AdminTarget, link: Link) -> None:
+    def __init__(self, host: InboundHost, target: AdminTarget, link: Link) -> None:
         self._host = host
         self._protocol: AdminProtocol = serve_admin(target, lambda frame: link.send([frame]))
-        self._timer: DelayedCallPort = host.reactor.callLater(ADMIN_IDLE_S, self._look, link)
+        self._timer: DelayedCallPort = host.reactor.callLater(ADMIN_IDLE_S, self._check_idle, link)
         self._used = True
 
-    def _look(self, link: Link) -> None:
+    def _check_idle(self, link: Link) -> None:
         if not (self._used or self._protocol.busy):
             link.drop("nothing was asked for too long")
             return
         self._used = False
-        self._timer = self._host.reactor.callLater(ADMIN_IDLE_S / 2, self._look, link)
+        self._timer = self._host.reactor.callLater(ADMIN_IDLE_S / 2, self._check_idle, link)
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
         self._used = True
@@ -185,10 +185,10 @@ class _AdminLink:
         self._protocol.connection_lost()
 
 
-class AdminPurpose:
+class AdminHandler:
     """Connections of administrators."""
 
-    def __init__(self, host: PurposeHost, target: AdminTarget) -> None:
+    def __init__(self, host: InboundHost, target: AdminTarget) -> None:
         """`target` does what they ask for."""
         self._host = host
         self._target = target

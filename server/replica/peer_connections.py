@@ -20,7 +20,7 @@ from ..node.node import Node
 from ..settings import ReplicaSettings
 from .inbound import OTHER_FILE, STRANGER
 
-__all__ = ["PeerHost", "PeerSide"]
+__all__ = ["PeerConnections", "PeerHost"]
 
 CALLED_S = 10.0
 """A peer that has called within such a time is taken to run."""
@@ -108,7 +108,7 @@ class _PeerShaking(Shaking):
         return answers
 
 
-class PeerSide:
+class PeerConnections:
     """Connections to the peers: `start` and `stop` for each incarnation. A plain server has none.
 
     It is the `ChannelHost` of its transport.

@@ -1,4 +1,4 @@
-"""A replica on a machine: drives a node with the reactor, and acts on what it says.
+"""A replica on a machine: drives a node with the reactor, and acts on its outputs.
 
 Every replica listens on its networks and talks to its peers; the master also runs the networks to other
 servers and the services. Only what was committed leaves a replica.
@@ -40,23 +40,23 @@ from ..storage.durability import Durability, identity_of
 from . import gc_freeze
 from .driver import Driver
 from .fd_limits import make_room
-from .inbound import ChannelPurpose
+from .inbound import ChannelHandler
 from .log_file import ReplicaLog
-from .peer_connections import PeerSide
+from .peer_connections import PeerConnections
 from .trace import TraceLives
 
 __all__ = ["Replica", "ReplicaFailed", "StartError"]
 
 LEAVE_TIMEOUT_S = 6.0
 RETIRE_TIMEOUT_S = STOP_TIMEOUT_S + 2.0
-"""Replicas that are to stop together have so long to come to the same entry, also if the master has to give
-up a service that does not stop; then each ends where it is."""
+"""Seconds that replicas stopping together have to reach the same entry, also if the master has to abandon a
+service that does not stop; then each ends where it is."""
 REJOIN_FIRST_S = 0.5
 REJOIN_LAST_S = 60.0
 
 
 class ReplicaFailed(Exception):
-    """The replica cannot go on. The text is one sentence."""
+    """The replica had to stop because of an error. The text is one sentence."""
 
 
 class Replica:
@@ -87,11 +87,11 @@ class Replica:
         self.stopped: Deferred[None] = Deferred()
         """Fires when the replica has stopped, whoever asked; fails with ReplicaFailed if it cannot go on."""
         self.on_tell: Callable[[str], None] | None = None
-        """Gets the lines that whoever has started the replica should read."""
+        """Called with the lines meant for the user who started the replica."""
         self.incarnation = incarnation
-        """The voter this replica is: the same one as before its last stop if its journal came through."""
+        """The incarnation of the voter: unchanged by a restart if the journal survived it."""
         self._life = incarnation
-        """Of this process, and of each node in it: never the same twice."""
+        """Number of the present node's life: never the same twice, whatever the journal holds."""
         self.started_at = time.monotonic()
         self.settings = ReplicaSettings.read(config, server, replica)
         self._join = join
@@ -101,13 +101,13 @@ class Replica:
         """More handlers of inbound connections, by the purpose in the hello: see `make_replica`."""
         self._fronts: list[Listener] = []
         self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
-        self.peers = PeerSide(self)
+        self.peers = PeerConnections(self)
         self.master = MasterSide(config, server, replica, self.settings, self, incarnation)
         self.interrupted = False
-        """A start that is under way is to be given up."""
+        """True after `interrupt`: a start that is under way is given up."""
         self._stopping = False
         self._refused = ""
-        """What the disk said, if it refused."""
+        """Why the disk can no longer be written; "" while it can."""
         self._left: Deferred[None] | None = None
         self._rejoins = 0
         self._replayed: list[Reaction] = []
@@ -138,7 +138,7 @@ class Replica:
         return succeed(None)
 
     def _make_room(self) -> None:
-        """Have clients refused before this process has no descriptor left for anything else."""
+        """Limit client connections so that this process keeps file descriptors for everything else."""
         room = make_room(self.config, self.server, self.replica)
         if room.sentence:
             self.master.services.limits["max_connections"] = room.connections
@@ -146,7 +146,7 @@ class Replica:
 
     def _listen(self) -> None:
         purposes: dict[str, Purpose] = {
-            CHANNEL: ChannelPurpose(self),
+            CHANNEL: ChannelHandler(self),
             NETWORK: self.master.incoming,
             **self.handlers,
         }
@@ -169,8 +169,8 @@ class Replica:
     def stop(self, *, together: bool = False) -> "Deferred[None]":
         """Stop in order: services, networks, then leave the cluster. Fires when done; never fails.
 
-        together: all replicas of the server are told to stop. With disks none of them leaves then: they stop
-        after the same entry, in the same view, and whichever of them are a majority may begin again.
+        together: all replicas of the server are being stopped. With disks none of them leaves the view then:
+        they stop after the same entry, in the same view, and any majority of them can start again.
         """
         done: Deferred[None] = Deferred()
         self.stopped.addBoth(partial(_pass_on, done))
@@ -204,7 +204,7 @@ class Replica:
         )
 
     def _new_driver(self, *, fresh: bool = False) -> Driver:
-        """A node for what the disk remembers, or for nothing. `fresh`: see `Node`. Raises StartError."""
+        """Make a node from what the disk holds, and its driver. `fresh`: see `Channel`. Raises StartError."""
         routes = self.config.routes(self.server.id)
         try:
             import_modules(self.settings.agent_modules)
@@ -217,7 +217,7 @@ class Replica:
             log, self.incarnation, self._replayed = recovery.log, recovery.incarnation, recovery.trace
             for line in recovery.lines:
                 self.log(line)
-            gc_freeze.keep()
+            gc_freeze.freeze()
         try:
             channel = Channel(
                 self.replica.id,
@@ -252,7 +252,7 @@ class Replica:
         self._driver.give(self.node.leave)
 
     def _end_after(self, seconds: float) -> None:
-        """Finish when the node has ended, but not later."""
+        """Finish when the node has ended, after `seconds` at the latest."""
         self._left = Deferred()
         self._left.addTimeout(max(0.0, seconds), self.reactor)
         self._left.addBoth(lambda _: self._finish(None))
@@ -268,7 +268,7 @@ class Replica:
 
     def _say_stopped(self, failure: Failure | None) -> None:
         if failure is None and self._refused:
-            # It was stopped in order, and its state is not saved.
+            # The stop was in order, but the state is not saved.
             failure = _failed(self._refused)
         self.log("stopped")
         if self._log is not None:
@@ -313,7 +313,7 @@ class Replica:
             lambda failure: self._node_ended(f"The replica cannot join again: {_reason(failure)}", True)
         )
 
-    # What the node says
+    # Outputs of the node
 
     @property
     def node(self) -> Node:
@@ -321,12 +321,12 @@ class Replica:
         return self._driver.node
 
     def act(self, out: Output) -> None:
-        """Do what the node wants done, messages first."""
+        """Act on an output of the node, messages first."""
         durability = self.durability
         if out.loaded:
-            gc_freeze.keep()
+            gc_freeze.freeze()
         if out.messages:
-            # Before the disk is given anything: others that get these have disks to wait for, too.
+            # Before the disk writes: the receivers have to wait for their own disks, too.
             self.peers.send(out.messages)
         if durability is not None:
             for taken in out.staged:
@@ -356,7 +356,7 @@ class Replica:
             self._node_ended(f"{out.stopped.rstrip('.')}. {where}" if out.failed else out.stopped, out.failed)
 
     def acted(self) -> None:
-        """The node wants nothing more for now."""
+        """Note that the node has no more output for now."""
         self.master.call_waiting()
         if self._left is not None and self.node.retired:
             self._node_ended("stopped", False)
@@ -380,7 +380,7 @@ class Replica:
         )
 
     def disk_failed(self, sentence: str) -> None:
-        """Nothing more can be made durable: the replica cannot go on."""
+        """Stop: nothing more can be made durable."""
         missing = self._watch.missing()
         if missing is not None:
             self._directory_lost(missing)
@@ -455,18 +455,18 @@ class Replica:
 
     @property
     def serving(self) -> bool:
-        """Whether this replica does what only a master does, and goes on with it."""
+        """True while this replica serves as master and does not stop."""
         return self.node.serving and not self._stopping
 
     @property
     def connections(self) -> int:
-        """Open on the networks it listens on."""
+        """Open connections on the networks it listens on."""
         return sum(front.connections for front in self._fronts)
 
     def situation(self) -> str:
-        """What keeps this replica from being master or slave; "" if nothing does, or it stops.
+        """Return what keeps this replica from being master or slave; "" if nothing does, or it stops.
 
-        Of a master without a majority, whom it lacks.
+        For a master without a majority, name the replicas that it lacks.
         """
         if self._stopping:
             return ""
@@ -487,7 +487,7 @@ class Replica:
             self._log.line(line)
 
     def tell(self, line: str) -> None:
-        """Write a line to the log, and to whoever has started the replica."""
+        """Write a line to the log, and to the user who started the replica."""
         self.log(line)
         self._tell_starter(line)
 

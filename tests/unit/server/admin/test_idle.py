@@ -8,7 +8,7 @@ from twisted.internet.task import Clock
 from quorate.agents import Note, outside
 from quorate.server.admin.wire import Body, Call, Request, Status, encode
 from quorate.server.network.handshake import ADMIN, build_hello, parse_hello
-from quorate.server.replica.inbound import ADMIN_IDLE_S, AdminPurpose
+from quorate.server.replica.inbound import ADMIN_IDLE_S, AdminHandler
 
 
 class Wire:
@@ -45,7 +45,7 @@ class Host:
 def begin(host: Host) -> Wire:
     wire = Wire()
     hello = parse_hello(build_hello(ADMIN, {}))
-    AdminPurpose(cast("Any", host), cast("Any", host)).begin(cast("Any", wire), hello, [])
+    AdminHandler(cast("Any", host), cast("Any", host)).begin(cast("Any", wire), hello, [])
     return wire
 
 

@@ -9,7 +9,7 @@ from twisted.internet.task import Clock
 from quorate.server.config import Network, Replica, Server
 from quorate.server.network.handshake import CHANNEL, NONCE_BYTES, SECRET, Acceptor
 from quorate.server.replica.inbound import OTHER_FILE, STRANGER
-from quorate.server.replica.peer_connections import CALLED_S, PeerSide
+from quorate.server.replica.peer_connections import CALLED_S, PeerConnections
 
 REASON = f"The {SECRET} of the two sides differs; mend it."
 
@@ -21,7 +21,7 @@ def told() -> list[str]:
 
 
 @pytest.fixture
-def side(told: list[str]) -> PeerSide:
+def side(told: list[str]) -> PeerConnections:
     """The side of the peers of replica 0, a slave."""
     replicas = tuple(Replica(id, "h", networks=(Network("D1", "h", id + 1),)) for id in range(3))
     host: Any = SimpleNamespace(
@@ -37,10 +37,10 @@ def side(told: list[str]) -> PeerSide:
         settings=SimpleNamespace(secret=None),
         incarnation=1,
     )
-    return PeerSide(host)
+    return PeerConnections(host)
 
 
-def test_replicas_that_refuse_for_one_reason_are_named_in_one_sentence(side: PeerSide) -> None:
+def test_replicas_that_refuse_for_one_reason_are_named_in_one_sentence(side: PeerConnections) -> None:
     assert side.turned_away == ""
     side._refused(2, REASON)
     side._refused(1, REASON)
@@ -49,13 +49,15 @@ def test_replicas_that_refuse_for_one_reason_are_named_in_one_sentence(side: Pee
     assert side.turned_away == f"no connection with replica 1: {REASON[:-1]}"
 
 
-def test_that_a_cluster_does_not_know_this_replica_is_said_first(side: PeerSide) -> None:
+def test_that_a_cluster_does_not_know_this_replica_is_said_first(side: PeerConnections) -> None:
     side._refused(1, REASON)
     side._refused(2, f"Replica 0 {STRANGER} s0.")
     assert side.turned_away == f"Replica 0 {STRANGER} s0"
 
 
-def test_a_replica_that_serves_tells_once_of_another_secret_or_file(side: PeerSide, told: list[str]) -> None:
+def test_a_replica_that_serves_tells_once_of_another_secret_or_file(
+    side: PeerConnections, told: list[str]
+) -> None:
     for _ in range(3):
         side._refused(1, REASON)
     side._refused(2, f"Replica 2 {OTHER_FILE} replica 0 of s0.")
@@ -64,7 +66,7 @@ def test_a_replica_that_serves_tells_once_of_another_secret_or_file(side: PeerSi
 
 
 def test_a_replica_that_waits_says_it_as_the_reason_and_tells_it_when_it_serves(
-    side: PeerSide, told: list[str]
+    side: PeerConnections, told: list[str]
 ) -> None:
     side._host.node.role = "joining"  # type: ignore[misc]
     side._refused(1, REASON)
@@ -74,7 +76,9 @@ def test_a_replica_that_waits_says_it_as_the_reason_and_tells_it_when_it_serves(
     assert len(told) == 1
 
 
-def test_one_that_runs_elsewhere_than_the_file_says_is_told_from_one_that_is_down(side: PeerSide) -> None:
+def test_one_that_runs_elsewhere_than_the_file_says_is_told_from_one_that_is_down(
+    side: PeerConnections,
+) -> None:
     side.peer_unreachable(1, "Connection was refused by other side: 111.")
     assert side.turned_away == ""
     side.called(1)
@@ -90,14 +94,14 @@ def test_one_that_runs_elsewhere_than_the_file_says_is_told_from_one_that_is_dow
     assert side.turned_away == "", "it has not called for long"
 
 
-def test_one_whose_host_name_does_not_resolve_is_known_until_it_is_reached(side: PeerSide) -> None:
+def test_one_whose_host_name_does_not_resolve_is_known_until_it_is_reached(side: PeerConnections) -> None:
     side.peer_unreachable(1, "DNS lookup failed: no-such-host.")
     assert (side.mute, side.astray) == ({1}, {1})
     side.peer_unreachable(1, "User timeout caused connection failure.")
     assert (side.mute, side.astray) == ({1}, set())
 
 
-def test_one_that_answers_and_does_not_come_back_does_not_find_this_replica(side: PeerSide) -> None:
+def test_one_that_answers_and_does_not_come_back_does_not_find_this_replica(side: PeerConnections) -> None:
     acceptor = Acceptor(lambda _: {}, secret=None, nonce=bytes(NONCE_BYTES), loopback=True)
     shaking = side._handshake(1, True)
     shaking.receive(acceptor.receive(shaking.first)[0])
