@@ -1,4 +1,4 @@
-"""What keeps a journal from being used, in sentences: which of its files it is, and what to do."""
+"""Errors of a journal, in sentences: which file it is, what is wrong, and what to do."""
 
 import errno
 import sqlite3
@@ -49,11 +49,11 @@ class JournalError(Exception):
 
 
 class Foreign(JournalError):
-    """It is not the journal of this replica, or of another version of this program."""
+    """The journal belongs to another replica, or to another version of this program."""
 
 
 class Damaged(JournalError):
-    """It is not as it was written."""
+    """The journal is not as it was written."""
 
 
 class WriteFailed(JournalError):
@@ -66,14 +66,14 @@ def frames_path(path: Path) -> Path:
 
 
 def reason_of(error: sqlite3.Error | OSError) -> str:
-    """What SQLite or the system means, in words."""
+    """Return the reason that SQLite or the system gives, in words."""
     if _is_full(error):
         return "no space is left on the disk"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def open_error(path: Path, error: BaseException) -> BaseException:
-    """What keeps the journal at `path` from being opened. An OSError is one of its file of frames."""
+    """Return the error of a journal that cannot be opened. An OSError is one of its file of frames."""
     match error:
         case sqlite3.Error():
             return database_error(path, error)
@@ -113,13 +113,13 @@ def unusable(path: Path, error: sqlite3.Error | OSError) -> JournalError:
 
 
 def write_failed(path: Path, error: sqlite3.Error | OSError) -> WriteFailed:
-    """A write to the journal at `path` that failed. An OSError is one of its file of frames."""
+    """Return the error of a failed write to the journal. An OSError is one of its file of frames."""
     file = frames_path(path) if isinstance(error, OSError) else path
     return WriteFailed(f"The journal {file} cannot be written: {reason_of(error)}.")
 
 
 def missing_journal(path: Path) -> Damaged:
-    """A journal that was there."""
+    """Return the error of a journal that existed and is missing now."""
     return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
 
 

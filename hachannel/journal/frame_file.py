@@ -30,11 +30,11 @@ from .rows import Corrupt
 __all__ = ["FoundFrame", "FrameFile", "FramesCorrupt", "Manifest", "Segment"]
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
-"""Of a segment; one for a frame that is larger is as long as the frame."""
+"""Size of a segment; the segment of a larger frame is as long as the frame."""
 AHEAD_BYTES: Final = 256 * 1024
-"""The file is lengthened by so much at a time, with zeros: a sync costs more when the file has grown."""
+"""The file grows by this many zeros at a time, because a sync costs more after the file has grown."""
 SMALL_BYTES: Final = 16 * 1024
-"""For frames above, to write that much more would cost more than it spares."""
+"""After a larger frame no zeros are added: writing them would cost more than it saves."""
 _MAGIC: Final = b"\xf1Qj\n"
 _HEAD: Final = struct.Struct("<4sIQII")
 _SUM: Final = struct.Struct("<I")

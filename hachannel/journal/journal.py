@@ -1,6 +1,6 @@
 """The journal: what the channel records, in files that survive the process and the machine.
 
-A write is one frame of a file that is written over where it is needed no more (`journal_frames`): what is
+A write is one frame of a file that is written over where it is needed no more (`frame_file`): what is
 remembered, and the new entries. The rows of an application are in an SQLite database beside it, which has
 what is remembered as of its last transaction, too, and says where the frames are; a write that changes those
 rows is both, as a whole or not at all. Each is synced before a write returns, and has checksums. What a loss

@@ -10,20 +10,20 @@ from ..model.submitters import Rows
 from ..model.view import Tag
 
 SLACK = 64
-"""The last piece of a part may be longer by one in so many bytes."""
+"""The last piece of a part may be longer than `piece_bytes` by one part in `SLACK`."""
 MAX_PART_BYTES = 1 << 30
-"""A part that is said to be larger than this is not believed."""
+"""A larger part is refused."""
 
 
 class Parts:
     """The parts that an application has given in advance, each made shortly before it is wanted.
 
-    Whatever `parts` raises is raised by the call that needs it. After that this is of no use: it would look
-    as if there were no more.
+    Whatever `parts` raises is raised by the call that needs the part. After that the object must not be used:
+    it would look as if there were no more parts.
     """
 
     def __init__(self, parts: Iterable[bytes] = ()) -> None:
-        """Of a sequence, which may change later, all are taken, of anything else the first."""
+        """Copy a sequence, because it may change later; draw only the first part from any other iterable."""
         listed = isinstance(parts, Sequence)
         self._here: deque[bytes] = deque(parts if listed else ())
         self._following: Iterator[bytes] | None = None if listed else iter(parts)
@@ -33,7 +33,7 @@ class Parts:
         return bool(self._here)
 
     def take(self) -> bytes:
-        """The next one; there is one."""
+        """Return the next part. There must be one."""
         taken = self._here.popleft()
         self._prefetch()
         return taken
@@ -54,13 +54,13 @@ class OutgoingChunks:
     piece_bytes: int
     """The largest piece, but for the last one of a part."""
     window: int
-    """Pieces on their way."""
+    """Largest number of pieces in flight."""
     acked: int = 0
     """Pieces that the learner has taken."""
     acked_bytes: int = 0
     """Their bytes."""
     sent: int = 0
-    """Pieces sent, so far as is known not in vain."""
+    """Pieces sent and not taken for lost."""
     _pieces: deque[Chunk] = attrs.field(factory=deque[Chunk])
     _next: int = 0
 
@@ -80,23 +80,23 @@ class OutgoingChunks:
 
     @property
     def empty(self) -> bool:
-        """The learner has taken everything there was."""
+        """Whether the learner has acknowledged every piece."""
         return self.acked == self._next
 
     @property
     def wants_part(self) -> bool:
-        """Everything there is was sent, and there is room for more on the way."""
+        """Whether all pieces were sent and the window has room for more."""
         return self.sent == self._next and self.sent - self.acked < self.window
 
     def due(self) -> Iterator[Chunk]:
-        """What is to be sent now."""
+        """Yield the pieces that the window has room for; they count as sent."""
         while self.sent < self._next and self.sent - self.acked < self.window:
             piece = self._pieces[self.sent - self.acked]
             self.sent += 1
             yield piece
 
     def ack(self, count: int) -> bool:
-        """The learner has taken so many pieces; says whether that is news."""
+        """Note that the learner has `count` pieces; return whether that is new."""
         if not self.acked < count <= self._next:
             return False
         for _ in range(count - self.acked):
@@ -106,7 +106,7 @@ class OutgoingChunks:
         return True
 
     def again(self) -> None:
-        """What was sent and not acknowledged may be lost."""
+        """Take what was sent and not acknowledged for lost."""
         self.sent = self.acked
 
 
@@ -150,7 +150,7 @@ class IncomingChunks:
 
     @property
     def too_large(self) -> bool:
-        """The part that is coming in is beyond belief."""
+        """Whether the part that arrives exceeds `MAX_PART_BYTES`."""
         return self._part_bytes > MAX_PART_BYTES
 
     def confirm(self) -> bool:

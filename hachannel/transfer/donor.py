@@ -23,11 +23,11 @@ from .pacing import Pacing
 from .transfer import CatchUpPhase, CompleteState, StatePhase, Transfer
 
 REPLICA_BITS = 16
-"""The lowest bits of a token are the donor's id: no two masters ever give the same one."""
+"""The lowest bits of a token are the donor's id, so that no two masters use the same token."""
 TOKENS = 32
 """The bits above these are the counter of the view; those between count transfers, and questions."""
 MAX_TOKEN = 1 << 62
-"""What a learner shows above this is not believed."""
+"""A token above this, shown by a learner, is ignored."""
 STALLS = 4
 """If another learner waits, the current one is dropped after this many `stall_s` without progress."""
 MAX_RESEND_STALLS = 2
@@ -46,7 +46,7 @@ class Donor:
         self._last = 0
         """The last token given to a transfer, or to a question."""
         self._wanted: Voter | None = None
-        """The learner the last proposal counted on."""
+        """The learner that the last proposed view counted on."""
         self._flow_control = FlowControl(state)
         self._catch_up = CatchUpSender(state, self._token_above, self._close)
 
@@ -76,7 +76,7 @@ class Donor:
         return wake
 
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
-        """A replica outside the view wants in, or wants the transfer to go on."""
+        """Begin or go on with a transfer: a replica outside the view announces itself."""
         state = self._state
         if not state.leading or state.accepted is None or voter in state.accepted.members or state.leaving:
             return
@@ -108,7 +108,7 @@ class Donor:
             tail.again(now)
 
     def _gone(self, transfer: Transfer) -> bool:
-        """Whether the learner is not there any more. A connected one that is silent may be installing."""
+        """Return whether the learner went away. A connected and silent one may be installing the state."""
         link = self._state.peers.link(transfer.voter)
         return self._state.peers.departs(transfer.voter) if link is None else link.leaving
 
@@ -348,14 +348,14 @@ class Donor:
         phase.tail_after = now + state.settings.transfer_pause_s
 
     def full(self) -> bool:
-        """The log is as long as it may be for a learner that everybody waits for."""
+        """Return whether the log for a learner that everybody waits for is full."""
         transfer = self.transfer
         return transfer is not None and self._flow_control.full(transfer)
 
     # Entries
 
     def on_caught_up(self, now: float, voter: Voter, message: CaughtUp) -> None:
-        """The learner has entries."""
+        """Go on with the entries: the learner has some."""
         transfer = self.transfer
         if (
             transfer is not None
@@ -379,7 +379,7 @@ class Donor:
         self._ask(now, transfer, phase)
 
     def reconnected(self, voter: Voter) -> None:
-        """What was on its way to the learner may be lost: its next Join says how far it is."""
+        """Resend with the next Join: what was on its way to the learner may be lost."""
         transfer = self.transfer
         if transfer is not None and transfer.voter == voter:
             transfer.moved = None
@@ -403,7 +403,7 @@ class Donor:
                 proof.doubted = min(proof.doubted + seconds, now)
 
     def tick(self, now: float) -> None:
-        """Send what is new, end what does not go on."""
+        """Send what is new, or end a transfer that cannot go on."""
         transfer, state = self.transfer, self._state
         if transfer is None or not state.leading:
             return
@@ -424,7 +424,7 @@ class Donor:
     # Membership
 
     def ready(self) -> Voter | None:
-        """A learner that the next view may take in."""
+        """Return the learner that the next view may take in, None if there is none."""
         transfer = self.transfer
         self._wanted = None
         if transfer is None or not isinstance(transfer.phase, CatchUpPhase):
@@ -461,13 +461,13 @@ class Donor:
         return True
 
     def review(self) -> None:
-        """Another one's view was accepted: this log may not be any more what the learner was given of it."""
+        """End the transfer if another master leads: the log may differ from what the learner was sent."""
         view = self._state.accepted
         if self.transfer is not None and view is not None and proposer(view.number) != self._state.me:
             self._close("another one leads")
 
     def on_view(self, now: float) -> None:
-        """A view became active: the learner is in it, or the transfer goes on, or another master does it."""
+        """End the transfer if the active view has the learner or should have had it; else go on with it."""
         state, transfer = self._state, self.transfer
         view = state.accepted
         if not state.leading:

@@ -1,11 +1,11 @@
-"""How much log a master holds for a learner, how much one may lack, and how long all wait for one.
+"""Flow control of a transfer: how much log a master holds for a learner, and how long everybody waits for it.
 
-In mode ALL the members wait for a learner as they do for a slow slave: once the log that is held for it is
-full, nothing is taken until it has come further, for `stall_s` at most, and not again if that was in vain. In
-mode MAJORITY nobody waits.
+In mode ALL the members wait for a learner as they do for a slow slave. Once the log held for it is full, the
+master accepts nothing until the learner makes progress, for `stall_s` at most, and only once if the learner
+makes none. In mode MAJORITY nobody waits.
 
-While a state travels the learner itself holds what is ordered meanwhile: the log here is short as long as it
-does.
+During the transfer of a state the learner itself holds the entries ordered meanwhile, which keeps the log of
+the master short.
 """
 
 import math
@@ -17,28 +17,32 @@ from .transfer import CatchUpPhase, StatePhase, Transfer
 __all__ = ["ENTRY_BYTES", "MIN_LAG", "TAIL_FACTOR", "FlowControl", "tail_fill"]
 
 ENTRY_BYTES = 1024
-"""Of a state, once taken, let the log that is held for a learner have one entry more."""
+"""Each 1,024 acknowledged bytes of a state raise the learner's log limit by one entry."""
 TAIL_FACTOR = 2
-"""So much more may there be of what the learner itself holds until it has the state."""
+"""The limit of the entries that the learner itself holds grows this many times faster."""
 MIN_LAG = 64
-"""A learner that lacks no more entries than this, or than a window, may go with the next view..."""
+"""A learner that lacks at most this many entries, or a window, may go with the next view."""
 LEAST_LAG = 8
-"""...and with each view in which it did not take part a fourth of that, but no less than this: its way is
-slow, and the others stand still while it gets what it lacks. If it is more than this it is no more than
-`window_bytes`, either..."""
+"""Lower bound of `MIN_LAG`, which shrinks to a fourth with each view that the learner missed.
+
+The connection of such a learner is slow, and the others stand still while it gets what it lacks. Above this
+bound the payload that it lacks must also be within `window_bytes`.
+"""
 LAG_S = 4.0
-"""...and as much again for every so many seconds: under a heavy load of large messages it comes no nearer.
-For the same reason it may lack ever less before all wait for it: a fourth of what the log may have after so
-many seconds, a ninth after twice as many."""
+"""The payload that a learner may lack grows by `window_bytes` for each `LAG_S` seconds of catching up.
+
+Under a heavy load of large messages it would never lack less. For the same reason everybody waits for it
+earlier: at a fourth of the limit of the log after `LAG_S` seconds, at a ninth after twice that.
+"""
 
 
 def _fill(settings: Settings, more: int, count: int, size_bytes: int) -> float:
-    """How full it is with so many entries of so many bytes, where there may be so many bytes more."""
+    """Return how full a log of `count` entries is; `more` bytes are allowed beyond the settings."""
     return max(count / (settings.max_log + more // ENTRY_BYTES), size_bytes / (settings.max_log_bytes + more))
 
 
 def tail_fill(settings: Settings, taken: int, count: int, size_bytes: int) -> float:
-    """How full a learner is with the entries that it holds until it has the state; from 1 on it takes none.
+    """Return how full a learner is with the entries that it holds until it has the state; 1 or more is full.
 
     taken: bytes of the state that it has taken.
     """
@@ -46,28 +50,28 @@ def tail_fill(settings: Settings, taken: int, count: int, size_bytes: int) -> fl
 
 
 class FlowControl:
-    """The log of the present transfer."""
+    """Limits of the log of the present transfer."""
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self.given_up: set[int] = set()
-        """Replicas that did not come further while all waited for them."""
+        """Replicas that made no progress while everybody waited for them."""
         self.missed: dict[int, int] = {}
-        """In how many views a replica was to be taken in, and was not."""
+        """For each replica: the number of views that counted on it and that it missed."""
 
     def fill(self, transfer: Transfer) -> float:
-        """How full the log is that is held for a transfer; from 1 on it is long enough.
+        """Return how full the log held for a transfer is; 1 or more is full.
 
-        It may grow with the state that the learner has taken, which is in the memory of the application here,
-        too: or a large state would begin anew again and again where much is submitted.
+        The limit grows with the state that the learner has received, or the transfer of a large state would
+        start again and again under load. The application here holds a state of that size in memory, too.
         """
         log = self._state.log
         return _fill(self._state.settings, transfer.state_bytes, len(log), log.size_bytes)
 
     def hurry(self, transfer: Transfer, phase: StatePhase) -> float:
-        """How little the transfer may rest, lest either becomes full: from 0, a quarter is free, to 1.
+        """Return how much to shorten the pauses: 0 with a quarter free, 1 when full.
 
-        The log here, or what the learner holds of it until it has the state.
+        What counts is the fuller one of the log here and the entries that the learner holds.
         """
         fill, tail = self.fill(transfer), phase.tail
         if tail is not None:
@@ -76,18 +80,18 @@ class FlowControl:
         return min(max(0.0, 4 * fill - 3), 1.0)
 
     def full(self, transfer: Transfer) -> bool:
-        """Whether all wait for the learner: nothing new is taken."""
+        """Return whether everybody waits for the learner: the master accepts nothing new."""
         return self._waits(transfer) and (self._held(transfer) or self.far(transfer))
 
     def _held(self, transfer: Transfer) -> bool:
-        """Whether the log that is held for the learner is as long as it may be."""
+        """Return whether the log held for the learner is full."""
         return transfer.hold is not None and self.fill(transfer) >= 1
 
     def _waits(self, transfer: Transfer) -> bool:
         return self._state.settings.mode == "ALL" and transfer.voter.replica not in self.given_up
 
     def overflows(self, now: float, transfer: Transfer) -> str:
-        """Why the transfer ends: the learner is not waited for, or not any more. Empty: it goes on."""
+        """Return why nobody waits for the learner any longer, which ends the transfer; "" if it goes on."""
         held, waits = self._held(transfer), self._waits(transfer)
         if not held and not (waits and self.far(transfer)):
             transfer.full_since = None

@@ -1,8 +1,8 @@
-"""Entries that go beside a state, for the time when it is installed: both ends. A leaf, pure.
+"""The log tail of a transfer: committed entries sent beside a state, at both ends. A leaf, pure.
 
-While a large state travels, the master orders more. What it kept of that for the learner would be fresh
-memory in the one process that everybody waits for; so the learner gets it as it is committed, holds it, and
-takes it into its log, bite by bite, once it has the state that it follows.
+While a large state is transferred, the master orders more entries. If it kept them all for the learner, its
+memory would grow. So the learner gets them as they are committed, holds them, and appends them to its log in
+steps once the state is installed.
 """
 
 from collections import deque
@@ -18,7 +18,7 @@ __all__ = ["TailReceiver", "TailSender"]
 
 
 class TailSender:
-    """What the master has given of them. Times are those of `now`, in seconds."""
+    """The entries of the log tail that the master has sent. Times are those of `now`, in seconds."""
 
     def __init__(self, now: float, token: int, window: int, start: int) -> None:
         """window: messages on their way. start: the state is that after this entry."""
@@ -32,7 +32,7 @@ class TailSender:
         self._window = window
         self._start = start
         self._sent = start
-        """The last entry given, so far as is known not in vain."""
+        """The last entry sent and not taken for lost."""
         self._most = start
         """The last entry that was ever given."""
         self._under_way: deque[int] = deque()
@@ -44,7 +44,7 @@ class TailSender:
 
     @property
     def waits(self) -> bool:
-        """Something is on its way."""
+        """Whether messages are in flight."""
         return bool(self._under_way)
 
     def wants(self, upto: int) -> bool:
@@ -76,7 +76,7 @@ class TailSender:
         return True
 
     def again(self, now: float) -> None:
-        """What was sent and not acknowledged may be lost."""
+        """Take what was sent and not acknowledged for lost."""
         self.moved = now
         self._under_way.clear()
         self._sent = self.acked
@@ -84,7 +84,7 @@ class TailSender:
 
 @attrs.define(eq=False)
 class TailReceiver:
-    """What the learner has of them, and has not in its log."""
+    """The entries of the log tail that the learner holds outside its log."""
 
     window: int
     """Messages taken beyond those that the master was told of."""
@@ -126,11 +126,11 @@ class TailReceiver:
         self.size_bytes += sum([len(entry.payload) for entry in entries])
 
     def tell(self) -> None:
-        """The master is told of all that is here."""
+        """Count everything held as announced to the master."""
         self.told, self._untold = self.last, 0
 
     def take(self, part_bytes: int) -> tuple[Entry, ...]:
-        """The next ones, of so many bytes if one message has no more; there are some."""
+        """Return the next entries, up to `part_bytes` but at least one message. There must be some."""
         taken: list[Entry] = []
         room = part_bytes
         while self._batches:

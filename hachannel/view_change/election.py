@@ -34,13 +34,13 @@ from .installation import Installation, Installing
 MAX_YIELDS = 2
 """How often a proposer yields to the same first member before it goes on without it."""
 FREE_PROPOSALS = 2
-"""So many proposals have `view_change_s`; each further one has twice the time of the one before."""
+"""This many proposals have the timeout `view_change_s`; each further one has twice the previous timeout."""
 MAX_DOUBLINGS = 2
-"""But not more often than this."""
+"""The attempt timeout is doubled at most this many times."""
 VOTER_TIMEOUTS = 2
-"""A voter waits for a view so many times as long as its proposer, who knows better what takes so long."""
+"""Voters use twice the timeout of the proposer: only the proposer sees progress."""
 MAX_MISSED = 2
-"""So many views that wait for a member in vain; then it is left out, and joins the one that follows."""
+"""After this many views that waited for a member in vain, it is left out and joins a later view."""
 
 
 class Election:
@@ -55,9 +55,9 @@ class Election:
         self.installation = Installation(state, replication, lease, self.abandon)
         self._attempt: Preparing | Fetching | None = None
         self.since = 0.0
-        """When the last proposal heard of made progress."""
+        """When the last proposal known here made progress."""
         self.failures = 0
-        """How many attempts in a row came to nothing."""
+        """How many attempts of this replica failed in a row."""
         self._proposals = 0
         """How many were promised, here or elsewhere, since this replica last served."""
         self._lacking: View | None = None
@@ -66,7 +66,7 @@ class Election:
         """How many views in a row waited in vain for a member to take their log."""
         self._fetched = Fetched()
         self._deferred: tuple[Voter, Prepare] | None = None
-        """What a grant forbids to promise as yet."""
+        """The proposal that a grant forbids to promise before it ends."""
 
     @property
     def idle(self) -> bool:
@@ -88,10 +88,10 @@ class Election:
 
     @property
     def attempt_timeout_s(self) -> float:
-        """How long a view may take to be installed before its proposer gives it up.
+        """Return after how many seconds a proposer gives up a view that is not installed.
 
-        More with every proposal, up to a bound: else those of several replicas could interrupt each other for
-        ever where what they have to send takes longer.
+        The timeout grows with every proposal, up to a bound. Otherwise proposals of several replicas could
+        interrupt each other forever where the log takes longer to send.
         """
         doublings = min(max(self._proposals - FREE_PROPOSALS, 0), MAX_DOUBLINGS)
         return self._state.settings.view_change_s * (1 << doublings)
@@ -103,7 +103,7 @@ class Election:
 
     @property
     def lacking(self) -> View | None:
-        """The last view that those know who answered this replica, while too few of it can be reached."""
+        """Return the last view known to those who answered, while too few of its voters can be reached."""
         view = self._lacking
         if view is not None and overlap(self._state.alive(view), view, active=True):
             return view
