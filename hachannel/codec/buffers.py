@@ -10,9 +10,9 @@ from .checksum import crc32
 __all__ = ["LONG_BYTES", "Body", "crc_of", "gather", "parts_of"]
 
 LONG_BYTES: Final = 32 * 1024
-"""What is as long as this is not copied: to join what is shorter costs less than one more part of a write."""
+"""Payloads of this length or more are not copied: joining costs more than another part of a write."""
 MOST_CARRIERS: Final = 64
-"""Of more payloads in one struct most are short: to copy them costs less than to handle each by itself."""
+"""With more payloads in one struct, copying all costs less than handling each: most are short."""
 
 Body: TypeAlias = bytes | list[bytes]
 """Bytes that belong together, as a whole or in parts."""
@@ -21,7 +21,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def parts_of(body: Body) -> list[bytes]:
-    """The parts; what is whole is one."""
+    """Return the parts of a body; a body in one piece is one part."""
     return body if isinstance(body, list) else [body]
 
 
@@ -33,7 +33,7 @@ class Parts(list[bytes]):
 
 
 def crc_of(body: Body) -> int:
-    """The CRC-32 of it all."""
+    """Return the CRC-32 of all parts."""
     if not isinstance(body, list):
         return crc32(body)
     crc = body.crc if isinstance(body, Parts) else None

@@ -1,4 +1,4 @@
-"""The side of a replica outside the active view: announce itself, take the state, keep up, wait to be let in.
+"""The learner: a replica outside the active view that announces itself, gets the state and catches up.
 
 Source: the channel protocol, section 4. At start-up the same announcement is the barrier: enough empty
 replicas that see each other found the cluster.
@@ -31,7 +31,7 @@ class Learning:
     donor: int
     chunks: IncomingChunks
     tail: TailReceiver
-    """Entries after the state that have come and are not in the log."""
+    """Entries after the state that have arrived and are not in the log."""
     parts: int = 0
     """Parts given to the application."""
     at: Tag | None = None
@@ -41,7 +41,7 @@ class Learning:
     installed: bool = False
     """The state is there, or need not come."""
     tail_mark: int = 0
-    """Mark of the last of them that were put there."""
+    """Mark of the record of the last entries appended from the tail."""
 
     @property
     def ready(self) -> bool:
@@ -50,7 +50,7 @@ class Learning:
 
 
 class Learner:
-    """Joining, from the barrier to the last entry before the view that takes this replica in."""
+    """Joining, from the first announcement to the last entry before the view that includes this replica."""
 
     def __init__(
         self, state: ReplicaState, lease: Lease, busy: Callable[[bool], None], *, fresh: bool
@@ -59,20 +59,20 @@ class Learner:
         self._lease = lease
         self._busy = busy
         self.fresh = fresh
-        """What this replica has is of no use, or lost: it wants the state, not entries."""
+        """The state of this replica is useless or lost: it needs a whole state, not entries."""
         self.learning: Learning | None = None
         self._next_join = 0.0
         self._marker = b""
-        """What the application has got of a state, in its own words."""
+        """What the application has kept of a state, in its own encoding."""
         self._refused = 0
-        """The last transfer that came to nothing here."""
+        """The token of the last transfer that failed here."""
         self._failures = 0
         self._shown = 0
         """Mark of the record that waits for the disk so that an answer does."""
 
     @property
     def phase(self) -> str:
-        """How far the transfer has come: see `phases.LEARNING`."""
+        """The phase of the transfer: see `phases.LEARNING`."""
         if self.learning is None:
             return "alone"
         return "entries" if self.learning.ready else "state"
@@ -100,7 +100,7 @@ class Learner:
     # Joining
 
     def tick(self, now: float) -> None:
-        """Announce this replica while it is outside; take a bite of what it holds."""
+        """Announce this replica while it is outside; append some of the log tail."""
         state = self._state
         if self.learning is not None and self._may_append_tail(self.learning):
             self._append_tail(self.learning)
@@ -131,7 +131,7 @@ class Learner:
         self._next_join = 0.0
 
     def _follows(self, voter: Voter, token: int, *, entries: bool) -> Learning | None:
-        """The transfer that a message is of; a new one if the token is above all others."""
+        """Return the transfer that a message belongs to; begin a new one for a token above all others."""
         learning = self.learning
         if self._state.member or self._state.witness or token <= self._refused:
             return None
@@ -151,7 +151,7 @@ class Learner:
         return self.learning is not None and self.learning.at is not None and not self.learning.installed
 
     def on_chunk(self, voter: Voter, message: Chunk) -> None:
-        """A piece of the state."""
+        """Take a chunk of the state."""
         learning = self._follows(voter, message.token, entries=False)
         if learning is None or message.number < 0:
             return
@@ -174,7 +174,7 @@ class Learner:
             self._state.send(learning.donor, answer)
 
     def _give(self, learning: Learning) -> None:
-        """Hand the next part to the application, if it is whole and the application has none."""
+        """Hand the next part to the application, if all of it is here and the application has no other."""
         state = self._state
         part = learning.chunks.part()
         if learning.chunks.too_large:
@@ -202,7 +202,7 @@ class Learner:
         learning.parts += 1
 
     def _has(self, at: Tag) -> bool:
-        """Whether the state here is that after this entry, or later, and of use."""
+        """Return whether the state here is usable and that after this entry or a later one."""
         state = self._state
         if self.fresh or at.at > state.applied:
             return False
@@ -210,7 +210,7 @@ class Learner:
         return at.at < state.applied or state.log.tag(at.at) == at
 
     def part_installed(self, token: int, marker: bytes) -> None:
-        """The application has taken a part; after the last one it has replaced its state."""
+        """Go on: the application has taken a part, and after the last one has replaced its state."""
         learning = self.learning
         if learning is None or learning.token != token or not learning.chunks.confirm():
             return
@@ -230,7 +230,7 @@ class Learner:
     # Entries
 
     def on_ahead(self, voter: Voter, message: Ahead) -> None:
-        """Entries for the time when the state is there."""
+        """Hold entries of the log tail until the state is installed."""
         learning = self.learning
         if learning is None or (message.token, voter.replica) != (learning.token, learning.donor):
             return
@@ -239,13 +239,13 @@ class Learner:
             self._answer(learning)
 
     def _may_append_tail(self, learning: Learning) -> bool:
-        """Whether there is something to put into the log, and the disk has what was put there last."""
+        """Return whether the tail has entries to append and the disk has those appended last."""
         state = self._state
         there = learning.installed and bool(learning.tail)
         return there and not state.member and state.is_durable(learning.tail_mark)
 
     def _append_tail(self, learning: Learning) -> None:
-        """Put entries that are held into the log, so many that others are heard in between."""
+        """Append up to `part_bytes` of the tail to the log, so that other messages are handled in between."""
         state = self._state
         entries = learning.tail.take(state.settings.part_bytes)
         reason = state.splice(entries, None)
@@ -257,7 +257,7 @@ class Learner:
         self._answer(learning)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
-        """What came is of no use: ask for everything, in a new transfer."""
+        """Ask for everything in a new transfer: the application refused a part."""
         if self.learning is not None and self.learning.token == token:
             self._give_up(self.learning, reason)
             self._failures += 1
@@ -301,12 +301,12 @@ class Learner:
         state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False, bound_s))
 
     def _forget(self) -> None:
-        """Nothing of earlier transfers is of use any more."""
+        """Forget what was kept of earlier transfers."""
         self._marker = b""
         self._failures = 0
         self.fresh = False
 
     def done(self) -> None:
-        """A view took this replica in."""
+        """End the transfer: a view has this replica as a member."""
         self.learning = None
         self._forget()

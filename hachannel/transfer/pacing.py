@@ -11,13 +11,13 @@ import attrs
 __all__ = ["MAX_REST_S", "Pacing", "rest_after"]
 
 MAX_REST_S = 2.0
-"""No rest is longer: what held up a burst for so long was not the burst."""
+"""Longest rest. A burst that would ask for more was delayed by something else."""
 
 
 def rest_after(took_s: float, share: float, most_s: float, least_s: float = 0.0) -> float:
-    """How long to rest, in seconds, after what took so long, so that it takes this share of the time.
+    """Return how long to rest, in seconds, after work of `took_s`, so that it takes this share of the time.
 
-    The rest is within the two bounds; of what took longer than that something else was the reason.
+    The rest is within the two bounds: work that took longer was delayed by something else.
     """
     return min(max(least_s, took_s * (1 / share - 1)), most_s)
 
@@ -27,21 +27,21 @@ class Pacing:
     """The bursts of one transfer. Times are those of `now`, in seconds."""
 
     share: float
-    """Of the time, at most, parts are under way while the master serves."""
+    """The largest share of the time in which parts are in flight while the master serves."""
     least_s: float
-    """The least rest."""
+    """The shortest rest, in seconds."""
     window: int
     """Parts in a burst."""
     _last: int
     """The end of the log when the last burst began or ended."""
     _began: float | None = None
-    """Of the burst; None: nothing is under way."""
+    """When the burst began; None if nothing is in flight."""
     _given: int = 0
     """Parts of the burst."""
     _serves: bool = False
     """Entries were appended meanwhile."""
     rest_until: float = float("-inf")
-    """When the rest after the last burst is over."""
+    """The end of the rest after the last burst."""
 
     @property
     def wake(self) -> float | None:

@@ -1,4 +1,4 @@
-"""What a proposer has so far of the view it proposes, and of the log that view is to have. A leaf."""
+"""The states of an attempt to agree on a view: preparing, and fetching the log of the view. A leaf."""
 
 from collections.abc import Collection
 
@@ -18,7 +18,7 @@ class Preparing:
     since: float
     sent: float
     ran: float
-    """When this replica last looked at it."""
+    """When this replica last evaluated the promises."""
     exclude: Collection[Voter]
     """Members that shall not be in the view even if they answer."""
     boot: bool
@@ -42,15 +42,15 @@ class Fetched:
     """The entry before the first one."""
     entries: list[Entry] = attrs.field(factory=list[Entry])
     again_s: float = 0.0
-    """When no part has come for so long, it is asked for again."""
+    """After this time without a part, it is asked for again."""
 
     @property
     def reached(self) -> int:
-        """How far it goes."""
+        """Index of the last entry fetched."""
         return self.base + len(self.entries)
 
     def resume(self, choice: Choice, base: int, again_s: float) -> "Fetched":
-        """What there is already of the log to adopt, after entry `base`."""
+        """Return what is already here of the log to adopt, after entry `base`."""
         if (self.source, self.base) != (choice.source.number, base):
             return Fetched(choice.source.number, base, [], again_s)
         del self.entries[choice.last.at - base :]

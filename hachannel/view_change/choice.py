@@ -1,4 +1,4 @@
-"""What a proposer may conclude from the promises it got. Pure functions over views; a leaf.
+"""The conclusions that a proposer may draw from promises. Pure functions over views; a leaf.
 
 Source: the channel protocol, section 3, step 3. The two overlaps make sure that every committed entry is in
 the log that is adopted: |R and C| >= maj(C) finds the last view that can have been active, and
@@ -31,7 +31,7 @@ class Choice:
 
 
 def quorum_of(view: View, active: bool) -> int:
-    """How many voters of a view's configuration a view that replaces it must meet.
+    """Return how many voters of a view's configuration must promise a view that replaces it.
 
     A majority. Competing first views share no configuration; while the first view is not known to be active
     it takes more than half of all replicas, as it does to found a cluster: any two such sets meet.
@@ -86,7 +86,7 @@ def _before(accepted: View | None, view: View) -> bool:
 
 
 def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
-    """The choice these promises allow, or the reason why they allow none yet."""
+    """Return the choice that these promises allow, or the reason why they allow none yet."""
     source = latest(promises)
     if source is None:
         return "nobody who answered has accepted a view"
@@ -103,13 +103,13 @@ def choose(promises: Mapping[Voter, Promise], me: Voter) -> Choice | str:
 
 
 def latest(promises: Mapping[Voter, Promise]) -> View | None:
-    """The highest view that anybody who answered has accepted."""
+    """Return the highest view that any of the promises has accepted, None if none has."""
     views = [promise.accepted for promise in promises.values() if promise.accepted is not None]
     return max(views, key=lambda view: view.number, default=None)
 
 
 def accepted_by(view: View, promises: Mapping[Voter, Promise]) -> dict[Voter, Promise]:
-    """The promises of those who have accepted this view, and none after it."""
+    """Return the promises of the voters whose last accepted view is this one."""
     return {
         voter: promise
         for voter, promise in promises.items()
@@ -118,7 +118,7 @@ def accepted_by(view: View, promises: Mapping[Voter, Promise]) -> dict[Voter, Pr
 
 
 def overlap(answered: Collection[Voter], source: View, active: bool) -> str:
-    """Why those who answered do not meet every quorum of `source`, "" when they do."""
+    """Return why those who answered do not meet every quorum of `source`, "" when they do."""
     voters, voters_needed = present(answered, source.config), quorum_of(source, active)
     if voters < voters_needed:
         return f"{voters} of {voters_needed} voters of view {source.number} answered"
@@ -129,7 +129,7 @@ def overlap(answered: Collection[Voter], source: View, active: bool) -> str:
 
 
 def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
-    """Who has the longest log; oneself when that is as long as any."""
+    """Return the holder of the longest log; `me` if its log is as long as any."""
     best: Voter | None = None
     for voter, promise in holders.items():
         if (
@@ -142,7 +142,7 @@ def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
 
 
 def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter, ...]:
-    """The configuration after at most one change, sorted."""
+    """Return the configuration after at most one change, sorted."""
     voters = set(config)
     if isinstance(change, Dismiss):
         voters = {voter for voter in voters if voter.replica != change.replica}
@@ -156,7 +156,7 @@ def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter,
 
 
 def seated(seats: Iterable[Seat], change: Change | None) -> tuple[Seat, ...]:
-    """The replicas of the cluster after at most one change, sorted."""
+    """Return the replicas of the cluster after at most one change, sorted."""
     if not isinstance(change, Admit | Dismiss):
         return tuple(seats)
     rest = [seat for seat in seats if seat.replica != change.replica]
@@ -172,12 +172,12 @@ def witnesses_of(config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter,
 
 
 def feasible(config: Collection[Voter], answered: Collection[Voter]) -> bool:
-    """Whether a configuration that is to come could become active with those who answered."""
+    """Return whether a new configuration could become active with those who answered."""
     return present(answered, config) >= majority(config)
 
 
 def activated(have: Collection[Voter], source: View | None, active: bool, view: View) -> bool:
-    """Whether those who accepted or recorded `view` make it active."""
+    """Return whether those who accepted or recorded `view` make it active."""
     if not set(view.members) <= set(have):
         return False
     if source is not None and present(have, source.config) < quorum_of(source, active):

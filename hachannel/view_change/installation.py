@@ -39,11 +39,11 @@ class Installing:
     accepted: set[Voter]
     recorded: set[Voter]
     recording: float | None = None
-    """When it was last sent to be recorded."""
+    """When the view was last sent to the voters that record it; None if it was not."""
     founding: float | None = None
     """A first view that enough accepted: when the members were last told."""
     founded: set[Voter] = attrs.field(factory=set[Voter])
-    """Who knows that."""
+    """The members that have confirmed it."""
     again: int = 0
     """How often the log was sent again."""
     known: bool = False
@@ -66,7 +66,7 @@ class Staged:
 
 
 class Installation:
-    """Both sides of installing a view."""
+    """Installs views: as the proposer, and as a member or voter."""
 
     def __init__(
         self, state: ReplicaState, replication: Replication, lease: Lease, abandon: Callable[[float], None]
@@ -78,7 +78,7 @@ class Installation:
         self.current: Installing | None = None
         self._staged: Staged | None = None
         self._noted = NO_VIEW
-        """The first view of the cluster that is active: being made durable."""
+        """The active first view of the cluster, while that is being made durable."""
         self.busy = False
         """The application is installing a snapshot: no view can be accepted meanwhile."""
 
@@ -119,7 +119,7 @@ class Installation:
                 return
 
     def on_accept(self, now: float, voter: Voter, message: Accept) -> None:
-        """A member has the log of the view."""
+        """Note that a member has the log of the view."""
         installing = self.current
         if (
             installing is not None
@@ -132,7 +132,7 @@ class Installation:
             self._progress(now, installing)
 
     def on_recorded(self, now: float, voter: Voter, message: Recorded) -> None:
-        """A voter that is no member knows the view."""
+        """Note that a voter that is no member has recorded the view."""
         installing = self.current
         if installing is not None and message.number == installing.view.number:
             installing.recorded.add(voter)
@@ -163,7 +163,7 @@ class Installation:
             self._tell(installing)
 
     def _tell(self, installing: Installing) -> None:
-        """Tell the members. Who proposes the view has noted it before: one that knows proves that two do."""
+        """Send Found to the members, after the proposer noted it: a member that knows proves that two do."""
         for voter in installing.lacking:
             self._state.send(voter.replica, Found(installing.view.number))
 
@@ -231,7 +231,7 @@ class Installation:
         return ""
 
     def reconnected(self, now: float, voter: Voter) -> None:
-        """What was on its way to a member may be lost."""
+        """Send again what was on its way to a member when the connection was lost."""
         installing = self.current
         if installing is None or voter not in installing.lacking:
             return
@@ -276,7 +276,7 @@ class Installation:
         return True
 
     def _bound(self, now: float, voter: Voter, number: ViewNumber) -> bool:
-        """Whether a grant forbids a view that was not promised before; it is sent again."""
+        """Return whether a grant forbids a view that was not promised before; its proposer sends it again."""
         return number > self._state.promised and self._lease.blocks(now, voter)
 
     def _stage(self, message: NewView) -> Staged | None:
@@ -310,7 +310,7 @@ class Installation:
         return self._state.splice(staged.entries, view.start)
 
     def forget(self) -> None:
-        """Parts of a log that nobody needs any more."""
+        """Drop the parts of a log that have arrived: they are not needed any more."""
         self._staged = None
 
     def on_record(self, now: float, voter: Voter, message: Record) -> None:
