@@ -39,7 +39,7 @@ _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 _MARK: Final = "__quorate_reacts__"
 _NAMES: Final = "__quorate_names__"
-_named: "Final[ClassNames[Agent]]" = ClassNames()
+_named: Final["ClassNames[Agent]"] = ClassNames()
 """Agent classes by the names that were given to them."""
 
 

@@ -15,7 +15,7 @@ T = TypeVar("T")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions that decoding raises for bytes that are no such notification."""
 
-_known: "Final[ClassNames[Notification]]" = ClassNames()
+_known: Final["ClassNames[Notification]"] = ClassNames()
 
 
 class Notification:

@@ -50,3 +50,17 @@ def test_a_period_that_would_do_nothing_but_repeat_is_refused(name: str, tmp_pat
     )
     with pytest.raises(ConfigError, match=rf":2: the property {name} must be a number of seconds from 0.001"):
         load(path)
+
+
+def test_the_modules_of_moved_agent_classes_are_read_as_a_list(tmp_path: Path) -> None:
+    path = tmp_path / "a3servers.xml"
+    text = '<config>\n<property name="agent_modules" value="{}"/><server id="0" name="s0" hostname="h"/>'
+    text += "</config>"
+    path.write_text(text.format("bank.accounts  stock"))
+    config = load(path)
+    server = config.servers[0]
+    settings = ReplicaSettings.read(config, server, server.replicas[0])
+    assert settings.agent_modules == ("bank.accounts", "stock")
+    path.write_text(text.format("bank/accounts.py"))
+    with pytest.raises(ConfigError, match=r":2: the property agent_modules must be names of modules"):
+        load(path)
