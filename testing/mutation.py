@@ -89,12 +89,12 @@ class Catch:
     reason: str
 
 
-PAGE = """# Mutants: who notices what
+PAGE = """# Mutants: which checker notices which broken rule
 
-Each mutant breaks one rule of the channel; see [simulation.md](simulation.md#mutants). This page is written
-by `make mutants` with `MUTANTS_ARGS="--write docs/mutants.md"`. Where: the first seed, from 0 on, at which
-an invariant failed, or the written scenario, or the start of an exploration. Limit: within so many seeds, or
-states, one must fail.
+Each mutant breaks one rule of the channel on purpose, to test a checker; see [simulation.md](simulation.md#mutants).
+`make mutants MUTANTS_ARGS="--write docs/mutants.md"` writes this page. Noticed by: the invariant that failed
+first. Where: the first seed from 0 on at which it failed, or the scenario, or the start of the exploration.
+Limit: the seeds or states within which it must fail.
 
 | mutant | area | what it does | noticed by | where | limit |
 |---|---|---|---|---|---|
