@@ -45,9 +45,9 @@ __all__ = [
 ]
 
 BESIDES = frozenset({"L1", "raised", "scenario"})
-"""What notices a mutant besides checkers."""
+"""Names in `caught` that are not names of checkers."""
 SEEDS = 300
-"""Within so many seeds, from 0 on, a mutant must be caught, unless it says otherwise."""
+"""The default number of seeds within which a mutant must be noticed."""
 
 
 @attrs.frozen(kw_only=True)
@@ -56,24 +56,24 @@ class Mutant:
 
     name: str
     rule: str
-    """What it does to which rule, in one sentence."""
+    """What the mutant does, in one sentence."""
     area: str
-    """The file it is in: mutants_gate.py -> gate."""
+    """The part of the channel, from the name of the file: `gate` for mutants_gate.py."""
     apply: Callable[[], contextlib.AbstractContextManager[None]]
     caught: tuple[str, ...] = ()
-    """The invariants that are to notice it, and the only ones that random runs look at; empty: any."""
+    """The invariants that must notice the mutant; random runs check no others. Empty for any."""
     seeds: int = SEEDS
-    """It must be caught within so many seeds."""
+    """The number of seeds, from 0 on, within which the mutant must be noticed."""
     scenario: Callable[[], None] | None = None
-    """A written scenario that catches it where random runs seldom get; it holds without the mutant."""
+    """A written scenario that notices it where random runs seldom do. It passes without the mutant."""
     explore: str = ""
-    """The exploration that catches it: the name of its start state."""
+    """The name of the start state of the exploration that notices the mutant."""
     budget: Mapping[str, int] | None = None
-    """What may happen there, where it is not what the start allows."""
+    """Limits of the events of that exploration, in place of those of its start state."""
     states: int = 20_000
-    """It must be caught within so many states of the exploration."""
+    """The number of explored states within which the mutant must be noticed."""
     schedule: Callable[[int], Schedule] = draw
-    """The schedule of a seed."""
+    """Returns the schedule of a seed."""
     quick: bool = False
     """The test suite always hunts it: one mutant for each invariant, noticed within a few seeds."""
 
@@ -91,7 +91,7 @@ class Catch:
 
 PAGE = """# Mutants: which checker notices which broken rule
 
-Each mutant breaks one rule of the channel on purpose, to test a checker; see [simulation.md](simulation.md#mutants).
+Each mutant breaks one rule of the channel, to test a checker: [simulation.md](simulation.md#mutants).
 `make mutants MUTANTS_ARGS="--write docs/mutants.md"` writes this page. Noticed by: the invariant that failed
 first. Where: the first seed from 0 on at which it failed, or the scenario, or the start of the exploration.
 Limit: the seeds or states within which it must fail.

@@ -80,7 +80,7 @@ def first_time_unsaid():
 
 
 def a_founder_that_stops(seed):
-    """Who proposes the first view stops for seconds, or is cut off, somewhere on the way to it."""
+    """Schedules in which the proposer of the first view pauses or is cut off while it founds a cluster."""
     return draw(seed, profile="slow-founding")
 
 
