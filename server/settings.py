@@ -1,4 +1,4 @@
-"""What the properties of the configuration say to a replica: the settings of its parts."""
+"""The settings of a replica's parts, read from the properties of the configuration."""
 
 from collections.abc import Callable
 from typing import TypeVar

@@ -1,1 +1,1 @@
-"""What only a master does: services, requests, the networks to other servers."""
+"""The parts of a replica that only a master runs: services, requests, networks to other servers."""

@@ -1,7 +1,7 @@
-"""The reactor as services see it: what they have put off happens only while their replica may serve.
+"""The reactor of services, whose delayed calls happen only while their replica may serve.
 
-A process that was stopped finds everything due when it goes on, and does not know yet that another replica
-serves. What a service has put off must not happen then.
+A process that was suspended finds all delayed calls due when it resumes, and does not know yet that another
+replica serves. The calls of services must not happen then.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from ...hachannel.transport.ports import DelayedCallPort
 __all__ = ["LeasedReactor"]
 
 AGAIN_S = 0.02
-"""A call that may not happen now is looked at again after this time."""
+"""Seconds after which a call that may not happen now is tried again."""
 
 
 class LeasedReactor:
@@ -37,7 +37,7 @@ class LeasedReactor:
         return self.ending or self._may_act()
 
     def arm(self, delay: float, function: Callable[[], None]) -> DelayedCallPort:
-        """Call the function after `delay` seconds, whatever may be."""
+        """Call the function after `delay` seconds, with or without the lease."""
         call: DelayedCallPort = self._reactor.callLater(delay, function)
         return call
 

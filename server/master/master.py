@@ -1,4 +1,4 @@
-"""What only a master does: networks to other servers, services, and the requests of administrators."""
+"""The networks to other servers, the services and the requests of administrators, which only a master has."""
 
 import random
 import time
@@ -28,7 +28,7 @@ __all__ = ["MasterHost", "MasterSide"]
 
 
 class MasterHost(Protocol):
-    """What the master's side needs of the replica."""
+    """The replica, as the master's side needs it."""
 
     @property
     def node(self) -> Node:
@@ -50,7 +50,7 @@ class MasterHost(Protocol):
         ...
 
     def tell(self, line: str) -> None:
-        """Write a line to the log, and to whoever has started the replica."""
+        """Write a line to the log, and to the user who started the replica."""
         ...
 
     @property
@@ -99,13 +99,13 @@ class MasterSide:
     # Life
 
     def start(self, first_time: bool) -> None:
-        """This replica is master now."""
+        """Start networks and services: this replica is master now."""
         self.active = True
         self._start_networks()
         self.services.start(first_time).addErrback(self._broken, "starting the services")
 
     def stop(self, reason: str) -> "Deferred[None]":
-        """This replica is master no longer. Fires when the services have stopped; never fails."""
+        """Stop networks and services. Fires when the services have stopped; never fails."""
         self.active = False
         outgoing, self.outgoing = self.outgoing, {}
         for way in outgoing.values():
@@ -122,7 +122,7 @@ class MasterSide:
         return self.services.stop().addErrback(self._broken, "stopping the services")
 
     def carry_out(self, effects: Effects) -> None:
-        """Act on the outputs of a committed entry."""
+        """Act on the effects of a committed entry."""
         # Replies first: the reply that reopens a connection comes before what is emitted on it afterwards.
         for note in effects.replies:
             self._requests.answer(note)
@@ -140,13 +140,13 @@ class MasterSide:
             self.incoming.acknowledge(server, birth, upto)
 
     def committed(self, token: int) -> None:
-        """What was posted under a token was committed."""
+        """Fire the deferred of what was posted with a token: it is committed."""
         posted = self._posting.pop(token, None)
         if posted is not None:
             posted.callback(None)
 
     def call_waiting(self) -> None:
-        """Let those go on who waited until input is accepted again."""
+        """Call those who wait until input is accepted, if it is."""
         node = self._host.node
         if self.services.waiting and node.accepting:
             self.services.accept_again()
@@ -186,11 +186,11 @@ class MasterSide:
     def _broken(self, failure: Failure, what: str) -> None:
         self._host.log(f"{what} failed: {failure.getErrorMessage()}")
 
-    # What the networks need
+    # For the networks
 
     @property
     def net_birth(self) -> int:
-        """Which life of this server this is; 0: it has not begun."""
+        """The birth of this server in its present life; 0 before that begins."""
         return self._host.node.engine.birth
 
     def net_heard(self, server: int, birth: int) -> None:
@@ -203,7 +203,7 @@ class MasterSide:
                 way.keep_life(birth)
 
     def net_peer(self, server: int, birth: int) -> None:
-        """Another server lives that life: record it."""
+        """Record which life another server lives."""
         self._host.node.net_peer(server, birth)
         self._host.flush_soon()
 
@@ -218,11 +218,11 @@ class MasterSide:
         self._host.flush_soon()
 
     def net_received(self, server: int, birth: int) -> int:
-        """What is in our state of a life of another server."""
+        """Return the highest number that our state has from a life of another server."""
         return self._host.node.engine.received(server, birth)
 
     def net_refusal(self) -> str | None:
-        """Why no other server can be served here."""
+        """Return why no other server can be served here, None if it can."""
         if self.active and self._host.node.serving:
             return None if self.net_birth else f"Server {self._server.name} is about to begin."
         return f"Replica {self._replica.id} of {self._server.name} is {self._host.node.role}, not the master."
@@ -238,7 +238,7 @@ class MasterSide:
         return [(replica, host, port) for replica, (host, port) in places.items()]
 
     def net_knows(self, server: int) -> bool:
-        """Whether that server is one of ours to talk to."""
+        """Return whether there is a route to that server."""
         try:
             self._config.link_domain(server, self._server.id)
         except LookupError:
@@ -261,7 +261,7 @@ class MasterSide:
             return None
         return None if master is None else self._host.places.addresses(domain, nat=False).get(master)
 
-    # What services and administrators need
+    # For services and administrators
 
     def service_peers(self, class_name: str) -> list[tuple[int, str, str]]:
         """(replica, host, arguments) of a service on each replica."""
@@ -284,7 +284,7 @@ class MasterSide:
 
     @property
     def may_act(self) -> bool:
-        """Of services: whether the replica serves, and holds the lease at this moment."""
+        """Whether services may act: the replica serves, and holds the lease at this moment."""
         node = self._host.node
         return node.serving and node.channel.holds_lease(time.monotonic())
 
@@ -293,7 +293,7 @@ class MasterSide:
         self._host.log(line)
 
     def tell(self, line: str) -> None:
-        """Write a line to the log, and to whoever has started the replica."""
+        """Write a line to the log, and to the user who started the replica."""
         self._host.tell(line)
 
     def post_notes(self, notes: list[Note]) -> None:

@@ -11,7 +11,7 @@ __all__ = ["MAX_REQUESTS", "NotServing", "Requests"]
 
 
 MAX_REQUESTS = 65536
-"""Requests that wait for a reply."""
+"""Requests that may wait for their replies at a time."""
 
 
 class NotServing(Exception):
@@ -27,7 +27,7 @@ class Requests:
         self._waiting: dict[int, Deferred[Note]] = {}
 
     def new(self, timeout_s: float) -> "tuple[int, Deferred[Note]]":
-        """Return a token for `Note.request`, and what fires with the reply or fails with TimeoutError."""
+        """Return a token for `Note.request`, and a deferred of the reply; it fails with TimeoutError."""
         if len(self._waiting) >= MAX_REQUESTS:
             raise NotServing(f"{MAX_REQUESTS} requests wait for their replies; try again later")
         self._token += 1
@@ -46,13 +46,13 @@ class Requests:
         return token, reply
 
     def answer(self, note: Note) -> None:
-        """A reply came; it is dropped if nobody waits for it."""
+        """Pass a reply to its request; it is dropped if no request waits for it."""
         reply = self._waiting.pop(note.request, None)
         if reply is not None:
             reply.callback(note)
 
     def fail(self, reason: str) -> None:
-        """Nobody will answer the requests under way."""
+        """Fail all requests that wait, with NotServing."""
         waiting, self._waiting = self._waiting, {}
         for reply in waiting.values():
             reply.errback(NotServing(reason))

@@ -12,14 +12,14 @@ KEPT_POSITIONS = 64
 
 
 class Report(msgspec.Struct, array_like=True, frozen=True, tag="digest"):
-    """From a slave to the master: the digest of its state after entry `index`."""
+    """The digest of a slave's state after entry `index`, sent to the master."""
 
     index: int
     digest: bytes
 
 
 class Diverged(msgspec.Struct, array_like=True, frozen=True, tag="diverged"):
-    """From the master to a slave: your state has differed since some entry in (`after`, `index`]."""
+    """Sent by the master to a slave whose state has differed since some entry in (`after`, `index`]."""
 
     after: int
     index: int
@@ -30,12 +30,12 @@ _decoder: msgspec.msgpack.Decoder[Report | Diverged] = msgspec.msgpack.Decoder(R
 
 
 def encode_tell(message: Report | Diverged) -> bytes:
-    """The bytes of a message between replicas outside of the log."""
+    """Return the bytes of a message, which travels outside of the log."""
     return _encoder.encode(message)
 
 
 def decode_tell(data: bytes) -> Report | Diverged | None:
-    """Read such bytes; None for what is of no known kind."""
+    """Return the message in the bytes; None if it is of no known kind."""
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError):
@@ -44,7 +44,7 @@ def decode_tell(data: bytes) -> Report | Diverged | None:
 
 @attrs.frozen
 class Verdict:
-    """A replica of the view is not in the state that most of the others have."""
+    """The judgement that a replica of the view is not in the state that most of the others have."""
 
     replica: int
     after: int
@@ -62,7 +62,7 @@ class Verdict:
 
 
 class DigestBook:
-    """What the master knows of the digests of the view's members.
+    """The digests that the members of a view have reported to its master.
 
     A position is judged once every member has reported it. The state of most members counts as right; with a
     tie, that of the master. One replica at a time is found guilty: the others keep a majority while it
@@ -79,7 +79,7 @@ class DigestBook:
         self._positions.clear()
 
     def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> Verdict | None:
-        """Take a digest, this replica's own included. Returns whom to blame, if the position is complete."""
+        """Record a digest. Returns a verdict if all members have reported the position and one differs."""
         digests = self._positions.setdefault(index, {})
         digests[replica] = digest
         while len(self._positions) > KEPT_POSITIONS:

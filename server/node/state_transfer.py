@@ -1,4 +1,4 @@
-"""The state of a replica on its way to another one, at both ends: between the channel and the engine."""
+"""Transfer of a replica's state to another one, at both ends, between the channel and the engine. Pure."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -14,11 +14,11 @@ SLICE_AGENTS: Final = 400
 SLICE_BYTES: Final = 1024 * 1024
 """Agents, and bytes of them, prepared for the disk at a time: a few milliseconds."""
 MAX_REFUSALS: Final = 5
-"""So many states in a row that cannot be used are not an accident."""
+"""States in a row that cannot be used here, after which the replica gives up."""
 
 
 class Unusable(Exception):
-    """No state that comes from the others can be used here. The text is one sentence."""
+    """The states of the other replicas cannot be used here. The text is one sentence."""
 
 
 class StateTransfer:
@@ -28,28 +28,28 @@ class StateTransfer:
         self,
         engine: Engine,
         channel: Channel,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
         stage: Callable[[StagedPart], None] | None = None,
     ) -> None:
-        """`say` takes lines for the log; `stage`, where there is a disk, what comes in: see `install`."""
+        """`log` accepts lines for the log; `stage`, given where there is a disk, the parts that come in."""
         self._engine = engine
         self._channel = channel
-        self._say = say
+        self._log = log
         self._stage = stage
         self._staged = False
-        """There is something on the disk, beside the state, that is to become the state."""
+        """Parts of an incoming state are on the disk, beside the present state."""
         self._token = 0
         self._source: Source | None = None
         self._index: int | None = None
         """The source gives the state after this entry, and the channel has been told."""
         self._staging: Staging | None = None
         self._installing: Iterator[None] | None = None
-        """What has come is taking the place of the state."""
+        """The replacement of the state by the incoming one, while it is under way."""
         self._capture: Capture | None = None
         self._refusals = 0
 
     def settle(self, *, master: bool) -> None:
-        """A view has begun with this replica: it needs no state now, and only a master gives one."""
+        """Drop what is under way: a view has begun with this replica, and only its master is a donor."""
         self._staging = self._installing = self._capture = None
         self._unstage()
         if not master and self._source is not None:
@@ -59,7 +59,7 @@ class StateTransfer:
     # The master's side
 
     def provide(self, now: float, event: ProvideSnapshot | ProvidePart) -> ProvidePart | None:
-        """Give the next part. Returns what to call this with once more, None when it was given."""
+        """Pass the next part to the channel. Returns an event to call this with again, else None."""
         if isinstance(event, ProvideSnapshot):
             self._token = event.token
             self._source = self._engine.source(event.marker, event.have)
@@ -77,12 +77,12 @@ class StateTransfer:
         self._channel.part_ready(now, event.token, part.data, self._index, last=part.last)
         if part.last:
             self._source = None
-            self._say(
+            self._log(
                 f"the state after entry {self._index} was given, "
                 f"{source.rounds} times what had changed meanwhile"
             )
             for flaw in source.flaws:
-                self._say(f"{flaw}; the reactions since then were given instead")
+                self._log(f"{flaw}; the reactions since then were given instead")
         return None
 
     # The learner's side
@@ -118,13 +118,13 @@ class StateTransfer:
         return capture
 
     def _installed(self, now: float, event: InstallPart) -> Capture | None:
-        """What has come is the state."""
+        """Finish a transfer: the incoming state has replaced the old one."""
         staging, index = self._staging, event.index
         assert staging is not None
         assert index is not None
         self._staging = self._installing = None
         self._refusals = 0
-        self._say(f"the state after entry {index} was installed, {len(staging.hashes)} agents came")
+        self._log(f"the state after entry {index} was installed, {len(staging.hashes)} agents came")
         if self._stage is not None and not self._staged:
             self._capture = self._engine.capture(index)
             return None
@@ -136,7 +136,7 @@ class StateTransfer:
 
     @property
     def busy(self) -> bool:
-        """The new state takes the place of the old one, or is being prepared for the disk."""
+        """True while a new state replaces the old one, or is prepared for the disk."""
         return self._installing is not None or self._capture is not None
 
     def _take(self, event: InstallPart) -> Staging:

@@ -1,4 +1,4 @@
-"""How many client connections the open files of this process allow.
+"""The number of client connections that the open files of this process allow.
 
 A replica that has no descriptor left can neither be administered nor find its peers again: clients are to be
 refused before that.
@@ -26,23 +26,23 @@ RESERVE_PER_SERVER: Final = 4
 PER_CLIENT: Final = 2
 """A client that comes back finds room before its former connection is noticed to be dead."""
 LEAST_SHARE: Final = 4
-"""One of so many descriptors is for clients, even where the reserve would take all."""
+"""At least 1 / `LEAST_SHARE` of the descriptors is for clients, even where the reserve would take all."""
 
 
 @attrs.frozen
 class Room:
-    """What fits into the open files of this process."""
+    """The division of this process's open files between clients and everything else."""
 
     limit: int
     """Open files, at most."""
     reserve: int
-    """Of these not for clients."""
+    """Open files that are not for clients."""
     wanted: int
     """Client connections that the configuration allows."""
 
     @property
     def connections(self) -> int:
-        """Client connections that are taken."""
+        """Client connections that are accepted at a time."""
         left = max(self.limit - self.reserve, self.limit // LEAST_SHARE)
         return min(self.wanted, max(1, left // PER_CLIENT))
 

@@ -1,4 +1,4 @@
-"""The other replicas of the cluster, as a running replica meets them: connections, messages, who is where."""
+"""The connections of a replica with the other replicas of its cluster."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -23,11 +23,11 @@ from .inbound import OTHER_FILE, STRANGER
 __all__ = ["PeerConnections", "PeerHost"]
 
 CALLED_S = 10.0
-"""A peer that has called within such a time is taken to run."""
+"""Seconds after a call of a peer in which it is assumed to run."""
 
 
 class PeerHost(Protocol):
-    """What the side of the peers needs of the replica."""
+    """The replica, as its peer connections need it."""
 
     @property
     def config(self) -> Config:
@@ -121,11 +121,11 @@ class PeerConnections:
         self.transport: ChannelTransport | None = None
         """The connections; None in a plain server, or before joining again."""
         self._refusals: dict[int, str] = {}
-        """Why other replicas do not let this one in, in their words or in its own."""
+        """By peer, the reason for which it or this replica refused the connection."""
         self._calling: dict[int, float] = {}
-        """When peers have asked last to be connected with."""
+        """By peer, when it last asked this replica to connect, in seconds of the reactor."""
         self._told: dict[int, str] = {}
-        """Of those reasons, what whoever has started this replica has read."""
+        """By peer, the reason that the user who started this replica has read."""
         self.mute: set[int] = set()
         """Peers that cannot be reached, and not because nobody listens where they should be."""
         self.astray: set[int] = set()
@@ -169,7 +169,7 @@ class PeerConnections:
             send_messages(self.transport, messages)
 
     def follow(self, seats: tuple[Seat, ...]) -> None:
-        """The cluster has other replicas than before, or they are elsewhere."""
+        """Connect with these replicas from now on: they, or their addresses, have changed."""
         self.places.follow(seats)
         if self.transport is not None:
             self.transport.follow(self.places.addresses())
@@ -202,9 +202,9 @@ class PeerConnections:
         self._calling[peer] = self._host.reactor.seconds()
 
     def _refused(self, peer: int, reason: str) -> None:
-        """A hello ended with that reason, whichever side gave it."""
+        """Record why a hello ended, whichever side ended it."""
         self._refusals[peer] = reason
-        # One that waits for something says this as the reason.
+        # A replica that waits for the others gives this as the reason, in its status.
         settled = self._host.node.role in ("master", "slave", "witness")
         if settled and self._told.get(peer) != reason and (SECRET in reason or OTHER_FILE in reason):
             self._told[peer] = reason
@@ -265,7 +265,7 @@ class PeerConnections:
         self.peer_down(peer, reason)
 
     def _runs(self, peer: int) -> bool:
-        """It has called so lately that it runs."""
+        """Return whether the peer has called so lately that it must be running."""
         called = self._calling.get(peer)
         return called is not None and self._host.reactor.seconds() - called < CALLED_S
 
