@@ -29,7 +29,7 @@ def test_the_right_disk_is_put_back_after_a_life_without_it(mode: str, victim: i
     assert one.channel.role == "blocked"
     assert not one.channel.may_come_back(victim, lost.incarnation)
     lost.crash()
-    lost.disk = right
+    lost.machine.disk = right
     lost.start()
     assert one.channel.may_come_back(victim, lost.incarnation)
     script.whole(but=[other.replica])

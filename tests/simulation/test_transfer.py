@@ -7,7 +7,7 @@ import pytest
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.messages import Ack
 from quorate.testing import Weather
-from quorate.testing.channel.application import App, Corrupt, Part
+from quorate.testing.channel.application import App, Part, Spoiled
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
@@ -211,16 +211,16 @@ def test_who_was_away_while_the_log_was_trimmed_gets_what_has_changed():
 
 
 def test_a_part_that_is_of_no_use_is_refused_and_everything_comes_again(monkeypatch):
-    take = App.take
+    install = App.install
     refusals = []
 
     def refuse(self, event):
         if event.number == 3 and len(refusals) < 3:
             refusals.append(event.token)
-            raise Corrupt("made up")
-        return take(self, event)
+            raise Spoiled("made up")
+        return install(self, event)
 
-    monkeypatch.setattr(App, "take", refuse)
+    monkeypatch.setattr(App, "install", refuse)
     script = slow(chunk=1)
     script.form()
     script.load(60)
