@@ -48,5 +48,5 @@ class Departures:
 
     def remove(self, now: float, voter: Voter) -> None:
         """Append the change; the next view has it."""
-        self._state.note(f"removes voter {voter}: it leaves, or has ended before others that leave")
+        self._state.output.note(f"removes voter {voter}: it leaves, or has ended before others that leave")
         self._replication.reconfigure(now, Reconfig(False, *voter))

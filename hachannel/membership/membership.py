@@ -114,7 +114,7 @@ class Membership:
     def _append(self, now: float, view: View, change: Change) -> None:
         state = self._state
         seats = [str(seat.replica) for seat in seated(view.seats, change)]
-        state.note(f"is asked for a cluster of {', '.join(seats)}")
+        state.output.note(f"is asked for a cluster of {', '.join(seats)}")
         self._replication.reconfigure(now, change)
 
     # Between replicas
@@ -124,12 +124,12 @@ class Membership:
         state = self._state
         view = state.accepted
         if state.serving and view is not None:
-            state.send(link.replica, Seats(view.number, view.seats))
+            state.output.send(link.replica, Seats(view.number, view.seats))
 
     def on_seats(self, message: Seats) -> None:
         """A member of an active view says who belongs to the cluster: those are to be connected with."""
         state = self._state
-        if not state.member and message.view > state.seats_of and len(message.seats) <= MAX_SEATS:
+        if not state.member and message.view > state.seats.as_of and len(message.seats) <= MAX_SEATS:
             state.sit(message.view, message.seats, active=True)
 
     def lets_in(self, link: Link) -> bool:
@@ -138,19 +138,21 @@ class Membership:
         view = state.accepted
         if not state.leading or view is None or view.lists(link.replica):
             return True
-        state.send(link.replica, Unlisted(view.number))
+        state.output.send(link.replica, Unlisted(view.number))
         return False
 
     def on_unlisted(self, message: Unlisted) -> None:
         """The master says that this replica does not belong to the cluster."""
         state = self._state
-        if state.member or message.view < max(state.newer, state.seats_of):
+        if state.member or message.view < max(state.newer, state.seats.as_of):
             return
         if self._took_part:
             state.stop("removed from the cluster")
-        elif not state.unlisted:
-            state.note(f"replica {state.me.replica} does not belong to the cluster: waits until it is added")
-            state.unlisted = True
+        elif not state.seats.unlisted:
+            state.output.note(
+                f"replica {state.me.replica} does not belong to the cluster: waits until it is added"
+            )
+            state.seats.unlisted = True
 
     def follow_up(self) -> None:
         """Note that this replica belongs to the cluster, or has left it for good."""
@@ -158,8 +160,8 @@ class Membership:
         view = state.accepted
         if view is None or not view.seats:
             return
-        if state.serving or (state.witness and state.seated):
-            self._took_part, state.unlisted = True, False
+        if state.serving or (state.seats.witness and state.seated):
+            self._took_part, state.seats.unlisted = True, False
         elif (
             self._took_part
             and state.known_active

@@ -62,10 +62,10 @@ class WitnessAdmission:
             return self._may_try(now, voter, state.active_since + state.settings.view_change_s)
         old = [other for other in view.config if other.replica == voter.replica]
         if old:
-            state.note(f"removes witness {old[0]}: {voter} takes its place")
+            state.output.note(f"removes witness {old[0]}: {voter} takes its place")
             self._replication.reconfigure(now, Reconfig(False, *old[0]))
         elif self._may_try(now, voter, now):
-            state.note(f"adds witness {voter}")
+            state.output.note(f"adds witness {voter}")
             self._replication.reconfigure(now, Reconfig(True, *voter))
         return False
 

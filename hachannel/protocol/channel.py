@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from ..membership.departures import Departures
 from ..membership.membership import Membership
 from ..membership.witness_admission import WitnessAdmission
+from ..model.configuration import configure
 from ..model.errors import ChannelError
 from ..model.events import Output, Told
 from ..model.log import Log, MemoryLog
 from ..model.messages import Heartbeat, Message, Tell
 from ..model.settings import Settings
-from ..model.view import NO_TAG, NO_VIEW, Seat, View, Voter, majority
+from ..model.view import NO_TAG, NO_VIEW, Seat, View, Voter
 from ..replication.forwarding import Forwarding
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
@@ -61,31 +62,12 @@ class Channel:
         witnesses: those of the members that vote and hold no log; they count as expected.
         Raises ValueError when these contradict each other.
         """
-        if me not in members or len(set(members)) != len(members):
-            raise ValueError(f"replica {me} must be one of the distinct replicas {list(members)}")
-        if not len(members) // 2 < expected <= len(members):
-            least, most = majority(members), len(members)
-            raise ValueError(
-                f"expected is {expected} of {most} replicas: give from {least} to {most} (more than half, so "
-                "that two halves cannot both found a cluster)"
-            )
-        copies = set(members).difference(witnesses)
-        if not copies or not set(witnesses) <= set(members):
-            raise ValueError(f"witnesses {sorted(witnesses)} must be some of {list(members)}, and not all")
-        self._settings = settings if settings is not None else Settings()
-        if self._settings.min_copies > len(copies):
-            raise ValueError(
-                f"min_copies is {self._settings.min_copies}, but only {len(copies)} replicas hold the log"
-            )
+        self._settings = settings = settings if settings is not None else Settings()
+        configuration = configure(
+            me, members, cluster, expected, {} if data is None else data, witnesses, settings.min_copies
+        )
         self.state = ReplicaState(
-            Voter(me, incarnation),
-            members,
-            cluster,
-            expected,
-            self._settings,
-            MemoryLog() if log is None else log,
-            {} if data is None else data,
-            witnesses,
+            Voter(me, incarnation), configuration, settings, MemoryLog() if log is None else log
         )
         self.lease = Lease(self.state)
         self._replication = Replication(self.state)
@@ -123,7 +105,7 @@ class Channel:
             self._learner,
             self._observe,
         )
-        self.state.loopback = self._dispatch.to_oneself
+        self.state.output.loopback = self._dispatch.to_oneself
         self._steps = DecisionLoop(
             self.state,
             self.lease,
@@ -180,7 +162,7 @@ class Channel:
     @property
     def seats(self) -> tuple[Seat, ...]:
         """Who belongs to the cluster, as far as this replica knows."""
-        return self.state.seats
+        return self.state.seats.listed
 
     @property
     def commit(self) -> int:
@@ -257,7 +239,7 @@ class Channel:
     @property
     def idle(self) -> bool:
         """Nothing has come of the inputs since `take` that it would give out."""
-        return self.state.idle and not self._replication.owes
+        return self.state.output.empty and not self._replication.owes
 
     @property
     def untold(self) -> bool:
@@ -283,8 +265,8 @@ class Channel:
         """Begin. Call once, before anything else."""
         state, settings = self.state, self._settings
         state.now = now
-        state.peers = Peers(state.others, now, settings)
-        if state.seats_of != NO_VIEW:
+        state.peers = Peers(state.seats.others, now, settings)
+        if state.seats.as_of != NO_VIEW:
             state.connect()
         self._steps.start(now)
         self._observe()
@@ -306,10 +288,10 @@ class Channel:
         link.connected = True
         link.heard = now
         self._replication.connected(voter)
-        state.send(peer, self._facts.heartbeat(voter))
+        state.output.send(peer, self._facts.heartbeat(voter))
         self._membership.greet(link)
         if state.leaving:
-            state.send(peer, self._facts.farewell())
+            state.output.send(peer, self._facts.farewell())
         self.lease.greet(peer)
         self._learner.hurry()
         self._replication.resume(voter)
@@ -330,7 +312,7 @@ class Channel:
         if link.connected:
             link.connected = False
             link.closed = now
-            self.state.peers.follow(self.state.others, now)
+            self.state.peers.follow(self.state.seats.others, now)
         if ended and link.voter is not None and not link.connected:
             link.ended = True
             self.lease.release(link.voter)
@@ -404,9 +386,9 @@ class Channel:
         if len(data) > state.settings.max_payload_bytes:
             raise ChannelError(f"a message of {len(data)} bytes is too large: split it")
         if peer == state.me.replica:
-            state.event(Told(peer, data))
+            state.output.emit(Told(peer, data))
         elif peer in state.peers.links and state.peers.links[peer].connected:
-            state.send(peer, Tell(data))
+            state.output.send(peer, Tell(data))
 
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
         """An answer to ProvideSnapshot: the whole state after entry `index`.
@@ -449,7 +431,7 @@ class Channel:
     def persisted(self, now: float, token: int) -> None:
         """Everything in `Output.persist` up to the output with this token is durable."""
         self.state.now = now
-        self.state.persisted(token)
+        self.state.output.synced(token)
         self._step(now)
 
     def lease_ended(self, now: float) -> None:
@@ -467,7 +449,7 @@ class Channel:
         if state.leaving or state.stopped:
             return
         state.leaving = True
-        state.note("leaves")
+        state.output.note("leaves")
         self._election.withdraw(now)
         self.lease.give_up(now)
         view = state.accepted
@@ -495,5 +477,5 @@ class Channel:
         state = self.state
         if not state.stopped:
             self._forwarding.flush()
-            self._replication.flush(more or (again and state.eventful), tell)
-        return state.take()
+            self._replication.flush(more or (again and bool(state.output.batch.events)), tell)
+        return state.output.take()

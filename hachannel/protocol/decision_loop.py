@@ -139,17 +139,17 @@ class DecisionLoop:
         reason = self._reason_to_stop() if state.attention else ""
         if reason:
             # Before anything is promised or answered: it would serve beside its successor.
-            state.serving = False
+            state.cease()
             self._lease.review(now)
             state.stop(reason, failed=True)
             return
         pause = state.peers.paused(now)
         if pause:
-            state.note(f"this replica did not run for {pause:.2f} s")
+            state.output.note(f"this replica did not run for {pause:.2f} s")
             self._replication.paused(now, pause)
             self._donor.paused(now, pause)
         for link, reason in state.peers.review(now):
-            state.note(f"replica {link.replica}: {reason}")
+            state.output.note(f"replica {link.replica}: {reason}")
             state.attention = True
         self._lease.review(now)
         self._election.answer_deferred(now)

@@ -110,7 +110,7 @@ def _joining(channel: Channel, apart: _Apart, otherwise: str) -> str:
         return f"replica {state.me.replica} does not belong to the cluster; run `quorate replica add` for it"
     if channel.master is not None:
         return _outside(channel, channel.master, otherwise)
-    missing = {seat.replica for seat in state.seats} - {state.me.replica, *heard}
+    missing = {seat.replica for seat in state.seats.listed} - {state.me.replica, *heard}
     silent = missing & _silent(channel, apart)
     strange = missing & {*channel.foreigners}
     foreign = strangers(channel) if strange else ""
@@ -136,16 +136,16 @@ def _joining(channel: Channel, apart: _Apart, otherwise: str) -> str:
             "waits for the others to let it in: it founds no cluster, for it was started to join one, was "
             f"turned away by one, or has lost its journal; this replica hears {_names(heard)}{advice}"
         )
-    here = 1 + len(heard)
+    here, expected = 1 + len(heard), state.configuration.expected
     empty = [link for link in _links(channel) if link.join is not None and link.join.empty]
-    elsewhere = {link.replica for link in empty if not founds(link, state.birth)}
-    if len(empty) - len(elsewhere) >= state.expected - 1:
+    elsewhere = {link.replica for link in empty if not founds(link, state.configuration.birth)}
+    if len(empty) - len(elsewhere) >= expected - 1:
         # Nothing is missing: it is for others that may come, and for what somebody may have granted before.
         return f"is about to begin, for the first time, with those that are here; it hears {_names(heard)}"
-    if here >= state.expected:
+    if here >= expected:
         advice = _advice(_configured_apart(elsewhere))
     return (
-        f"waits for the others before the very first start: {here} of {state.expected} expected are here, "
+        f"waits for the others before the very first start: {here} of {expected} expected are here, "
         f"this replica hears {_names(heard)}{advice}"
     )
 
@@ -193,7 +193,7 @@ def _outside(channel: Channel, master: int, otherwise: str) -> str:
     voters = [replica for replica, each in heard if each.view != NO_VIEW]
     complete = len(heard) == sum(not link.suspected for link in state.peers)
     # Who votes is not known here, and may be fewer than belong to the cluster: so it is no more than a hint.
-    few = complete and state.accepted is None and 2 * len(voters) <= len(state.seats)
+    few = complete and state.accepted is None and 2 * len(voters) <= len(state.seats.listed)
     # Nobody else is in the middle of a transfer, which would be what this one waits for.
     idle = not said.commit or any(each.commit and replica not in voters for replica, each in heard)
     if learning == "entries":
@@ -354,7 +354,7 @@ def _without_disks(lacking: _Lacking, lost: str) -> str:
 def _more_copies(channel: Channel, view: View, apart: _Apart) -> str:
     state = channel.state
     members = {voter.replica for voter in view.members}
-    missing = {seat.replica for seat in state.seats} - members - state.witnesses
+    missing = {seat.replica for seat in state.seats.listed} - members - state.seats.witnesses
     absent = missing.difference(_heard(channel))
     silent = absent & _silent(channel, apart)
     strange = absent & {*channel.foreigners}

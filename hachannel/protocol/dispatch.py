@@ -82,7 +82,7 @@ class Dispatch:
         """Hand a message to the part it is for; the frequent ones, which change no answer, first."""
         match message:
             case Data():
-                if not self._state.serving:
+                if not self._state.status.serving:
                     self._activate(now, voter, message)
                 self._replication.on_data(now, voter, message)
             case Ack():
@@ -109,7 +109,7 @@ class Dispatch:
             case Release():
                 self._lease.release(voter, message.mark)
             case Tell():
-                self._state.event(Told(link.replica, message.data))
+                self._state.output.emit(Told(link.replica, message.data))
             case Repair():
                 self._replication.on_repair(voter, message)
             case Exit():

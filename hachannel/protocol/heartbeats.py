@@ -55,7 +55,7 @@ class Heartbeats:
         for link in state.peers:
             if link.connected:
                 lags = self._replication.end_for(link.voter) != heartbeat.last
-                state.send(link.replica, self.heartbeat(link.voter) if lags else heartbeat)
+                state.output.send(link.replica, self.heartbeat(link.voter) if lags else heartbeat)
 
     def heartbeat(self, to: Voter | None = None) -> Heartbeat:
         """Where this replica stands; `to`: as this peer is told."""
@@ -132,7 +132,7 @@ class Heartbeats:
             and voter in view.config
             and voter not in view.members
         ):
-            state.send(voter.replica, Record(view))
+            state.output.send(voter.replica, Record(view))
 
     def farewell(self) -> Exit:
         """This replica leaves."""
@@ -154,17 +154,22 @@ class Heartbeats:
     def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
         """A peer is outside the view and wants in."""
         state = self._state
-        if message.cluster != state.cluster:
-            state.note(f"replica {link.replica} has another configuration: ignored")
+        if message.cluster != state.configuration.cluster:
+            state.output.note(f"replica {link.replica} has another configuration: ignored")
             return
-        if message.empty and link.join is None and message.birth != state.birth and state.newer == NO_VIEW:
-            state.note(
+        if (
+            message.empty
+            and link.join is None
+            and message.birth != state.configuration.birth
+            and state.newer == NO_VIEW
+        ):
+            state.output.note(
                 f"replica {link.replica} is configured with other replicas: use the same file to begin"
             )
         link.join = message
         if not self._membership.lets_in(link):
             return
-        if link.replica in state.witnesses:
+        if link.replica in state.seats.witnesses:
             self._porter.on_join(voter, message)
         else:
             self._donor.on_join(now, voter, message)

@@ -66,18 +66,26 @@ def observe(state: ReplicaState, lease: Lease, before: Standing) -> Standing:
         and may_submit == before.may_submit
         and may_change == before.may_change
         and too_few_copies == before.too_few_copies
-        and state.unlisted == before.unlisted
+        and state.seats.unlisted == before.unlisted
     ):
         return before
     return Standing(
-        role, view, master, leading, may_submit, may_change, too_few_copies, until, state.unlisted
+        role,
+        view,
+        master,
+        leading,
+        may_submit,
+        may_change,
+        too_few_copies,
+        until,
+        state.seats.unlisted,
     )
 
 
 def _role(state: ReplicaState) -> Role:
     if state.stopped:
         return "stopped"
-    if state.witness:
+    if state.seats.witness:
         return "witness" if state.seated else "joining"
     view = state.accepted
     if view is None or not state.member:

@@ -113,7 +113,7 @@ class ViewTriggers:
         self.wake = None
         view = state.accepted
         exits = not self.follows(now)
-        if exits and not self.exit and view is not None and (state.serving or state.witness):
+        if exits and not self.exit and view is not None and (state.serving or state.seats.witness):
             state.broadcast(Exit(view.number, state.leaving, "the master is suspected"))
         self.exit = exits
         if view is None or not state.member or not self._election.idle or state.leaving:

@@ -80,7 +80,7 @@ class Forwarding:
         state = self._state
         settings = state.settings
         return (
-            not (state.leaving or state.stopped or state.witness)
+            not (state.leaving or state.stopped or state.seats.witness)
             and len(self._queue) < settings.forward_queue
             and self._queue_bytes < settings.forward_queue_bytes
         )
@@ -95,7 +95,7 @@ class Forwarding:
         state = self._state
         if state.leaving or state.stopped:
             raise ChannelError("this replica leaves: submit on another one")
-        if state.witness:
+        if state.seats.witness:
             raise ChannelError("a witness has nothing to submit: submit on another replica")
         if len(payload) > state.settings.max_payload_bytes:
             raise PayloadTooLarge(
@@ -104,7 +104,7 @@ class Forwarding:
         if not self.room:
             raise WindowFull("too much waits to be ordered: wait until can_forward is true")
         if self._booted is None:
-            self._booted = state.mark(Booted(state.boot))
+            self._booted = state.output.record(Booted(state.boot))
         if not self._queue:
             self._moved = state.now
             self._pause_s = 0.0
@@ -130,7 +130,7 @@ class Forwarding:
         for row in self._state.origins.rows:
             life = lives.get(row.replica, row.incarnation)
             if life < row.incarnation:
-                self._state.note(
+                self._state.output.note(
                     f"replica {row.replica} has incarnation {life}, below its earlier {row.incarnation}: "
                     f"nothing that it forwards is ever ordered; start it again with a higher one"
                 )
@@ -154,7 +154,7 @@ class Forwarding:
         would never carry all of it again and again.
         """
         state = self._state
-        if not self._queue or not state.serving or state.leading:
+        if not self._queue or not state.status.serving or state.status.leading:
             return
         if self._given < self._first or self._known >= self._given:
             # It has everything, and will admit it when it has room; another view begins anew.
@@ -166,7 +166,7 @@ class Forwarding:
             self._moved = now
             if self._ready and state.accepted is not None:
                 last = Forward(state.boot, self._given, self._queue[self._given - self._first])
-                state.send(state.accepted.members[0].replica, last)
+                state.output.send(state.accepted.members[0].replica, last)
 
     def _rewind(self, given: int) -> None:
         """What comes after the number `given` is sent again."""
@@ -198,9 +198,9 @@ class Forwarding:
         elif not self._held:
             return
         fresh = self._given < self._first + len(self._queue) - 1
-        if not (fresh or self._held) or not state.serving or state.leaving:
+        if not (fresh or self._held) or not state.status.serving or state.leaving:
             return
-        if state.leading:
+        if state.status.leading:
             if not state.too_few_copies:
                 self._admit()
         elif fresh and self._ready:
@@ -209,7 +209,7 @@ class Forwarding:
     @property
     def _ready(self) -> bool:
         """The number of this process is durable: no later one uses it again."""
-        return self._booted is not None and self._state.is_durable(self._booted)
+        return self._booted is not None and self._state.output.is_durable(self._booted)
 
     def _send(self) -> None:
         state = self._state
@@ -224,7 +224,7 @@ class Forwarding:
                 return
             self._given += 1
             self._given_bytes += len(payload)
-            state.send(master, Forward(state.boot, self._given, payload))
+            state.output.send(master, Forward(state.boot, self._given, payload))
 
     def on_forwarded(self, voter: Voter, message: Forwarded) -> None:
         """The master says how far it is, and whether what comes after that was lost.
@@ -234,7 +234,12 @@ class Forwarding:
         """
         state = self._state
         view = state.accepted
-        if not state.serving or view is None or message.view != view.number or voter != view.members[0]:
+        if (
+            not state.status.serving
+            or view is None
+            or message.view != view.number
+            or voter != view.members[0]
+        ):
             return
         if message.boot == state.boot and self._known <= message.oseq < self._first + len(self._queue):
             self._known = message.oseq
@@ -247,7 +252,7 @@ class Forwarding:
         """A member submits."""
         state = self._state
         view = state.accepted
-        if not state.leading or view is None or voter not in view.members or message.oseq < 1:
+        if not state.status.leading or view is None or voter not in view.members or message.oseq < 1:
             return
         held = self._held.get(voter.replica)
         if held is None or message.boot > held.boot:
@@ -336,4 +341,4 @@ class Forwarding:
         held.repeated = held.dropped = False
         held.pause_s = min(max(2 * held.pause_s, state.settings.heartbeat_s), MAX_ASK_PAUSE_S)
         held.ask_at = state.now + held.pause_s
-        state.send(replica, Forwarded(view.number, held.boot, upto, gap))
+        state.output.send(replica, Forwarded(view.number, held.boot, upto, gap))

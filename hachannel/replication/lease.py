@@ -30,6 +30,8 @@ class Lease:
         """When that grant is over."""
         self._marked = -math.inf
         """The mark it was for."""
+        self._leased_s = state.recovered.lease_s
+        """How long the grants of this replica last, as far as its disk remembers."""
         self._earlier_until = -math.inf
         """When all that earlier processes granted is over."""
         self.held = False
@@ -54,12 +56,12 @@ class Lease:
         state = self._state
         promised = proposer(state.promised)
         # It was started with another lease_s, perhaps.
-        self._earlier_until = now + state.leased_s
+        self._earlier_until = now + self._leased_s
         if promised != state.me and state.promised.counter:
             # It can have granted to nobody else: the promise was durable before the first grant.
             self.holder = promised
-            self.until = now + max(state.settings.lease_s, state.leased_s)
-        elif not state.log.durable and 1 < state.expected < len(state.order):
+            self.until = now + max(state.settings.lease_s, self._leased_s)
+        elif not state.log.durable and 1 < state.configuration.expected < len(state.configuration.order):
             # With all replicas needed to found a cluster, the holder would be one of them.
             self.until = now + state.settings.lease_s
 
@@ -102,15 +104,15 @@ class Lease:
         self.holder, self._marked = voter, mark
         self.until = max(self.until, now + state.settings.lease_s)
         self._remember(now)
-        state.pledge(voter.replica, Grant(mark, state.settings.lease_s))
+        state.output.send_once_bound(voter.replica, Grant(mark, state.settings.lease_s))
 
     def _remember(self, now: float) -> None:
         """Have the disk remember how long a grant binds before it is given; less once no other binds."""
         state = self._state
         lease_s = state.settings.lease_s
-        if lease_s > state.leased_s or (lease_s < state.leased_s and now >= self._earlier_until):
-            state.leased_s = lease_s
-            state.record(Leased(lease_s))
+        if lease_s > self._leased_s or (lease_s < self._leased_s and now >= self._earlier_until):
+            self._leased_s = lease_s
+            state.output.record(Leased(lease_s))
 
     def release(self, voter: Voter, mark: float = math.inf) -> None:
         """A replica does nothing any more that needs the lease: what was granted to its marks is over."""
@@ -162,7 +164,7 @@ class Lease:
     def greet(self, replica: int) -> None:
         """Tell a replica that has connected, if it is so, that what it granted is over."""
         if self._released is not None and not self._told and not self._state.stopped:
-            self._state.send(replica, Release(self._released))
+            self._state.output.send(replica, Release(self._released))
 
     def on_grant(self, now: float, voter: Voter, message: Grant) -> None:
         """A voter granted, for some time from the mark on at the earliest."""
@@ -222,10 +224,10 @@ class Lease:
                 self._kept_until = min(before, now + state.settings.lease_s)
             if held:
                 self.wanting_since = None
-                state.note("holds the lease")
+                state.output.note("holds the lease")
             else:
-                state.note("lost the lease" if reigning else "gave up the lease")
-            state.event(LeaseChanged(held))
+                state.output.note("lost the lease" if reigning else "gave up the lease")
+            state.output.emit(LeaseChanged(held))
         if not reigning:
             self._reigns_since = self.wanting_since = None
             self._over = -math.inf

@@ -58,6 +58,7 @@ class Replication:
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
+        self._output = state.output
         self._slaves: dict[Voter, Progress] = {}
         self._synced = 0
         """The master's own log is durable up to here."""
@@ -80,14 +81,12 @@ class Replication:
     def begin(self, now: float, view: View) -> None:
         """`view` is active: start its normal case, on the master and on slaves."""
         state = self._state
-        state.serving = True
-        state.active_since = now
+        state.serve(now, view)
         self._ack_due = False
         self._repair_pause_s = 0.0
         self._in_flight_bytes = 0
         self._synced = view.start
         self._news = False
-        state.unanimous = view.k == len(view.members)
         # All members have accepted the log of the view.
         state.stable_to(view.start)
         self._trim = 0
@@ -134,7 +133,7 @@ class Replication:
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload of the application."""
         state = self._state
-        if not state.leading or state.leaving:
+        if not state.status.leading or state.leaving:
             raise NotMaster("this replica is not the master of an active view: submit on the master")
         if len(payload) > state.settings.max_payload_bytes:
             raise PayloadTooLarge(
@@ -177,8 +176,8 @@ class Replication:
                 if slave.sent == index - 1 and self._may_send(slave):
                     self._send_data(slave, data)
         if log.durable:
-            state.record_entry(entry)
-            state.vow(state.me.replica, Ack(number, index))
+            self._output.record_entry(entry)
+            self._output.send_after_sync(state.me.replica, Ack(number, index))
         else:
             self._synced = index
             if state.accepted.k == 1:
@@ -188,7 +187,7 @@ class Replication:
     def on_ack(self, now: float, voter: Voter, message: Ack) -> None:
         """A slave, or the master's own disk, holds everything up to an index."""
         state = self._state
-        if not state.leading or state.accepted is None or message.view != state.accepted.number:
+        if not state.status.leading or state.accepted is None or message.view != state.accepted.number:
             return
         last = state.log.last.at
         index = message.index
@@ -221,14 +220,14 @@ class Replication:
             for index in range(state.commit + 1, commit + 1):
                 self._in_flight_bytes -= len(log.get(index).payload)
             state.commit_to(commit)
-        if not state.unanimous:
+        if not state.status.unanimous:
             state.stable_to(min(state.commit, self._by_all()))
 
     def _send_data(self, slave: Progress, data: Data) -> None:
         slave.sent = data.entry.index
         slave.flight_bytes += len(data.entry.payload)
         slave.told, slave.told_stable = data.commit, data.stable
-        self._state.send(slave.voter.replica, data)
+        self._output.send(slave.voter.replica, data)
 
     def _data(self, entry: Entry) -> Data:
         state = self._state
@@ -275,7 +274,7 @@ class Replication:
         state = self._state
         slave = self._slaves.get(voter)
         if (
-            state.leading
+            state.status.leading
             and slave is not None
             and state.accepted is not None
             and message.view == state.accepted.number
@@ -287,13 +286,13 @@ class Replication:
     def connected(self, voter: Voter) -> None:
         """What was on its way to a slave may be lost."""
         slave = self._slaves.get(voter)
-        if slave is not None and self._state.leading:
+        if slave is not None and self._state.status.leading:
             self._rewind(slave, slave.match)
 
     def resume(self, voter: Voter) -> None:
         """Send a slave that has connected what it lacks."""
         slave = self._slaves.get(voter)
-        if slave is not None and self._state.leading:
+        if slave is not None and self._state.status.leading:
             self._push(slave)
 
     def end_for(self, voter: Voter | None) -> int:
@@ -302,7 +301,7 @@ class Replication:
         It would take what its window holds back for lost, and ask again for all that is on its way.
         """
         slave = None if voter is None else self._slaves.get(voter)
-        return self._state.log.last.at if slave is None or not self._state.leading else slave.sent
+        return self._state.log.last.at if slave is None or not self._state.status.leading else slave.sent
 
     def paused(self, now: float, seconds: float) -> None:
         """This replica did not run for so long: no slave is to blame for that."""
@@ -344,14 +343,14 @@ class Replication:
         state = self._state
         view = state.accepted
         entry = message.entry
-        if not state.serving or view is None or entry.view != view.number or voter != view.members[0]:
+        if not state.status.serving or view is None or entry.view != view.number or voter != view.members[0]:
             return
         log = state.log
         last = log.last.at
         if entry.index == last + 1:
             log.append(entry)
             if log.durable:
-                state.record_entry(entry)
+                self._output.record_entry(entry)
             self._repair_pause_s = 0.0
         elif entry.index > last + 1:
             self._ask(now)
@@ -368,7 +367,12 @@ class Replication:
         """Nothing follows for now: deliver, or ask for the end of the log if it was lost."""
         state = self._state
         view = state.accepted
-        if not state.serving or view is None or message.view != view.number or voter != view.members[0]:
+        if (
+            not state.status.serving
+            or view is None
+            or message.view != view.number
+            or voter != view.members[0]
+        ):
             return
         if message.last > state.log.last.at:
             self._ask(now)
@@ -384,7 +388,7 @@ class Replication:
     def untold(self) -> bool:
         """Perhaps slaves do not know that what they hold is committed; or held by all, if nothing follows."""
         state = self._state
-        if not (self._news and self._slaves and state.leading):
+        if not (self._news and self._slaves and state.status.leading):
             return False
         commit = state.commit
         return commit == state.log.last.at or any(map(self._behind, self._slaves.values()))
@@ -416,7 +420,7 @@ class Replication:
         self._ack_due = False
         view = state.accepted
         if view is not None and self.may_ack(view):
-            state.vow(view.members[0].replica, Ack(view.number, state.log.last.at))
+            self._output.send_after_sync(view.members[0].replica, Ack(view.number, state.log.last.at))
 
     def _tell_commit(self) -> None:
         state = self._state
@@ -429,7 +433,7 @@ class Replication:
             # Who lacks something hears of it with what it lacks.
             if slave.match == last and (slave.told < last or slave.told_stable < stable == last):
                 slave.told, slave.told_stable = last, stable
-                state.send(slave.voter.replica, message)
+                self._output.send(slave.voter.replica, message)
 
     def _tell_so_far(self) -> None:
         """Of entries in flight some are committed already: their senders may wait to hear of it."""
@@ -439,11 +443,11 @@ class Replication:
             if self._behind(slave):
                 slave.told, slave.told_stable = state.commit, state.stable
                 message = Commit(state.accepted.number, state.commit, slave.sent, state.stable)
-                state.send(slave.voter.replica, message)
+                self._output.send(slave.voter.replica, message)
 
     def may_ack(self, view: View) -> bool:
         """Whether this replica may still acknowledge entries of its view."""
-        return self._state.serving and self._state.promised == view.number
+        return self._state.status.serving and self._state.promised == view.number
 
     def _ask(self, now: float) -> None:
         """Ask for what is missing, with growing pauses."""
@@ -454,7 +458,7 @@ class Replication:
             max(2 * self._repair_pause_s, state.settings.heartbeat_s), MAX_REPAIR_PAUSE_S
         )
         self._repair_at = now + self._repair_pause_s
-        state.send(state.accepted.members[0].replica, Repair(state.accepted.number, state.log.last.at))
+        self._output.send(state.accepted.members[0].replica, Repair(state.accepted.number, state.log.last.at))
 
     def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
         """A slave learns how far the master is, and the master how far a slave is."""
@@ -463,7 +467,7 @@ class Replication:
         if message.master and not state.member:
             # It may be a learner for long.
             self.trim(message.trim)
-        if not state.serving or view is None or message.view != view.number:
+        if not state.status.serving or view is None or message.view != view.number:
             return
         if view.members[0] == state.me:
             slave = self._slaves.get(voter)

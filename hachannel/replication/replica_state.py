@@ -1,137 +1,107 @@
 """What the parts of a channel share: this replica's promises, its log, and the output under construction."""
 
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from hashlib import blake2b
+from collections.abc import Collection, Sequence
 
-import msgspec
-
-from ..model.events import Deliver, Event, Output, Stable, Stopped
+from ..model.configuration import Configuration
+from ..model.events import Deliver, Stable, Stopped
 from ..model.log import (
     Accepted,
     Activated,
     Appended,
     Committed,
     Foreseen,
-    Leased,
     Log,
-    LogRecord,
     Promised,
     Reset,
     Truncated,
 )
-from ..model.messages import PAYLOAD, Ack, Entry, Grant, Message
+from ..model.messages import PAYLOAD, Entry, Message
 from ..model.settings import Settings
 from ..model.submitters import Rows, Submitters
-from ..model.view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter, watching
+from ..model.view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
+from .durable_output import DurableOutput
 from .peers import Link, Peers
-
-
-def _nowhere(_message: Message) -> None:
-    """Takes a message before the parts are put together."""
-
-
-NOTHING = Output()
-"""What a step that produced nothing gives out; nobody writes to it."""
+from .seats import Seats
+from .status import ENDED, WAITING, Ended, Serving, Status
 
 
 class ReplicaState:
     """The facts of one replica. Only the parts of its channel write to it."""
 
-    def __init__(
-        self,
-        me: Voter,
-        order: Sequence[int],
-        cluster: str,
-        expected: int,
-        settings: Settings,
-        log: Log,
-        data: Mapping[int, bytes],
-        witnesses: Collection[int],
-    ) -> None:
+    def __init__(self, me: Voter, configuration: Configuration, settings: Settings, log: Log) -> None:
         self.me = me
-        self.order = tuple(order)
-        """The configured replicas, in order. They found the cluster; its views list who belongs to it."""
-        self.configured = tuple(
-            sorted(Seat(replica, data.get(replica, b""), replica in witnesses) for replica in order)
-        )
-        self.birth = blake2b(msgspec.msgpack.encode(self.configured), digest_size=8).digest()
-        """Replicas that are configured with others do not found a cluster together."""
-        self.cluster = cluster
-        self.expected = expected
+        self.configuration = configuration
         self.settings = settings
         self.log = log
+        self.output = DurableOutput(me.replica, durable=log.durable)
         self.now = 0.0
-        """The time of the current step."""
+        """The time of the current step, in monotonic seconds."""
         self.peers = Peers((), 0.0, settings)
-        recovered = log.recovered()
+        self.recovered = log.recovered()
+        """What the disk remembered when this process began."""
+        recovered = self.recovered
         self.promised = recovered.promised
         """No view below it is acknowledged any more."""
         self.accepted: View | None = recovered.accepted
         """The last view accepted or recorded."""
         self.guest = recovered.guest
-        self.resumed = NO_VIEW if recovered.accepted is None else recovered.accepted.number
-        """The view this replica was in when its process ended: others may be in it still."""
-        self.told = self.resumed if recovered.active else NO_VIEW
-        """That view, if its application may have been told of it."""
+        """This replica may join a cluster, but never found one."""
         self.known_active = recovered.active
         """`accepted` is known to be, or to have been, active."""
         self.foreseen = recovered.foreseen
         """`accepted` is a first view, and may become active at any moment, or have been."""
-        self.serving = False
-        """This replica is a member of `accepted`, which is active, and has promised nothing above it."""
-        self.active_since = 0.0
-        """When this replica began to serve in `accepted`."""
         self.newer = log.last.view if log.last.view > self.resumed else NO_VIEW
         """The highest view known to be active; above `accepted` when this replica is not in it.
 
-        Such a one has left entries in the log of a learner.
+        A learner has entries of such a view in its log.
         """
-        self.seats: tuple[Seat, ...] = ()
-        """Who belongs to the cluster, as of the last view accepted, or heard of from outside."""
-        self.witnesses: frozenset[int] = frozenset()
-        """Those of them that vote and hold no log."""
-        self.witness = False
-        """This replica is one: it accepts no view and proposes none, it only promises and records."""
-        self._take_seats(self.configured)
-        self.seats_of = NO_VIEW
-        self._departing: tuple[Seat, ...] = ()
-        """Seats of the view before, whose voters may be needed until the one accepted is active."""
-        if recovered.accepted is not None and recovered.accepted.seats:
-            self._take_seats(recovered.accepted.seats)
-            self.seats_of = recovered.accepted.number
-        self.unlisted = False
-        """The master said that this replica does not belong to the cluster."""
-        self.leased_s = recovered.lease_s
-        """How long the grants of this replica last, as far as its disk remembers."""
+        self.seats = Seats(me.replica, configuration.seats, recovered.accepted)
         self.counter = max(recovered.promised.counter, self.newer.counter)
         """The highest view counter seen."""
         self.commit = recovered.commit
+        """The index of the last entry known to be committed."""
         self.applied = recovered.applied
+        """The index of the last entry handed to the application."""
         self.origins = Submitters(recovered.origins)
-        """Who has submitted how much, after `applied`."""
+        """The last number of every submitter, after `applied`."""
         self.boot = recovered.boots + 1
-        """Which process of this life it is: what it forwards is numbered anew."""
+        """The number of this process in this life of the replica: what it forwards is numbered anew."""
         self.stable = 0
         """All members of the view held everything up to here when it became known."""
-        self.unanimous = False
-        """The view being served commits only what all members hold."""
+        self.status: Status = WAITING
         self.blocked = False
+        """Too few replicas can be reached to go on."""
         self.leaving = False
-        self.stopped = False
         self.attention = False
         """Something happened that may call for a view change."""
-        self.loopback: Callable[[Message], None] = _nowhere
-        """Takes the messages this replica sends to itself."""
-        self._out = Output()
-        self._issued = 0
-        self._bound = 0
-        """The token of the last record that binds this replica in what it says of other views."""
-        self._confirmed = 0
-        self._held: deque[tuple[int, int, Message]] = deque()
-        """What waits for the disk: the token of the last record before it, to whom, and what."""
 
     # Where this replica stands
+
+    @property
+    def serving(self) -> bool:
+        """See `Serving`."""
+        return self.status.serving
+
+    @property
+    def leading(self) -> bool:
+        """It is the master of an active view."""
+        return self.status.leading
+
+    @property
+    def stopped(self) -> bool:
+        """See `Ended`."""
+        return isinstance(self.status, Ended)
+
+    @property
+    def active_since(self) -> float:
+        """When this replica began to serve in `accepted`, in monotonic seconds; 0 while it does not."""
+        return self.status.since if isinstance(self.status, Serving) else 0.0
+
+    @property
+    def resumed(self) -> ViewNumber:
+        """The view this replica was in when its last process ended: others may be in it still."""
+        accepted = self.recovered.accepted
+        return NO_VIEW if accepted is None else accepted.number
 
     @property
     def member(self) -> bool:
@@ -165,11 +135,6 @@ class ReplicaState:
         if accepted is None:
             return self.promised > NO_VIEW
         return self.promised > max(self.newer, accepted.number) or self.me in accepted.config
-
-    @property
-    def leading(self) -> bool:
-        """It is the master of an active view."""
-        return self.serving and self.accepted is not None and self.accepted.members[0] == self.me
 
     @property
     def too_few_copies(self) -> str:
@@ -256,53 +221,52 @@ class ReplicaState:
     def promise(self, number: ViewNumber) -> None:
         """From now on no view below `number` is acknowledged."""
         self.saw(number)
-        self._take_back(number)
+        self.output.retract_below(number)
         self.promised = number
-        self.serving = False
+        self.cease()
         self.attention = True
-        self.record(Promised(number))
+        self.output.record(Promised(number))
 
     def accept(self, view: View) -> None:
         """`view` is the last one accepted; it is not active yet."""
         self.saw(view.number)
         if view.number > self.promised:
-            self._take_back(view.number)
+            self.output.retract_below(view.number)
         self.promised = view.number
         self.accepted = view
-        self.serving = False
+        self.cease()
         self.foreseen = False
         self.known_active = self.newer == view.number
         self.attention = True
-        self.record(Accepted(view))
+        self.output.record(Accepted(view))
         self.sit(view.number, view.seats)
         for link in self.peers:
             self.review_lineage(link)
         if self.known_active:
-            self.record(Activated(view.number))
+            self.output.record(Activated(view.number))
             self._settle_seats()
 
-    def _take_back(self, number: ViewNumber) -> None:
-        """What waits for the disk and does not hold once `number` is promised is not said.
+    def serve(self, now: float, view: View) -> None:
+        """Begin to serve in `view`, which was accepted last and is active."""
+        if not self.stopped:
+            self.status = Serving(now, view.members[0] == self.me, view.k == len(view.members))
 
-        Acknowledgements are of a view below it; a grant to anybody but its proposer has run out.
-        """
-        self._held = deque(
-            held
-            for held in self._held
-            if not isinstance(held[2], Ack) and (not isinstance(held[2], Grant) or held[1] == number.replica)
-        )
+    def cease(self) -> None:
+        """Stop serving in the view, if this replica does."""
+        if self.status.serving:
+            self.status = WAITING
 
     def foresee(self) -> None:
         """The first view, accepted last, may become active at any moment."""
         if not self.foreseen and self.accepted is not None:
             self.foreseen = True
-            self.record(Foreseen(self.accepted.number))
+            self.output.record(Foreseen(self.accepted.number))
 
     def know_active(self) -> None:
         """The view accepted last is, or was, active."""
         if not self.known_active and self.accepted is not None:
             self.known_active = True
-            self.record(Activated(self.accepted.number))
+            self.output.record(Activated(self.accepted.number))
             self._settle_seats()
             for link in self.peers:
                 self.review_lineage(link)
@@ -318,32 +282,16 @@ class ReplicaState:
         if accepted is not None and accepted.number == number:
             self.know_active()
             return
-        # What waits for the disk may be cut from the log before it is said to be there, and helps nobody now.
-        self._held = deque(held for held in self._held if not isinstance(held[2], Ack))
-        if self.serving:
-            self.serving = False
-            self.note(f"view {number} is active without this replica")
+        self.output.retract_acks()
+        if self.status.serving:
+            self.status = WAITING
+            self.output.note(f"view {number} is active without this replica")
 
     # Who belongs to the cluster
-
-    def _take_seats(self, seats: tuple[Seat, ...]) -> None:
-        """These belong to the cluster. A replica that does not is what it was configured to be."""
-        self.seats = seats
-        self.witnesses = watching(seats)
-        me = self.me.replica
-        listed = any(seat.replica == me for seat in seats)
-        self.witness = me in (self.witnesses if listed else watching(self.configured))
 
     def lists(self, replica: int) -> bool:
         """Whether a replica belongs to the cluster, as of the view accepted last."""
         return self.accepted is not None and self.accepted.lists(replica)
-
-    @property
-    def others(self) -> list[int]:
-        """Whom to be connected with."""
-        me = self.me.replica
-        ids = {seat.replica for seat in (*self.seats, *self._departing)}
-        return sorted(ids - {me})
 
     @property
     def pending(self) -> Entry | None:
@@ -355,26 +303,18 @@ class ReplicaState:
 
     def sit(self, number: ViewNumber, seats: tuple[Seat, ...], *, active: bool = False) -> None:
         """Learn who belongs to the cluster as of a view. Until it is active, voters that go are needed."""
-        if not seats or number < self.seats_of:
-            return
-        fresh, self.seats_of = self.seats_of == NO_VIEW, number
-        if fresh or seats != self.seats:
-            stay = {seat.replica for seat in seats}
-            leave = () if active else (*self._departing, *self.seats)
-            self._departing = tuple(seat for seat in leave if seat.replica not in stay)
-            self._take_seats(seats)
+        if self.seats.replace(number, seats, active=active):
             self.connect()
 
     def _settle_seats(self) -> None:
         """The view accepted last is active: nobody needs those who left with it."""
-        if self._departing:
-            self._departing = ()
+        if self.seats.settle():
             self.connect()
 
     def connect(self) -> None:
         """Have this replica connected with those who belong to the cluster, and those who leave it."""
-        self.peers.follow(self.others, self.now)
-        self._out.seats = (*self.seats, *self._departing)
+        self.peers.follow(self.seats.others, self.now)
+        self.output.batch.seats = self.seats.connected
 
     # The log
 
@@ -405,7 +345,7 @@ class ReplicaState:
             self.cut(fresh[0].index - 1)
             for entry in fresh:
                 log.append(entry)
-            self.record(Appended(tuple(fresh)))
+            self.output.record(Appended(tuple(fresh)))
         if end is not None:
             self.cut(end)
         return ""
@@ -413,15 +353,15 @@ class ReplicaState:
     def cut(self, index: int) -> None:
         """Forget the entries above `index`, which is not below the commit index."""
         if index < self.log.last.at:
-            self.note(f"entries {index + 1} to {self.log.last.at} are dropped")
+            self.output.note(f"entries {index + 1} to {self.log.last.at} are dropped")
             self.log.truncate(index)
-            self.record(Truncated(index))
+            self.output.record(Truncated(index))
 
     def reset(self, base: Tag, origins: Rows) -> None:
         """The state after `base` came as a snapshot."""
         self.log.reset(base)
         self.origins = Submitters(origins)
-        self.record(Reset(base, origins))
+        self.output.record(Reset(base, origins))
         self.commit = self.applied = base.at
 
     def commit_to(self, index: int) -> None:
@@ -431,8 +371,8 @@ class ReplicaState:
         self.commit = index
         self.deliver()
         if self.log.durable:
-            self.record(Committed(index, self.origins.rows))
-        if self.serving and self.unanimous:
+            self.output.record(Committed(index, self.origins.rows))
+        if self.status.unanimous:
             self.stable_to(index)
 
     def stable_to(self, index: int) -> None:
@@ -440,12 +380,12 @@ class ReplicaState:
         if index > self.stable:
             self.stable = index
             if self.settings.mode == "MAJORITY":
-                self.event(Stable(index))
+                self.output.emit(Stable(index))
 
     def deliver(self) -> None:
         """Hand out what is committed and was not handed out."""
         log = self.log
-        events = self._out.events
+        events = self.output.batch.events
         for index in range(self.applied + 1, self.commit + 1):
             entry = log.get(index)
             if entry.kind == PAYLOAD:
@@ -464,114 +404,15 @@ class ReplicaState:
 
     # Output
 
-    def send(self, replica: int, message: Message) -> None:
-        """To a peer, at once."""
-        self._out.messages.append((replica, message))
-
     def broadcast(self, message: Message) -> None:
         """To every connected peer, at once."""
         for link in self.peers:
             if link.connected:
-                self._out.messages.append((link.replica, message))
-
-    def vow(self, replica: int, message: Message) -> None:
-        """To a peer or to oneself, once everything recorded so far is durable."""
-        if self.log.durable and (self._out.persist or self._confirmed < self._issued):
-            self._hold(self._issued + bool(self._out.persist), replica, message)
-        elif replica == self.me.replica:
-            self.loopback(message)
-        else:
-            self.send(replica, message)
-
-    def _hold(self, token: int, replica: int, message: Message) -> None:
-        """Have a message wait for the disk, in the place of one of its kind that would leave with it.
-
-        Grants, promises and the like are repeated for as long as a disk hangs, and the newest says it all.
-        One that waits for an earlier record stays: it leaves earlier.
-        """
-        held = self._held
-        for place in range(len(held) - 1, -1, -1):
-            before_token, before_replica, before = held[place]
-            if before_token != token:
-                break
-            if before_replica == replica and type(before) is type(message):
-                del held[place]
-                break
-        held.append((token, replica, message))
-
-    def pledge(self, replica: int, message: Message) -> None:
-        """To a peer, once what binds this replica is durable: whom it promised, how long its grants last.
-
-        Entries need not be. A pledge that waited for the disk with them would come late under load.
-        """
-        if self._confirmed < self._bound:
-            self.vow(replica, message)
-        else:
-            self.send(replica, message)
-
-    def record(self, record: LogRecord) -> None:
-        """Ask for a record to be made durable."""
-        if self.log.durable:
-            self._out.persist.append(record)
-            if isinstance(record, Promised | Accepted | Leased):
-                self._bound = self._issued + 1
-
-    def mark(self, record: LogRecord) -> int:
-        """Ask for a record to be made durable; returns what to give to `is_durable`."""
-        self.record(record)
-        return self._issued + 1 if self.log.durable else 0
-
-    def is_durable(self, mark: int) -> bool:
-        """Whether a marked record would survive this process, or nothing does."""
-        return mark <= self._confirmed
-
-    def record_entry(self, entry: Entry) -> None:
-        """Ask for the entry just appended to be made durable."""
-        self._out.persist.append(Appended((entry,)))
-
-    def persisted(self, token: int) -> None:
-        """Let go of the messages that waited for this."""
-        self._confirmed = max(self._confirmed, token)
-        while self._held and self._held[0][0] <= self._confirmed:
-            _, replica, message = self._held.popleft()
-            if replica == self.me.replica:
-                self.loopback(message)
-            else:
-                self.send(replica, message)
-
-    def event(self, event: Event) -> None:
-        """Hand an event to the application."""
-        self._out.events.append(event)
-
-    @property
-    def idle(self) -> bool:
-        """Whether nothing has gathered since the last time."""
-        return not self._out
-
-    @property
-    def eventful(self) -> bool:
-        """Whether there are events to hand out."""
-        return bool(self._out.events)
-
-    def note(self, line: str) -> None:
-        """A line for the log."""
-        self._out.notes.append(line)
+                self.output.send(link.replica, message)
 
     def stop(self, reason: str, *, failed: bool = False) -> None:
-        """The end: nothing is sent or received after this. failed: see `Stopped`."""
+        """End: nothing is sent or received after this. failed: see the event `Stopped`."""
         if not self.stopped:
-            self.stopped = True
-            self.serving = False
-            self.note(f"stopped: {reason}")
-            self.event(Stopped(reason, failed))
-
-    def take(self) -> Output:
-        """What has gathered since the last time."""
-        out = self._out
-        if out.persist:
-            self._issued += 1
-            out.token = self._issued
-        elif not out:
-            return NOTHING
-        self._out = Output()
-        return out
+            self.status = ENDED
+            self.output.note(f"stopped: {reason}")
+            self.output.emit(Stopped(reason, failed))

@@ -52,7 +52,7 @@ class CatchUpSender:
             entries = tuple(log.slice(phase.sent, log.last.at, state.settings.part_bytes))
             phase.sent = entries[-1].index
             phase.in_flight.append(phase.sent)
-            state.send(
+            state.output.send(
                 transfer.voter.replica,
                 CatchUp(transfer.token, state.accepted.number, base, entries, state.commit),
             )
@@ -119,5 +119,5 @@ class CatchUpSender:
                 proof.doubted = now
             base = state.log.tag(phase.sent)
             message = CatchUp(transfer.token, state.accepted.number, base, (), state.commit)
-            state.send(transfer.voter.replica, message)
+            state.output.send(transfer.voter.replica, message)
         return proof.given

@@ -175,14 +175,14 @@ class Donor:
         transfer = Transfer(voter, token, token, now, now, now, settings.suspect_s, phase)
         self.transfer = transfer
         if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
-            state.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
+            state.output.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
             self._catch_up.begin(now, transfer, have.at)
             return
         phase.marker = message.marker
         # Where the log still has that entry, it is another one.
         if not message.fresh and have.at < log.base.at and have.view <= state.accepted.number:
             phase.have = have.at
-        state.note(
+        state.output.note(
             f"replica {voter.replica} joins: sends the state"
             + (", going on with what it has" if phase.marker else "")
             + (f", or what has changed since entry {phase.have}" if phase.have else "")
@@ -198,7 +198,7 @@ class Donor:
     def _close(self, reason: str) -> None:
         """The transfer is over."""
         if self.transfer is not None:
-            self._state.note(f"transfer to replica {self.transfer.voter.replica} ends: {reason}")
+            self._state.output.note(f"transfer to replica {self.transfer.voter.replica} ends: {reason}")
             self.transfer = None
 
     # The state
@@ -237,15 +237,15 @@ class Donor:
             # The application is at this entry, and may name it as the one that the state follows.
             transfer.hold = state.applied
         if phase.begun:
-            state.event(ProvidePart(transfer.token, state.applied))
+            state.output.emit(ProvidePart(transfer.token, state.applied))
         else:
             phase.begun = True
-            state.event(ProvideSnapshot(transfer.token, state.applied, phase.have, phase.marker))
+            state.output.emit(ProvideSnapshot(transfer.token, state.applied, phase.have, phase.marker))
 
     def _push(self, transfer: Transfer, phase: StatePhase) -> None:
         """Send the chunks for which the window has room."""
         for chunk in phase.chunks.due():
-            self._state.send(transfer.voter.replica, chunk)
+            self._state.output.send(transfer.voter.replica, chunk)
 
     def _answered(self, token: int) -> tuple[Transfer, StatePhase] | None:
         """Return the transfer that an answer of the application is for; None if it waits for no answer."""
@@ -344,7 +344,7 @@ class Donor:
         if tail is None:
             return
         for message in tail.due(now, state.log, state.commit, state.settings.part_bytes):
-            state.send(transfer.voter.replica, message)
+            state.output.send(transfer.voter.replica, message)
         phase.tail_after = now + state.settings.transfer_pause_s
 
     def full(self) -> bool:
@@ -446,7 +446,7 @@ class Donor:
         old = [other for other in view.config if other.replica == voter.replica and other != voter]
         if old:
             if old[0] not in view.members:
-                state.note(f"removes voter {old[0]}: {voter} takes its place")
+                state.output.note(f"removes voter {old[0]}: {voter} takes its place")
                 self._replication.reconfigure(now, Reconfig(False, *old[0]))
             return False
         phase = transfer.phase
@@ -455,7 +455,7 @@ class Donor:
         if not self._catch_up.proved(now, transfer, phase):
             return False
         if voter not in view.config:
-            state.note(f"adds voter {voter}")
+            state.output.note(f"adds voter {voter}")
             self._replication.reconfigure(now, Reconfig(True, *voter))
             return False
         return True

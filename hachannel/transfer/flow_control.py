@@ -103,7 +103,7 @@ class FlowControl:
                 transfer.wait_noted = True
                 acked = transfer.phase.acked if isinstance(transfer.phase, CatchUpPhase) else 0
                 lacks = self._state.log.last.at - max(acked, self._state.log.base.at)
-                self._state.note(
+                self._state.output.note(
                     f"all wait for replica {transfer.voter.replica}, which lacks {lacks} entries"
                 )
             if now - max(since, transfer.progressed) < self._state.settings.stall_s:

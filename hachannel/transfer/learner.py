@@ -104,7 +104,7 @@ class Learner:
         state = self._state
         if self.learning is not None and self._may_append_tail(self.learning):
             self._append_tail(self.learning)
-        inside = state.seated if state.witness else state.member
+        inside = state.seated if state.seats.witness else state.member
         if (inside and not self.empty) or state.leaving or now < self._next_join:
             return
         self._next_join = now + state.settings.retry_s * (1 if self.learning is None else 3)
@@ -114,7 +114,7 @@ class Learner:
         """The announcement."""
         state, learning = self._state, self.learning
         return Join(
-            state.cluster,
+            state.configuration.cluster,
             self.empty,
             state.log.tag(state.commit),
             0 if learning is None else learning.token,
@@ -122,7 +122,7 @@ class Learner:
             self._marker,
             self.fresh,
             self._refused,
-            state.birth,
+            state.configuration.birth,
             self._lease.blocks(state.now, proposer(state.newer)),
         )
 
@@ -133,7 +133,7 @@ class Learner:
     def _follows(self, voter: Voter, token: int, *, entries: bool) -> Learning | None:
         """Return the transfer that a message belongs to; begin a new one for a token above all others."""
         learning = self.learning
-        if self._state.member or self._state.witness or token <= self._refused:
+        if self._state.member or self._state.seats.witness or token <= self._refused:
             return None
         if learning is None or token > learning.token:
             if self.installing or (entries and self.fresh):
@@ -169,9 +169,9 @@ class Learner:
         answer = ChunkAck(learning.token, chunks.taken - tail_waits, learning.ready, tail.told)
         if learning.ready:
             # With a disk it is only true once it is there.
-            self._state.vow(learning.donor, answer)
+            self._state.output.send_after_sync(learning.donor, answer)
         else:
-            self._state.send(learning.donor, answer)
+            self._state.output.send(learning.donor, answer)
 
     def _give(self, learning: Learning) -> None:
         """Hand the next part to the application, if all of it is here and the application has no other."""
@@ -184,7 +184,7 @@ class Learner:
         data, piece = part
         at, forwarded = piece.at, 0
         if at is not None and self._has(at):
-            state.note(f"the state after entry {at.at} is not needed any more")
+            state.output.note(f"the state after entry {at.at} is not needed any more")
             learning.installed = learning.chunks.confirm()
             return
         if at is not None and at.at < state.commit:
@@ -192,13 +192,13 @@ class Learner:
             self._give_up(learning, f"what follows entry {at.at} is committed here")
             return
         if at is not None:
-            state.note(f"installs the state after entry {at.at}")
+            state.output.note(f"installs the state after entry {at.at}")
             learning.at, learning.origins = at, piece.origins
             self._busy(True)
             me = state.me
             forwarded = Submitters(piece.origins).last(me.replica, me.incarnation, state.boot)
         index = None if at is None else at.at
-        state.event(InstallPart(learning.token, learning.parts, data, index, forwarded))
+        state.output.emit(InstallPart(learning.token, learning.parts, data, index, forwarded))
         learning.parts += 1
 
     def _has(self, at: Tag) -> bool:
@@ -242,7 +242,7 @@ class Learner:
         """Return whether the tail has entries to append and the disk has those appended last."""
         state = self._state
         there = learning.installed and bool(learning.tail)
-        return there and not state.member and state.is_durable(learning.tail_mark)
+        return there and not state.member and state.output.is_durable(learning.tail_mark)
 
     def _append_tail(self, learning: Learning) -> None:
         """Append up to `part_bytes` of the tail to the log, so that other messages are handled in between."""
@@ -253,7 +253,7 @@ class Learner:
             self._give_up(learning, reason)
             return
         state.commit_to(entries[-1].index)
-        learning.tail_mark = state.mark(Truncated(state.log.last.at))
+        learning.tail_mark = state.output.record(Truncated(state.log.last.at))
         self._answer(learning)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
@@ -265,7 +265,7 @@ class Learner:
             self._next_join = now + pause
 
     def _give_up(self, learning: Learning, reason: str) -> None:
-        self._state.note(f"the state cannot be taken from replica {learning.donor}: {reason}")
+        self._state.output.note(f"the state cannot be taken from replica {learning.donor}: {reason}")
         self._busy(False)
         self.learning = None
         self._marker = b""
@@ -282,23 +282,25 @@ class Learner:
         base = message.base
         if base.at > log.last.at or (base.at >= log.base.at and log.tag(base.at) != base):
             # Not what this replica has: only the committed part is sure to be shared.
-            state.send(voter.replica, CaughtUp(message.token, state.commit, state.commit, True))
+            state.output.send(voter.replica, CaughtUp(message.token, state.commit, state.commit, True))
             return
         if base.at < 0 or (message.entries and message.entries[0].index != base.at + 1):
             return
         last = log.last.at
         reason = state.splice(message.entries, None)
         if reason:
-            state.note(f"cannot take entries after {base.at} from replica {voter.replica}: {reason}")
+            state.output.note(f"cannot take entries after {base.at} from replica {voter.replica}: {reason}")
             return
         reached = max(base.at + len(message.entries), state.commit)
         state.commit_to(min(message.commit, reached))
-        if log.last.at == last and state.is_durable(self._shown):
+        if log.last.at == last and state.output.is_durable(self._shown):
             # Perhaps it is asked whether it can answer. If nothing waits for the disk, this does, though it
             # changes nothing; no server's disk is in a hurry with `Committed`. One is enough while it hangs.
-            self._shown = state.mark(Truncated(last))
+            self._shown = state.output.record(Truncated(last))
         bound_s = self._lease.bound_s(state.now, voter)
-        state.vow(voter.replica, CaughtUp(message.token, reached, state.commit, False, bound_s))
+        state.output.send_after_sync(
+            voter.replica, CaughtUp(message.token, reached, state.commit, False, bound_s)
+        )
 
     def _forget(self) -> None:
         """Forget what was kept of earlier transfers."""

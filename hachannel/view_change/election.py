@@ -119,22 +119,22 @@ class Election:
         if self._lease.blocks(now, state.me):
             return
         number = ViewNumber(self.next_counter(), state.me.replica, state.me.incarnation)
-        state.note(f"proposes view {number}: {reason}")
+        state.output.note(f"proposes view {number}: {reason}")
         self._proposals += 1
         self.installation.current = None
         self._attempt = Preparing(number, reason, now, now, now, exclude, boot, self._donor.ready())
         self.since = now
         state.promise(number)
         self._send_prepare(self._attempt)
-        state.vow(state.me.replica, self._promise(number))
+        state.output.send_after_sync(state.me.replica, self._promise(number))
 
     def _send_prepare(self, attempt: Preparing) -> None:
         """Ask everybody who has not answered; for the first view, only those who may found a cluster."""
         message = Prepare(attempt.number, attempt.reason)
         for link in self._state.peers:
-            asked = founds(link, self._state.birth) if attempt.boot else not link.foreign
+            asked = founds(link, self._state.configuration.birth) if attempt.boot else not link.foreign
             if link.connected and link.voter not in attempt.promises and asked:
-                self._state.vow(link.replica, message)
+                self._state.output.send_after_sync(link.replica, message)
 
     def next_counter(self) -> int:
         """A view counter above all that were seen, so that no number is used twice."""
@@ -161,7 +161,7 @@ class Election:
             return
         state.saw(number)
         if number < state.promised:
-            state.send(voter.replica, Refuse(number, state.promised))
+            state.output.send(voter.replica, Refuse(number, state.promised))
             return
         if number > state.promised:
             if self._lease.blocks(now, voter):
@@ -169,10 +169,10 @@ class Election:
                     self._deferred = voter, message
                 return
             self.abandon(now)
-            state.note(f"promised view {number}: {message.reason}")
+            state.output.note(f"promised view {number}: {message.reason}")
             self._proposals += 1
             state.promise(number)
-        state.vow(voter.replica, self._promise(number))
+        state.output.send_after_sync(voter.replica, self._promise(number))
 
     def answer_deferred(self, now: float) -> None:
         """Promise what a grant forbade to promise, once it is over."""
@@ -201,7 +201,7 @@ class Election:
     def withdraw(self, now: float) -> None:
         """This replica leaves: a view that it has not begun to install is left to the others."""
         if self._attempt is not None:
-            self._state.note("leaves the next view to the others")
+            self._state.output.note("leaves the next view to the others")
             self.abandon(now)
 
     def lost(self, now: float) -> None:
@@ -214,7 +214,7 @@ class Election:
 
     def fail(self, now: float, reason: str) -> None:
         """The attempt of this replica came to nothing; another one follows after a pause."""
-        self._state.note(f"view {self._state.promised} not installed: {reason}")
+        self._state.output.note(f"view {self._state.promised} not installed: {reason}")
         self.abandon(now)
         self.failures += 1
         self._state.attention = True
@@ -306,10 +306,10 @@ class Election:
     def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
         """The first member that answered leads."""
         state = self._state
-        state.note(f"yields to replica {first.replica}")
+        state.output.note(f"yields to replica {first.replica}")
         self._yields[first] = self._yields.get(first, 0) + 1
         self._lease.give_up(now)
-        state.send(first.replica, Yield(attempt.number, attempt.reason))
+        state.output.send(first.replica, Yield(attempt.number, attempt.reason))
         self.fail(now, f"replica {first.replica} is the first member")
         self.since = now + self.attempt_timeout_s
 
@@ -317,7 +317,7 @@ class Election:
         """Another proposer found that this replica leads: it does not lead itself."""
         state = self._state
         state.saw(message.number)
-        fit = (state.member or state.accepted is None) and not state.witness
+        fit = (state.member or state.accepted is None) and not state.seats.witness
         if self.idle and fit and not state.leaving and message.number >= state.promised:
             self._yields[voter] = MAX_YIELDS
             # If a grant forbids it now, it is time as soon as that is over.
@@ -344,7 +344,7 @@ class Election:
             self._splice(now, attempt)
             return
         attempt.asked = now
-        self._state.send(
+        self._state.output.send(
             attempt.choice.holder.replica, Fetch(attempt.prepared.number, attempt.fetched.reached)
         )
 
@@ -356,7 +356,7 @@ class Election:
             entries = log.slice(message.index, log.last.at, state.settings.part_bytes)
             # The proposal makes progress: a long end of a log over a slow network takes its time.
             self.since = max(self.since, state.now)
-            state.send(voter.replica, Suffix(message.number, message.index, tuple(entries)))
+            state.output.send(voter.replica, Suffix(message.number, message.index, tuple(entries)))
 
     def on_suffix(self, now: float, voter: Voter, message: Suffix) -> None:
         """The end of the log to adopt, or a part of it."""
@@ -402,7 +402,7 @@ class Election:
         config = reconfigured(source.config, change)
         reason = self._unfeasible(change, config, attempt.promises)
         if reason:
-            state.note(f"the change of the configuration is given up: {reason}")
+            state.output.note(f"the change of the configuration is given up: {reason}")
             change, config = None, source.config
         bases: dict[Voter, int] = {}
         for voter in remaining:

@@ -69,22 +69,24 @@ class Founding:
         how many proposals of this replica failed in a row.
         """
         state = self._state
-        if state.leaving or state.witness:
+        if state.leaving or state.seats.witness:
             return False
         found = {state.me.replica}
         for link in state.peers:
             if link.heartbeat is not None and link.heartbeat.founded:
                 return False
-            if link.connected and not link.suspected and founds(link, state.birth):
+            if link.connected and not link.suspected and founds(link, state.configuration.birth):
                 found.add(link.replica)
-        if len(found) < state.expected:
+        if len(found) < state.configuration.expected:
             self._complete_since = None
             return False
         if self._complete_since is None:
             self._complete_since = now
         settings = state.settings
-        rank = [each for each in state.order if each in found - state.witnesses].index(state.me.replica)
-        wait = 0.0 if len(found) == len(state.order) else settings.boot_wait_s
+        rank = [each for each in state.configuration.order if each in found - state.seats.witnesses].index(
+            state.me.replica
+        )
+        wait = 0.0 if len(found) == len(state.configuration.order) else settings.boot_wait_s
         wait += rank * settings.view_change_s + min(failures**2, MAX_BACKOFF) * settings.retry_s
         return now >= max(self._complete_since, since) + wait
 
@@ -98,7 +100,8 @@ class Founding:
         promises = {
             voter: promise
             for voter, promise in attempt.promises.items()
-            if voter == state.me or (state.peers.link(voter) is not None and voter.replica in state.order)
+            if voter == state.me
+            or (state.peers.link(voter) is not None and voter.replica in state.configuration.order)
         }
         activations = {
             activation(promise.accepted, promises)
@@ -115,7 +118,7 @@ class Founding:
                 return Impossible(f"replica {voter.replica} belongs to a cluster already")
         if unsure:
             return Waiting("replicas that do not answer may have founded a cluster")
-        if awaited or len(promises) < state.expected:
+        if awaited or len(promises) < state.configuration.expected:
             return Waiting()
         return self._first_view(attempt, promises)
 
@@ -124,7 +127,9 @@ class Founding:
         state = self._state
         if now - attempt.since >= state.settings.view_change_s / 2:
             return False
-        seen = [link.voter for link in state.peers if link.connected and founds(link, state.birth)]
+        seen = [
+            link.voter for link in state.peers if link.connected and founds(link, state.configuration.birth)
+        ]
         return any(voter is not None and voter not in promises for voter in seen)
 
     def _replaceable(self, attempt: Preparing) -> bool:
@@ -133,8 +138,10 @@ class Founding:
 
     def _first_view(self, attempt: Preparing, promises: Mapping[Voter, Promise]) -> FirstView:
         state = self._state
-        order = {replica: position for position, replica in enumerate(state.order)}
-        data = [voter for voter in promises if voter != state.me and voter.replica not in state.witnesses]
+        order = {replica: position for position, replica in enumerate(state.configuration.order)}
+        data = [
+            voter for voter in promises if voter != state.me and voter.replica not in state.seats.witnesses
+        ]
         others = tuple(sorted(data, key=lambda voter: order[voter.replica]))
         members = (state.me, *others)
         view = View(
@@ -143,9 +150,9 @@ class Founding:
             members,
             required(state.settings.mode, members, state.settings.min_copies),
             0,
-            majority(state.order),
+            majority(state.configuration.order),
             attempt.reason,
-            state.configured,
-            witnesses_of(promises, state.configured),
+            state.configuration.seats,
+            witnesses_of(promises, state.configuration.seats),
         )
         return FirstView(view, others)

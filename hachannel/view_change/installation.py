@@ -89,7 +89,7 @@ class Installation:
         state = self._state
         view = installing.view
         self.current = installing
-        state.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
+        state.output.note(f"installs view {view.number} of {view.replicas()}: {view.reason}")
         for voter in installing.bases:
             self._send(now, installing, voter)
         if installing.source is not None or not installing.bases:
@@ -99,7 +99,7 @@ class Installation:
         """The proposer accepts too, once; the first view last, so that nothing is lost if it fails."""
         if self.current is not None and self._state.accepted != self.current.view:
             self._state.accept(self.current.view)
-            self._state.vow(self._state.me.replica, Accept(self.current.view.number))
+            self._state.output.send_after_sync(self._state.me.replica, Accept(self.current.view.number))
 
     def _send(self, now: float, installing: Installing, voter: Voter) -> None:
         """Send a member what it lacks of the log of the view, in parts."""
@@ -114,7 +114,7 @@ class Installation:
             entries = tuple(log.slice(done, view.start, state.settings.part_bytes))
             offset, done = done - start, done + len(entries)
             complete = done >= view.start
-            state.send(voter.replica, NewView(view, base, offset, entries, complete))
+            state.output.send(voter.replica, NewView(view, base, offset, entries, complete))
             if complete:
                 return
 
@@ -158,14 +158,14 @@ class Installation:
         first, installing.founding = installing.founding is None, now
         if first:
             state.foresee()
-            state.vow(state.me.replica, Founded(installing.view.number))
+            state.output.send_after_sync(state.me.replica, Founded(installing.view.number))
         elif state.me in installing.founded:
             self._tell(installing)
 
     def _tell(self, installing: Installing) -> None:
         """Send Found to the members, after the proposer noted it: a member that knows proves that two do."""
         for voter in installing.lacking:
-            self._state.send(voter.replica, Found(installing.view.number))
+            self._state.output.send(voter.replica, Found(installing.view.number))
 
     def on_founded(self, now: float, voter: Voter, message: Founded) -> None:
         """A member will not forget that the first view may be active."""
@@ -196,7 +196,7 @@ class Installation:
             voters |= set(installing.source.config)
         for voter in sorted(voters - set(view.members) - installing.recorded):
             if self._state.peers.link(voter) is not None:
-                self._state.send(voter.replica, Record(view))
+                self._state.output.send(voter.replica, Record(view))
 
     def drive(self, now: float, attempt_timeout_s: float) -> str:
         """Repeat what was not answered; returns why the view cannot be installed, "" when it still can.
@@ -238,7 +238,7 @@ class Installation:
         if installing.founding is None:
             self._send(now, installing, voter)
         elif self._state.me in installing.founded:
-            self._state.send(voter.replica, Found(installing.view.number))
+            self._state.output.send(voter.replica, Found(installing.view.number))
 
     # Members and voters
 
@@ -246,13 +246,13 @@ class Installation:
         """A part of the log of a new view; the last one completes it."""
         state = self._state
         view = message.view
-        if voter != proposer(view.number) or state.me not in view.members or self.busy or state.witness:
+        if voter != proposer(view.number) or state.me not in view.members or self.busy or state.seats.witness:
             return
         if self._refused(voter, view.number) or self._bound(now, voter, view.number):
             return
         if state.accepted is not None and state.accepted.number == view.number:
             if message.complete:
-                state.vow(voter.replica, Accept(view.number))
+                state.output.send_after_sync(voter.replica, Accept(view.number))
             return
         self._abandon(now)
         staged = self._stage(message)
@@ -261,10 +261,10 @@ class Installation:
         self._staged = None
         reason = self._adopt(view, staged)
         if reason:
-            state.note(f"cannot accept view {view.number}: {reason}")
+            state.output.note(f"cannot accept view {view.number}: {reason}")
             return
         state.accept(view)
-        state.vow(voter.replica, Accept(view.number))
+        state.output.send_after_sync(voter.replica, Accept(view.number))
 
     def _refused(self, voter: Voter, number: ViewNumber) -> bool:
         """Answer a proposal below what was promised."""
@@ -272,7 +272,7 @@ class Installation:
         state.saw(number)
         if number >= state.promised:
             return False
-        state.send(voter.replica, Refuse(number, state.promised))
+        state.output.send(voter.replica, Refuse(number, state.promised))
         return True
 
     def _bound(self, now: float, voter: Voter, number: ViewNumber) -> bool:
@@ -324,8 +324,8 @@ class Installation:
         if state.accepted is None or state.accepted.number != view.number:
             self._abandon(now)
             state.accept(view)
-            state.note(f"recorded view {view.number} of {view.replicas()}")
-        state.vow(voter.replica, Recorded(view.number))
+            state.output.note(f"recorded view {view.number} of {view.replicas()}")
+        state.output.send_after_sync(voter.replica, Recorded(view.number))
 
     def on_found(self, voter: Voter, message: Found) -> None:
         """The first view may be active at any moment: who replaces it must find out."""
@@ -341,7 +341,7 @@ class Installation:
                 # It comes along: no time yet for a proposal of this replica, which may be next in turn.
                 self._abandon(state.now)
                 state.foresee()
-            state.vow(voter.replica, Founded(view.number))
+            state.output.send_after_sync(voter.replica, Founded(view.number))
 
     def on_activate(self, now: float, voter: Voter, message: Activate) -> None:
         """The view is active."""
@@ -372,7 +372,7 @@ class Installation:
         elif self._noted != view.number:
             # A process that forgot it would say again that this is the first time.
             self._noted = view.number
-            state.vow(state.me.replica, Activate(view.number))
+            state.output.send_after_sync(state.me.replica, Activate(view.number))
 
     def on_noted(self, now: float, message: Activate) -> None:
         """That the first view is active will not be forgotten here."""
@@ -384,20 +384,26 @@ class Installation:
             and state.member
             and not state.serving
         ):
-            self._begin(now, view, first_time=not view.again and view.number != state.told)
+            self._begin(
+                now,
+                view,
+                first_time=not view.again and not (state.recovered.active and view.number == state.resumed),
+            )
 
     def _begin(self, now: float, view: View, *, first_time: bool) -> None:
         state = self._state
         if self.current is not None:
             self.current = None
             for voter in view.members[1:]:
-                state.send(voter.replica, Activate(view.number))
+                state.output.send(voter.replica, Activate(view.number))
         self.forget()
         state.commit_to(view.start)
         self._replication.begin(now, view)
         state.attention = True
-        state.note(f"view {view.number} of {view.replicas()} is active from {view.start}: {view.reason}")
-        state.event(
+        state.output.note(
+            f"view {view.number} of {view.replicas()} is active from {view.start}: {view.reason}"
+        )
+        state.output.emit(
             ViewEvent(
                 view.start,
                 view.number,

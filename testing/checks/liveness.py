@@ -142,9 +142,9 @@ def seated(world: World) -> list[Host]:
     """Return the replicas of the cluster without the lost ones, as the last view lists them."""
     last: ReplicaState | None = None
     for host in world.hosts:
-        if host.running and (last is None or host.state.seats_of > last.seats_of):
+        if host.running and (last is None or host.state.seats.as_of > last.seats.as_of):
             last = host.state
-    ids = set(world.configured) if last is None else {seat.replica for seat in last.seats}
+    ids = set(world.configured) if last is None else {seat.replica for seat in last.seats.listed}
     return [host for host in world.hosts if host.replica in ids and not host.lost]
 
 

@@ -209,8 +209,10 @@ class FoundingBarrier(Checker):
         number = view.number
         if host.state.me == (number.replica, number.incarnation) and self.past.sources.get(number) is None:
             founders = len(view.config)
-            if founders < host.state.expected and not view.start:
-                self.fail(host, f"first view {view} of {founders}, not {host.state.expected} replicas")
+            if founders < host.state.configuration.expected and not view.start:
+                self.fail(
+                    host, f"first view {view} of {founders}, not {host.state.configuration.expected} replicas"
+                )
 
     def activated(self, step: Step, view: View, event: ViewEvent) -> None:
         """Enough replicas know a first view that no others can found or replace another one."""

@@ -9,7 +9,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.journal import durable_log
 from quorate.hachannel.model.log import Accepted, Committed, Promised, Reset, Truncated
 from quorate.hachannel.model.messages import Ack
-from quorate.hachannel.replication import replica_state
+from quorate.hachannel.replication import durable_output, normal_case, replica_state
 from quorate.hachannel.view_change import election
 from quorate.testing import Pause, Schedule, Shape, Weather
 from quorate.testing.channel import machine
@@ -31,10 +31,9 @@ def _unwritten(kind):
     """Records of this kind do not reach the disk."""
 
     def record(original, self, what):
-        if not isinstance(what, kind):
-            original(self, what)
+        return 0 if isinstance(what, kind) else original(self, what)
 
-    with wrapped(replica_state.ReplicaState, "record", record):
+    with wrapped(durable_output.DurableOutput, "record", record):
         yield
 
 
@@ -52,11 +51,11 @@ def acceptance_not_written():
 
 @mutant("The disk of a slave does not get its entries.", schedule=with_disks)
 def entries_not_written():
-    def record_entry(original, self, entry):
-        if self.leading:
-            original(self, entry)
+    def on_data(original, self, now, voter, message):
+        with patched(durable_output.DurableOutput, "record_entry", lambda *_: None):
+            original(self, now, voter, message)
 
-    with wrapped(replica_state.ReplicaState, "record_entry", record_entry):
+    with wrapped(normal_case.Replication, "on_data", on_data):
         yield
 
 
@@ -68,13 +67,13 @@ def cut_not_written():
 
 @mutant("Promises and acknowledgements leave before the disk has them.", caught=("I3",), schedule=with_disks)
 def said_before_synced():
-    def vow(self, replica, message):
-        if replica == self.me.replica:
+    def send_after_sync(self, replica, message):
+        if replica == self._me:
             self.loopback(message)
         else:
             self.send(replica, message)
 
-    with patched(replica_state.ReplicaState, "vow", vow):
+    with patched(durable_output.DurableOutput, "send_after_sync", send_after_sync):
         yield
 
 
@@ -86,13 +85,13 @@ def said_before_synced():
     budget={"tick": 0, "stay": 1},
 )
 def own_entries_counted_unsynced():
-    def vow(original, self, replica, message):
-        if replica == self.me.replica and isinstance(message, Ack):
+    def send_after_sync(original, self, replica, message):
+        if replica == self._me and isinstance(message, Ack):
             self.loopback(message)
         else:
             original(self, replica, message)
 
-    with wrapped(replica_state.ReplicaState, "vow", vow):
+    with wrapped(durable_output.DurableOutput, "send_after_sync", send_after_sync):
         yield
 
 
@@ -100,13 +99,13 @@ def own_entries_counted_unsynced():
     "A proposer asks for promises before its disk has the number.", caught=("I3", "I1"), schedule=with_disks
 )
 def number_not_durable():
-    def vow(original, self, replica, message):
+    def send_after_sync(original, self, replica, message):
         if isinstance(message, election.Prepare):
             self.send(replica, message)
         else:
             original(self, replica, message)
 
-    with wrapped(replica_state.ReplicaState, "vow", vow):
+    with wrapped(durable_output.DurableOutput, "send_after_sync", send_after_sync):
         yield
 
 
@@ -174,12 +173,12 @@ def a_slave_that_stops_while_it_syncs():
     caught=("I3",),
 )
 def acknowledged_after_a_promise():
-    def take_back(original, self, number):
-        acks = [held for held in self._held if isinstance(held[2], Ack)]
+    def retract_below(original, self, number):
+        acks = [held for held in self._waiting if isinstance(held[2], Ack)]
         original(self, number)
-        self._held = deque(sorted([*self._held, *acks], key=lambda held: held[0]))
+        self._waiting = deque(sorted([*self._waiting, *acks], key=lambda held: held[0]))
 
-    with wrapped(replica_state.ReplicaState, "_take_back", take_back):
+    with wrapped(durable_output.DurableOutput, "retract_below", retract_below):
         yield
 
 
@@ -195,9 +194,9 @@ def origins_written_too_early():
         rows = self.origins.rows
 
         def record(write, state, what):
-            write(state, attrs.evolve(what, origins=rows) if isinstance(what, Committed) else what)
+            return write(state, attrs.evolve(what, origins=rows) if isinstance(what, Committed) else what)
 
-        with wrapped(replica_state.ReplicaState, "record", record):
+        with wrapped(durable_output.DurableOutput, "record", record):
             original(self, index)
 
     with wrapped(replica_state.ReplicaState, "commit_to", commit_to):

@@ -3,6 +3,7 @@
 import contextlib
 from pathlib import Path
 
+import attrs
 import msgspec
 
 from quorate.hachannel.model.messages import Activate, Founded
@@ -156,12 +157,14 @@ def _founding_with(fewer):
 
     def weakened(original):
         def call(self, *arguments):
-            expected = self._state.expected
-            self._state.expected = fewer(expected)
+            expected = self._state.configuration.expected
+            state = self._state
+            configuration = state.configuration
+            state.configuration = attrs.evolve(configuration, expected=fewer(expected))
             try:
                 return original(self, *arguments)
             finally:
-                self._state.expected = expected
+                state.configuration = configuration
 
         return call
 

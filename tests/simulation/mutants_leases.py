@@ -10,7 +10,7 @@ from quorate.hachannel import Channel, Settings
 from quorate.hachannel.model.messages import Release
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.replication import lease
-from quorate.hachannel.replication.replica_state import ReplicaState
+from quorate.hachannel.replication.durable_output import DurableOutput
 from quorate.hachannel.view_change import election
 from quorate.testing.channel.host import Host
 from quorate.testing.mutation import mutant, patched, wrapped
@@ -194,7 +194,7 @@ def a_master_that_leaves_with_slow_services() -> None:
 def released_before_services_ended() -> Iterator[None]:
     def greet(self, replica):
         if self._released is not None and not self._state.stopped:
-            self._state.send(replica, Release(self._released))
+            self._state.output.send(replica, Release(self._released))
 
     with patched(Lease, "greet", greet):
         yield
@@ -262,7 +262,7 @@ def released_by_anybody() -> Iterator[None]:
 
 @mutant("A voter grants before its disk has its promise.", caught=("I3",))
 def granted_at_once():
-    with patched(ReplicaState, "pledge", ReplicaState.send):
+    with patched(DurableOutput, "send_once_bound", DurableOutput.send):
         yield
 
 

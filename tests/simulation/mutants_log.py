@@ -7,7 +7,7 @@ from quorate.hachannel import Settings, ViewEvent
 from quorate.hachannel.model import log
 from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.model.view import NO_VIEW
-from quorate.hachannel.replication import forwarding, normal_case, replica_state
+from quorate.hachannel.replication import durable_output, forwarding, normal_case, replica_state
 from quorate.hachannel.transfer import chunks
 from quorate.hachannel.view_change import election, installation
 from quorate.testing.mutation import mutant, patched, wrapped
@@ -19,9 +19,10 @@ def old_views_acknowledged():
     original = replica_state.ReplicaState.promise
 
     def promise(self, number):
-        serving = self.serving
+        status = self.status
         original(self, number)
-        self.serving = serving and not self.leading
+        if status.serving and not status.leading:
+            self.status = status
 
     with (
         patched(replica_state.ReplicaState, "promise", promise),
@@ -191,7 +192,7 @@ def gap_acknowledged():
     def on_data(original, self, now, voter, message):
         state = self._state
         if message.entry.index > state.log.last.at + 1 and state.serving:
-            state.send(voter.replica, Ack(message.entry.view, message.entry.index))
+            state.output.send(voter.replica, Ack(message.entry.view, message.entry.index))
         original(self, now, voter, message)
 
     with wrapped(normal_case.Replication, "on_data", on_data):
@@ -294,7 +295,7 @@ def queue_one_more():
     def room(self):
         settings = self._state.settings
         return (
-            not (self._state.leaving or self._state.stopped or self._state.witness)
+            not (self._state.leaving or self._state.stopped or self._state.seats.witness)
             and len(self._queue) <= settings.forward_queue
         )
 
@@ -422,11 +423,11 @@ def payload_changed():
 @mutant("A slave announces a view one entry later than it begins.", caught=("I14",), quick=True)
 def view_announced_later():
     def event(original, self, event):
-        if isinstance(event, ViewEvent) and not self.leading:
+        if isinstance(event, ViewEvent) and event.master != self._me:
             event = attrs.evolve(event, index=event.index + 1)
         original(self, event)
 
-    with wrapped(replica_state.ReplicaState, "event", event):
+    with wrapped(durable_output.DurableOutput, "emit", event):
         yield
 
 

@@ -129,9 +129,9 @@ def heartbeat_of_any_view_activates():
 
 
 def _goes_on_serving(original, self, number_or_view):
-    serving = self.serving
+    status = self.status
     original(self, number_or_view)
-    self.serving = serving
+    self.status = status
 
 
 @mutant(
@@ -152,9 +152,10 @@ def recorded_and_serves():
 )
 def promised_and_serves():
     def promise(original, self, number):
-        serving = self.serving and not self.leading
+        status = self.status
         original(self, number)
-        self.serving = serving
+        if status.serving and not status.leading:
+            self.status = status
 
     with wrapped(replica_state.ReplicaState, "promise", promise):
         yield

@@ -205,7 +205,7 @@ def caught_up_before_installed():
     def give(original, self, learning):
         original(self, learning)
         if learning.at is not None and not learning.installed:
-            self._state.send(learning.donor, ChunkAck(learning.token, learning.chunks.taken + 1, True))
+            self._state.output.send(learning.donor, ChunkAck(learning.token, learning.chunks.taken + 1, True))
             at = learning.at
             self.part_installed(learning.token, b"")
             assert learning.installed

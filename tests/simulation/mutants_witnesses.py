@@ -33,7 +33,7 @@ def a_witness_that_is_removed_while_it_comes():
     master.channel.remove(script.world.now, 2)
     master.settle()
     state = witness.state
-    master.deliver(2, Join("c", True, state.log.tag(0), 0, 0, b"", False, 0, state.birth))
+    master.deliver(2, Join("c", True, state.log.tag(0), 0, 0, b"", False, 0, state.configuration.birth))
     script.run(1.0)
 
 

@@ -119,7 +119,7 @@ def test_a_removed_voter_is_reachable_until_the_view_without_it_is_active():
         channel = hand.channels[1]
         ways = [way for way in hand.wires if hand.wires[way]]
         if not channel.view.lists(2):
-            seen.append((channel.state.known_active, 2 in channel.state.others))
+            seen.append((channel.state.known_active, 2 in channel.state.seats.others))
         if not ways:
             break
         hand.deliver(*ways[0], 1)

@@ -24,10 +24,10 @@ def test_a_learner_that_comes_back_with_less_gets_a_new_transfer():
     hand.start(2, 3, 9)
     hand.connect(0, 2)
     hand.lose(2, 0)
-    hand.inject(2, 0, Join("c", False, Tag(view.number, 5), 0, 0, b"", False, 0, state.birth))
+    hand.inject(2, 0, Join("c", False, Tag(view.number, 5), 0, 0, b"", False, 0, state.configuration.birth))
     asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
     assert asked[-1].have == 5
-    hand.inject(2, 0, Join("c", False, Tag(view.number, 3), 0, 0, b"", False, 0, state.birth))
+    hand.inject(2, 0, Join("c", False, Tag(view.number, 3), 0, 0, b"", False, 0, state.configuration.birth))
     asked = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
     assert asked[-1].have == 3
 
@@ -42,7 +42,7 @@ def test_a_learner_that_wants_the_whole_state_is_not_sent_entries():
     hand.connect(0, 2)
     hand.lose(2, 0)
     state = hand.channels[2].state
-    hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", True, 0, state.birth))
+    hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", True, 0, state.configuration.birth))
     assert master.role == "master"
     assert not hand.waiting(0, 2, CatchUp)
     asked = [event.have for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
@@ -60,7 +60,7 @@ def test_a_restarted_learner_that_lost_its_parts_begins_a_new_transfer():
         hand.connect(0, 2)
         for way in ((0, 2), (2, 0)):
             hand.lose(*way)
-        birth = hand.channels[2].state.birth
+        birth = hand.channels[2].state.configuration.birth
         hand.inject(2, 0, Join("c", False, NO_TAG, 0, 0, marker, True, 0, birth))
         (asked,) = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
         assert asked.marker == marker
@@ -246,8 +246,10 @@ def test_an_acknowledgement_of_an_earlier_transfer_does_not_count():
     hand.lose(2, 0)
     state = hand.channels[2].state
 
+    birth = state.configuration.birth
+
     def joins(refused):
-        hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", False, refused, state.birth))
+        hand.inject(2, 0, Join("c", False, state.log.tag(0), 0, 0, b"", False, refused, birth))
         return hand.waiting(0, 2, CatchUp)[-1].token
 
     first = joins(0)

@@ -39,7 +39,7 @@ def go_on(hand, seconds=10.0):
 
 def empty(channel):
     """A Join of an empty replica with the same configuration as this one."""
-    return Join("c", True, NO_TAG, 0, 0, b"", False, 0, channel.state.birth)
+    return Join("c", True, NO_TAG, 0, 0, b"", False, 0, channel.state.configuration.birth)
 
 
 def meets(channel, *empties):

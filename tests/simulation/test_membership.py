@@ -36,7 +36,7 @@ def remove(script, replica):
 
 def join_of(host):
     state = host.state
-    return Join("c", True, state.log.tag(state.commit), 0, 0, b"", False, 0, state.birth)
+    return Join("c", True, state.log.tag(state.commit), 0, 0, b"", False, 0, state.configuration.birth)
 
 
 def seats(script):

@@ -240,7 +240,7 @@ def test_a_replica_started_with_the_file_of_before_goes_by_the_witnesses_of_the_
     script.whole(but=[0])
     script.hosts[0].start()
     master = script.whole()
-    assert script.hosts[0].state.witnesses == {2}
+    assert script.hosts[0].state.seats.witnesses == {2}
     assert master.channel.view.witnesses == (witness.state.me,)
 
 
@@ -322,7 +322,7 @@ def test_a_replica_that_is_started_with_a_shorter_lease_is_bound_by_what_it_gran
     script = ScriptedCluster(3, disk=True, settings=Settings(suspect_s=6.0, lease_s=3.0))
     master = script.form()
     script.run(1.0)
-    granted = script.hosts[1].state.leased_s
+    granted = script.hosts[1].channel.lease._leased_s
     assert granted == 3.0
     script.hosts[1].crash()
     start = script.hosts[1].clock()

@@ -1,5 +1,6 @@
 """What a replica waits for that is of no use as it is, as its starter reads it."""
 
+import attrs
 from msgspec.structs import replace
 
 from quorate.hachannel import Settings
@@ -76,7 +77,7 @@ def test_who_is_configured_with_other_replicas_is_named() -> None:
     for host in script.hosts:
         host.start()
         if host.replica == 2:
-            host.state.birth = b"of another file"
+            host.state.configuration = attrs.evolve(host.state.configuration, birth=b"of another file")
     script.run(1.0)
     assert said(script, 0) == (
         "waits for the others before the very first start: 3 of 3 expected are here, "

@@ -34,7 +34,7 @@ def test_of_what_is_repeated_while_a_disk_hangs_the_newest_waits(hand):
         hand.inject(0, 1, Prepare(number, "test"))
         hand.tick(0.05, 0)
         hand.deliver(0, 1)
-    assert len(hand.channels[1].state._held) <= 2
+    assert hand.channels[1].state.output.waiting <= 2
     assert not hand.waiting(1, 0, Promise)
     assert not hand.waiting(1, 0, Grant)
     hand.sync(1)

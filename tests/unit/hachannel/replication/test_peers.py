@@ -41,7 +41,9 @@ def test_nothing_that_was_known_of_an_earlier_life_holds_for_the_next():
     hand = ManualCluster()
     number = hand.form().view.number
     link = hand.channels[0].state.peers.links[2]
-    hand.inject(2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, hand.channels[0].state.birth))
+    hand.inject(
+        2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, hand.channels[0].state.configuration.birth)
+    )
     hand.inject(2, 0, Exit(number, True, "test"))
     link.ended = link.foreign = True
     assert link.heartbeat is not None

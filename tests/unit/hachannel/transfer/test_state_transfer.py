@@ -31,7 +31,7 @@ def asked(hand):
 def test_a_learner_is_not_said_to_have_more_than_there_is(at, have):
     """It may come from a cluster that had come further: nothing that it lacks would come."""
     hand = trimmed()
-    birth = hand.channels[2].state.birth
+    birth = hand.channels[2].state.configuration.birth
     hand.silence(2)
     hand.start(2, 3, 9)
     hand.connect(0, 2)
@@ -309,7 +309,7 @@ def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
     assert master.holds_lease(hand.now)
     [first] = asked(hand)
     taken = ((first.token >> REPLICA_BITS) + 9 << REPLICA_BITS) + 1
-    birth = hand.channels[2].state.birth
+    birth = hand.channels[2].state.configuration.birth
     hand.silence(2)
     hand.tick(0.05, 0, 1)
     hand.start(2, 3, 9)

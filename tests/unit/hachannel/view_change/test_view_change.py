@@ -263,7 +263,9 @@ def test_who_comes_from_a_cluster_that_had_come_further_is_taken_in(hand):
     stranger = hand.channels[2].state
     ahead = Heartbeat(NO_VIEW, NO_VIEW, False, False, False, False, True, 0, 0, 0, 0, 0, newest=number(50, 1))
     hand.inject(2, 0, ahead)
-    hand.inject(2, 0, Join("c", False, NO_TAG, (50 << TOKENS) + 7, 1, b"", False, 0, stranger.birth))
+    hand.inject(
+        2, 0, Join("c", False, NO_TAG, (50 << TOKENS) + 7, 1, b"", False, 0, stranger.configuration.birth)
+    )
     assert {message.token for message in hand.waiting(0, 2, CatchUp)} == {
         (50 << TOKENS) + (1 << REPLICA_BITS)
     }

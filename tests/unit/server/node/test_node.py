@@ -278,7 +278,7 @@ def test_that_entries_are_committed_is_written_and_not_waited_for_unless_somethi
     assert written() == [([Committed], 0)]
     assert node.channel.commit == node.channel.last
     # Nothing that the channel says later waits for it.
-    assert node.channel.state.is_durable(token + 1)
+    assert node.channel.state.output.is_durable(token + 1)
 
 
 def test_the_queue_is_full_above_its_limit_until_half_of_it_is_gone() -> None:
