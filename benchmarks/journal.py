@@ -23,7 +23,7 @@ from quorate.hachannel.journal.journal import Identity, Journal
 from quorate.hachannel.model.log import Appended, Committed, LogRecord
 from quorate.hachannel.model.messages import Entry
 from quorate.hachannel.model.view import ViewNumber
-from quorate.server.storage.disk_writer import Disk
+from quorate.server.storage.disk_writer import DiskWriter
 from quorate.server.storage.state_store import SCHEMA, StateStore
 
 VIEW = ViewNumber(1, 0, 1)
@@ -140,7 +140,9 @@ def grouped(place: Path, size: int, window: int, seconds: float) -> tuple[float,
     def failed(sentence: str) -> None:
         raise SystemExit(sentence)
 
-    disk = Disk(journal, StateStore(place), lambda call, *args: calls.put((call, args)), confirmed, failed)
+    disk = DiskWriter(
+        journal, StateStore(place), lambda call, *args: calls.put((call, args)), confirmed, failed
+    )
     payload = os.urandom(size)
     last = 0
     began = time.perf_counter()

@@ -29,7 +29,8 @@ import attrs
 
 from quorate import connect
 from quorate.demo.ports import place
-from quorate.server.admin.client import ServerAdmin, gather
+from quorate.server.admin.client import ServerAdmin
+from quorate.server.admin.replica_status import gather
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import Config, load
 

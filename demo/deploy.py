@@ -16,7 +16,8 @@ from ..agents import (
     type_name,
 )
 from ..server.admin import wire
-from ..server.admin.client import AdminError, ServerAdmin
+from ..server.admin.client import ServerAdmin
+from ..server.admin.connection import AdminError
 from ..server.config.model import Config
 from .cluster import CLUSTER, DemoError
 from .data import FlightFile

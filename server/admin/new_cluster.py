@@ -11,40 +11,40 @@ from ...hachannel.journal.new_cluster import NothingThere, begin_again, first_vi
 from ...hachannel.model.messages import PAYLOAD
 from ...hachannel.model.view import Voter
 from ..config import Server
-from ..network.addresses import place_of
-from ..storage.data_directory import DataDir
+from ..network.addresses import encode_address
+from ..storage.data_directory import DataDirectory
 from ..storage.durability import JOURNAL_FILE, identity_of
 from ..storage.state_store import StateStore
 
-__all__ = ["Forcing", "ForcingError"]
+__all__ = ["NewCluster", "NewClusterError"]
 
 
-class ForcingError(Exception):
+class NewClusterError(Exception):
     """It cannot be done, and nothing was changed. The text is one sentence."""
 
 
-class Forcing:
+class NewCluster:
     """The locked directory of a stopped replica. Made by `open`; `close` gives it back."""
 
-    def __init__(self, server: Server, replica: int, directory: DataDir, journal: Journal) -> None:
+    def __init__(self, server: Server, replica: int, directory: DataDirectory, journal: Journal) -> None:
         self._name = f"{server.name}.{replica}"
         self._directory = directory
         self._journal = journal
         self._me = Voter(replica, directory.incarnation)
-        self._seats = tuple(Seat(each.id, place_of(each), each.witness) for each in server.replicas)
+        self._seats = tuple(Seat(each.id, encode_address(each), each.witness) for each in server.replicas)
 
     @classmethod
     def open(cls, data: Path, server: Server, replica: int) -> Self:
         """Lock the directory and read the journal in it; every row is checked.
 
-        Raises ForcingError, DataDirError, and JournalError when it is damaged.
+        Raises ForcingError, DataDirectoryError, and JournalError when it is damaged.
         """
         path = data / server.name / str(replica) / JOURNAL_FILE
         if not path.exists():
-            raise ForcingError(
+            raise NewClusterError(
                 f"{path.parent} has no journal of {server.name}.{replica}; say where it is with --data."
             )
-        directory = DataDir.open(data, server.name, replica)
+        directory = DataDirectory.open(data, server.name, replica)
         try:
             journal = Journal.open(path, identity_of(server, replica), directory.incarnation, existing=True)
             try:
@@ -56,7 +56,7 @@ class Forcing:
                 raise
         except NothingThere:
             directory.close()
-            raise ForcingError(
+            raise NewClusterError(
                 f"{server.name}.{replica} holds nothing of {server.name}: it never took part in it, or its "
                 "journal was damaged and put aside."
             ) from None

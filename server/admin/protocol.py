@@ -177,7 +177,7 @@ class AdminProtocol:
             case wire.Admit():
                 if not 0 <= body.replica <= MAX_ID:
                     raise _Refusal(f"The id of a replica is from 0 to {MAX_ID}.")
-                return self._target.admit(body.replica, body.place, witness=body.witness)
+                return self._target.admit(body.replica, body.address, witness=body.witness)
             case wire.Remove():
                 return self._target.remove(body.replica)
             case wire.Stop():

@@ -1,7 +1,7 @@
-"""The frames of administration, after the hello. Pure.
+"""Frames of the administration protocol, which follow the hello. Pure.
 
-Each frame is the MessagePack of one array: a `Call` from the command, an `Answer` or a `Failure` with the
-same id from the replica, in any order. All are bounded by MAX_FRAME_BYTES.
+Each frame is one MessagePack array: a `Call` from the command, an `Answer` or a `Failure` with the same id
+from the replica. Answers may come in any order. No frame has more than MAX_FRAME_BYTES.
 """
 
 from typing import Final, Literal, TypeVar
@@ -13,15 +13,15 @@ from ..network.handshake import ProtocolError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 MAX_STATE_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024
-"""Of an agent that is shown; the rest of the frame names it."""
+"""Largest state of an agent in an answer; the rest of the frame is for its id, name and class."""
 MAX_PAGE: Final = 1000
-"""Agents in one answer to `Agents`."""
+"""Most agents in one answer to `Agents`."""
 
 T = TypeVar("T")
 
 
 class Status(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="status"):
-    """Ask how the replica is. Answered by any replica, with a map."""
+    """Ask for the status of the replica. Any replica answers, with a map."""
 
 
 class Agents(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="agents"):
@@ -30,7 +30,7 @@ class Agents(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
     after: AgentId | None = None
     limit: int = MAX_PAGE
     anywhere: bool = False
-    """A slave answers as well, from the state it has."""
+    """Whether a slave answers too, from its own state."""
 
 
 class Inspect(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="inspect"):
@@ -38,10 +38,11 @@ class Inspect(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag=
 
     agent: AgentId | str
     anywhere: bool = False
+    """Whether a slave answers too, from its own state."""
 
 
 class Post(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="post"):
-    """Send a notification to an agent. Answered with null once the server has it."""
+    """Send a notification to an agent. Answered with null once it is committed."""
 
     to: AgentId | str
     type: str
@@ -61,20 +62,21 @@ class Stop(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="st
     """Stop this replica in order. Answered with null before it stops."""
 
     together: bool = False
-    """All replicas of the server are asked; see `Replica.stop`."""
+    """Whether all replicas of the server are asked to stop; see `Replica.stop`."""
 
 
 class Admit(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="admit"):
-    """Let a replica belong to the cluster; `place`: where it is. Answered with false if it is so already."""
+    """Add a replica to the cluster, or change its address. Answered with false if nothing has to change."""
 
     replica: int
-    place: bytes
+    address: bytes
+    """The encoded `ReplicaAddress` of the replica."""
     witness: bool = False
-    """It is to vote only."""
+    """Whether the replica only votes and holds no agents."""
 
 
 class Remove(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="remove"):
-    """Let a replica belong to the cluster no more. Answered with false if it is so already."""
+    """Remove a replica from the cluster. Answered with false if the cluster does not have it."""
 
     replica: int
 
@@ -106,7 +108,7 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Reply(msgspec.Struct, array_like=True, frozen=True):
-    """What the agent answered."""
+    """The notification by which an agent replied."""
 
     sender: AgentId
     type: str
@@ -119,7 +121,7 @@ class Answer(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="
     id: int
     result: msgspec.Raw
     behind: str = ""
-    """Why what is shown of agents may be behind what others have, in a sentence; "" if nothing says so."""
+    """Why the agents shown may be out of date, in one sentence; "" if no reason is known."""
 
 
 FailureKind = Literal["not master", "not yet", "timeout", "unknown", "refused", "interrupted"]
@@ -128,9 +130,9 @@ FailureKind = Literal["not master", "not yet", "timeout", "unknown", "refused", 
 class Failure(msgspec.Struct, array_like=True, frozen=True, tag_field="op", tag="failure"):
     """Why a call has no result.
 
-    "not master": ask `master` (null: there is none at the moment). "not yet": ask again soon. "timeout": no
+    "not master": ask `master` (null: no master is known now). "not yet": ask again soon. "timeout": no
     reply in time. "unknown": no such agent. "refused": the call is not acceptable. "interrupted": the replica
-    stopped being master meanwhile; whether the call had its effect is not known.
+    ceased to be master; it is not known if the call had its effect.
     """
 
     id: int

@@ -10,17 +10,18 @@ from rich.text import Text
 
 from ...agents import FIRST_FREE_STAMP, AgentId
 from ..admin import wire
-from ..admin.client import CALL_TIMEOUT_S, LEAST_S, AdminError, ServerAdmin
+from ..admin.client import CALL_TIMEOUT_S, LEAST_S, ServerAdmin
+from ..admin.connection import AdminError
 from .common import (
-    Sentence,
+    CommandError,
     admins,
     config_argument,
     console,
     json_option,
     json_text,
-    patience_option,
+    master_timeout_option,
     read_config,
-    sentences,
+    reported_errors,
 )
 
 DEFAULT_LIMIT = 10_000
@@ -37,7 +38,7 @@ Answered = tuple[str, Rows | AdminError]
 @click.option(
     "--limit", type=click.IntRange(1), default=DEFAULT_LIMIT, show_default=True, help="Agents per server."
 )
-@patience_option
+@master_timeout_option
 @json_option
 def command(
     config: Path,
@@ -45,16 +46,18 @@ def command(
     replica: int | None,
     everything: bool,
     limit: int,
-    patience_s: float,
+    master_timeout_s: float,
     as_json: bool,
 ) -> None:
     """List agents: id, name, class, reactions so far.
 
     Those of the servers that answer, where not all of them do.
     """
-    with sentences():
+    with reported_errors():
         asked = admins(read_config(config), server)
-        answers = _ask_all(asked, lambda admin: agents_of(admin, replica, everything, limit, patience_s))
+        answers = _ask_all(
+            asked, lambda admin: agents_of(admin, replica, everything, limit, master_timeout_s)
+        )
         found = [(name, rows) for name, rows in answers if not isinstance(rows, AdminError)]
         silent = [(name, error) for name, error in answers if isinstance(error, AdminError)]
         if silent and len(asked) == 1:
@@ -62,7 +65,7 @@ def command(
     if found:
         _show(found, limit, as_json)
     if silent:
-        raise Sentence("\nquorate: ".join(f"{name} gave no list: {error}" for name, error in silent))
+        raise CommandError("\nquorate: ".join(f"{name} gave no list: {error}" for name, error in silent))
 
 
 def _ask_all(asked: Sequence[ServerAdmin], ask: Callable[[ServerAdmin], Rows]) -> list[Answered]:
@@ -110,23 +113,23 @@ def _show(found: list[tuple[str, Rows]], limit: int, as_json: bool) -> None:
 
 
 def agents_of(
-    admin: ServerAdmin, replica: int | None, everything: bool, limit: int, patience_s: float
+    admin: ServerAdmin, replica: int | None, everything: bool, limit: int, master_timeout_s: float
 ) -> list[wire.AgentRow]:
-    """Ask for agents page by page, within `patience_s` in all. Raises AdminError."""
+    """Ask for agents page by page, within `master_timeout_s` in all. Raises AdminError."""
     rows: list[wire.AgentRow] = []
     after: AgentId | None = None
-    ends = admin.seconds() + patience_s
+    ends = admin.seconds() + master_timeout_s
     while len(rows) < limit:
         left_s = ends - admin.seconds()
         if left_s < LEAST_S:
             raise AdminError(
-                f"Server {admin.server.name} did not list all of its agents within {patience_s:g} s; "
+                f"Server {admin.server.name} did not list all of its agents within {master_timeout_s:g} s; "
                 "wait longer with --timeout."
             )
         body = wire.Agents(after, wire.MAX_PAGE, anywhere=replica is not None)
         if replica is None:
             page = admin.ask_master(
-                body, list[wire.AgentRow], repeatable=True, patience_s=left_s, within_s=left_s
+                body, list[wire.AgentRow], repeatable=True, master_timeout_s=left_s, total_timeout_s=left_s
             )
         else:
             page = admin.ask(replica, body, list[wire.AgentRow], min(CALL_TIMEOUT_S, left_s))

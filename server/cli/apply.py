@@ -5,11 +5,12 @@ from pathlib import Path
 
 import click
 
-from ..admin.client import STATUS_TIMEOUT_S, AdminError, ServerAdmin, gather
-from ..admin.reconfigure import ChangeFailed, Changer
-from ..admin.reconfigure import declared as all_of
+from ..admin.client import ServerAdmin
+from ..admin.connection import AdminError
+from ..admin.reconfiguration import ReconfigurationFailed, Reconfigurer, declared_steps
+from ..admin.replica_status import STATUS_TIMEOUT_S, gather
 from ..config import Server
-from .common import Sentence, config_argument, read_config, sentences
+from .common import CommandError, config_argument, read_config, reported_errors
 from .replica import timeout_option, wait_option
 from .status import apart, masters, rivals, several
 
@@ -30,11 +31,11 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
     What is added is to be started on its machine with `quorate start --join`, before this command or while it
     waits.
     """
-    with sentences():
+    with reported_errors():
         loaded = read_config(config)
         chosen = loaded.servers if server is None else (loaded.server(server),)
         if server is not None and not chosen[0].clustered:
-            raise Sentence(f"{chosen[0].name} is no <cluster>: it has one replica for good.")
+            raise CommandError(f"{chosen[0].name} is no <cluster>: it has one replica for good.")
         if not any(each.clustered for each in chosen):
             click.echo(f"{click.format_filename(config)} declares no <cluster>: there is nothing to apply")
         failed: list[str] = []
@@ -43,17 +44,17 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
             if not declared.clustered:
                 continue
             admin = ServerAdmin(loaded, declared)
-            changer = Changer(admin, timeout_s, click.echo, wait_s=wait_s)
+            reconfigurer = Reconfigurer(admin, timeout_s, click.echo, wait_s=wait_s)
             try:
-                steps = changer.steps(all_of(declared))
+                steps = reconfigurer.steps(declared_steps(declared))
                 for step in steps:
                     if dry_run:
                         differs = True
                         click.echo(f"{declared.name}: would {step}")
                     else:
-                        changer.make(step)
+                        reconfigurer.apply(step)
                 if steps and not dry_run:
-                    _check_again(changer, declared)
+                    _check_again(reconfigurer, declared)
                 _check_one_cluster(admin)
             except AdminError as error:
                 failed.append(str(error))
@@ -61,7 +62,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
             if not steps:
                 click.echo(f"{declared.name} has the replicas of the file")
         if failed:
-            raise Sentence("; ".join(failed))
+            raise CommandError("; ".join(failed))
     if differs:
         raise SystemExit(1)
 
@@ -76,14 +77,16 @@ def _check_one_cluster(admin: ServerAdmin) -> None:
             # While the master changes an old one may not know yet.
             time.sleep(PAUSE_S)
     led = masters(replicas)
-    raise ChangeFailed(f"{server.name}: {several(led) if len(led) > 1 else apart(rivals(replicas), led)}")
+    raise ReconfigurationFailed(
+        f"{server.name}: {several(led) if len(led) > 1 else apart(rivals(replicas), led)}"
+    )
 
 
-def _check_again(changer: Changer, declared: Server) -> None:
+def _check_again(reconfigurer: Reconfigurer, declared: Server) -> None:
     """Nobody else has changed the cluster meanwhile. Raises AdminError."""
-    left = changer.steps(all_of(declared))
+    left = reconfigurer.steps(declared_steps(declared))
     if left:
-        raise ChangeFailed(
+        raise ReconfigurationFailed(
             f"{declared.name}: another command has changed the cluster meanwhile; to make it as the file "
             f"says again ({', '.join(map(str, left))}), run `quorate apply` once more"
         )

@@ -17,10 +17,11 @@ from rich.console import Console
 
 from ...agents import AgentId, Notification, decode, known_type
 from ...agents.state_types import field_names
-from ..admin.client import FAILOVER_TIMEOUT_S, AdminError, ServerAdmin
+from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
+from ..admin.connection import AdminError
 from ..config import Config, ConfigError, Server, UnknownName, load
 from ..config.model import MAX_ID
-from ..storage.data_directory import DataDirError
+from ..storage.data_directory import DataDirectoryError
 from .supervisor import SupervisorError
 
 MAX_JSON_CHARS = 4 * 1024 * 1024
@@ -48,9 +49,9 @@ config_argument = click.argument(
 )
 server_option = click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
-patience_option = click.option(
+master_timeout_option = click.option(
     "--timeout",
-    "patience_s",
+    "master_timeout_s",
     metavar="SECONDS",
     type=Seconds(0.1),
     default=FAILOVER_TIMEOUT_S,
@@ -76,7 +77,7 @@ KEPT_CHARS = 60
 """Of a longer word, in a sentence."""
 
 
-class Sentence(click.ClickException):
+class CommandError(click.ClickException):
     """Ends the command with one sentence on stderr and exit status 1."""
 
     exit_code = 1
@@ -87,7 +88,7 @@ class Sentence(click.ClickException):
         click.echo(f"quorate: {text}", file=file or sys.stderr)
 
 
-class Problems(click.ClickException):
+class ConfigProblems(click.ClickException):
     """Ends the command with the problems of a configuration, one a line, as `quorate check` prints them."""
 
     exit_code = 1
@@ -98,14 +99,14 @@ class Problems(click.ClickException):
 
 
 @contextlib.contextmanager
-def sentences() -> Generator[None]:
+def reported_errors() -> Generator[None]:
     """Turn the errors that are meant for users into the end of the command."""
     try:
         yield
     except ConfigError as error:
-        raise Problems(str(error)) from None
-    except (AdminError, DataDirError, SupervisorError, UnknownName) as error:
-        raise Sentence(str(error)) from None
+        raise ConfigProblems(str(error)) from None
+    except (AdminError, DataDirectoryError, SupervisorError, UnknownName) as error:
+        raise CommandError(str(error)) from None
 
 
 def read_config(path: Path) -> Config:
@@ -116,10 +117,10 @@ def read_config(path: Path) -> Config:
 def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:
     """The servers to administer: one, or all of the configuration. Raises UnknownName."""
     servers: tuple[Server, ...] = config.servers if server is None else (config.server(server),)
-    return [ServerAdmin(config, each, say=_say) for each in servers]
+    return [ServerAdmin(config, each, warn=_warn) for each in servers]
 
 
-def _say(sentence: str) -> None:
+def _warn(sentence: str) -> None:
     click.echo(f"quorate: {sentence}", err=True)
 
 
@@ -137,12 +138,12 @@ class NotImportable(Exception):
 def import_class(name: str) -> type:
     """Import ``module:Class``.
 
-    Raises Sentence when it is not written so or the module has no such class, NotImportable when there is no
-    such module here.
+    Raises CommandError when it is not written so or the module has no such class, NotImportable when there is
+    no such module here.
     """
     module_name, _, qualname = name.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), *qualname.split("."))):
-        raise Sentence(f"{name!r} is not a class; write it as module:Class, like examples.bank:Account.")
+        raise CommandError(f"{name!r} is not a class; write it as module:Class, like examples.bank:Account.")
     import_from_here()
     try:
         found: Any = importlib.import_module(module_name)
@@ -152,27 +153,29 @@ def import_class(name: str) -> type:
             f"There is no module {missing} here; its directory must be in PYTHONPATH."
         ) from None
     except (Exception, SystemExit) as error:
-        raise Sentence(f"Module {module_name} cannot be imported: {type(error).__name__}: {error}.") from None
+        raise CommandError(
+            f"Module {module_name} cannot be imported: {type(error).__name__}: {error}."
+        ) from None
     for part in qualname.split("."):
         found = getattr(found, part, None)
     if not isinstance(found, type):
-        raise Sentence(f"Module {module_name} has no class {qualname}.")
+        raise CommandError(f"Module {module_name} has no class {qualname}.")
     return cast("type[Any]", found)
 
 
 def import_notification(name: str) -> type[Notification]:
-    """Import the notification class ``module:Class``. Raises Sentence when that cannot be done."""
+    """Import the notification class ``module:Class``. Raises CommandError when that cannot be done."""
     try:
         found = import_class(name)
     except NotImportable as error:
-        raise Sentence(str(error)) from None
+        raise CommandError(str(error)) from None
     if not issubclass(found, Notification):
-        raise Sentence(f"{name} is not a notification; derive it from quorate.Notification.")
+        raise CommandError(f"{name} is not a notification; derive it from quorate.Notification.")
     return found
 
 
 def address_of(text: str) -> AgentId | str:
-    """Read an agent's id or name. Raises Sentence when it looks like an id and is none.
+    """Read an agent's id or name. Raises CommandError when it looks like an id and is none.
 
     The ``#`` of an id may be left out: a shell takes it for the start of a comment.
     """
@@ -183,17 +186,17 @@ def address_of(text: str) -> AgentId | str:
     try:
         return AgentId.parse(text)
     except ValueError as error:
-        raise Sentence(f"{error}.") from None
+        raise CommandError(f"{error}.") from None
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:
     """Read a JSON object given on the command line; `what` names it in the error."""
     if len(text) > MAX_JSON_CHARS:
-        raise Sentence(f"{what} has more than {MAX_JSON_CHARS} characters.")
+        raise CommandError(f"{what} has more than {MAX_JSON_CHARS} characters.")
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise Sentence(f"{what} must be a JSON object, like '{{\"amount\": 5}}': {error}.") from None
+        raise CommandError(f"{what} must be a JSON object, like '{{\"amount\": 5}}': {error}.") from None
 
 
 def plain(payload: bytes) -> Any:
@@ -203,7 +206,7 @@ def plain(payload: bytes) -> Any:
     try:
         return msgspec.to_builtins(msgspec.msgpack.decode(payload), str_keys=True)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-        raise Sentence(f"The server sent what cannot be shown: {error}.") from None
+        raise CommandError(f"The server sent what cannot be shown: {error}.") from None
 
 
 def shown(type_name: str, payload: bytes) -> Any:
@@ -232,7 +235,7 @@ def json_text(value: Any, *, indent: int = 0) -> str:
     try:
         encoded = msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise Sentence(f"The server sent what cannot be shown: {error}.") from None
+        raise CommandError(f"The server sent what cannot be shown: {error}.") from None
     return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
 
 

@@ -22,17 +22,17 @@ from ...agents import (
 from ..admin import wire
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
 from .common import (
+    CommandError,
     NotImportable,
-    Sentence,
     admins,
     config_argument,
     import_class,
     json_object,
     json_text,
-    patience_option,
+    master_timeout_option,
     plain,
     read_config,
-    sentences,
+    reported_errors,
     server_option,
 )
 
@@ -47,7 +47,7 @@ ATTEMPT_TIMEOUT_S = 5.0
 @click.option("--name", metavar="NAME", help="A name for the agent, unique on its server.")
 @click.option("--state", metavar="JSON", default="{}", help="Initial attributes, as a JSON object.")
 @click.option("--key", metavar="TEXT", help="Deploying twice with one key gives one agent.")
-@patience_option
+@master_timeout_option
 def command(
     config: Path,
     server: str,
@@ -55,24 +55,24 @@ def command(
     name: str | None,
     state: str,
     key: str | None,
-    patience_s: float,
+    master_timeout_s: float,
 ) -> None:
     """Create an agent and print its id.
 
     The class must be importable on the replicas of the server: set PYTHONPATH where they are started. What is
     importable here is checked here first.
     """
-    with sentences():
+    with reported_errors():
         (admin,) = admins(read_config(config), server)
         encoded = state_of(class_name, state)
         create = Create(class_name, name, encoded, None, key or secrets.token_hex(16))
-        click.echo(deploy(admin, create, patience_s))
+        click.echo(deploy(admin, create, master_timeout_s))
 
 
-def deploy(admin: ServerAdmin, create: Create, patience_s: float = FAILOVER_TIMEOUT_S) -> str:
-    """Ask the factory of the server for an agent; return its id as text. Raises Sentence, AdminError.
+def deploy(admin: ServerAdmin, create: Create, master_timeout_s: float = FAILOVER_TIMEOUT_S) -> str:
+    """Ask the factory of the server for an agent; return its id as text. Raises CommandError, AdminError.
 
-    patience_s: how long to wait, for a master and its answer together.
+    master_timeout_s: how long to wait, for a master and its answer together.
     """
     request = wire.Request(factory(admin.server.id), Create.type_name, encode(create), ATTEMPT_TIMEOUT_S)
     reply = admin.ask_master(
@@ -80,24 +80,24 @@ def deploy(admin: ServerAdmin, create: Create, patience_s: float = FAILOVER_TIME
         wire.Reply,
         repeatable=True,
         timeout_s=2 * ATTEMPT_TIMEOUT_S,
-        patience_s=patience_s,
-        within_s=patience_s,
+        master_timeout_s=master_timeout_s,
+        total_timeout_s=master_timeout_s,
     )
     try:
         if reply.type == Created.type_name:
             return str(decode(Created, reply.payload).id)
         if reply.type == CreateFailed.type_name:
-            raise Sentence(decode(CreateFailed, reply.payload).reason)
+            raise CommandError(decode(CreateFailed, reply.payload).reason)
         if reply.type == ExceptionNotification.type_name:
             failed = decode(ExceptionNotification, reply.payload)
-            raise Sentence(f"The agent was not created: {failed.error}: {failed.message}")
+            raise CommandError(f"The agent was not created: {failed.error}: {failed.message}")
     except ValueError as error:
-        raise Sentence(f"The answer of the server cannot be read: {error}.") from None
-    raise Sentence(f"The agent was not created: {reply.type} {json_text(plain(reply.payload))}")
+        raise CommandError(f"The answer of the server cannot be read: {error}.") from None
+    raise CommandError(f"The agent was not created: {reply.type} {json_text(plain(reply.payload))}")
 
 
 def state_of(class_name: str, state: str) -> bytes:
-    """Encode the initial attributes, checked against the class if it is importable here. Raises Sentence."""
+    """Encode the initial attributes, checked against the class if it can be imported. Raises CommandError."""
     given = json_object(state, "The state")
     try:
         cls = import_class(class_name)
@@ -113,7 +113,7 @@ def state_of(class_name: str, state: str) -> bytes:
         encoded = msgspec.msgpack.encode(values)
         spec.build(encoded)
     except AgentError as error:
-        raise Sentence(f"{error}.") from None
+        raise CommandError(f"{error}.") from None
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError) as error:
-        raise Sentence(f"{class_name} cannot have the state {state}: {error}.") from None
+        raise CommandError(f"{class_name} cannot have the state {state}: {error}.") from None
     return encoded

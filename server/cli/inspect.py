@@ -12,11 +12,11 @@ from .common import (
     config_argument,
     json_option,
     json_text,
-    patience_option,
+    master_timeout_option,
     plain,
     read_config,
     replica_option,
-    sentences,
+    reported_errors,
     server_option,
 )
 
@@ -28,21 +28,25 @@ from .common import (
 @server_option
 @click.argument("agent", metavar="NAME-OR-ID")
 @replica_option
-@patience_option
+@master_timeout_option
 @json_option
 def command(
-    config: Path, server: str, agent: str, replica: int | None, patience_s: float, as_json: bool
+    config: Path, server: str, agent: str, replica: int | None, master_timeout_s: float, as_json: bool
 ) -> None:
     """Print the state of an agent as JSON."""
-    with sentences():
+    with reported_errors():
         (admin,) = admins(read_config(config), server)
         body = wire.Inspect(address_of(agent), anywhere=replica is not None)
         if replica is None:
             found = admin.ask_master(
-                body, wire.AgentState, repeatable=True, patience_s=patience_s, within_s=patience_s
+                body,
+                wire.AgentState,
+                repeatable=True,
+                master_timeout_s=master_timeout_s,
+                total_timeout_s=master_timeout_s,
             )
         else:
-            found = admin.ask(replica, body, wire.AgentState, min(CALL_TIMEOUT_S, patience_s))
+            found = admin.ask(replica, body, wire.AgentState, min(CALL_TIMEOUT_S, master_timeout_s))
     shown = {
         "id": str(found.row.id),
         "name": found.row.name,

@@ -8,11 +8,20 @@ from pathlib import Path
 import click
 
 from ...hachannel import Seat
-from ..admin.client import ServerAdmin, gather
-from ..admin.reconfigure import WAIT_S, Change, Changer, addition, describe
+from ..admin.client import ServerAdmin
+from ..admin.reconfiguration import WAIT_S, ReconfigurationStep, Reconfigurer, addition, describe
+from ..admin.replica_status import gather
 from ..config import Replica, Server
-from ..network.addresses import read_place
-from .common import Seconds, Sentence, config_argument, read_config, replica_id, sentences, server_option
+from ..network.addresses import decode_address
+from .common import (
+    CommandError,
+    Seconds,
+    config_argument,
+    read_config,
+    replica_id,
+    reported_errors,
+    server_option,
+)
 
 TIMEOUT_S = 60.0
 
@@ -39,13 +48,13 @@ wait_option = click.option(
 )
 
 
-def changer(config: Path, server: str, timeout_s: float, wait_s: float) -> Changer:
-    """For a cluster of the file. Raises ConfigError, UnknownName, Sentence."""
+def reconfigurer(config: Path, server: str, timeout_s: float, wait_s: float) -> Reconfigurer:
+    """For a cluster of the file. Raises ConfigError, UnknownName, CommandError."""
     loaded = read_config(config)
     declared = loaded.server(server)
     if not declared.clustered:
-        raise Sentence(f"{declared.name} is no <cluster>: it has one replica for good.")
-    return Changer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
+        raise CommandError(f"{declared.name} is no <cluster>: it has one replica for good.")
+    return Reconfigurer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
 
 
 CONFIRM = "Type {} to accept this loss"
@@ -66,9 +75,9 @@ def command() -> None:
 @wait_option
 def list_replicas(config: Path, server: str, wait_s: float) -> None:
     """List the replicas that the cluster has."""
-    with sentences():
-        asked = changer(config, server, TIMEOUT_S, wait_s)
-        asked.say = partial(click.echo, err=True)
+    with reported_errors():
+        asked = reconfigurer(config, server, TIMEOUT_S, wait_s)
+        asked.report = partial(click.echo, err=True)
         for replica, seated in sorted(asked.replicas().items()):
             click.echo(f"{replica} {describe(seated)}")
 
@@ -86,10 +95,10 @@ def add(config: Path, server: str, replica: int, timeout_s: float, wait_s: float
     Start it before or afterwards with `quorate start`: it gets the state from the others, while they serve,
     and then counts.
     """
-    with sentences():
-        change = changer(config, server, timeout_s, wait_s)
+    with reported_errors():
+        change = reconfigurer(config, server, timeout_s, wait_s)
         added = addition(change.admin.config.replica(server, replica))
-        change.make(added, wait=not no_wait)
+        change.apply(added, wait=not no_wait)
 
 
 @command.command("remove", epilog="Exit status: 0 if the cluster is without it, 1 otherwise.")
@@ -103,8 +112,8 @@ def remove(config: Path, server: str, replica: int, timeout_s: float, wait_s: fl
 
     If it runs, it stops in order; if it is the master, it hands over first.
     """
-    with sentences():
-        changer(config, server, timeout_s, wait_s).make(Change(replica, None))
+    with reported_errors():
+        reconfigurer(config, server, timeout_s, wait_s).apply(ReconfigurationStep(replica, None))
 
 
 @command.command("replace", epilog="Exit status: 0 if the new replica takes part, 1 otherwise.")
@@ -119,12 +128,12 @@ def replace(config: Path, server: str, replica: int, timeout_s: float, wait_s: f
     For one whose machine or disk is lost, or that moves. Start the new one, with an empty directory,
     afterwards.
     """
-    with sentences():
-        change = changer(config, server, timeout_s, wait_s)
+    with reported_errors():
+        change = reconfigurer(config, server, timeout_s, wait_s)
         added = addition(change.admin.config.replica(server, replica))
         change.check(added)
-        change.make(Change(replica, None))
-        change.make(added)
+        change.apply(ReconfigurationStep(replica, None))
+        change.apply(added)
 
 
 @command.command(
@@ -145,7 +154,7 @@ def force(config: Path, server: str, replica: int, data: Path | None, accept_los
     of them that does not hear of it serves beside it. A file that leaves out replicas of the cluster is
     refused without --accept-loss.
     """
-    with sentences():
+    with reported_errors():
         loaded = read_config(config)
         declared = loaded.server(server)
         name = f"{declared.name}.{replica}"
@@ -161,10 +170,10 @@ def force(config: Path, server: str, replica: int, data: Path | None, accept_los
 def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
     # Other commands need no part of a running server.
     from ...hachannel.journal.journal import JournalError
-    from ..admin.new_cluster import Forcing, ForcingError
+    from ..admin.new_cluster import NewCluster, NewClusterError
 
     try:
-        forcing = Forcing.open(data, server, replica)
+        forcing = NewCluster.open(data, server, replica)
         try:
             for line in forcing.report():
                 click.echo(line)
@@ -175,17 +184,19 @@ def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
             forcing.begin_again()
         finally:
             forcing.close()
-    except (ForcingError, JournalError) as error:
-        raise Sentence(str(error)) from None
+    except (NewClusterError, JournalError) as error:
+        raise CommandError(str(error)) from None
 
 
 def _check_forcible(server: Server, replica: Replica) -> None:
     if not server.clustered:
-        raise Sentence(f"{server.name} is no <cluster>: start it, it needs nobody else.")
+        raise CommandError(f"{server.name} is no <cluster>: start it, it needs nobody else.")
     if replica.witness:
-        raise Sentence(f"Replica {replica.id} of {server.name} is a witness: it holds nothing to begin with.")
+        raise CommandError(
+            f"Replica {replica.id} of {server.name} is a witness: it holds nothing to begin with."
+        )
     if server.durability != "disk":
-        raise Sentence(
+        raise CommandError(
             f"{server.name} keeps nothing on disks (durability memory): what it held is lost when too few of "
             "its replicas are left; stop all and start them again, they begin with nothing."
         )
@@ -193,11 +204,11 @@ def _check_forcible(server: Server, replica: Replica) -> None:
 
 def _check_left_out(name: str, seats: Sequence[Seat], accepted: bool) -> None:
     """It may be the wrong file, and nobody has asked whether these run."""
-    places = {f"{name}.{seat.replica}": read_place(seat.data) for seat in seats}
+    places = {f"{name}.{seat.replica}": decode_address(seat.data) for seat in seats}
     which = ", ".join(at if place is None else f"{at} at {place}" for at, place in places.items())
     said = f"the file leaves out replicas that the last view lists: {which}"
     if not accepted:
-        raise Sentence(
+        raise CommandError(
             f"Nothing was changed: {said}. Give the file of the whole cluster; or --accept-loss, if none of "
             "them runs: one that does would stop as soon as it hears of the new cluster."
         )
@@ -210,14 +221,14 @@ def _check_others(admin: ServerAdmin) -> None:
     for each in replicas:
         at = f"{admin.server.name}.{each.endpoint.replica}"
         if each.in_charge:
-            raise Sentence(f"{at} is master and serves: nothing is lost, start the others as ever.")
+            raise CommandError(f"{at} is master and serves: nothing is lost, start the others as ever.")
         if not each.nobody_there:
             runs = f"may run ({each.reason})" if each.role == "down" else f"runs ({each.role})"
-            raise Sentence(f"{at} {runs}: stop all replicas first, with `quorate stop`.")
+            raise CommandError(f"{at} {runs}: stop all replicas first, with `quorate stop`.")
 
 
 def _confirm(name: str) -> None:
     if not sys.stdin.isatty():
-        raise Sentence("Nothing was changed. Give --accept-loss to go on.")
+        raise CommandError("Nothing was changed. Give --accept-loss to go on.")
     if click.prompt(CONFIRM.format(name), default="", show_default=False) != name:
-        raise Sentence("Nothing was changed.")
+        raise CommandError("Nothing was changed.")

@@ -11,8 +11,8 @@ from ..admin import wire
 from ..admin.client import CALL_TIMEOUT_S, FAILOVER_TIMEOUT_S
 from ..admin.protocol import MAX_TIMEOUT_S
 from .common import (
+    CommandError,
     Seconds,
-    Sentence,
     address_of,
     admins,
     config_argument,
@@ -22,7 +22,7 @@ from .common import (
     json_text,
     plain,
     read_config,
-    sentences,
+    reported_errors,
     server_option,
     shown,
 )
@@ -63,28 +63,34 @@ def command(
 
     It is sent once: when the answer of the server is lost, the command says so and does not try again.
     """
-    with sentences():
+    with reported_errors():
         (admin,) = admins(read_config(config), server)
         to = address_of(agent)
         payload = payload_of(type_name, fields)
-        patience_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
+        master_timeout_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
         reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
-        within_s = math.inf if timeout_s is None else timeout_s
+        total_timeout_s = math.inf if timeout_s is None else timeout_s
         if not wants_reply:
             # A failure of the agent is not told; that there is none is.
             post = wire.Post(to, type_name, payload)
-            admin.ask_master(post, type(None), repeatable=False, patience_s=patience_s, within_s=within_s)
+            admin.ask_master(
+                post,
+                type(None),
+                repeatable=False,
+                master_timeout_s=master_timeout_s,
+                total_timeout_s=total_timeout_s,
+            )
             return
         reply = admin.ask_master(
             wire.Request(to, type_name, payload, reply_s),
             wire.Reply,
             repeatable=False,
             timeout_s=reply_s + CALL_TIMEOUT_S,
-            patience_s=patience_s,
-            within_s=within_s,
+            master_timeout_s=master_timeout_s,
+            total_timeout_s=total_timeout_s,
         )
     if reply.type in FAILURES:
-        raise Sentence(_failure(reply))
+        raise CommandError(_failure(reply))
     value = shown(reply.type, reply.payload)
     if as_json:
         click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
@@ -105,10 +111,10 @@ def _failure(reply: wire.Reply) -> str:
 
 
 def payload_of(type_name: str, fields: str) -> bytes:
-    """Encode the notification that the command line describes. Raises Sentence."""
+    """Encode the notification that the command line describes. Raises CommandError."""
     json_object(fields, "The notification")
     kind = import_notification(type_name)
     try:
         return encode(msgspec.json.decode(fields, type=kind))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
-        raise Sentence(f"{type_name} cannot be made of {fields}: {error}.") from None
+        raise CommandError(f"{type_name} cannot be made of {fields}: {error}.") from None

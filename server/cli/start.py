@@ -18,10 +18,10 @@ from twisted.python.failure import Failure
 from ...hachannel.transport.connection import host_port
 from ..config import Config, Server, load
 from ..errors import StartInterrupted
-from ..storage.data_directory import DataDir
-from .common import Sentence, config_argument, import_from_here, replica_id, sentences
+from ..storage.data_directory import DataDirectory
+from .common import CommandError, config_argument, import_from_here, replica_id, reported_errors
 from .output import Printer
-from .supervisor import LIFELINE, STOP_TIMEOUT_S, TOGETHER
+from .supervisor import LIFELINE, STOP_TIMEOUT_S, STOP_TOGETHER
 
 ROLE_PERIOD_S = 0.1
 """How often the role is looked at, to print its changes."""
@@ -60,15 +60,17 @@ def command(
     """
     _hold_lifeline()
     import_from_here()
-    with sentences():
+    with reported_errors():
         loaded = load(config)
         declared = loaded.server(server)
         replica_id = _which_replica(loaded, declared, replica)
         if join and not declared.clustered:
-            raise Sentence(f"{declared.name} is no <cluster>: there is nothing to join; leave --join out.")
+            raise CommandError(
+                f"{declared.name} is no <cluster>: there is nothing to join; leave --join out."
+            )
         if expected is not None:
             _check_expected(declared, expected)
-        directory = DataDir.open(data or loaded.path.parent / "data", declared.name, replica_id)
+        directory = DataDirectory.open(data or loaded.path.parent / "data", declared.name, replica_id)
     try:
         _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", expected, join)
     finally:
@@ -76,9 +78,9 @@ def command(
 
 
 def _check_expected(server: Server, expected: int) -> None:
-    """As `nbClusterExpected` is checked in the file. Raises Sentence."""
+    """As `nbClusterExpected` is checked in the file. Raises CommandError."""
     if objection := server.objection(expected):
-        raise Sentence(f"--expected is {expected}, but {server.name} {objection}.")
+        raise CommandError(f"--expected is {expected}, but {server.name} {objection}.")
 
 
 def _which_replica(config: Config, server: Server, replica: int | None) -> int:
@@ -87,7 +89,7 @@ def _which_replica(config: Config, server: Server, replica: int | None) -> int:
     if len(server.replicas) == 1:
         return server.replicas[0].id
     ids = ", ".join(str(each) for each in server.replica_ids)
-    raise Sentence(f"{server.name} is a cluster; say which of its replicas with --replica: {ids}.")
+    raise CommandError(f"{server.name} is a cluster; say which of its replicas with --replica: {ids}.")
 
 
 def _hold_lifeline() -> None:
@@ -122,7 +124,7 @@ def _install_reactor() -> Any:
     return reactor
 
 
-def _heed_signals(interrupt: Callable[[], None], all_stop: Callable[[], None]) -> None:
+def _install_signal_handlers(interrupt: Callable[[], None], all_stop: Callable[[], None]) -> None:
     """Let signals stop the reactor, once it runs. `interrupt` is told at once: the reactor may be held up.
 
     all_stop: is told before, when it is the signal that says that all replicas of the server stop.
@@ -131,13 +133,13 @@ def _heed_signals(interrupt: Callable[[], None], all_stop: Callable[[], None]) -
     stop_reactor = signal.getsignal(signal.SIGTERM)
 
     def heed(number: int, frame: FrameType | None) -> None:
-        if number == TOGETHER:
+        if number == STOP_TOGETHER:
             all_stop()
         interrupt()
         if callable(stop_reactor):
             stop_reactor(number, frame)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, TOGETHER):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, STOP_TOGETHER):
         # What was ignored stays so: nohup asks for that, and a shell for what it runs in the background.
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, heed)
@@ -259,7 +261,7 @@ def _run(
     config: Config,
     server: Server,
     replica: int,
-    directory: DataDir,
+    directory: DataDirectory,
     data: Path,
     expected: int | None,
     join: bool,
@@ -283,7 +285,7 @@ def _run(
             reactor=reactor,
         )
     except StartError as error:
-        raise Sentence(str(error)) from None
+        raise CommandError(str(error)) from None
     where = (
         ", ".join(f"network {host_port(network.host, network.port)}" for network in declared.networks)
         or "no network"
@@ -294,7 +296,7 @@ def _run(
     def tell(line: str) -> None:
         printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
-    running.on_tell = tell
+    running.on_announce = tell
     foreground = Foreground(
         reactor,
         running,
@@ -302,7 +304,7 @@ def _run(
         running.situation,
         lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
     )
-    reactor.callWhenRunning(_heed_signals, running.interrupt, foreground.with_the_others)
+    reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.with_the_others)
     foreground.run()
     if foreground.problem:
-        raise Sentence(foreground.problem)
+        raise CommandError(foreground.problem)

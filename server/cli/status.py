@@ -10,10 +10,20 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ..admin.client import STATUS_TIMEOUT_S, ReplicaStatus, ServerAdmin, as_agreed, gather
+from ..admin.client import ServerAdmin
+from ..admin.replica_status import STATUS_TIMEOUT_S, ReplicaStatus, as_agreed, gather
 from ..config import Server
-from ..network.addresses import described, differing, place_of, read_place
-from .common import Seconds, admins, config_argument, console, json_option, json_text, read_config, sentences
+from ..network.addresses import decode_address, describe_replica, differences, encode_address
+from .common import (
+    Seconds,
+    admins,
+    config_argument,
+    console,
+    json_option,
+    json_text,
+    read_config,
+    reported_errors,
+)
 
 SMALLEST_PERIOD_S = 0.2
 WAIT_S = 5.0
@@ -74,7 +84,7 @@ def command(
     wait_s: float | None,
 ) -> None:
     """Show role, view, commit index, lag and connections of every replica."""
-    with sentences():
+    with reported_errors():
         asked = admins(read_config(config), server)
     statuses = gather(asked, timeout_s) if watch is not None else _settled(asked, timeout_s, wait_s)
     if as_json:
@@ -153,10 +163,16 @@ def compare(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:
     cluster = as_agreed(replicas) if server.clustered else {}
     if not cluster:
         return None
-    declared = {each.id: described(read_place(place_of(each)), each.witness) for each in server.replicas}
-    return differing(
+    declared = {
+        each.id: describe_replica(decode_address(encode_address(each)), each.witness)
+        for each in server.replicas
+    }
+    return differences(
         declared,
-        {id: described(seated.get("at"), bool(seated.get("witness"))) for id, seated in cluster.items()},
+        {
+            id: describe_replica(seated.get("at"), bool(seated.get("witness")))
+            for id, seated in cluster.items()
+        },
     )
 
 

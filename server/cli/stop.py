@@ -15,21 +15,14 @@ import attrs
 import click
 
 from ..admin import wire
-from ..admin.client import (
-    CALL_TIMEOUT_S,
-    AdminError,
-    Lost,
-    ReplicaStatus,
-    ServerAdmin,
-    Unreachable,
-    gather,
-    nobody_there,
-)
-from ..storage.data_directory import holder
-from .common import Sentence, admins, config_argument, read_config, replica_id, sentences
+from ..admin.client import CALL_TIMEOUT_S, ServerAdmin
+from ..admin.connection import AdminError, Lost, Unreachable
+from ..admin.replica_status import ReplicaStatus, gather, nobody_there
+from ..storage.data_directory import running_process
+from .common import CommandError, admins, config_argument, read_config, replica_id, reported_errors
 from .local_hosts import is_local
 from .output import Printer
-from .supervisor import TOGETHER
+from .supervisor import STOP_TOGETHER
 
 STOP_TIMEOUT_S = 15.0
 """How long all replicas of one wave may take to be down."""
@@ -38,7 +31,7 @@ POLL_TIMEOUT_S = 1.0
 
 
 @attrs.define
-class _Stopping:
+class _StopTarget:
     admin: ServerAdmin
     replica: ReplicaStatus
     refusal: str = ""
@@ -66,7 +59,7 @@ class _Stopping:
         """Whether it is about to start, with its directory there."""
         endpoint = self.replica.endpoint
         if self.replica.nobody_there and is_local(endpoint.host):
-            self.starting = holder(data, self.admin.server.name, endpoint.replica)
+            self.starting = running_process(data, self.admin.server.name, endpoint.replica)
 
     def ask(self) -> None:
         if self.replica.refused:
@@ -74,7 +67,7 @@ class _Stopping:
         elif self.starting is not None:
             # Whether it is down is seen afterwards.
             with contextlib.suppress(OSError):
-                os.kill(self.starting, TOGETHER if self.together else signal.SIGTERM)
+                os.kill(self.starting, STOP_TOGETHER if self.together else signal.SIGTERM)
         else:
             self._call()
 
@@ -138,7 +131,7 @@ def command(config: Path, server: str | None, replica: int | None, data: Path | 
     def say(line: str) -> None:
         printer(lambda: click.echo(line))
 
-    with sentences():
+    with reported_errors():
         loaded = read_config(config)
         if replica is not None:
             if server is None:
@@ -146,7 +139,7 @@ def command(config: Path, server: str | None, replica: int | None, data: Path | 
             loaded.replica(server, replica)
         asked = admins(loaded, server)
         found = [
-            _Stopping(admin, each)
+            _StopTarget(admin, each)
             for admin, (_, replicas) in zip(asked, gather(asked), strict=True)
             for each in replicas
             if replica in (None, each.endpoint.replica)
@@ -168,10 +161,10 @@ def command(config: Path, server: str | None, replica: int | None, data: Path | 
             names = ", ".join(late)
             said.append(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
         if said:
-            raise Sentence("\nquorate: ".join(said))
+            raise CommandError("\nquorate: ".join(said))
 
 
-def _tie(running: list[_Stopping]) -> None:
+def _tie(running: list[_StopTarget]) -> None:
     """Let the replicas of each server stop together that has disks, a master, and others."""
     for one in running:
         if one.leads and one.admin.server.stops_together:
@@ -179,12 +172,12 @@ def _tie(running: list[_Stopping]) -> None:
                 each.together = each.together or each.admin is one.admin
 
 
-def _ordered(wave: list[_Stopping]) -> list[_Stopping]:
+def _ordered(wave: list[_StopTarget]) -> list[_StopTarget]:
     """Slaves before the master, for which they wait, and last those that may be long in answering."""
     return sorted(wave, key=lambda each: (each.replica.status is None, each.leads))
 
 
-def _stop(wave: list[_Stopping], say: Callable[[str], None]) -> list[_Stopping]:
+def _stop(wave: list[_StopTarget], say: Callable[[str], None]) -> list[_StopTarget]:
     """Ask replicas to stop and wait until they have; return those that refuse, and that have not in time."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     for each in wave:
@@ -192,7 +185,7 @@ def _stop(wave: list[_Stopping], say: Callable[[str], None]) -> list[_Stopping]:
     refused = [each for each in wave if each.refusal]
     left = [each for each in wave if not each.refusal]
     while left:
-        still: list[_Stopping] = []
+        still: list[_StopTarget] = []
         for each in left:
             if each.is_down():
                 say(f"{each.name} stopped")

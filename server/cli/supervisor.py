@@ -35,7 +35,7 @@ MAX_FAILED_STARTS = 5
 """So many deaths in a row before being ready, and the replica is given up."""
 MAX_LINE_CHARS = 2000
 
-TOGETHER = signal.SIGUSR1
+STOP_TOGETHER = signal.SIGUSR1
 """Tells a `quorate start` to stop in order, and that all other replicas of its server are told the same."""
 
 LIFELINE = "QUORATE_LIFELINE"
@@ -226,7 +226,7 @@ class Supervisor:
             return child.process.pid
 
     def stop(self) -> None:
-        """Stop every process, by SIGTERM or `TOGETHER` and, after STOP_TIMEOUT_S, SIGKILL. Idempotent.
+        """Stop every process, by SIGTERM or `STOP_TOGETHER` and, after STOP_TIMEOUT_S, SIGKILL. Idempotent.
 
         Clusters with disks, all of which is here, stop together; of others, the masters last.
         """
@@ -234,7 +234,7 @@ class Supervisor:
             self._stopping.set()
             children = sorted(self._children.values(), key=lambda child: child.role == "master")
             self._changed.notify_all()
-        self._stop_wave([child for child in children if child.whole], TOGETHER)
+        self._stop_wave([child for child in children if child.whole], STOP_TOGETHER)
         apart = [child for child in children if not child.whole]
         self._stop_wave([child for child in apart if child.role != "master"])
         self._stop_wave([child for child in apart if child.role == "master"])
@@ -363,7 +363,7 @@ class Supervisor:
             child.pending = again = self._restart and not orderly and not hopeless
         how = _how_it_ended(status)
         if orderly:
-            if -status in (signal.SIGTERM, TOGETHER):
+            if -status in (signal.SIGTERM, STOP_TOGETHER):
                 # It had hardly begun.
                 how = "stopped"
             self._say(self._event(child, "stopped", how))

@@ -11,7 +11,7 @@ import click
 from rich.text import Text
 
 from ..config import ConfigError
-from .common import config_argument, console, import_from_here, read_config, sentences
+from .common import config_argument, console, import_from_here, read_config, reported_errors
 from .local_hosts import is_local
 from .output import Printer
 from .supervisor import Event, Supervisor
@@ -57,12 +57,12 @@ def command(
             dead.discard(event.name)
         say(Text.assemble(f"{event.name} ", (event.text, _COLOURS.get(event.kind, ""))))
 
-    with sentences(), _asked_to_stop() as asked:
+    with reported_errors(), _asked_to_stop() as asked:
         loaded = read_config(config)
         names = [loaded.server(name).name for name in servers] or None
         supervisor = Supervisor(config, data, restart=restart, on_event=show, servers=names)
         try:
-            edited = Edited(config)
+            edited = ConfigFileWatch(config)
             supervisor.start()
             while supervisor.running and not asked.wait(POLL_S):
                 for line in edited.look(supervisor.replicas):
@@ -72,7 +72,7 @@ def command(
     ctx.exit(0 if asked.is_set() or not dead else 1)
 
 
-class Edited:
+class ConfigFileWatch:
     """Notices that the file was edited while its replicas run: they go on with what it said before."""
 
     def __init__(self, path: Path) -> None:

@@ -6,7 +6,7 @@ import attrs
 
 from .model import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
-from .report import Report, shown
+from .report import Report, quoted
 
 MAX_REPLICAS = 15
 """Every replica handles everything: more of them cost speed and add nothing."""
@@ -37,7 +37,7 @@ def _settled(each: ServerDraft, draft: Draft, report: Report) -> Server:
                 continue
             settled = nat_target(nat, everyone, nat.line, report)
             if settled and (settled.server, settled.replica) in {(one.server, one.replica) for one in nats}:
-                report.problem(nat.line, f"a second nat for {shown(nat.sname)} here; keep one.")
+                report.problem(nat.line, f"a second nat for {quoted(nat.sname)} here; keep one.")
             elif settled:
                 nats.append(settled)
         replicas.append(attrs.evolve(replica, nats=tuple(nats)))
@@ -60,7 +60,7 @@ def _check_unique(draft: Draft, report: Report) -> None:
     for name, line in draft.domains:
         if name in domains:
             report.problem(
-                line, f"the domain {shown(name)} is declared on line {domains[name]} already; keep one."
+                line, f"the domain {quoted(name)} is declared on line {domains[name]} already; keep one."
             )
         else:
             domains[name] = line
@@ -80,7 +80,8 @@ def _check_unique(draft: Draft, report: Report) -> None:
         first = names.setdefault(server.name, server)
         if first is not server and not (same_id and server.name == f"s{server.id}"):
             report.problem(
-                server.line, f"the name {shown(server.name)} is taken (line {first.line}); give another name."
+                server.line,
+                f"the name {quoted(server.name)} is taken (line {first.line}); give another name.",
             )
         replicas: dict[int, Replica] = {}
         for replica in server.replicas:
@@ -138,7 +139,7 @@ def _check_domains(draft: Draft, report: Report) -> None:
                 if network.domain not in names:
                     report.problem(
                         network.line,
-                        f"the domain {shown(network.domain)} is not declared; "
+                        f"the domain {quoted(network.domain)} is not declared; "
                         f'add <domain name="{network.domain}"/> to <config>, or correct the name.',
                     )
 

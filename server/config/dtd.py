@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import attrs
 from lxml import etree
 
-from .report import Report, guess, listed, shown
+from .report import Report, alternatives, quoted, suggestion
 
 
 @attrs.frozen(eq=False)
@@ -143,12 +143,16 @@ def _misplaced(parent: str, tag: str, allowed: tuple[str, ...], vocabulary: Mapp
         return f"<{_named(tag)}> belongs to an XML namespace; element names here have none: remove xmlns."
     if tag in vocabulary:
         homes = [f"<{name}>" for name, declared in vocabulary.items() if tag in declared.children]
-        where = f"; move it into {listed(homes)}" if homes else ""
+        where = f"; move it into {alternatives(homes)}" if homes else ""
         return f"<{tag}> cannot stand in <{parent}>{where}."
-    near = guess(tag, list(allowed))
+    near = suggestion(tag, list(allowed))
     if near:
         return f"<{tag}> is not an element of <{parent}>{near}"
-    may = f"it may hold {listed([f'<{each}>' for each in allowed])}" if allowed else "it holds no elements"
+    may = (
+        f"it may hold {alternatives([f'<{each}>' for each in allowed])}"
+        if allowed
+        else "it holds no elements"
+    )
     return f"<{tag}> is not an element of <{parent}>; remove it: {may}."
 
 
@@ -157,14 +161,16 @@ def _check_attributes(element: Element, declared: _Declared, report: Report) -> 
         allowed = declared.attributes.get(name)
         if allowed is None:
             known = list(declared.attributes)
-            near = guess(name, [each for each in known if each not in element.attributes])
-            hint = near or f"; remove it: it knows {listed(known)}."
+            near = suggestion(name, [each for each in known if each not in element.attributes])
+            hint = near or f"; remove it: it knows {alternatives(known)}."
             report.problem(
                 element.line,
                 f"<{element.tag}> has no attribute {_named(name)}{hint}",
             )
         elif allowed and value not in allowed:
-            report.problem(element.line, f"{name} must be {listed(list(allowed))}, not {shown(value)}.")
+            report.problem(
+                element.line, f"{name} must be {alternatives(list(allowed))}, not {quoted(value)}."
+            )
     for name in declared.required:
         if name not in element.attributes:
             report.problem(element.line, f"<{element.tag}> needs the attribute {name}; add it.")

@@ -24,7 +24,7 @@ from .model import (
     ServiceSpec,
     UnknownName,
 )
-from .properties import check_agreed, check_properties, check_together
+from .properties import check_combinations, check_properties, check_replicas_agree
 from .reader import read
 from .report import Report
 from .xml import MAX_FILE_BYTES, read_tree
@@ -71,7 +71,7 @@ def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config
         notes=tuple(sorted(report.notes, key=lambda note: note.line)),
     )
     if not report.problems:
-        check_agreed(config, report)
-        check_together(config, tree, report)
-    report.stop_if_bad()
+        check_replicas_agree(config, report)
+        check_combinations(config, tree, report)
+    report.raise_if_problems()
     return config

@@ -23,7 +23,7 @@ SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S10
 
 AGENT_MODULES_PROPERTY = "agent_modules"
 
-AGREED = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
+REPLICATED_PROPERTIES = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
 """Properties that decide how a replica reacts: replicas with other values would drift apart."""
 
 Ack = Literal["ALL", "MAJORITY"]
@@ -359,7 +359,10 @@ class Config:
                     (server.mode, server.ack, server.durability, server.min_copies),
                     visible(server.properties),
                     # The check of the file sees to it that its replicas do not differ in them.
-                    [self.setting(name, server=server.id, replica=server.replicas[0].id) for name in AGREED],
+                    [
+                        self.setting(name, server=server.id, replica=server.replicas[0].id)
+                        for name in REPLICATED_PROPERTIES
+                    ],
                     sorted(server.domains),
                     sorted({service.class_name for each in server.replicas for service in each.services}),
                     []

@@ -11,9 +11,17 @@ from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
 from ...services.base import DEFAULT_MAX_CONNECTIONS
 from .dtd import Element
-from .model import AGENT_MODULES_PROPERTY, AGREED, SECRET_PROPERTY, TCP_PROXY_SERVICE, Config, Replica, Server
+from .model import (
+    AGENT_MODULES_PROPERTY,
+    REPLICATED_PROPERTIES,
+    SECRET_PROPERTY,
+    TCP_PROXY_SERVICE,
+    Config,
+    Replica,
+    Server,
+)
 from .reader import EXPECTED_PROPERTY
-from .report import Report, guess, shown
+from .report import Report, quoted, suggestion
 
 HEARTBEATS_TO_SUSPECT = 4
 """A replica is suspected after the silence of at least so many heartbeats: see `hachannel.Settings`."""
@@ -111,15 +119,15 @@ def check_properties(tree: Element, report: Report) -> None:
         if problem and name == SECRET_PROPERTY:
             report.problem(element.line, f"the property {name} {problem}.")
         elif problem:
-            report.problem(element.line, f"the property {name} {problem}, not {shown(value)}.")
-        elif name not in PROPERTIES and (near := guess(name, list(PROPERTIES), cutoff=0.8)):
-            report.note(element.line, f"no part of Quorate reads the property {shown(name)}{near}")
+            report.problem(element.line, f"the property {name} {problem}, not {quoted(value)}.")
+        elif name not in PROPERTIES and (near := suggestion(name, list(PROPERTIES), cutoff=0.8)):
+            report.note(element.line, f"no part of Quorate reads the property {quoted(name)}{near}")
 
 
-def check_agreed(config: Config, report: Report) -> None:
+def check_replicas_agree(config: Config, report: Report) -> None:
     """Report properties that replicas of one cluster must not differ in."""
     for server in config.servers:
-        for name in AGREED:
+        for name in REPLICATED_PROPERTIES:
             values = [config.setting(name, server=server.id, replica=each.id) for each in server.replicas]
             if len(set(values)) > 1:
                 report.problem(
@@ -129,7 +137,7 @@ def check_agreed(config: Config, report: Report) -> None:
                 )
 
 
-def check_together(config: Config, tree: Element, report: Report) -> None:
+def check_combinations(config: Config, tree: Element, report: Report) -> None:
     """Report values that are good each by itself, but not beside the others that hold for a replica."""
     said: set[tuple[int, str]] = set()
     for server in config.servers:

@@ -11,7 +11,7 @@ import attrs
 
 from .dtd import Element
 from .model import MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
-from .report import Report, shown
+from .report import Report, quoted
 from .service_classes import args_problem, class_problem, number_of, port_of, resolve
 
 MAX_NAME = 64
@@ -68,7 +68,7 @@ def read(config: Element, report: Report, check_services: bool) -> Draft:
         network = element.get("network")
         if network and not network.endswith(("PoolNetwork", "SimpleNetwork")):
             report.note(
-                element.line, f"network={shown(network)} is ignored; every domain uses the same TCP network."
+                element.line, f"network={quoted(network)} is ignored; every domain uses the same TCP network."
             )
     servers = [_server(each, report, check_services) for each in config.all("server", "transient", "cluster")]
     return Draft(config.get("name") or "", properties, domains, servers, expected)
@@ -168,7 +168,7 @@ def _refuse_cluster_attributes(element: Element, report: Report) -> None:
     own_name = element.get("name")
     if own_name:
         report.note(
-            element.line, f"the name {shown(own_name)} of a replica is ignored; the cluster has the name."
+            element.line, f"the name {quoted(own_name)} of a replica is ignored; the cluster has the name."
         )
 
 
@@ -179,7 +179,7 @@ def _id(element: Element, report: Report) -> int | None:
     number = number_of(text, 0, MAX_ID)
     if number is None:
         report.problem(
-            element.line, f"the id {shown(text)} is not usable; give a whole number from 0 to {MAX_ID}."
+            element.line, f"the id {quoted(text)} is not usable; give a whole number from 0 to {MAX_ID}."
         )
     return number
 
@@ -196,7 +196,7 @@ def _usable_name(text: str, element: Element, what: str, report: Report) -> str 
         return text
     report.problem(
         element.line,
-        f"the name {shown(text)} of {what} is not usable; begin with a letter and go on with "
+        f"the name {quoted(text)} of {what} is not usable; begin with a letter and go on with "
         f"letters, digits, '_', '-' and '.', at most {MAX_NAME} in all.",
     )
     return None
@@ -220,7 +220,7 @@ def _host(element: Element, report: Report) -> str | None:
 
 def host_problem(text: str) -> str | None:
     """What is wrong with a host name or IP address, as one sentence."""
-    bad = f"the hostname {shown(text)} is not usable; give a host name or an IP address"
+    bad = f"the hostname {quoted(text)} is not usable; give a host name or an IP address"
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
@@ -241,7 +241,7 @@ def _port(element: Element, report: Report) -> int | None:
     port = port_of(text)
     if port is None:
         report.problem(
-            element.line, f"the port {shown(text)} is not usable; give a whole number from 1 to 65535."
+            element.line, f"the port {quoted(text)} is not usable; give a whole number from 1 to 65535."
         )
     return port
 
@@ -256,7 +256,8 @@ def _networks(element: Element, host: str, report: Report) -> tuple[Network, ...
         if earlier is not None:
             report.problem(
                 child.line,
-                f"a second network in the domain {shown(domain)} (the first: line {earlier.line}); keep one.",
+                f"a second network in the domain {quoted(domain)} (the first: line {earlier.line}); "
+                "keep one.",
             )
             continue
         # Port 0 stands for one already reported: the domain must count as declared.
@@ -278,7 +279,7 @@ def _services(element: Element, report: Report, check_import: bool) -> tuple[Ser
         earlier = next((service for service in services if service.class_name == class_name), None)
         if earlier is not None:
             report.problem(
-                child.line, f"the service {shown(declared)} stands on line {earlier.line} already; keep one."
+                child.line, f"the service {quoted(declared)} stands on line {earlier.line} already; keep one."
             )
             continue
         services.append(ServiceSpec(class_name, args, child.line, declared))
@@ -294,7 +295,7 @@ def _properties(element: Element, report: Report) -> dict[str, str]:
         if not name.strip():
             report.problem(child.line, "a property has an empty name; name it, or remove it.")
         elif name in properties:
-            report.problem(child.line, f"the property {shown(name)} is set twice here; keep one.")
+            report.problem(child.line, f"the property {quoted(name)} is set twice here; keep one.")
         properties[name] = value
     return properties
 
@@ -304,7 +305,7 @@ def _nat(element: Element, report: Report) -> NatDraft | None:
     text = element.get("replica")
     replica = number_of(text, 0, MAX_ID) if text is not None else None
     if text is not None and replica is None:
-        report.problem(element.line, f"the replica {shown(text)} is not usable; give the id of a replica.")
+        report.problem(element.line, f"the replica {quoted(text)} is not usable; give the id of a replica.")
         return None
     if sname is None or host is None or port is None:
         return None
@@ -323,7 +324,7 @@ def _min_copies(element: Element, report: Report) -> int:
     number = number_of(text, 1, MAX_ID) if text is not None else 1
     if number is None:
         report.problem(
-            element.line, f"min_copies must be a number of replicas, at least 1, not {shown(text or '')}."
+            element.line, f"min_copies must be a number of replicas, at least 1, not {quoted(text or '')}."
         )
     return number or 1
 
@@ -348,7 +349,7 @@ def _expected_number(text: str, element: Element, report: Report) -> int | None:
     if number is None:
         report.problem(
             element.line,
-            f"{EXPECTED_PROPERTY} must be a number of replicas, more than half of them, not {shown(text)}.",
+            f"{EXPECTED_PROPERTY} must be a number of replicas, more than half of them, not {quoted(text)}.",
         )
     return number
 
@@ -371,7 +372,7 @@ def nat_target(draft: NatDraft, servers: list[Server], line: int, report: Report
     target = next((server for server in servers if draft.sname in {server.name, str(server.id)}), None)
     if target is None:
         report.problem(
-            line, f"there is no server {shown(draft.sname)} to give another address; correct sname."
+            line, f"there is no server {quoted(draft.sname)} to give another address; correct sname."
         )
         return None
     replica = draft.replica

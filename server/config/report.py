@@ -24,7 +24,7 @@ class Report:
         """Record a remark."""
         self.notes.append(Problem(self.file, line, _one_line(message)))
 
-    def stop_if_bad(self) -> None:
+    def raise_if_problems(self) -> None:
         """Raise ConfigError with every problem so far, by line, if there is one."""
         if self.problems:
             raise ConfigError(sorted(self.problems, key=lambda problem: problem.line))
@@ -35,18 +35,18 @@ def _one_line(message: str) -> str:
     return " ".join(message.split())
 
 
-def shown(value: str) -> str:
+def quoted(value: str) -> str:
     """A value of the file in quotes, on one line and not too long."""
     return repr(value if len(value) <= 60 else value[:57] + "...")
 
 
-def guess(word: str, known: list[str], cutoff: float = 0.6) -> str:
+def suggestion(word: str, known: list[str], cutoff: float = 0.6) -> str:
     """``; did you mean X?``, or "" if nothing is as near as ``cutoff`` (1 is equal)."""
     lowered = {each.lower(): each for each in known}
     near = get_close_matches(word.lower(), list(lowered), n=1, cutoff=cutoff)
     return f"; did you mean {lowered[near[0]]}?" if near else ""
 
 
-def listed(words: list[str]) -> str:
+def alternatives(words: list[str]) -> str:
     """``a``, ``a or b``, ``a, b or c``."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -5,7 +5,7 @@ import importlib
 import sys
 
 from .model import CONNECTION_MANAGER, TCP_PROXY_SERVICE
-from .report import guess, shown
+from .report import quoted, suggestion
 
 BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",
@@ -37,15 +37,17 @@ def class_problem(declared: str, check_import: bool) -> str | None:
     if class_name in BUILT_IN:
         return None
     if declared.startswith(_JAVA):
-        return f"{shown(declared)} is a Java service that Quorate does not have{_known(declared)}."
+        return f"{quoted(declared)} is a Java service that Quorate does not have{_known(declared)}."
     if class_name is None:
-        return f"{shown(declared)} is not the name of a class; write package.module:Class{_known(declared)}."
+        return f"{quoted(declared)} is not the name of a class; write package.module:Class{_known(declared)}."
     return _import_problem(class_name) if check_import else None
 
 
 def _known(declared: str) -> str:
     names = list(ALIASES)
-    near = guess(declared.replace(":", ".").rpartition(".")[2], [name.rpartition(".")[2] for name in names])
+    near = suggestion(
+        declared.replace(":", ".").rpartition(".")[2], [name.rpartition(".")[2] for name in names]
+    )
     return near or f"; the services it has are {' and '.join(BUILT_IN.values())}"
 
 
@@ -90,7 +92,7 @@ def args_problem(class_name: str, args: str) -> str | None:
     if class_name == TCP_PROXY_SERVICE and port_of(words[0] if words else "") is None:
         if not words:
             return 'TcpProxyService needs the port clients connect to; write args="2560".'
-        return f"the args of TcpProxyService must begin with a port from 1 to 65535, not {shown(words[0])}."
+        return f"the args of TcpProxyService must begin with a port from 1 to 65535, not {quoted(words[0])}."
     if class_name == TCP_PROXY_SERVICE and (len(words) > 2 or (words[1:] and not _idle_timeout(words[1]))):
         return 'TcpProxyService takes a port and an idle timeout in seconds, no more; write args="2560 60".'
     if class_name == CONNECTION_MANAGER:

@@ -15,7 +15,7 @@ from lxml import etree
 
 from .dtd import Element, check_vocabulary, local_name
 from .model import ConfigError, Problem
-from .report import Report, shown
+from .report import Report, quoted
 from .syntax_errors import syntax_sentence
 
 MAX_FILE_BYTES = 1 << 20
@@ -52,12 +52,12 @@ def read_tree(path: Path, report: Report) -> Element:
     data = _read_bytes(path, report.file)
     root = _parse(data, report)
     lines = _start_lines(data, root, report)
-    report.stop_if_bad()
+    report.raise_if_problems()
     tree = _with_lines(root, lines, report)
     check_vocabulary(tree, root, report)
     report.broken = bool(report.problems)
     if tree.tag != "config":
-        report.stop_if_bad()
+        report.raise_if_problems()
     return tree
 
 
@@ -93,19 +93,19 @@ def _read_bytes(path: Path, name: str) -> bytes:
 def _parse(data: bytes, report: Report) -> _Node:
     if not data.strip():
         report.problem(1, "the file is empty; it must hold a <config> element.")
-        report.stop_if_bad()
+        report.raise_if_problems()
     if b"\0" in data[:4] and not data.startswith(_MARKS) and b"<?" not in data[:8].replace(b"\0", b""):
         report.problem(
             1, "the file is UTF-16 or UTF-32 without a mark or a declaration that says so; save it as UTF-8."
         )
-        report.stop_if_bad()
+        report.raise_if_problems()
     declared = re.match(rb"\s*<\?xml[^>]*encoding\s*=\s*[\"'](utf-?16|utf-?32)", data, re.IGNORECASE)
     if declared:
         encoding = declared.group(1).decode()
         report.problem(
             1, f"the file declares the encoding {encoding} but is not written in it; declare UTF-8."
         )
-        report.stop_if_bad()
+        report.raise_if_problems()
     parser = etree.XMLParser(
         resolve_entities=False,
         no_network=True,
@@ -125,7 +125,7 @@ def _parse(data: bytes, report: Report) -> _Node:
             report.problem(max(error.lineno or 1, 1), f"the file is not well-formed XML: {error.msg}.")
     except (ValueError, LookupError, etree.LxmlError) as error:
         report.problem(1, f"the file is not well-formed XML: {error}.")
-    report.stop_if_bad()
+    report.raise_if_problems()
     raise AssertionError("unreachable")
 
 
@@ -184,5 +184,5 @@ def _with_lines(root: _Node, lines: list[int], report: Report) -> Element:
         texts = [node.text or "", *(child.tail or "" for child in node)]
         stray = next((text.strip() for text in texts if text.strip()), None)
         if stray is not None:
-            report.problem(line, f"<{local_name(str(node.tag))}> holds the text {shown(stray)}; remove it.")
+            report.problem(line, f"<{local_name(str(node.tag))}> holds the text {quoted(stray)}; remove it.")
     return built[root]

@@ -17,7 +17,7 @@ from ..metrics import Metrics
 from ..network.addresses import Addresses
 from ..network.handshake import NETWORK
 from ..network.incoming import Incoming
-from ..network.link_handshake import Shaking
+from ..network.link_handshake import LinkHandshake
 from ..network.outgoing import Outgoing
 from ..node.node import Node
 from ..settings import ReplicaSettings
@@ -54,7 +54,7 @@ class MasterHost(Protocol):
         ...
 
     @property
-    def places(self) -> Addresses:
+    def addresses(self) -> Addresses:
         """The replicas of this server."""
         ...
 
@@ -179,9 +179,9 @@ class MasterSide:
             self.outgoing[other.id] = way
             way.start(engine.peer_birth(other.id), *engine.pending(other.id))
 
-    def _shaking(self) -> Shaking:
+    def _shaking(self) -> LinkHandshake:
         fields = {"server": self._server.id, "birth": self.net_birth}
-        return Shaking(NETWORK, fields, self._settings.secret)
+        return LinkHandshake(NETWORK, fields, self._settings.secret)
 
     def _broken(self, failure: Failure, what: str) -> None:
         self._host.log(f"{what} failed: {failure.getErrorMessage()}")
@@ -234,7 +234,7 @@ class MasterSide:
     def net_replicas(self, server: int) -> list[tuple[int, str, int]]:
         """Where our replicas listen for another server."""
         domain = self._config.link_domain(server, self._server.id)
-        places = self._host.places.addresses(domain, nat=False)
+        places = self._host.addresses.in_domain(domain, nat=False)
         return [(replica, host, port) for replica, (host, port) in places.items()]
 
     def net_knows(self, server: int) -> bool:
@@ -259,13 +259,13 @@ class MasterSide:
         master = self._host.node.channel.master
         if master == self._replica.id:
             return None
-        return None if master is None else self._host.places.addresses(domain, nat=False).get(master)
+        return None if master is None else self._host.addresses.in_domain(domain, nat=False).get(master)
 
     # For services and administrators
 
     def service_peers(self, class_name: str) -> list[tuple[int, str, str]]:
         """(replica, host, arguments) of a service on each replica."""
-        return self._host.places.service_peers(class_name)
+        return self._host.addresses.service_peers(class_name)
 
     @property
     def reactor(self) -> Any:

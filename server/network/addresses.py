@@ -1,4 +1,4 @@
-"""Where the replicas of this server are: as the cluster agreed; until that is known, as the file says."""
+"""Addresses of the replicas of this server: those the cluster agreed on or, until then, those of the file."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,39 +9,49 @@ from ...hachannel.model.view import watching
 from ...hachannel.transport.connection import Address, host_port
 from ..config import Replica, Server
 
-__all__ = ["Addresses", "Place", "described", "differing", "place_of", "read_place"]
+__all__ = [
+    "Addresses",
+    "ReplicaAddress",
+    "decode_address",
+    "describe_replica",
+    "differences",
+    "encode_address",
+]
 
 
-class Place(msgspec.Struct, array_like=True, frozen=True):
-    """What the cluster keeps of one replica: the data of its seat."""
+class ReplicaAddress(msgspec.Struct, array_like=True, frozen=True):
+    """Addresses of one replica: the data of its seat, which the cluster keeps."""
 
     host: str
     networks: tuple[tuple[str, str, int], ...]
-    """(domain, host, port)"""
+    """(domain, host, port) of each network listener."""
     client_port: int = 0
-    """Where clients connect, 0 if nowhere."""
+    """Port of the TcpProxyService, 0 if there is none."""
 
     def __str__(self) -> str:
         ports = ", ".join(f"{domain} {host_port(host, port)}" for domain, host, port in self.networks)
         return f"{self.host} ({ports})" if ports else self.host
 
 
-def place_of(replica: Replica) -> bytes:
-    """The data of a replica's seat, from the file."""
+def encode_address(replica: Replica) -> bytes:
+    """Return the data of a replica's seat, as the file declares it."""
     networks = sorted((network.domain, network.host, network.port) for network in replica.networks)
-    return msgspec.msgpack.encode(Place(replica.host, tuple(networks), replica.client_port or 0))
+    return msgspec.msgpack.encode(ReplicaAddress(replica.host, tuple(networks), replica.client_port or 0))
 
 
-def read_place(data: bytes) -> Place | None:
-    """What a seat says; None when it cannot be read."""
+def decode_address(data: bytes) -> ReplicaAddress | None:
+    """Decode the data of a seat; None when it cannot be decoded."""
     try:
-        return msgspec.msgpack.decode(data, type=Place)
+        return msgspec.msgpack.decode(data, type=ReplicaAddress)
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return None
 
 
-def differing(declared: Mapping[int, str], cluster: Mapping[int, str]) -> list[str]:
-    """Where a file and the cluster differ: replicas and where they are, in words; one phrase for each."""
+def differences(declared: Mapping[int, str], cluster: Mapping[int, str]) -> list[str]:
+    """Compare the replicas of a file with those of the cluster; return one phrase for each difference.
+
+    Both map the id of a replica to its description, see `describe_replica`.
+    """
     found: list[str] = []
     for replica in sorted(cluster.keys() | declared.keys()):
         if replica not in cluster:
@@ -53,37 +63,37 @@ def differing(declared: Mapping[int, str], cluster: Mapping[int, str]) -> list[s
     return found
 
 
-def described(place: Place | str | None, witness: bool) -> str:
-    """Where a replica is, and whether it is a witness."""
-    return f"{place}, a witness" if witness else str(place)
+def describe_replica(address: ReplicaAddress | str | None, witness: bool) -> str:
+    """Describe a replica by its address, and say if it is a witness."""
+    return f"{address}, a witness" if witness else str(address)
 
 
 class Addresses:
-    """The replicas of this server and where they are."""
+    """The replicas of this server and their addresses."""
 
     def __init__(self, server: Server, replica: Replica) -> None:
-        """As in the file. `replica` is the one that looks: its <nat> elements take precedence."""
+        """Start with the addresses in the file. `replica` is this one: its <nat> elements take precedence."""
         self._server = server
         self._me = replica
         self._first = next(iter(server.domains), None) if server.replicas else None
-        self._declared = {each.id: place_of(each) for each in server.replicas}
+        self._declared = {each.id: encode_address(each) for each in server.replicas}
         self.witnesses: frozenset[int] = frozenset()
-        """Those of the replicas that are witnesses."""
-        self._places: dict[int, Place] = {}
+        """Ids of the replicas that are witnesses."""
+        self._addresses: dict[int, ReplicaAddress] = {}
         self.agreed = False
-        """They are those of the cluster, not only of the file."""
+        """Whether the cluster agreed on them; else they are only those of the file."""
         self.removed: set[int] = set()
-        """Replicas that belonged to the cluster when it was looked at before, and do not now."""
-        self.follow(self.seats, agreed=False)
+        """Replicas that belonged to the cluster at an earlier update, and do not now."""
+        self.update(self.seats, agreed=False)
 
     @property
     def data(self) -> dict[int, bytes]:
-        """What the file says of each replica."""
+        """Encoded `ReplicaAddress` of each replica, as the file declares it."""
         return dict(self._declared)
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        """The seats that the file declares."""
+        """Seats of the cluster, as the file declares them."""
         return tuple(
             Seat(replica, data, replica in self._server.witness_ids)
             for replica, data in sorted(self._declared.items())
@@ -91,31 +101,34 @@ class Addresses:
 
     @property
     def ids(self) -> list[int]:
-        """The replicas."""
-        return sorted(self._places)
+        """Ids of the replicas, sorted."""
+        return sorted(self._addresses)
 
-    def items(self) -> list[tuple[int, Place]]:
-        """(replica, where it is) of each."""
-        return sorted(self._places.items())
+    def items(self) -> list[tuple[int, ReplicaAddress]]:
+        """(replica id, address) of each replica, sorted by id."""
+        return sorted(self._addresses.items())
 
-    def follow(self, seats: Sequence[Seat], *, agreed: bool = True) -> None:
-        """The cluster says who belongs to it."""
-        before = set(self._places) if self.agreed else set[int]()
+    def update(self, seats: Sequence[Seat], *, agreed: bool = True) -> None:
+        """Replace the addresses by those in `seats`; `agreed`: the cluster agreed on these seats."""
+        before = set(self._addresses) if self.agreed else set[int]()
         self.agreed = agreed
-        self._places = {
-            seat.replica: place
+        self._addresses = {
+            seat.replica: address
             for seat in seats
-            if (place := read_place(seat.data) or read_place(self._declared.get(seat.replica, b"")))
+            if (address := decode_address(seat.data) or decode_address(self._declared.get(seat.replica, b"")))
         }
         self.witnesses = watching(seats)
-        self.removed = (self.removed | before) - set(self._places)
+        self.removed = (self.removed | before) - set(self._addresses)
 
-    def addresses(self, domain: str | None = None, *, nat: bool = True) -> dict[int, Address]:
-        """Where each replica listens in a domain (None: the first one). nat: as seen from this replica."""
+    def in_domain(self, domain: str | None = None, *, nat: bool = True) -> dict[int, Address]:
+        """Return where each replica listens in `domain` (None: the server's first domain).
+
+        `nat` applies the <nat> elements of this replica.
+        """
         wanted = self._first if domain is None else domain
         found: dict[int, Address] = {}
-        for replica, place in sorted(self._places.items()):
-            for name, host, port in place.networks:
+        for replica, address in sorted(self._addresses.items()):
+            for name, host, port in address.networks:
                 if name == wanted:
                     found[replica] = (host, port)
             for other in self._me.nats if nat else ():
@@ -124,31 +137,37 @@ class Addresses:
         return found
 
     def service_peers(self, class_name: str) -> list[tuple[int, str, str]]:
-        """(replica, host, arguments) of a service of each replica; only its port if it is not in the file."""
+        """Return (replica id, host, service arguments) of each replica that declares the service.
+
+        The arguments of a replica that the file lacks are only its port.
+        """
         declared = {each.id: each.service(class_name) for each in self._server.replicas}
         mine = self._me.service(class_name)
         found: list[tuple[int, str, str]] = []
-        for replica, place in sorted(self._places.items()):
+        for replica, address in sorted(self._addresses.items()):
             service = declared.get(replica)
             if service is not None:
-                found.append((replica, place.host, service.args))
-            elif mine is not None and place.client_port:
-                found.append((replica, place.host, str(place.client_port)))
+                found.append((replica, address.host, service.args))
+            elif mine is not None and address.client_port:
+                found.append((replica, address.host, str(address.client_port)))
         return found
 
     def difference(self) -> str:
-        """What the file says otherwise than the cluster, in one sentence; "" if nothing or not known.
+        """Say in one sentence how the file differs from the cluster; "" if it does not, or is not known to.
 
-        It is the file as it was at the start: to apply that could undo a change made since.
+        The file is the one read at the start: applying it could undo a change made since.
         """
         if not self.agreed:
             return ""
-        found = differing(
+        found = differences(
             {
-                replica: described(read_place(data), replica in self._server.witness_ids)
+                replica: describe_replica(decode_address(data), replica in self._server.witness_ids)
                 for replica, data in self._declared.items()
             },
-            {replica: described(place, replica in self.witnesses) for replica, place in self._places.items()},
+            {
+                replica: describe_replica(address, replica in self.witnesses)
+                for replica, address in self._addresses.items()
+            },
         )
         if not found:
             return ""

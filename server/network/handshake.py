@@ -315,7 +315,7 @@ def _blame(sentence: str, theirs: str = "") -> ProtocolError:
 
 
 class NotNow(ProtocolError):
-    """Raised by `Purpose.answer` for what is acceptable but cannot be served at present: no garbage."""
+    """Raised by `InboundHandler.answer` for an acceptable hello that cannot be served now; not garbage."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, build_refusal(reason))

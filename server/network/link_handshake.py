@@ -1,19 +1,19 @@
-"""The connecting side's handshake, in the shape that a channel link takes."""
+"""The handshake of a connecting link of the transport: the pure `Connector` with a nonce drawn for it."""
 
 import os
 from collections.abc import Mapping
 from typing import Any
 
-from .handshake import (
-    NONCE_BYTES,
-    Connector,
-)
+from .handshake import NONCE_BYTES, Connector
 
-__all__ = ["Shaking"]
+__all__ = ["LinkHandshake"]
 
 
-class Shaking:
-    """The connecting side's handshake, in the shape that `hachannel.transport.connect` takes."""
+class LinkHandshake:
+    """The connecting side's handshake as `hachannel.transport.connection.connect` expects it.
+
+    It draws the nonce that `Connector` leaves to its caller.
+    """
 
     def __init__(self, purpose: str, fields: Mapping[str, Any], secret: str | None) -> None:
         self._connector = Connector(purpose, fields, secret=secret, nonce=os.urandom(NONCE_BYTES))
@@ -30,10 +30,10 @@ class Shaking:
 
     @property
     def fields(self) -> Mapping[str, Any]:
-        """What the other side said of itself."""
+        """Fields of the other side's hello, empty until it has arrived."""
         peer = self._connector.peer
         return {} if peer is None else peer.fields
 
     def receive(self, frame: bytes) -> list[bytes]:
-        """Take a frame and return the frames to send. Raises ProtocolError."""
+        """Process the next frame of the other side; return the frames to send. Raises ProtocolError."""
         return self._connector.receive(frame)

@@ -1,4 +1,4 @@
-"""The one listener of a replica: every connection says hello first, then goes to whom it is for."""
+"""The network port of a replica: accepts connections, runs the handshake, and hands each to its handler."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -26,31 +26,31 @@ from .handshake import (
 from .rate_limit import RateLimit
 
 MAX_CONNECTIONS = 512
-"""Open connections of all purposes together."""
+"""Limit of open connections, all purposes together."""
 
 
 def _reason(error: CannotListenError) -> str:
-    """Why a port cannot be listened on, without the number of the error."""
+    """Return the text of the operating system's error, without its number."""
     return str(getattr(error.socketError, "strerror", None) or error.socketError)
 
 
-class Purpose(Protocol):
-    """Who serves the connections of one purpose."""
+class InboundHandler(Protocol):
+    """Handler of the inbound connections of one purpose (CHANNEL, NETWORK or ADMIN)."""
 
     def answer(self, hello: Hello) -> Mapping[str, Any]:
-        """Return the fields of our own hello. Raises ProtocolError to refuse."""
+        """Return the fields of this replica's hello in answer to `hello`. Raises ProtocolError to refuse."""
         ...
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
-        """Take over the link after the handshake and set its handler; `frames` came right behind."""
+        """Serve the link after the handshake and set its handler; `frames` arrived behind the hello."""
         ...
 
 
 @attrs.define(eq=False)
-class _Guest:
-    """A connection that has not finished its hello."""
+class _PendingHandshake:
+    """Handler of a link whose handshake is not complete."""
 
-    front: "Listener"
+    listener: "Listener"
     acceptor: Acceptor
     timeout: DelayedCallPort | None = None
 
@@ -61,7 +61,7 @@ class _Guest:
             except ProtocolError as error:
                 if error.answer is not None:
                     link.send([error.answer])
-                self.front.garbage(link, str(error), counted=not isinstance(error, NotNow))
+                self.listener.reject(link, str(error), counted=not isinstance(error, NotNow))
                 self.done()
                 link.close()
                 return
@@ -69,12 +69,12 @@ class _Guest:
                 link.send(answers)
             if self.acceptor.done:
                 self.done()
-                self.front.welcome(link, cast("Hello", self.acceptor.peer), bodies[position + 1 :])
+                self.listener.handshake_done(link, cast("Hello", self.acceptor.peer), bodies[position + 1 :])
                 return
 
     def lost(self, link: Link, reason: str) -> None:
         if self.timeout is not None and self.acceptor.peer is None:
-            self.front.garbage(link, f"no hello: {reason}", counted=link.heard_anything)
+            self.listener.reject(link, f"no hello: {reason}", counted=link.heard_anything)
         self.done()
 
     def done(self) -> None:
@@ -83,19 +83,19 @@ class _Guest:
         self.timeout = None
 
 
-class _FrontLink(Link):
-    front: "Listener"
+class _AcceptedLink(Link):
+    listener: "Listener"
 
     def connectionMade(self) -> None:  # noqa: N802
         super().connectionMade()
-        self.front.arrived(self)
+        self.listener.link_opened(self)
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
-        self.front.left()
+        self.listener.link_closed()
         super().connectionLost(reason)
 
 
-class _Nobody:
+class _DiscardFrames:
     def frames(self, link: Link, bodies: list[bytes]) -> None:
         del link, bodies
 
@@ -103,15 +103,16 @@ class _Nobody:
         del link, reason
 
 
-NOBODY = _Nobody()
-"""A handler for links that are about to be closed."""
+DISCARD_FRAMES = _DiscardFrames()
+"""Handler of links that are about to be closed."""
 
 
 class Listener(Factory):
     """Accepts connections on a replica's network port.
 
-    `secret` as in the configuration. `log` gets lines about bad connections (limited), `count` the names of
-    metrics: ``garbage`` for what was no acceptable hello, ``refused_connections`` above the limit.
+    `handlers` maps a purpose to its handler; `secret` is the property of that name, None if there is none.
+    `log` gets lines about bad connections, limited in number. `count` gets the name of a metric to increase:
+    ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above the limit.
     """
 
     noisy = False
@@ -119,7 +120,7 @@ class Listener(Factory):
     def __init__(
         self,
         reactor: ReactorPort,
-        purposes: Mapping[str, Purpose],
+        handlers: Mapping[str, InboundHandler],
         *,
         secret: str | None,
         log: Callable[[str], None],
@@ -128,9 +129,9 @@ class Listener(Factory):
         max_connections: int = MAX_CONNECTIONS,
     ) -> None:
         self.connections = 0
-        """Open connections of all purposes."""
+        """Connections that are open now, all purposes together."""
         self._reactor = reactor
-        self._purposes = purposes
+        self._handlers = handlers
         self._secret = secret
         self._limit = RateLimit(log)
         self._count = count
@@ -139,7 +140,10 @@ class Listener(Factory):
         self._port: ListeningPort | None = None
 
     def listen(self, port: int, interface: str = "") -> int:
-        """Listen; return the port (useful when 0 was asked). Raises StartError when the port is taken."""
+        """Listen on `port` (0: any free one) and return its number.
+
+        Raises StartError when the port cannot be listened on.
+        """
         try:
             self._port = self._reactor.listenTCP(port, self, interface=interface)
         except CannotListenError as error:
@@ -150,23 +154,23 @@ class Listener(Factory):
         return int(self._port.getHost().port)
 
     def stop(self) -> "Deferred[Any]":
-        """Stop listening. Open connections are left to their owners."""
+        """Stop listening. Open connections stay with their handlers."""
         port, self._port = self._port, None
         return (port.stopListening() if port is not None else None) or succeed(None)
 
     def buildProtocol(self, addr: IAddress | None) -> Link:  # noqa: N802
-        """Twisted: somebody connects."""
+        """Make the link of an accepted connection; called by Twisted."""
         del addr
-        link = _FrontLink(self._reactor, self._settings, NOBODY)
-        link.front = self
+        link = _AcceptedLink(self._reactor, self._settings, DISCARD_FRAMES)
+        link.listener = self
         return link
 
-    def arrived(self, link: Link) -> None:
-        """Of a link: open."""
+    def link_opened(self, link: Link) -> None:
+        """Start the handshake of an accepted link, or drop it when there are too many."""
         self.connections += 1
         if self.connections > self._max_connections:
             self._count("refused_connections")
-            self._say(f"{link.peer} was refused: {self._max_connections} connections are open")
+            self._log_limited(f"{link.peer} was refused: {self._max_connections} connections are open")
             link.drop("too many connections")
             return
         acceptor = Acceptor(
@@ -175,34 +179,34 @@ class Listener(Factory):
             nonce=os.urandom(NONCE_BYTES),
             loopback=is_loopback(link.peer_host),
         )
-        guest = _Guest(self, acceptor)
-        link.handler = guest
-        guest.timeout = self._reactor.callLater(HELLO_TIMEOUT_S, self._too_late, link, guest)
+        pending = _PendingHandshake(self, acceptor)
+        link.handler = pending
+        pending.timeout = self._reactor.callLater(HELLO_TIMEOUT_S, self._handshake_timed_out, link, pending)
 
-    def left(self) -> None:
-        """Of a link: gone."""
+    def link_closed(self) -> None:
+        """Count an accepted link as closed."""
         self.connections -= 1
 
-    def welcome(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
-        """Of a guest: the hello is complete."""
-        self._purposes[hello.purpose].begin(link, hello, frames)
+    def handshake_done(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
+        """Hand a link whose handshake is complete to the handler of its purpose."""
+        self._handlers[hello.purpose].begin(link, hello, frames)
 
-    def garbage(self, link: Link, sentence: str, counted: bool = True) -> None:
-        """Of a guest: what it said is not acceptable."""
+    def reject(self, link: Link, sentence: str, counted: bool = True) -> None:
+        """Log, and count as garbage, a handshake that is not acceptable; not `counted`: neither."""
         if counted:
             self._count("garbage")
-            self._say(f"{link.peer} was turned away: {sentence}")
+            self._log_limited(f"{link.peer} was turned away: {sentence}")
 
     def _answer(self, hello: Hello) -> Mapping[str, Any]:
-        purpose = self._purposes.get(hello.purpose)
-        if purpose is None:
+        handler = self._handlers.get(hello.purpose)
+        if handler is None:
             raise ProtocolError(f"Nothing for {hello.purpose} is served here.")
-        return purpose.answer(hello)
+        return handler.answer(hello)
 
-    def _too_late(self, link: Link, guest: _Guest) -> None:
-        guest.timeout = None
-        self.garbage(link, f"it said no hello within {HELLO_TIMEOUT_S:g} s")
+    def _handshake_timed_out(self, link: Link, pending: _PendingHandshake) -> None:
+        pending.timeout = None
+        self.reject(link, f"it said no hello within {HELLO_TIMEOUT_S:g} s")
         link.drop("no hello")
 
-    def _say(self, line: str) -> None:
+    def _log_limited(self, line: str) -> None:
         self._limit.line(self._reactor.seconds(), line)

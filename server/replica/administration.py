@@ -10,7 +10,7 @@ from ...hachannel import ChangeRefused, Channel
 from ...hachannel import NotMaster as ChannelMaster
 from ...hachannel.transport.connection import Address
 from ..admin.protocol import MASTER, NotMaster
-from ..network.addresses import read_place
+from ..network.addresses import decode_address
 from ..node.divergence import SLICE_AGENTS, SLICE_BYTES
 from .replica import Replica
 from .status import build_status
@@ -69,10 +69,10 @@ class Administration:
 
     def lacks_all(self) -> str:
         """Return why this replica holds no agents, if it is a witness; "" otherwise."""
-        me, places = self._replica.replica.id, self._replica.places
-        if me not in places.witnesses:
+        me, addresses = self._replica.replica.id, self._replica.addresses
+        if me not in addresses.witnesses:
             return ""
-        others = [str(id) for id in places.ids if id not in places.witnesses]
+        others = [str(id) for id in addresses.ids if id not in addresses.witnesses]
         which = " or ".join([", ".join(others[:-1]), others[-1]] if others[1:] else others)
         return f"{self._replica.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
 
@@ -106,7 +106,7 @@ class Administration:
 
         A master that lacks copies, and so serves no clients, accepts this, too: the replica may bring a copy.
         """
-        if read_place(data) is None:
+        if decode_address(data) is None:
             raise ChangeRefused(
                 "The description of the replica cannot be read: use this version of the command."
             )

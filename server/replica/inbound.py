@@ -14,7 +14,7 @@ from ..config import Replica as ReplicaConfig
 from ..metrics import Metrics
 from ..network.addresses import Addresses
 from ..network.handshake import Hello, NotNow, ProtocolError
-from ..network.listener import NOBODY
+from ..network.listener import DISCARD_FRAMES
 
 ADMIN_IDLE_S = 60.0
 """An administrator's connection is closed after this many seconds without a call or an answer."""
@@ -57,7 +57,7 @@ class InboundHost(Protocol):
         ...
 
     @property
-    def places(self) -> Addresses:
+    def addresses(self) -> Addresses:
         """Where the replicas are, as far as is known."""
         ...
 
@@ -108,8 +108,8 @@ class ChannelHandler:
         if host.transport is None:
             raise NotNow(f"Replica {host.replica.id} is about to join again.")
         if not host.transport.knows(replica):
-            name, ids = host.server.name, ", ".join(map(str, host.places.ids))
-            if not host.places.agreed:
+            name, ids = host.server.name, ", ".join(map(str, host.addresses.ids))
+            if not host.addresses.agreed:
                 raise NotNow(f"{name} has the replicas {ids} here; start all with the same file.")
             raise NotNow(
                 f"Replica {replica} {STRANGER} {name}, which has {ids}: run "
@@ -142,7 +142,7 @@ class ChannelHandler:
         if transport is None:
             link.close()
         elif hello.fields.get("calls"):
-            link.handler = NOBODY
+            link.handler = DISCARD_FRAMES
             link.close()
             self._host.peer_called(replica)
             transport.called(replica, incarnation)

@@ -15,7 +15,7 @@ from ..metrics import Metrics
 from ..network.addresses import Addresses
 from ..network.handshake import CHANNEL, SECRET
 from ..network.handshake import ProtocolError as HelloError
-from ..network.link_handshake import Shaking
+from ..network.link_handshake import LinkHandshake
 from ..node.node import Node
 from ..settings import ReplicaSettings
 from .inbound import OTHER_FILE, STRANGER
@@ -82,7 +82,7 @@ class PeerHost(Protocol):
         ...
 
 
-class _PeerShaking(Shaking):
+class _PeerShaking(LinkHandshake):
     """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it.
 
     A hello that only asks the peer to connect ends with `asked`, if that is not "".
@@ -96,7 +96,7 @@ class _PeerShaking(Shaking):
         self._asked = asked
 
     def receive(self, frame: bytes) -> list[bytes]:
-        """See `Shaking`."""
+        """See `LinkHandshake`."""
         try:
             answers = super().receive(frame)
         except HelloError as error:
@@ -116,7 +116,7 @@ class PeerConnections:
 
     def __init__(self, host: PeerHost) -> None:
         self._host = host
-        self.places = Addresses(host.server, host.replica)
+        self.addresses = Addresses(host.server, host.replica)
         """Where the replicas are, as far as is known."""
         self.transport: ChannelTransport | None = None
         """The connections; None in a plain server, or before joining again."""
@@ -148,7 +148,7 @@ class PeerConnections:
             return
         self.transport = ChannelTransport(
             host.replica.id,
-            self.places.addresses(),
+            self.addresses.in_domain(),
             self,
             DirectWriteReactor(host.reactor),
             self._handshake,
@@ -170,16 +170,16 @@ class PeerConnections:
 
     def follow(self, seats: tuple[Seat, ...]) -> None:
         """Connect with these replicas from now on: they, or their addresses, have changed."""
-        self.places.follow(seats)
+        self.addresses.update(seats)
         if self.transport is not None:
-            self.transport.follow(self.places.addresses())
-        names = ", ".join(f"{replica} at {place}" for replica, place in self.places.items())
+            self.transport.follow(self.addresses.in_domain())
+        names = ", ".join(f"{replica} at {place}" for replica, place in self.addresses.items())
         self._host.log(f"{self._host.server.name} has the replicas {names}")
-        difference = self.places.difference()
+        difference = self.addresses.difference()
         if difference:
             self._host.log(difference)
 
-    def _handshake(self, peer: int, calls: bool) -> Shaking:
+    def _handshake(self, peer: int, calls: bool) -> LinkHandshake:
         host = self._host
         fields = {
             "replica": host.replica.id,
@@ -188,7 +188,7 @@ class PeerConnections:
             "calls": calls,
             "process": this_process(),
         }
-        here = self.places.addresses(nat=False).get(host.replica.id)
+        here = self.addresses.in_domain(nat=False).get(host.replica.id)
         where = "" if here is None else f" at {here[0]}:{here[1]}"
         asked = (
             f"an answer comes, but no connection to this replica{where}; "
@@ -270,11 +270,11 @@ class PeerConnections:
         return called is not None and self._host.reactor.seconds() - called < CALLED_S
 
     def _elsewhere(self, peer: int) -> str:
-        at = self.places.addresses().get(peer)
+        at = self.addresses.in_domain().get(peer)
         where = "" if at is None else f" at {at[0]}:{at[1]}"
         remedy = (
             "run `quorate apply` with the file that says where it is"
-            if self.places.agreed
+            if self.addresses.agreed
             else "give all replicas the same file, and start what runs with another one again"
         )
         return f"it runs, and nobody listens{where}, where this replica looks for it; {remedy}"

@@ -30,11 +30,11 @@ from ..master.service_host import STOP_TIMEOUT_S
 from ..metrics import Metrics
 from ..network.addresses import Addresses
 from ..network.handshake import CHANNEL, NETWORK
-from ..network.listener import Listener, Purpose
+from ..network.listener import InboundHandler, Listener
 from ..node.node import Node
 from ..node.outputs import Output, RoleChange
 from ..settings import ReplicaSettings
-from ..storage.data_directory import unusable
+from ..storage.data_directory import directory_error
 from ..storage.directory_watch import DirectoryWatch
 from ..storage.durability import Durability, identity_of
 from . import gc_freeze
@@ -86,7 +86,7 @@ class Replica:
         self.metrics = Metrics()
         self.stopped: Deferred[None] = Deferred()
         """Fires when the replica has stopped, whoever asked; fails with ReplicaFailed if it cannot go on."""
-        self.on_tell: Callable[[str], None] | None = None
+        self.on_announce: Callable[[str], None] | None = None
         """Called with the lines meant for the user who started the replica."""
         self.incarnation = incarnation
         """The incarnation of the voter: unchanged by a restart if the journal survived it."""
@@ -97,7 +97,7 @@ class Replica:
         self._join = join
         self._expected = server.expected if expected is None else expected
         self._log: ReplicaLog | None = None
-        self.handlers: dict[str, Purpose] = {}
+        self.handlers: dict[str, InboundHandler] = {}
         """More handlers of inbound connections, by the purpose in the hello: see `make_replica`."""
         self._fronts: list[Listener] = []
         self.trace = TraceLives(self.directory, server, replica, self.settings, self.log)
@@ -122,7 +122,7 @@ class Replica:
         try:
             self._log = ReplicaLog(self.directory)
         except OSError as error:
-            raise StartError(unusable(self.directory, error)) from None
+            raise StartError(directory_error(self.directory, error)) from None
         try:
             self._driver = self._new_driver()
             self._listen()
@@ -145,7 +145,7 @@ class Replica:
             self.log(room.sentence)
 
     def _listen(self) -> None:
-        purposes: dict[str, Purpose] = {
+        purposes: dict[str, InboundHandler] = {
             CHANNEL: ChannelHandler(self),
             NETWORK: self.master.incoming,
             **self.handlers,
@@ -227,7 +227,7 @@ class Replica:
                 expected=self._expected + len(self.server.witness_ids),
                 settings=self.settings.channel,
                 log=log,
-                data=self.peers.places.data,
+                data=self.peers.addresses.data,
                 fresh=fresh,
                 witnesses=self.server.witness_ids,
             )
@@ -449,9 +449,9 @@ class Replica:
         self.peers.called(replica)
 
     @property
-    def places(self) -> Addresses:
+    def addresses(self) -> Addresses:
         """Where the replicas are, as far as is known."""
-        return self.peers.places
+        return self.peers.addresses
 
     @property
     def serving(self) -> bool:
@@ -492,10 +492,10 @@ class Replica:
         self._tell_starter(line)
 
     def _tell_starter(self, line: str) -> None:
-        if self.on_tell is not None:
+        if self.on_announce is not None:
             # Its terminal may be closed, and its disk full.
             with contextlib.suppress(OSError, ValueError):
-                self.on_tell(line)
+                self.on_announce(line)
 
 
 def _use_monotonic(reactor: Any) -> None:

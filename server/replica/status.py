@@ -19,7 +19,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
     network = replica.replica.networks[0] if replica.replica.networks else None
     metrics = replica.metrics
     master_address = replica.master_address()
-    listeners = {id: list(address) for id, address in replica.places.addresses(nat=False).items()}
+    listeners = {id: list(address) for id, address in replica.addresses.in_domain(nat=False).items()}
     return {
         "server": replica.server.name,
         "server_id": replica.server.id,
@@ -38,13 +38,13 @@ def build_status(replica: Replica) -> dict[str, Any]:
                 "address": listeners.get(id),
                 "voter": id in voters,
                 "member": id in channel.members,
-                "witness": id in replica.places.witnesses,
+                "witness": id in replica.addresses.witnesses,
             }
-            for id, place in replica.places.items()
+            for id, place in replica.addresses.items()
         },
-        "agreed": replica.places.agreed,
-        "removed": sorted(replica.places.removed),
-        "difference": replica.places.difference(),
+        "agreed": replica.addresses.agreed,
+        "removed": sorted(replica.addresses.removed),
+        "difference": replica.addresses.difference(),
         "situation": replica.situation(),
         "turned_away": replica.peers.turned_away,
         "strangers": strangers(channel),

@@ -14,13 +14,13 @@ MAX_INCARNATION = 1 << 62
 """What goes with it in messages has 63 bits."""
 
 
-class DataDirError(Exception):
+class DataDirectoryError(Exception):
     """The directory cannot be used; the text says why and what to do."""
 
     exit_code = 1
 
 
-class DataDir:
+class DataDirectory:
     """The locked directory of a replica. Made by `open`; `close` gives it back."""
 
     def __init__(self, path: Path, lock: int, incarnation: int) -> None:
@@ -33,7 +33,7 @@ class DataDir:
     def open(cls, data: Path, server: str, replica: int) -> Self:
         """Make DATA/SERVER/REPLICA if need be, and lock it for this process.
 
-        Raises DataDirError when it cannot be written or another process runs this replica.
+        Raises DataDirectoryError when it cannot be written or another process runs this replica.
         """
         path = data / server / str(replica)
         lock = -1
@@ -49,10 +49,10 @@ class DataDir:
             if lock >= 0:
                 os.close(lock)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and pid:
-                raise DataDirError(
+                raise DataDirectoryError(
                     f"{server}.{replica} runs already as process {pid} on {path}; stop it first."
                 ) from None
-            raise DataDirError(unusable(path, error)) from None
+            raise DataDirectoryError(directory_error(path, error)) from None
 
     def close(self) -> None:
         """Give the directory back. The pid file stays, empty."""
@@ -63,7 +63,7 @@ class DataDir:
             self._lock = -1
 
 
-def holder(data: Path, server: str, replica: int) -> int | None:
+def running_process(data: Path, server: str, replica: int) -> int | None:
     """The process that runs a replica on DATA/SERVER/REPLICA, perhaps not listening yet.
 
     None if there is none, or it cannot be told for sure (it is another user's, or one of a container).
@@ -93,7 +93,7 @@ def _has_open(pid: str, file: os.stat_result) -> bool:
     return False
 
 
-def unusable(path: Path, error: OSError) -> str:
+def directory_error(path: Path, error: OSError) -> str:
     """That the directory cannot be used, because of which file in it, and what to do: one sentence."""
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else path
     where = f"{file.name}: " if path in file.parents else ""

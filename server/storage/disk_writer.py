@@ -15,7 +15,7 @@ from ...hachannel.model.log import Appended, Committed
 from ...hachannel.transfer.pacing import rest_after
 from .state_store import StateStore
 
-__all__ = ["Disk"]
+__all__ = ["DiskWriter"]
 
 MAX_WAITING_BYTES = 64 * 1024 * 1024
 """More than this never waits: the caller waits instead. The channel's own windows stop far below."""
@@ -74,7 +74,7 @@ class _Job:
         return whole and all(isinstance(record, Committed) for record in self.records)
 
 
-class Disk:
+class DiskWriter:
     """Writes records and states in the order in which they come.
 
     `in_reactor` calls something in the reactor thread, where all methods are called and all callbacks come.

@@ -28,10 +28,10 @@ from ...hachannel.model.messages import PAYLOAD, Entry
 from ...hachannel.transfer.pacing import rest_after
 from ..config import Server
 from ..errors import StartError
-from .data_directory import unusable
-from .disk_writer import Disk
+from .data_directory import directory_error
+from .disk_writer import DiskWriter
 from .fsync import sync_directory
-from .recovery_progress import Progress
+from .recovery_progress import RecoveryProgress
 from .state_store import SCHEMA, StateStore
 
 __all__ = ["JOURNAL_FILE", "Durability", "DurabilityHost", "DurabilitySettings", "Recovery", "identity_of"]
@@ -137,7 +137,7 @@ class Durability:
         self._reactor = reactor
         self._host = host
         self._settings = settings or DurabilitySettings()
-        self._disk: Disk | None = None
+        self._disk: DiskWriter | None = None
         self._engine: Engine | None = None
         self._log: DurableLog | None = None
         self._new_guest = guest
@@ -180,7 +180,7 @@ class Durability:
         except JournalError as error:
             raise StartError(str(error)) from None
         except OSError as error:
-            raise StartError(unusable(self._directory, error)) from None
+            raise StartError(directory_error(self._directory, error)) from None
 
     def _open(self, life: int, engine: Engine, lines: list[str]) -> Recovery:
         made = self._directory / MADE_FILE
@@ -211,7 +211,7 @@ class Durability:
         self._bytes = sum(len(entry.payload) for entry in unsaved)
         journal.recovered = ()
         self._capture = None
-        self._disk = Disk(
+        self._disk = DiskWriter(
             journal, store, self._reactor.callFromThread, self._host.persisted, self._host.disk_failed
         )
         return Recovery(self._log, journal.incarnation, trace, lines)
@@ -252,7 +252,7 @@ class Durability:
         commit = journal.remembered.commit
         entries = [each for each in journal.recovered if self.saved < each.index <= commit]
         entries = [each for each in entries if each.kind == PAYLOAD]
-        with Progress(entries, self._host) as progress:
+        with RecoveryProgress(entries, self._host) as progress:
             for entry in progress:
                 trace += self._apply_again(entry, engine, lines)
         if journal.remembered.accepted is not None:
@@ -304,7 +304,7 @@ class Durability:
         return 0 if self._disk is None else self._disk.writes
 
     def write(self, records: Sequence[LogRecord], token: int, installed: Capture | None) -> None:
-        """Make records durable, with the whole state if it was just replaced. See `Disk.write`."""
+        """Make records durable, with the whole state if it was just replaced. See `DiskWriter.write`."""
         if self._disk is None:
             return
         for record in records:
@@ -396,7 +396,7 @@ class Durability:
         done.addErrback(lambda failure: self._host.log(f"closing the journal: {failure.value}"))
         return done.addCallback(_nothing)
 
-    def _save_all(self, disk: Disk, under_way: Capture | None) -> Iterator[None]:
+    def _save_all(self, disk: DiskWriter, under_way: Capture | None) -> Iterator[None]:
         """Queue the state as it is now, after what was captured before; a step for each slice of agents."""
         assert self._engine is not None
         assert self._log is not None

@@ -8,7 +8,7 @@ from typing import Final, Protocol, Self
 from ...hachannel.model.messages import Entry
 from ..errors import StartInterrupted
 
-__all__ = ["Progress", "ProgressHost"]
+__all__ = ["ProgressHost", "RecoveryProgress"]
 
 FIRST_S: Final = 1.0
 """What has lasted so long is told."""
@@ -33,7 +33,7 @@ class ProgressHost(Protocol):
         ...
 
 
-class Progress:
+class RecoveryProgress:
     """Iterates over entries that are applied meanwhile, and tells now and then how far that is.
 
     A context manager. Iterating raises StartInterrupted before the next entry when the host is interrupted.

@@ -31,7 +31,9 @@ from quorate.client.frames import (
     encode_frame,
 )
 from quorate.server.admin import wire
-from quorate.server.admin.client import AdminError, ServerAdmin, gather
+from quorate.server.admin.client import ServerAdmin
+from quorate.server.admin.connection import AdminError
+from quorate.server.admin.replica_status import gather
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
 

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from quorate.client import connect
-from quorate.server.admin.client import AdminError
+from quorate.server.admin.connection import AdminError
 from quorate.testing.servers.namespaces import Namespaces
 
 from .campaign import SETTLE_S, Campaign, Member

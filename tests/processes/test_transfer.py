@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from quorate.client import Connection, connect
-from quorate.server.admin.client import AdminError
+from quorate.server.admin.connection import AdminError
 
 from .conftest import MakeSite
 from .replicas import Entry, Part, Site, ask_ledger

@@ -99,7 +99,7 @@ class Site:
             engine=engine,
         )
         replica = server.replicas[0]
-        self.places = Addresses(server, replica)
+        self.addresses = Addresses(server, replica)
         settings = ReplicaSettings.read(config, server, replica)
         self.master = MasterSide(config, server, replica, settings, self, self.life, world.random)
         purposes = {NETWORK: self.master.incoming}

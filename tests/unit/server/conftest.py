@@ -8,7 +8,7 @@ import pytest
 from quorate.hachannel.transport.connection import Link, LinkSettings
 from quorate.hachannel.transport.transport import ChannelTransport
 from quorate.server.network.handshake import CHANNEL, Hello
-from quorate.server.network.link_handshake import Shaking
+from quorate.server.network.link_handshake import LinkHandshake
 from quorate.server.network.listener import Listener
 from quorate.testing.servers.memory_network import MemoryNet
 
@@ -67,9 +67,9 @@ class Peer:
         self.front.listen(100)
         self.transport.start()
 
-    def handshake(self, peer: int, calls: bool) -> Shaking:
+    def handshake(self, peer: int, calls: bool) -> LinkHandshake:
         fields = {"replica": self.id, "incarnation": self.incarnation, "calls": calls}
-        return Shaking(CHANNEL, fields, self.secret)
+        return LinkHandshake(CHANNEL, fields, self.secret)
 
     def answer(self, hello: Hello) -> Mapping[str, Any]:
         return {"replica": self.id, "incarnation": self.incarnation}

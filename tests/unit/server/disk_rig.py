@@ -14,7 +14,7 @@ from quorate.engine import Capture, Engine
 from quorate.hachannel.journal.journal import Identity, Journal
 from quorate.hachannel.model.messages import Entry
 from quorate.hachannel.model.view import ViewNumber
-from quorate.server.storage.disk_writer import Disk
+from quorate.server.storage.disk_writer import DiskWriter
 from quorate.server.storage.state_store import SCHEMA, StateStore
 from quorate.testing.harness import Harness
 
@@ -67,7 +67,7 @@ class Rig:
         self.durable: list[int] = []
         self.failed: list[str] = []
         self.now = 0.0
-        self.disk = Disk(
+        self.disk = DiskWriter(
             self.journal,
             self.store,
             lambda call, *args: self.calls.put((call, args)),

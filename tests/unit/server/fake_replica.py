@@ -205,8 +205,9 @@ def xml(tmp_path: Path) -> Callable[..., Path]:
 def hold() -> Iterator[Callable[[Path], "subprocess.Popen[bytes]"]]:
     """Start a process that holds the directory of s0.1 in a directory, and does nothing with it."""
     script = (
-        "import sys, pathlib, signal; from quorate.server.storage.data_directory import DataDir;"
-        "d = DataDir.open(pathlib.Path(sys.argv[1]), 's0', 1); print('held', flush=True); signal.pause()"
+        "import sys, pathlib, signal; from quorate.server.storage.data_directory import DataDirectory;"
+        "d = DataDirectory.open(pathlib.Path(sys.argv[1]), 's0', 1);"
+        "print('held', flush=True); signal.pause()"
     )
     with contextlib.ExitStack() as processes:
 

@@ -8,18 +8,17 @@ import msgspec
 import pytest
 
 from quorate.server.admin import client, wire
-from quorate.server.admin.client import (
+from quorate.server.admin.client import ServerAdmin
+from quorate.server.admin.connection import (
     AdminError,
     CallFailed,
     Endpoint,
     Lost,
-    ServerAdmin,
     Silent,
     SocketConnection,
     Unreachable,
-    gather,
-    nobody_there,
 )
+from quorate.server.admin.replica_status import gather, nobody_there
 from quorate.server.config import load
 
 Answer = Callable[[], Any]
@@ -63,11 +62,13 @@ class Cluster:
         self,
         *,
         repeatable: bool = True,
-        patience_s: float = client.FAILOVER_TIMEOUT_S,
+        master_timeout_s: float = client.FAILOVER_TIMEOUT_S,
         body: wire.Body = POST,
         **times: float,
     ) -> int:
-        return self.admin.ask_master(body, int, repeatable=repeatable, patience_s=patience_s, **times)
+        return self.admin.ask_master(
+            body, int, repeatable=repeatable, master_timeout_s=master_timeout_s, **times
+        )
 
 
 class Scripted:
@@ -107,7 +108,7 @@ def test_a_slave_leads_to_the_master_at_once(xml: Any) -> None:
 def test_who_waits_for_a_master_is_told_once_what_for(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("not master")] * 8 + [5])
     said: list[str] = []
-    cluster.admin.say = said.append
+    cluster.admin.warn = said.append
     assert cluster.ask() == 5
     (sentence,) = said
     assert sentence.startswith("Server s0 has no master yet: localhost:1001: it was not master; ")
@@ -117,7 +118,7 @@ def test_who_waits_for_a_master_is_told_once_what_for(xml: Any) -> None:
 def test_where_nobody_answers_nothing_is_said_of_a_master(xml: Any) -> None:
     cluster = Cluster(xml)
     said: list[str] = []
-    cluster.admin.say = said.append
+    cluster.admin.warn = said.append
     with pytest.raises(Unreachable, match="is down"):
         cluster.ask()
     assert not said
@@ -126,7 +127,7 @@ def test_where_nobody_answers_nothing_is_said_of_a_master(xml: Any) -> None:
 def test_a_failover_that_is_over_soon_is_not_talked_of(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("not master")] * 3 + [5])
     said: list[str] = []
-    cluster.admin.say = said.append
+    cluster.admin.warn = said.append
     assert cluster.ask() == 5
     assert not said
 
@@ -207,7 +208,7 @@ def test_what_each_replica_waits_for_is_told_when_no_master_comes(xml: Any) -> N
         xml, p1001=[failure("not master")], p1002=[Lost("localhost:1002: the connection was closed")]
     )
     with pytest.raises(AdminError) as told:
-        cluster.ask(patience_s=5)
+        cluster.ask(master_timeout_s=5)
     assert str(told.value) == (
         "Server s0 had no master for 5 s: localhost:1001: it was not master; "
         "localhost:1002: the connection was closed; localhost:1003: Connection refused; see `quorate status`."
@@ -222,29 +223,29 @@ def test_a_server_of_which_nobody_answers_is_down_soon(xml: Any) -> None:
     assert cluster.now < 2 * client.DOWN_TIMEOUT_S
 
 
-@pytest.mark.parametrize("within_s", [0.1, 0.7, 2.0, 20.0])
+@pytest.mark.parametrize("total_timeout_s", [0.1, 0.7, 2.0, 20.0])
 @pytest.mark.parametrize("first", ["mute", "hangs", "no reply", failure("not master")])
 @pytest.mark.parametrize("second", ["mute", "hangs", failure("not master"), None])
-def test_all_of_the_wait_is_bounded(xml: Any, first: Any, second: Any, within_s: float) -> None:
+def test_all_of_the_wait_is_bounded(xml: Any, first: Any, second: Any, total_timeout_s: float) -> None:
     cluster = Cluster(xml, p1001=[first], p1003=[] if second is None else [second])
     request = wire.Request("a", "m:T", b"", 5.0)
     with pytest.raises(AdminError):
-        cluster.ask(body=request, patience_s=within_s, within_s=within_s)
-    assert cluster.now <= within_s + 0.001
+        cluster.ask(body=request, master_timeout_s=total_timeout_s, total_timeout_s=total_timeout_s)
+    assert cluster.now <= total_timeout_s + 0.001
 
 
 def test_one_that_is_frozen_leaves_time_for_the_master(xml: Any) -> None:
     cluster = Cluster(xml, p1001=["mute"], p1002=["mute"], p1003=[5])
-    assert cluster.ask(within_s=0.5) == 5
+    assert cluster.ask(total_timeout_s=0.5) == 5
 
 
 def test_a_reply_that_does_not_come_is_told_by_the_replica_not_by_silence(xml: Any) -> None:
     cluster = Cluster(xml, p1001=["no reply"])
     request = wire.Request("a", "m:T", b"", 5.0)
     with pytest.raises(CallFailed, match="it was timeout"):
-        cluster.ask(body=request, repeatable=False, within_s=2.0)
+        cluster.ask(body=request, repeatable=False, total_timeout_s=2.0)
     with pytest.raises(AdminError, match=r"gave no answer in 2 s: localhost:1001: it was timeout; .*see"):
-        cluster.ask(body=request, patience_s=2.0, within_s=2.0)
+        cluster.ask(body=request, master_timeout_s=2.0, total_timeout_s=2.0)
 
 
 @pytest.mark.parametrize("trouble", [Lost("cut"), failure("interrupted"), failure("timeout")])

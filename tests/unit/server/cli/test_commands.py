@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from quorate.agents import AgentId, Create, Created, CreateFailed, Note, UnknownAgent, decode, factory
 from quorate.server.admin import wire
-from quorate.server.admin.client import SocketConnection
+from quorate.server.admin.connection import SocketConnection
 from quorate.server.cli import agents, deploy, inspect, replica, send, start, status, stop, up
 
 ALICE = AgentId(0, 0, 1025)

@@ -15,8 +15,8 @@ from quorate.hachannel.model.messages import Entry
 from quorate.hachannel.model.view import Seat, View, ViewNumber, Voter
 from quorate.server.cli.replica import command
 from quorate.server.config import load
-from quorate.server.network.addresses import Place
-from quorate.server.storage.data_directory import DataDir
+from quorate.server.network.addresses import ReplicaAddress
+from quorate.server.storage.data_directory import DataDirectory
 from quorate.server.storage.durability import SCHEMA, identity_of
 from quorate.server.storage.state_store import StateStore
 from quorate.testing.harness import Harness
@@ -112,7 +112,7 @@ def test_one_that_was_not_in_the_last_view_is_told_what_that_means(write: Write)
 
 def test_a_file_that_leaves_out_replicas_of_the_cluster_is_refused_unless_accepted(write: Write) -> None:
     path = write()
-    far = msgspec.msgpack.encode(Place("far", (("D1", "far", 7),)))
+    far = msgspec.msgpack.encode(ReplicaAddress("far", (("D1", "far", 7),)))
     file = journal(path, 2, seats=(*(Seat(id) for id in range(3)), Seat(3, far), Seat(4)))
     refused = run(path)
     assert refused.exit_code == 1
@@ -141,7 +141,7 @@ def test_what_holds_nothing_is_refused(write: Write, attributes: str, witness: i
 def test_a_replica_that_runs_or_is_damaged_or_is_another_ones_is_refused(write: Write) -> None:
     path = write()
     file = journal(path, 2)
-    lock = DataDir.open(path.parent / "data", "s0", 2)
+    lock = DataDirectory.open(path.parent / "data", "s0", 2)
     assert "s0.2 runs already as process" in run(path, "--accept-loss").output
     lock.close()
     content = file.read_bytes()

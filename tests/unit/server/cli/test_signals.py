@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.server.cli import start, up
-from quorate.server.cli.supervisor import TOGETHER
+from quorate.server.cli.supervisor import STOP_TOGETHER
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -14,7 +14,7 @@ ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 @pytest.fixture(autouse=True)
 def handlers() -> Iterator[None]:
     """The handlers are put back."""
-    before = {number: signal.getsignal(number) for number in (*ALL, TOGETHER)}
+    before = {number: signal.getsignal(number) for number in (*ALL, STOP_TOGETHER)}
     # These tests may run under nohup.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield
@@ -41,11 +41,11 @@ def test_start_is_interrupted_at_once_and_its_reactor_stops_by_each_that_is_not_
     signal.signal(signal.SIGTERM, lambda number, _frame: heard.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    start._heed_signals(lambda: heard.append("interrupted"), lambda: heard.append("all stop"))
-    for number in (*ALL, TOGETHER):
+    start._install_signal_handlers(lambda: heard.append("interrupted"), lambda: heard.append("all stop"))
+    for number in (*ALL, STOP_TOGETHER):
         signal.raise_signal(number)
     assert heard == [
         *("interrupted", signal.SIGTERM),
         *("interrupted", signal.SIGHUP),
-        *("all stop", "interrupted", TOGETHER),
+        *("all stop", "interrupted", STOP_TOGETHER),
     ]

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from quorate.server.admin.client import Endpoint, ReplicaStatus
+from quorate.server.admin.connection import Endpoint
+from quorate.server.admin.replica_status import ReplicaStatus
 from quorate.server.cli.status import apart, compare, masters, problems, rivals, several
 from quorate.server.config import load
 

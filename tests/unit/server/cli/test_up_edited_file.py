@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from quorate.server.cli.up import Edited
+from quorate.server.cli.up import ConfigFileWatch
 
 SERVER = '<server id="{0}" hostname="{1}"><network domain="D1" port="{0}01"/></server>'
 BEFORE = {("s0", 1), ("s0", 2)}
@@ -17,7 +17,7 @@ def write(path: Path, *replicas: tuple[int, str]) -> None:
 def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_path: Path) -> None:
     path = tmp_path / "a3servers.xml"
     write(path, (1, "localhost"), (2, "localhost"))
-    edited = Edited(path)
+    edited = ConfigFileWatch(path)
     assert edited.look(BEFORE) == []
     os.utime(path, ns=(1, 1))
     assert edited.look(BEFORE) == [], "touched, and still the same"
@@ -31,7 +31,7 @@ def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_pa
 def test_an_edit_that_spoils_the_file_is_told_and_a_file_that_is_gone_is_not(tmp_path: Path) -> None:
     path = tmp_path / "a3servers.xml"
     write(path, (1, "localhost"))
-    edited = Edited(path)
+    edited = ConfigFileWatch(path)
     path.unlink()
     assert edited.look(BEFORE) == []
     path.write_text("<config>")

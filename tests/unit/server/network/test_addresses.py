@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from quorate.hachannel import Seat
-from quorate.server.admin.reconfigure import Change, Seated, declared, plan
+from quorate.server.admin.reconfiguration import ReconfigurationStep, SeatStatus, declared_steps, plan
 from quorate.server.config import Config, load
-from quorate.server.network.addresses import Addresses, Place, read_place
+from quorate.server.network.addresses import Addresses, ReplicaAddress, decode_address
 
 XML = """<config><domain name="D1"/><domain name="D2"/><cluster id="0" name="s0">{}</cluster></config>"""
 REPLICA = (
@@ -32,14 +32,14 @@ def places(tmp_path: Path, *ids: int, extra: str = "") -> Addresses:
 def seat(replica: int, host: str = "", client: int = 2500) -> Seat:
     host = host or f"h{replica}"
     networks = (("D1", host, 1000 + replica), ("D2", host, 2000 + replica))
-    return Seat(replica, msgspec.msgpack.encode(Place(host, networks, client + 10 * replica)))
+    return Seat(replica, msgspec.msgpack.encode(ReplicaAddress(host, networks, client + 10 * replica)))
 
 
 def test_at_first_it_is_as_in_the_file(tmp_path: Path) -> None:
     found = places(tmp_path, 0, 1)
     assert found.ids == [0, 1]
-    assert found.addresses() == {0: ("h0", 1000), 1: ("h1", 1001)}
-    assert found.addresses("D2")[1] == ("h1", 2001)
+    assert found.in_domain() == {0: ("h0", 1000), 1: ("h1", 1001)}
+    assert found.in_domain("D2")[1] == ("h1", 2001)
     assert not found.difference()
     assert found.service_peers(config(tmp_path, 0).server(0).replicas[0].services[1].class_name) == [
         (0, "h0", "2500"),
@@ -48,15 +48,15 @@ def test_at_first_it_is_as_in_the_file(tmp_path: Path) -> None:
 
 
 def test_an_ipv6_address_has_brackets() -> None:
-    assert str(Place("::1", (("D1", "::1", 7),))) == "::1 (D1 [::1]:7)"
+    assert str(ReplicaAddress("::1", (("D1", "::1", 7),))) == "::1 (D1 [::1]:7)"
 
 
 def test_the_cluster_counts_and_the_difference_is_told(tmp_path: Path) -> None:
     found = places(tmp_path, 0, 1)
-    found.follow([seat(0), seat(1)])
+    found.update([seat(0), seat(1)])
     assert not found.difference()
-    found.follow([seat(0, "far"), seat(3)])
-    assert found.addresses() == {0: ("far", 1000), 3: ("h3", 1003)}
+    found.update([seat(0, "far"), seat(3)])
+    assert found.in_domain() == {0: ("far", 1000), 3: ("h3", 1003)}
     said = found.difference()
     assert "replica 0 is at far" in said
     assert "replica 1 is in the file only" in said
@@ -72,23 +72,23 @@ def test_the_cluster_counts_and_the_difference_is_told(tmp_path: Path) -> None:
 
 def test_nat_of_the_file_takes_precedence_for_this_replica_only(tmp_path: Path) -> None:
     found = places(tmp_path, 0, 1, extra='<nat sname="s0" replica="1" hostname="gate" port="9"/>')
-    assert found.addresses()[1] == ("gate", 9)
-    assert found.addresses(nat=False)[1] == ("h1", 1001)
+    assert found.in_domain()[1] == ("gate", 9)
+    assert found.in_domain(nat=False)[1] == ("h1", 1001)
 
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x93\x01\x02\x03"])
 def test_a_seat_that_cannot_be_read_is_left_out_or_taken_from_the_file(tmp_path: Path, data: bytes) -> None:
     found = places(tmp_path, 0, 1)
-    found.follow([Seat(1, data), Seat(5, data)])
+    found.update([Seat(1, data), Seat(5, data)])
     assert found.ids == [1]
-    assert read_place(data) is None
+    assert decode_address(data) is None
 
 
 def test_the_plan_adds_first_and_does_only_what_is_needed(tmp_path: Path) -> None:
-    wanted = declared(config(tmp_path, 0, 2, 3).server("s0"))
+    wanted = declared_steps(config(tmp_path, 0, 2, 3).server("s0"))
 
-    def seated(replica: int, host: str = "") -> Seated:
-        return Seated(str(read_place(seat(replica, host).data)), True, True)
+    def seated(replica: int, host: str = "") -> SeatStatus:
+        return SeatStatus(str(decode_address(seat(replica, host).data)), True, True)
 
     running = {0: seated(0), 1: seated(1), 2: seated(2, "elsewhere")}
     steps = plan(wanted, running)
@@ -104,4 +104,4 @@ def test_the_plan_adds_first_and_does_only_what_is_needed(tmp_path: Path) -> Non
         "remove replica 2",
         "add replica 2 at h2 (D1 h2:1002, D2 h2:2002)",
     ]
-    assert Change(7, None).done(running)
+    assert ReconfigurationStep(7, None).done(running)

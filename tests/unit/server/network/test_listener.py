@@ -60,7 +60,7 @@ class Echo:
         pass
 
 
-class Place:
+class ReplicaAddress:
     def __init__(self, net: MemoryNet, **options: Any) -> None:
         self.net = net
         self.lines: list[str] = []
@@ -90,11 +90,11 @@ class Place:
 
 
 @pytest.fixture
-def place(net: MemoryNet) -> Place:
-    return Place(net)
+def place(net: MemoryNet) -> ReplicaAddress:
+    return ReplicaAddress(net)
 
 
-def test_a_hello_is_answered_and_the_purpose_takes_over(place: Place) -> None:
+def test_a_hello_is_answered_and_the_purpose_takes_over(place: ReplicaAddress) -> None:
     raw = place.connect()
     raw.transport.write(joined([build_hello(ADMIN, {}), b"and", b"more"]))
     place.net.advance(0.1)
@@ -114,7 +114,7 @@ def test_a_hello_is_answered_and_the_purpose_takes_over(place: Place) -> None:
         joined([b"x" * 5000]),
     ],
 )
-def test_garbage_gets_one_line_and_is_counted_and_closed(place: Place, garbage: bytes) -> None:
+def test_garbage_gets_one_line_and_is_counted_and_closed(place: ReplicaAddress, garbage: bytes) -> None:
     raw = place.connect()
     raw.transport.write(garbage)
     place.net.advance(0.1)
@@ -125,7 +125,7 @@ def test_garbage_gets_one_line_and_is_counted_and_closed(place: Place, garbage: 
     assert place.front.connections == 0
 
 
-def test_who_says_nothing_is_closed_after_a_while(place: Place) -> None:
+def test_who_says_nothing_is_closed_after_a_while(place: ReplicaAddress) -> None:
     raw = place.connect()
     place.net.advance(HELLO_TIMEOUT_S - 0.1)
     assert not raw.lost
@@ -134,7 +134,7 @@ def test_who_says_nothing_is_closed_after_a_while(place: Place) -> None:
     assert place.counts == ["garbage"]
 
 
-def test_who_only_connects_and_leaves_is_no_garbage(place: Place) -> None:
+def test_who_only_connects_and_leaves_is_no_garbage(place: ReplicaAddress) -> None:
     raw = place.connect()
     raw.transport.loseConnection()
     place.net.advance(HELLO_TIMEOUT_S * 2)
@@ -143,7 +143,7 @@ def test_who_only_connects_and_leaves_is_no_garbage(place: Place) -> None:
 
 
 def test_connections_over_the_limit_are_refused(net: MemoryNet) -> None:
-    place = Place(net, max_connections=2)
+    place = ReplicaAddress(net, max_connections=2)
     raws = [place.connect() for _ in range(3)]
     net.advance(0.1)
     assert [raw.lost for raw in raws] == [False, False, True]
@@ -151,7 +151,7 @@ def test_connections_over_the_limit_are_refused(net: MemoryNet) -> None:
     assert place.front.connections == 2
 
 
-def test_a_taken_port_is_one_clear_sentence(place: Place) -> None:
+def test_a_taken_port_is_one_clear_sentence(place: ReplicaAddress) -> None:
     other = Listener(place.reactor, {}, secret=None, log=print, count=print)
     with pytest.raises(StartError, match=r"Port 100 .*stop the program that uses it or change the port"):
         other.listen(100)

@@ -10,7 +10,7 @@ from quorate.hachannel.transport.connection import LinkSettings
 from quorate.server.network import outgoing
 from quorate.server.network.handshake import NETWORK
 from quorate.server.network.incoming import Data, Incoming
-from quorate.server.network.link_handshake import Shaking
+from quorate.server.network.link_handshake import LinkHandshake
 from quorate.server.network.listener import Listener
 from quorate.server.network.outgoing import Outgoing
 from quorate.testing.servers.memory_network import MemoryNet
@@ -22,7 +22,7 @@ def note(number: int, size: int = 0) -> Note:
     return Note(AgentId(1, 1, 1025), SENDER, "t", str(number).encode() + b"." * size)
 
 
-class Place:
+class ReplicaAddress:
     """A replica of server 1 that receives, or the master of server 0 that sends."""
 
     def __init__(self, net: MemoryNet, name: str, server: int) -> None:
@@ -72,10 +72,10 @@ class Place:
         if self.link.meet(birth) and self.way is not None:
             self.way.begin_life(birth, self.link.first_seq, list(self.link.waiting))
 
-    def reborn(self, birth: int) -> "Place":
+    def reborn(self, birth: int) -> "ReplicaAddress":
         """The same server at the same place, without its state."""
         self.net.crash(self.reactor.name, notice_s=10)
-        new = Place(self.net, self.reactor.name, self.server)
+        new = ReplicaAddress(self.net, self.reactor.name, self.server)
         new.net_birth = birth
         return new
 
@@ -112,7 +112,7 @@ class Place:
             [(host, 100) for host in hosts],
             self,
             self.reactor,
-            lambda: Shaking(NETWORK, {"server": self.server, "birth": self.net_birth}, None),
+            lambda: LinkHandshake(NETWORK, {"server": self.server, "birth": self.net_birth}, None),
             self.lines.append,
             LinkSettings(),
         )
@@ -129,7 +129,7 @@ class Place:
 
 @pytest.fixture
 def place(net: MemoryNet) -> Any:
-    return lambda name, server: Place(net, name, server)
+    return lambda name, server: ReplicaAddress(net, name, server)
 
 
 def numbers(count: int) -> list[bytes]:

@@ -63,7 +63,7 @@ def test_a_replica_whose_starter_reads_no_more_goes_on_and_ends_all_the_same(
     def closed(line: str) -> None:
         raise BrokenPipeError
 
-    replica.on_tell = closed
+    replica.on_announce = closed
     replica.start()
     net.until(lambda: replica.node.role == "master")
     replica.tell("service Clock cannot start: no port")

@@ -12,29 +12,29 @@ from quorate.server.cli.local_hosts import is_local
 from quorate.server.storage.data_directory import (
     INCARNATION_FILE,
     PID_FILE,
-    DataDir,
-    DataDirError,
-    holder,
-    unusable,
+    DataDirectory,
+    DataDirectoryError,
+    directory_error,
+    running_process,
 )
 
 
 def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path, hold: Any) -> None:
     other = hold(tmp_path)
-    with pytest.raises(DataDirError, match=f"runs already as process {other.pid} "):
-        DataDir.open(tmp_path, "s0", 1)
-    DataDir.open(tmp_path, "s0", 2).close()
-    assert [holder(tmp_path, "s0", replica) for replica in (0, 1, 2)] == [None, other.pid, None]
+    with pytest.raises(DataDirectoryError, match=f"runs already as process {other.pid} "):
+        DataDirectory.open(tmp_path, "s0", 1)
+    DataDirectory.open(tmp_path, "s0", 2).close()
+    assert [running_process(tmp_path, "s0", replica) for replica in (0, 1, 2)] == [None, other.pid, None]
     # The number of another process, in a container say.
     (tmp_path / "s0" / "1" / PID_FILE).write_text("1\n")
-    assert holder(tmp_path, "s0", 1) is None
+    assert running_process(tmp_path, "s0", 1) is None
     other.kill()
     other.wait()
-    DataDir.open(tmp_path, "s0", 1).close()
+    DataDirectory.open(tmp_path, "s0", 1).close()
 
 
 def test_the_pid_file_names_the_owner_while_there_is_one(tmp_path: Path) -> None:
-    directory = DataDir.open(tmp_path, "s0", 0)
+    directory = DataDirectory.open(tmp_path, "s0", 0)
     pid_file = tmp_path / "s0" / "0" / PID_FILE
     assert pid_file.read_text() == f"{os.getpid()}\n"
     directory.close()
@@ -45,30 +45,30 @@ def test_the_pid_file_names_the_owner_while_there_is_one(tmp_path: Path) -> None
 def test_every_life_has_a_greater_number(tmp_path: Path) -> None:
     numbers = []
     for _ in range(3):
-        directory = DataDir.open(tmp_path, "s0", 0)
+        directory = DataDirectory.open(tmp_path, "s0", 0)
         numbers.append(directory.incarnation)
         directory.close()
     assert numbers == sorted(set(numbers))
     ahead = numbers[-1] + 10**9
     file = tmp_path / "s0" / "0" / INCARNATION_FILE
     file.write_text(f"{ahead}\n")
-    assert DataDir.open(tmp_path, "s0", 0).incarnation == ahead + 1
+    assert DataDirectory.open(tmp_path, "s0", 0).incarnation == ahead + 1
 
 
 @pytest.mark.parametrize("broken", [b"\xff\x00", b"", b"%d\n" % (2**63 - 1), b"9" * 5000, b"-5"])
 def test_a_broken_number_does_not_stop_the_start(tmp_path: Path, broken: bytes) -> None:
-    first = DataDir.open(tmp_path, "s0", 0)
+    first = DataDirectory.open(tmp_path, "s0", 0)
     first.close()
     (tmp_path / "s0" / "0" / INCARNATION_FILE).write_bytes(broken)
-    second = DataDir.open(tmp_path, "s0", 0)
+    second = DataDirectory.open(tmp_path, "s0", 0)
     second.close()
     assert 0 <= second.incarnation - first.incarnation < 1_000_000
 
 
 def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(DataDirError, match="choose another with --data"):
-        DataDir.open(tmp_path / "file", "s0", 0)
+    with pytest.raises(DataDirectoryError, match="choose another with --data"):
+        DataDirectory.open(tmp_path / "file", "s0", 0)
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_what_keeps_a_directory_from_being_used_is_said_with_what_to_do(
     tmp_path: Path, code: int, file: str | None, said: str
 ) -> None:
     error = OSError(code, os.strerror(code), None if file is None else str(tmp_path / file))
-    assert unusable(tmp_path, error).startswith(f"The data directory {tmp_path} cannot be used {said}")
+    assert directory_error(tmp_path, error).startswith(f"The data directory {tmp_path} cannot be used {said}")
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from quorate.hachannel.model.view import ViewNumber
 from quorate.server.errors import StartInterrupted
 from quorate.server.storage import recovery_progress
 from quorate.server.storage.durability import Durability
-from quorate.server.storage.recovery_progress import Progress
+from quorate.server.storage.recovery_progress import RecoveryProgress
 
 from .test_durability import ME, Host, Life, load, place
 
@@ -43,7 +43,7 @@ def test_what_lasts_is_told_while_one_entry_is_applied_and_again_later(
     monkeypatch.setattr(recovery_progress, "FIRST_S", 0.001)
     monkeypatch.setattr(recovery_progress, "AGAIN_S", 0.001)
     host = Telling()
-    with Progress(ENTRIES, host) as entries:
+    with RecoveryProgress(ENTRIES, host) as entries:
         for entry in entries:
             host.told.clear()
             if entry.index != 6:
@@ -56,16 +56,16 @@ def test_what_lasts_is_told_while_one_entry_is_applied_and_again_later(
 
 def test_nothing_is_told_of_what_is_quick() -> None:
     host = Telling()
-    with Progress(ENTRIES, host) as entries:
+    with RecoveryProgress(ENTRIES, host) as entries:
         assert list(entries) == ENTRIES
-    with Progress([], host) as entries:
+    with RecoveryProgress([], host) as entries:
         assert list(entries) == []
     assert host.lines == []
 
 
 def test_between_two_entries_it_can_be_given_up() -> None:
     host = Telling()
-    with Progress(ENTRIES, host) as progress:
+    with RecoveryProgress(ENTRIES, host) as progress:
         entries = iter(progress)
         assert [next(entries).index, next(entries).index] == [5, 6]
         host.interrupted = True

@@ -10,13 +10,19 @@ import pytest
 from click.testing import CliRunner
 
 from quorate.server.admin import wire
-from quorate.server.admin.client import AdminError, CallFailed, Endpoint, Unreachable
+from quorate.server.admin.connection import AdminError, CallFailed, Endpoint, Unreachable
 from quorate.server.admin.protocol import AdminProtocol
-from quorate.server.admin.reconfigure import Change, ChangeFailed, Changer, Seated, describe
+from quorate.server.admin.reconfiguration import (
+    ReconfigurationFailed,
+    ReconfigurationStep,
+    Reconfigurer,
+    SeatStatus,
+    describe,
+)
 from quorate.server.cli.apply import command as apply
-from quorate.server.network.addresses import Place, read_place
+from quorate.server.network.addresses import ReplicaAddress, decode_address
 
-PLACE = msgspec.msgpack.encode(Place("far", (("D1", "far", 9),)))
+PLACE = msgspec.msgpack.encode(ReplicaAddress("far", (("D1", "far", 9),)))
 
 
 class Cluster:
@@ -53,7 +59,7 @@ class Cluster:
             self.replicas.pop(str(body.replica), None)
             self.removed.append(body.replica)
         elif isinstance(body, wire.Admit):
-            at = str(read_place(body.place))
+            at = str(decode_address(body.address))
             self.replicas[str(body.replica)] = {"at": at, "voter": False, "member": False}
 
     def ask_at(self, endpoint: Endpoint, body: wire.Body, expected: Any, timeout_s: float) -> Any:
@@ -89,7 +95,7 @@ class Cluster:
         for said in self.replicas.values():
             said["voter"] = said["member"] = said["voter"] or self.clock > 5
 
-    def changer(self, timeout_s: float = 60.0) -> Changer:
+    def reconfigurer(self, timeout_s: float = 60.0) -> Reconfigurer:
         admin = SimpleNamespace(
             config=SimpleNamespace(path="a3servers.xml"),
             server=SimpleNamespace(
@@ -100,7 +106,7 @@ class Cluster:
             ask=self.ask,
             trusts=lambda host: self.secret is not None or host == "h",
         )
-        return Changer(admin, timeout_s, self.said.append, lambda: self.clock, self.sleep)  # type: ignore[arg-type]
+        return Reconfigurer(admin, timeout_s, self.said.append, lambda: self.clock, self.sleep)  # type: ignore[arg-type]
 
 
 def failing(kind: str, sentence: str = "why") -> CallFailed:
@@ -109,7 +115,7 @@ def failing(kind: str, sentence: str = "why") -> CallFailed:
 
 def test_a_replica_is_added_and_waited_for() -> None:
     cluster = Cluster()
-    cluster.changer().make(Change(3, PLACE))
+    cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE))
     assert [type(body) for body in cluster.asked] == [wire.Admit]
     assert cluster.said[-1] == "s0: replica 3 takes part"
     assert any("`quorate start a3servers.xml --server s0" in line for line in cluster.said)
@@ -127,9 +133,9 @@ def test_another_server_is_not_changed(identity: dict[str, Any], sentence: str) 
     cluster = Cluster()
     cluster.identity = identity
     with pytest.raises(AdminError, match=sentence):
-        cluster.changer().make(Change(3, PLACE))
+        cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE))
     with pytest.raises(AdminError, match=sentence):
-        cluster.changer().steps([])
+        cluster.reconfigurer().steps([])
     assert cluster.asked == []
 
 
@@ -137,34 +143,36 @@ def test_a_master_with_too_few_copies_is_asked_for_another_one() -> None:
     cluster = Cluster()
     cluster.masters, cluster.role = [], "blocked"
     cluster.changeable = {2}
-    cluster.changer().make(Change(3, PLACE))
+    cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE))
     assert cluster.said[-1] == "s0: replica 3 takes part"
 
 
 def test_one_that_runs_says_itself_why_it_does_not_take_part_yet() -> None:
     cluster = Cluster()
     cluster.running.add(3)
-    cluster.changer().make(Change(3, PLACE))
+    cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE))
     why = "it runs, and does not take part yet: gets the state from the others"
     assert cluster.said[2:] == [f"s0: replica 3: {why}", "s0: replica 3 takes part"]
     cluster = Cluster()
     cluster.running.add(3)
-    with pytest.raises(ChangeFailed, match=f"after 1 s {why}"):
-        cluster.changer(1.0).make(Change(3, PLACE))
+    with pytest.raises(ReconfigurationFailed, match=f"after 1 s {why}"):
+        cluster.reconfigurer(1.0).apply(ReconfigurationStep(3, PLACE))
 
 
 def test_a_master_that_goes_while_a_replica_joins_is_not_waited_for_longer() -> None:
     cluster = Cluster()
-    changer = cluster.changer(60.0)
+    reconfigurer = cluster.reconfigurer(60.0)
 
     def sleep(seconds: float) -> None:
         cluster.clock += seconds
         if any("does not take part yet" in line for line in cluster.said):
             cluster.masters = []
 
-    changer.sleep = sleep
-    with pytest.raises(ChangeFailed, match="replica 3 was added, and is not known to take part: s0 has no"):
-        changer.make(Change(3, PLACE))
+    reconfigurer.sleep = sleep
+    with pytest.raises(
+        ReconfigurationFailed, match="replica 3 was added, and is not known to take part: s0 has no"
+    ):
+        reconfigurer.apply(ReconfigurationStep(3, PLACE))
     assert cluster.clock < 15
 
 
@@ -180,48 +188,50 @@ def test_a_change_of_the_view_is_not_worth_a_line() -> None:
         cluster.masters = [2] if cluster.clock > 0.8 else []
 
     cluster.on_ask = make
-    changer = cluster.changer()
-    changer.sleep = sleep
-    changer.make(Change(1, None))
+    reconfigurer = cluster.reconfigurer()
+    reconfigurer.sleep = sleep
+    reconfigurer.apply(ReconfigurationStep(1, None))
     assert cluster.said == ["s0: remove replica 1: asked", "s0: remove replica 1: done"]
 
 
 def test_what_is_so_already_is_not_asked_for() -> None:
     cluster = Cluster()
-    cluster.changer().make(Change(1, None))
-    cluster.changer().make(Change(1, None))
+    cluster.reconfigurer().apply(ReconfigurationStep(1, None))
+    cluster.reconfigurer().apply(ReconfigurationStep(1, None))
     assert len(cluster.asked) == 1
     assert cluster.said[-1] == "s0: remove replica 1: it is so"
     del cluster.replicas["0"]
-    cluster.changer().make(Change(0, None))
+    cluster.reconfigurer().apply(ReconfigurationStep(0, None))
     assert len(cluster.asked) == 1, "the file has it: it may be deleted there later"
 
 
 def test_a_replica_that_never_was_cannot_be_removed() -> None:
     cluster = Cluster()
-    with pytest.raises(ChangeFailed, match=r"s0 has no replica 7, neither running nor in the file; it has 0"):
-        cluster.changer().make(Change(7, None))
+    with pytest.raises(
+        ReconfigurationFailed, match=r"s0 has no replica 7, neither running nor in the file; it has 0"
+    ):
+        cluster.reconfigurer().apply(ReconfigurationStep(7, None))
     assert cluster.asked == []
 
 
 def test_how_to_start_what_is_added_is_said_also_after_a_poll_that_failed() -> None:
     cluster = Cluster()
-    changer = cluster.changer()
+    reconfigurer = cluster.reconfigurer()
 
     def sleep(seconds: float) -> None:
         if not cluster.mute and not any("takes part" in line for line in cluster.said):
             cluster.mute = 3 if cluster.clock < 1 else 0
         cluster.sleep(seconds)
 
-    changer.sleep = sleep
-    changer.make(Change(3, PLACE))
+    reconfigurer.sleep = sleep
+    reconfigurer.apply(ReconfigurationStep(3, PLACE))
     assert len([line for line in cluster.said if "quorate start" in line]) == 1
 
 
 def test_how_to_start_what_is_added_is_not_said_again_when_the_wait_is_over() -> None:
     cluster = Cluster()
-    with pytest.raises(ChangeFailed) as told:
-        cluster.changer(1.0).make(Change(3, PLACE))
+    with pytest.raises(ReconfigurationFailed) as told:
+        cluster.reconfigurer(1.0).apply(ReconfigurationStep(3, PLACE))
     assert str(told.value) == "s0: replica 3 was added, and after 1 s it does not take part yet."
     assert len([line for line in cluster.said if "quorate start" in line]) == 1
 
@@ -242,9 +252,9 @@ def test_a_change_that_comes_to_nothing_is_asked_for_again() -> None:
         cluster.masters = [2]
 
     cluster.on_ask = make
-    changer = cluster.changer()
-    changer.sleep = sleep
-    changer.make(Change(1, None))
+    reconfigurer = cluster.reconfigurer()
+    reconfigurer.sleep = sleep
+    reconfigurer.apply(ReconfigurationStep(1, None))
     assert len(cluster.asked) == 3
     assert "1" not in cluster.replicas
     assert "s0: remove replica 1: asked" in cluster.said
@@ -258,28 +268,28 @@ def test_a_refusal_ends_it_with_the_reason() -> None:
         raise failing("refused", f"No: {body}")
 
     cluster.on_ask = refuse
-    with pytest.raises(ChangeFailed, match="s0: remove replica 1: No:"):
-        cluster.changer().make(Change(1, None))
+    with pytest.raises(ReconfigurationFailed, match="s0: remove replica 1: No:"):
+        cluster.reconfigurer().apply(ReconfigurationStep(1, None))
     assert len(cluster.asked) == 1
 
 
 def test_it_gives_up_in_time_and_says_why() -> None:
     cluster = Cluster()
     cluster.masters = []
-    with pytest.raises(ChangeFailed, match="no master"):
-        cluster.changer(3.0).make(Change(1, None))
+    with pytest.raises(ReconfigurationFailed, match="no master"):
+        cluster.reconfigurer(3.0).apply(ReconfigurationStep(1, None))
     waits = [line for line in cluster.said if "remove replica 1: waits up to 3 s: s0 has no master" in line]
     assert len(waits) == 1
     cluster.masters = [0]
-    with pytest.raises(ChangeFailed, match="does not take part"):
-        cluster.changer(1.0).make(Change(3, PLACE))
-    cluster.changer(1.0).make(Change(4, PLACE), wait=False)
+    with pytest.raises(ReconfigurationFailed, match="does not take part"):
+        cluster.reconfigurer(1.0).apply(ReconfigurationStep(3, PLACE))
+    cluster.reconfigurer(1.0).apply(ReconfigurationStep(4, PLACE), wait=False)
 
 
 def test_a_master_is_waited_for_after_a_start() -> None:
     cluster = Cluster()
     cluster.mute = 7
-    assert set(cluster.changer().replicas()) == {0, 1, 2}
+    assert set(cluster.reconfigurer().replicas()) == {0, 1, 2}
     assert cluster.said == ["s0 has no master now: nobody; nobody; nobody; waits up to 10 s for one"]
 
 
@@ -287,10 +297,10 @@ def test_a_cluster_that_is_blocked_is_given_up_early_with_what_to_do() -> None:
     cluster = Cluster()
     cluster.masters, cluster.role = [], "blocked"
     with pytest.raises(
-        ChangeFailed,
+        ReconfigurationFailed,
         match=r"remove replica 1 is not known to be done: .*start replica 7\).*force-new-cluster",
     ):
-        cluster.changer(60.0).make(Change(1, None))
+        cluster.reconfigurer(60.0).apply(ReconfigurationStep(1, None))
     assert 10 <= cluster.clock < 12
     assert cluster.asked == []
 
@@ -299,20 +309,20 @@ def test_a_cluster_without_disks_is_not_said_to_begin_again_from_a_replica() -> 
     cluster = Cluster()
     cluster.durability = "memory"
     cluster.masters, cluster.role = [], "blocked"
-    with pytest.raises(ChangeFailed, match=r"start replica 7\).*nothing can be changed; none came"):
-        cluster.changer(60.0).make(Change(1, None))
+    with pytest.raises(ReconfigurationFailed, match=r"start replica 7\).*nothing can be changed; none came"):
+        cluster.reconfigurer(60.0).apply(ReconfigurationStep(1, None))
 
 
 def test_a_master_without_a_majority_is_not_asked() -> None:
     cluster = Cluster()
     cluster.lonely.update(cluster.masters)
     with pytest.raises(
-        ChangeFailed, match=r"is master \(too few replicas, start replica 7\).*force-new-cluster"
+        ReconfigurationFailed, match=r"is master \(too few replicas, start replica 7\).*force-new-cluster"
     ):
-        cluster.changer(60.0).make(Change(3, PLACE))
+        cluster.reconfigurer(60.0).apply(ReconfigurationStep(3, PLACE))
     assert cluster.asked == []
     cluster.lonely.clear()
-    cluster.changer().make(Change(3, PLACE))
+    cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE))
     assert cluster.said[-1] == "s0: replica 3 takes part"
 
 
@@ -320,31 +330,31 @@ def test_no_replica_takes_the_place_of_another_one() -> None:
     cluster = Cluster()
     cluster.replicas["1"]["address"] = ["far", 9]
     for step in (
-        lambda: cluster.changer().make(Change(3, PLACE)),
-        lambda: cluster.changer().check(Change(3, PLACE)),
+        lambda: cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE)),
+        lambda: cluster.reconfigurer().check(ReconfigurationStep(3, PLACE)),
     ):
         with pytest.raises(
-            ChangeFailed, match=r"replica 3 is to be at far .*, where replica 1 of the cluster is"
+            ReconfigurationFailed, match=r"replica 3 is to be at far .*, where replica 1 of the cluster is"
         ):
             step()
-    with pytest.raises(ChangeFailed, match="nothing was changed"):
-        cluster.changer().steps([Change(0, None), Change(3, PLACE)])
+    with pytest.raises(ReconfigurationFailed, match="nothing was changed"):
+        cluster.reconfigurer().steps([ReconfigurationStep(0, None), ReconfigurationStep(3, PLACE)])
     assert cluster.asked == []
-    cluster.changer().check(Change(1, PLACE))
+    cluster.reconfigurer().check(ReconfigurationStep(1, PLACE))
 
 
 def test_a_replica_that_somebody_else_removes_again_is_not_waited_for() -> None:
     cluster = Cluster()
-    changer = cluster.changer()
+    reconfigurer = cluster.reconfigurer()
 
     def sleep(seconds: float) -> None:
         cluster.clock += seconds
         if cluster.clock > 2:
             cluster.replicas.pop("3", None)
 
-    changer.sleep = sleep
-    with pytest.raises(ChangeFailed, match="somebody has removed it again: another command"):
-        changer.make(Change(3, PLACE))
+    reconfigurer.sleep = sleep
+    with pytest.raises(ReconfigurationFailed, match="somebody has removed it again: another command"):
+        reconfigurer.apply(ReconfigurationStep(3, PLACE))
     assert cluster.clock < 5
 
 
@@ -356,9 +366,9 @@ def test_apply_says_that_another_command_has_undone_its_steps(
         '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
         '<network domain="D1" port="1000"/></server></cluster></config>'
     )
-    found = {id: Seated(f"h (D1 h:{1000 + id})", voter=True, member=True) for id in (0, 1)}
-    monkeypatch.setattr(Changer, "replicas", lambda _: found)
-    monkeypatch.setattr(Changer, "make", lambda *_: None)
+    found = {id: SeatStatus(f"h (D1 h:{1000 + id})", voter=True, member=True) for id in (0, 1)}
+    monkeypatch.setattr(Reconfigurer, "replicas", lambda _: found)
+    monkeypatch.setattr(Reconfigurer, "apply", lambda *_: None)
     done = CliRunner().invoke(apply, [str(file)])
     assert done.exit_code == 1
     assert "another command has changed the cluster meanwhile" in done.output
@@ -369,19 +379,19 @@ def test_a_master_that_the_file_lacks_is_followed_if_it_proves_the_secret_or_is_
     cluster = Cluster()
     cluster.masters = [9]
     cluster.hints = {0: ("elsewhere", 9)}
-    with pytest.raises(ChangeFailed, match=r"s0 has no master now: .*; none came in 10 s"):
-        cluster.changer().replicas()
+    with pytest.raises(ReconfigurationFailed, match=r"s0 has no master now: .*; none came in 10 s"):
+        cluster.reconfigurer().replicas()
     cluster.secret = "x"
-    assert set(cluster.changer().replicas()) == {0, 1, 2}
+    assert set(cluster.reconfigurer().replicas()) == {0, 1, 2}
     cluster.secret, cluster.hints = None, {0: ("h", 9)}
-    assert set(cluster.changer().replicas()) == {0, 1, 2}
+    assert set(cluster.reconfigurer().replicas()) == {0, 1, 2}
 
 
 def test_a_list_says_who_takes_part() -> None:
     cluster = Cluster()
     cluster.replicas["1"]["member"] = False
     cluster.replicas["2"] = {"at": "h2", "voter": False, "member": False}
-    said = [describe(seated) for _, seated in sorted(cluster.changer().replicas().items())]
+    said = [describe(seated) for _, seated in sorted(cluster.reconfigurer().replicas().items())]
     assert said == ["h0, takes part", "h1, is a voter and down", "h2, has not joined"]
 
 
@@ -412,8 +422,8 @@ def test_a_dry_run_says_by_its_status_whether_something_would_be_done(
         '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
         '<network domain="D1" port="1000"/></server></cluster></config>'
     )
-    found = {0: Seated("h (D1 h:1000)", voter=True, member=True)}
-    monkeypatch.setattr(Changer, "replicas", lambda _: found)
+    found = {0: SeatStatus("h (D1 h:1000)", voter=True, member=True)}
+    monkeypatch.setattr(Reconfigurer, "replicas", lambda _: found)
     same = CliRunner().invoke(apply, [str(file), "--dry-run"])
     assert (same.exit_code, same.output) == (0, "s0 has the replicas of the file\n")
     found[1] = found[0]

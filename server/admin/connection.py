@@ -1,0 +1,223 @@
+"""One administration connection of a command: a blocking socket whose every wait has a deadline."""
+
+import contextlib
+import os
+import socket
+import threading
+import time
+from collections import deque
+from typing import Any, Protocol
+
+import attrs
+import msgspec
+
+from ...hachannel.codec.framing import FrameError, FrameReader, frame_parts
+from ..network.handshake import ADMIN, MAX_HELLO_BYTES, NONCE_BYTES, Connector, ProtocolError, Refused
+from . import wire
+
+__all__ = [
+    "CONNECT_TIMEOUT_S",
+    "RECEIVE_BYTES",
+    "AdminError",
+    "CallFailed",
+    "Connect",
+    "Connection",
+    "Endpoint",
+    "Lost",
+    "Silent",
+    "SocketConnection",
+    "Unreachable",
+]
+
+
+CONNECT_TIMEOUT_S = 2.0
+"""For the connection and the hello together."""
+
+
+RECEIVE_BYTES = 65536
+
+
+class AdminError(Exception):
+    """The call did not succeed; the text is one sentence for the user."""
+
+    exit_code = 1
+
+
+class Unreachable(AdminError):
+    """Nobody listens there, or the hello was not answered. Nothing was asked."""
+
+
+class Silent(Unreachable):
+    """Somebody listens, but did not answer the hello in time."""
+
+
+class Lost(AdminError):
+    """The connection ended, or fell silent, after the call was sent: its effect is not known."""
+
+
+class CallFailed(AdminError):
+    """The replica answered with a failure."""
+
+    def __init__(self, failure: wire.Failure) -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
+
+
+@attrs.frozen
+class Endpoint:
+    """The network listener of one replica."""
+
+    replica: int
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+class Connection(Protocol):
+    """An open administration connection."""
+
+    def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
+        """Ask and wait. Raises CallFailed, Lost, ProtocolError."""
+        ...
+
+    @property
+    def behind(self) -> str:
+        """Why what the last answer shows may be behind, in a sentence; "" if nothing says so."""
+        ...
+
+    def close(self) -> None:
+        """Close it."""
+        ...
+
+
+class SocketConnection:
+    """A `Connection` over a socket, after the hello. Raises Unreachable or AdminError when there is none."""
+
+    def __init__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        self._endpoint = endpoint
+        self._reader = FrameReader()
+        self._frames: deque[bytes] = deque()
+        self._last_id = 0
+        self.behind = ""
+        try:
+            self._socket = _connected(endpoint, deadline)
+        except OSError as error:
+            raise Unreachable(f"{endpoint}: {error.strerror or error}") from None
+        try:
+            self._shake(secret, deadline)
+        except Refused as error:
+            self.close()
+            raise AdminError(f"{endpoint} refuses: {error}") from None
+        except ProtocolError as error:
+            self.close()
+            raise AdminError(f"{endpoint}: {error}") from None
+        except OSError as error:
+            self.close()
+            raise Silent(f"{endpoint}: {error.strerror or error}") from None
+
+    def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
+        """Ask and wait at most `timeout_s` seconds."""
+        deadline = time.monotonic() + timeout_s
+        self._last_id += 1
+        frame = wire.encode(wire.Call(self._last_id, body))
+        try:
+            self._send(frame, deadline)
+            while True:
+                message = wire.decode_answer(self._receive(deadline, wire.MAX_FRAME_BYTES))
+                if message.id != self._last_id:
+                    continue
+                if isinstance(message, wire.Failure):
+                    raise CallFailed(message)
+                self.behind = message.behind
+                return message.result
+        except OSError as error:
+            raise Lost(f"{self._endpoint}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        """Close the socket."""
+        with contextlib.suppress(OSError):
+            self._socket.close()
+
+    def _shake(self, secret: str | None, deadline: float) -> None:
+        connector = Connector(ADMIN, {}, secret=secret, nonce=os.urandom(NONCE_BYTES))
+        self._send(connector.first, deadline)
+        while not connector.done:
+            for frame in connector.receive(self._receive(deadline, MAX_HELLO_BYTES)):
+                self._send(frame, deadline)
+
+    def _send(self, frame: bytes, deadline: float) -> None:
+        self._socket.settimeout(_left(deadline))
+        self._socket.sendall(b"".join(frame_parts([frame])))
+
+    def _receive(self, deadline: float, limit: int) -> bytes:
+        self._reader.max_bytes = limit
+        while not self._frames:
+            self._socket.settimeout(_left(deadline))
+            data = self._socket.recv(RECEIVE_BYTES)
+            if not data:
+                raise ConnectionResetError(None, "the connection was closed")
+            try:
+                self._frames.extend(self._reader.feed(data))
+            except FrameError as error:
+                raise ProtocolError(str(error)) from None
+        return self._frames.popleft()
+
+
+def _left(deadline: float) -> float:
+    left = deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError(None, "no answer in time")
+    return left
+
+
+def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
+    """A connection to one of the addresses of the host. Raises OSError."""
+    addresses = _resolved(endpoint, deadline)
+    problem: OSError = TimeoutError(None, "no answer in time")
+    for number, (family, kind, protocol, _, address) in enumerate(addresses):
+        try:
+            made = socket.socket(family, kind, protocol)
+        except OSError as error:
+            problem = error
+            continue
+        try:
+            made.settimeout(_left(deadline) / (len(addresses) - number))
+            made.connect(address)
+        except OSError as error:
+            made.close()
+            problem = error
+        else:
+            return made
+    raise problem
+
+
+def _resolved(endpoint: Endpoint, deadline: float) -> list[Any]:
+    """The addresses of the host. Raises OSError; whoever answers for names is not waited for any longer."""
+    found: list[list[Any]] = []
+    failed: list[OSError] = []
+
+    def look() -> None:
+        try:
+            found.append(socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as error:
+            failed.append(error if isinstance(error, OSError) else OSError(None, str(error)))
+
+    looking = threading.Thread(target=look, daemon=True)
+    looking.start()
+    looking.join(_left(deadline))
+    if failed:
+        raise failed[0]
+    if not found:
+        raise TimeoutError(None, "the name of the host is not resolved in time")
+    return found[0]
+
+
+class Connect(Protocol):
+    """How connections are made: `SocketConnection`, or a double in tests."""
+
+    def __call__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> Connection:
+        """Connect. Raises Unreachable, AdminError."""
+        ...
