@@ -4,11 +4,15 @@
 """
 
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Final, NamedTuple
 
 import attrs
 
 __all__ = ["ROLES", "START", "TABLES", "VIEW_CHANGE", "Move", "Phases", "Table", "page"]
+
+PAGE_COLUMNS = 110
+"""Width of the lines of the page."""
 
 START: Final = "[*]"
 """Before the first phase of a process."""
@@ -147,9 +151,12 @@ def page() -> str:
     """The text of docs/states.md."""
     parts = [
         "# The states of a replica",
-        "Drawn from the tables in `hachannel/protocol/phases.py` by `python -m quorate.hachannel`. Every step"
-        " of every simulation is compared with them.",
+        fill(
+            "Drawn from the tables in `hachannel/protocol/phases.py` by `python -m quorate.hachannel`."
+            " Every step of every simulation is compared with them.",
+            PAGE_COLUMNS,
+        ),
     ]
     for table in TABLES.values():
-        parts += [f"## {table.title}", table.text, f"```mermaid\n{table.diagram()}\n```"]
+        parts += [f"## {table.title}", fill(table.text, PAGE_COLUMNS), f"```mermaid\n{table.diagram()}\n```"]
     return "\n\n".join(parts) + "\n"
