@@ -31,7 +31,7 @@ TOO_MANY = "too many connections have not said hello"
 MAX_LINES = 20
 """Lines in the log within REPEAT_S about members that are turned away, and as many about other processes."""
 REPEAT_S = 60.0
-"""The same line is logged again after this time."""
+"""Pause before an equal line is logged again, in seconds."""
 LOOPBACK = "127.0.0.1"
 
 

@@ -39,15 +39,15 @@ class Remembered(msgspec.Struct, array_like=True):
     last: int = 0
     """Index of the last entry: it must be there, or entries were lost."""
     guest: bool = False
-    """See `Recovered.guest`."""
+    """The replica may join a cluster, but never found one."""
     origins: Rows = ()
-    """Who has submitted how much, after `commit`."""
+    """Table of submitters after `commit`."""
     boots: int = 0
-    """See `Recovered.boots`."""
+    """Number of processes of this incarnation so far."""
     lease_s: float = 0.0
-    """See `Recovered.lease_s`."""
+    """Longest time for which an earlier process may have granted a lease, in seconds."""
     foreseen: bool = False
-    """See `Recovered.foreseen`."""
+    """`accepted` is a first view that may become active at any moment."""
 
     def apply(self, record: LogRecord) -> None:
         """Change the remembered by one record."""
@@ -109,5 +109,5 @@ class DurableLog(MemoryLog):
         )
 
     def recovered(self) -> Recovered:
-        """What was promised, accepted and committed before a restart."""
+        """Return what was promised, accepted and committed before the restart."""
         return self._recovered

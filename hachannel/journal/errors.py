@@ -26,7 +26,7 @@ __all__ = [
 MAX_PATH_BYTES: Final = 503
 """SQLite takes 512 for a path, the names of its other files included."""
 FRAMES_SUFFIX: Final = "-frames"
-"""What the name of the file of frames has behind that of the database."""
+"""Suffix of the file of frames, after the name of the database."""
 
 _NO_SPACE: Final = {errno.ENOSPC, errno.EDQUOT}
 _SHORT: Final = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
@@ -124,7 +124,7 @@ def missing_journal(path: Path) -> Damaged:
 
 
 def _code(error: BaseException) -> int | None:
-    """What SQLite says it is, without the details; None where it says nothing."""
+    """Return SQLite's name of the error, without details; None if it has none."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 

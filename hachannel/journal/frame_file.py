@@ -57,7 +57,7 @@ class Segment(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Manifest(msgspec.Struct, array_like=True, frozen=True):
-    """What is to be known of the file to read it."""
+    """Facts that are needed to read the file of frames."""
 
     salt: int
     number: int
@@ -80,7 +80,7 @@ class FoundFrame:
     number: int
     body: memoryview
     joint: bool
-    """It holds only together with a manifest that has its number."""
+    """Number of the manifest that belongs to the file."""
     end: int
     """Where it ends."""
 
@@ -99,7 +99,7 @@ class FrameFile:
                 _sync_directory(path.parent)
         self._manifest = manifest
         self.number = manifest.segments[0].first - 1
-        """Of the last frame."""
+        """Position of the last frame."""
         self._segment = manifest.segments[0]
         self._position = 0
         """In the segment: where the next frame begins."""
@@ -109,7 +109,7 @@ class FrameFile:
 
     @contextmanager
     def open_or_closed(self) -> Iterator[None]:
-        """It is closed if what is done meanwhile raises."""
+        """Close the file if the body raises."""
         try:
             yield
         except BaseException:
@@ -218,7 +218,7 @@ class FrameFile:
     # Reading
 
     def read(self) -> Iterator[FoundFrame]:
-        """All frames, in order; the next is appended after the last. Raises FramesSpoiled, OSError."""
+        """All frames, in order; the next is appended after the last. Raises FramesCorrupt, OSError."""
         stored = self._manifest
         for segment, after in zip(stored.segments, (*stored.segments[1:], None), strict=True):
             self._segment, self._position = segment, 0

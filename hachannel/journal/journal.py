@@ -105,7 +105,7 @@ class Journal:
         self.incarnation = incarnation
         """The voter that this journal makes this replica."""
         self.remembered = remembered
-        """What it remembers now."""
+        """Return what the journal remembers now."""
         self.recovered: Sequence[Entry] = entries
         """The entries it had when it was opened."""
         self._views: list[tuple[int, ViewNumber]] = []

@@ -1,4 +1,4 @@
-"""What is in the frames of a journal, and what comes of them at a start."""
+"""Recovery: the frames of a journal, read at a start."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ __all__ = ["Frame", "check", "recover"]
 
 
 class Frame(msgspec.Struct, array_like=True):
-    """What one write to a journal leaves in its file of frames."""
+    """Frame: one write to a journal, in its file."""
 
     remembered: Remembered
     """After this write."""
@@ -27,7 +27,7 @@ _decode_frame = msgspec.msgpack.Decoder(Frame).decode
 
 
 def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Entry]]:
-    """What is remembered after the last frame, and the entries kept then. Raises Spoiled, OSError.
+    """Return what is remembered after the last frame, and the entries kept then. Raises Corrupt, OSError.
 
     `stored` is what was remembered when the manifest was made: all there is to know of up to then.
     """
@@ -61,7 +61,7 @@ def _cut(entries: list[Entry], last: int) -> None:
 
 
 def check(remembered: Remembered, entries: Sequence[Entry]) -> None:
-    """The entries are those from base + 1 to last, all of them. Raises Spoiled."""
+    """Check that the entries are all those from base + 1 to last. Raises Corrupt."""
     base, last = remembered.base.at, remembered.last
     wanted = next((base + at for at, entry in enumerate(entries, 1) if entry.index != base + at), None)
     if wanted is None and base + len(entries) == last:

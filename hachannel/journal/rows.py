@@ -11,7 +11,7 @@ import msgspec
 __all__ = ["UNREADABLE", "Corrupt", "checksum", "put_row", "row_of"]
 
 UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
-"""What comes of decoding bytes that are not what was encoded."""
+"""Errors that decoding raises for bytes that were not encoded here."""
 
 
 class Corrupt(Exception):
@@ -33,7 +33,7 @@ def put_row(connection: sqlite3.Connection, table: str, body: bytes) -> None:
 
 
 def row_of(connection: sqlite3.Connection, table: str, decode: Callable[[bytes], Any]) -> Any:
-    """What the only row of a table has. Raises Spoiled."""
+    """Return the content of the only row of a table. Raises an error if it is damaged."""
     row = connection.execute(f"SELECT body, checksum FROM {table}").fetchone()  # noqa: S608
     try:
         if row is not None and checksum(row[0]) == row[1]:

@@ -24,7 +24,7 @@ _MASK: Final = 0xFFFFFFFF
 
 @attrs.frozen
 class WalReport:
-    """What was found."""
+    """Result of the inspection."""
 
     valid: int = 0
     """Frames that SQLite will take: up to the end of the last whole transaction before any flaw."""

@@ -18,7 +18,7 @@ from ..view_change.election import Election
 MAX_SEATS = 15
 """Every replica handles everything: more of them cost speed and add nothing."""
 MAX_SEAT_BYTES = 2048
-"""What the application may say of one replica."""
+"""Largest data of a seat, in bytes."""
 
 
 class Membership:
@@ -172,7 +172,7 @@ class Membership:
 
 
 def described(change: Change) -> str:
-    """What becomes of a replica, in words."""
+    """Describe the change of a seat for people."""
     match change:
         case Admit(replica, _, _):
             return f"replica {replica} is added or moves"

@@ -26,7 +26,7 @@ class WitnessAdmission:
         self._replication = replication
         self._waiting: Voter | None = None
         self._tried: dict[Voter, tuple[float, float]] = {}
-        """Of those that were to come and have not: when they may be tried again, and after what pause."""
+        """Next attempt and pause, in seconds, of each witness whose admission failed."""
 
     def on_join(self, voter: Voter, message: Join) -> None:
         """A witness announces itself. One that may not promise yet would stop the others: later then."""

@@ -1,4 +1,4 @@
-"""What the file of a replica says of its cluster, before anything is known of it."""
+"""Configuration of a cluster in the file of a replica, used until a view is known."""
 
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b

@@ -1,4 +1,4 @@
-"""What the channel refuses, and whose fault it is."""
+"""Errors of the channel: what is refused, and whose fault it is."""
 
 
 class ChannelError(Exception):

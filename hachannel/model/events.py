@@ -1,4 +1,4 @@
-"""What the channel hands out: one batch of records, messages and events per step."""
+"""Output of the channel: one batch of records, messages and events for each step."""
 
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """The master's clock reading, given to `Channel.submit`; 0 for what was forwarded."""
     payload: bytes
     source: Source | None = None
-    """Who forwarded it, and its number there; None for what the master submitted."""
+    """Source of a forwarded payload; None for one that the master submitted."""
 
 
 @attrs.frozen
@@ -73,7 +73,7 @@ class ProvideSnapshot:
     have: int
     """The other replica has the whole state after this entry; 0: it has none that is of use."""
     marker: bytes
-    """What its application has of an earlier transfer, in the words of `Channel.part_installed`."""
+    """Marker that the learner's application gave to `Channel.part_installed` in an earlier transfer."""
 
 
 @attrs.frozen
@@ -118,7 +118,7 @@ class Stopped:
 
     reason: str
     failed: bool = False
-    """It has not left in order: somebody has to do something, as the reason says."""
+    """The replica failed instead of leaving; the reason says what an administrator has to do."""
 
 
 Event: TypeAlias = (
@@ -139,7 +139,7 @@ class Output:
         """To be made durable; then call `Channel.persisted(now, token)`. Messages that depend on them are
         kept back until then. Empty with a log that is not durable."""
         self.token = 0
-        """What to give to `persisted`; 0 when there is nothing to persist."""
+        """Token for `Channel.persisted`; 0 when there is nothing to persist."""
         self.messages: list[tuple[int, Message]] = []
         """(replica id, message). The same object for several replicas: it need be encoded only once."""
         self.events: list[Event] = []

@@ -10,7 +10,7 @@ from .submitters import Rows
 from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
 
 ENTRY_BYTES = 32
-"""What an entry takes besides its payload, roughly."""
+"""Approximate memory of an entry besides its payload, in bytes."""
 
 
 @attrs.frozen
@@ -62,7 +62,7 @@ class Committed:
 
     index: int
     origins: Rows = ()
-    """Who has submitted how much, after `index`."""
+    """Table of submitters after `index`."""
 
 
 @attrs.frozen
@@ -71,7 +71,7 @@ class Reset:
 
     base: Tag
     origins: Rows = ()
-    """Who has submitted how much, after this entry."""
+    """Table of submitters after this entry."""
 
 
 @attrs.frozen
@@ -95,7 +95,7 @@ LogRecord: TypeAlias = (
 
 @attrs.frozen
 class Recovered:
-    """What a durable log remembers when its replica starts again with the same incarnation."""
+    """Facts that a durable log remembers when its replica restarts with the same incarnation."""
 
     promised: ViewNumber = NO_VIEW
     accepted: View | None = None
@@ -105,11 +105,11 @@ class Recovered:
     applied: int = 0
     """The state the application recovered by itself is the one after this entry, not above `commit`."""
     origins: Rows = ()
-    """Who has submitted how much, after `commit`."""
+    """Table of submitters after `commit`."""
     boots: int = 0
     """How many processes of this life have submitted something."""
     guest: bool = False
-    """What this replica had is lost or unusable: it may join a cluster, but never found one."""
+    """The earlier state is lost or unusable: the replica may join a cluster, but never found one."""
     lease_s: float = 0.0
     """How long the grants of earlier processes may last after their end."""
     foreseen: bool = False
@@ -129,7 +129,7 @@ class Log(Protocol):
     """Payload bytes kept."""
 
     def recovered(self) -> Recovered:
-        """What was promised, accepted and committed before a restart."""
+        """Return what was promised, accepted and committed before the restart."""
         ...
 
     def __len__(self) -> int: ...

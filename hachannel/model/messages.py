@@ -27,7 +27,7 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
     payload: bytes
     kind: int = PAYLOAD
     source: Source | None = None
-    """Who forwarded it and its number there; None for what the master submitted by itself."""
+    """Source of a forwarded payload; None for one that the master submitted."""
 
 
 class Data(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
@@ -79,7 +79,7 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     mark: float | None = None
     """The clock of a master that wants its lease prolonged; for nobody but itself to compare."""
     lineage: Voter | None = None
-    """That of `view`."""
+    """View number of `view`."""
     newest: ViewNumber = NO_VIEW
     """The highest view that the sender knows to be active: `exit` is said of it, or of a later one."""
 
@@ -195,7 +195,7 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
 
     cluster: str
     empty: bool
-    """It holds nothing and knows of no cluster: it may found one."""
+    """The sender holds nothing and knows of no cluster, so it may found one."""
     commit: Tag
     """Its committed prefix ends here."""
     token: int
@@ -203,9 +203,9 @@ class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
     chunks: int
     """How many pieces of that transfer's state it has taken."""
     marker: bytes
-    """What its application has got of a state so far, in the application's words."""
+    """Marker of a state received in part, in the application's encoding."""
     fresh: bool
-    """It wants the state: what it has is of no use, or lost."""
+    """The sender needs the whole state: what it has is lost or useless."""
     refused: int
     """The last transfer whose state it could not use, 0 when none."""
     birth: bytes = b""
@@ -235,7 +235,7 @@ class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
     chunks: int
     installed: bool
     ahead: int = 0
-    """It has the entries after the state up to this one, from `Ahead`; with `installed`, in its log."""
+    """Index up to which the learner has entries after the state (`Ahead`); with `installed`, in its log."""
 
 
 class Ahead(msgspec.Struct, array_like=True, frozen=True, tag=44):
@@ -266,9 +266,9 @@ class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
     token: int
     index: int
     commit: int
-    """What it knows to be committed; it has to be given everything above when it becomes a member."""
+    """Commit index of the learner: everything above must be sent to it when it becomes a member."""
     reset: bool
-    """It cannot go on from where the last message began: start again after `index`."""
+    """The learner cannot append the last message: start again after `index`."""
     bound_s: float = 0.0
     """For so many seconds a grant to somebody else still forbids it to promise a view of this master."""
 
@@ -349,7 +349,7 @@ class Admit(msgspec.Struct, array_like=True, frozen=True, tag=1):
     replica: int
     data: bytes
     witness: bool = False
-    """It is to vote and to hold no log."""
+    """The replica votes and holds no log."""
 
 
 class Dismiss(msgspec.Struct, array_like=True, frozen=True, tag=2):
@@ -419,7 +419,7 @@ def encode_message(message: Message) -> bytes:
 
 
 def encode_body(message: Message) -> Body:
-    """The same bytes; long payloads are not copied, but parts by themselves."""
+    """Encode a message in parts: long payloads are not copied."""
     carrying = CARRIERS.get(type(message))
     return _encoder.encode(message) if carrying is None else gather(message, carrying)
 
@@ -438,7 +438,7 @@ def encode_reconfig(change: Change) -> bytes:
 
 
 def decode_reconfig(payload: bytes) -> Change:
-    """What a RECONFIG entry says. Raises ProtocolError."""
+    """Decode the payload of a RECONFIG entry. Raises ProtocolError."""
     try:
         return _reconfig_decoder.decode(payload)
     except (msgspec.MsgspecError, ValueError) as error:

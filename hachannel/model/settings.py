@@ -81,7 +81,7 @@ class Settings:
     transfer_pause_s: float = 0.01
     """The least pause between two bursts of parts of a state while the master serves."""
     transfer_share: float = 0.2
-    """Of the time, parts of a state are under way at most while the master serves, as a fraction."""
+    """Largest share of the time in which parts of a state are under way while the master serves."""
     keep: int = 512
     """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""
     keep_bytes: int = 16 * 1024 * 1024

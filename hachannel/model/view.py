@@ -54,7 +54,7 @@ class Seat(NamedTuple):
     data: bytes = b""
     """For the application, which put it there: where the replica listens, say."""
     witness: bool = False
-    """It votes and holds no log."""
+    """The replica votes and holds no log."""
 
 
 def watching(seats: "Iterable[Seat]") -> frozenset[int]:

@@ -136,7 +136,7 @@ class Channel:
 
     @property
     def role(self) -> Role:
-        """See `Standing.role`."""
+        """Role of this replica in its cluster."""
         return self.standing.role
 
     @property
@@ -146,22 +146,22 @@ class Channel:
 
     @property
     def view(self) -> View | None:
-        """See `Standing.view`."""
+        """Last view that this replica accepted; None before the first."""
         return self.standing.view
 
     @property
     def master(self) -> int | None:
-        """See `Standing.master`."""
+        """Replica id of the master that this replica follows; None while there is none."""
         return self.standing.master
 
     @property
     def members(self) -> tuple[int, ...]:
-        """See `Standing.members`."""
+        """Replica ids of the members of the view, master first."""
         return self.standing.members
 
     @property
     def seats(self) -> tuple[Seat, ...]:
-        """Who belongs to the cluster, as far as this replica knows."""
+        """Seats of the cluster, as far as this replica knows."""
         return self.state.seats.listed
 
     @property
@@ -218,7 +218,7 @@ class Channel:
         return self.standing.may_submit and self._replication.room
 
     def holds_lease(self, now: float) -> bool:
-        """See `Standing.holds_lease`."""
+        """Return whether this replica may do at this moment what only one replica may do."""
         return self.standing.holds_lease(now)
 
     @property
@@ -251,7 +251,7 @@ class Channel:
 
     @property
     def told(self) -> int:
-        """Of a master: slaves were told that all members of the view hold everything up to this index."""
+        """Index up to which the master has told the slaves that all members hold everything."""
         return self._replication.told
 
     @property
@@ -467,7 +467,7 @@ class Channel:
         self._step(now)
 
     def take(self, *, more: bool = False, again: bool = False, tell: bool = False) -> Output:
-        """What the inputs since the last call produced.
+        """Return what the inputs since the last call produced.
 
         more: the caller may submit something soon. What is committed travels with that then, instead of in a
         message of its own; if nothing is submitted, see `untold`. again: if there are events, the caller acts

@@ -1,4 +1,4 @@
-"""What follows from an input of a channel: decisions in rounds, heartbeats, and the end of a leave."""
+"""Decision loop of a channel: what follows from an input, heartbeats, and the end of a leave."""
 
 import math
 
@@ -168,7 +168,7 @@ class DecisionLoop:
             self._facts.beat()
 
     def _reason_to_stop(self) -> str:
-        """What another replica says that this one must not live with."""
+        """Stop if another replica proves that this one cannot go on."""
         state = self._state
         if state.outdated is not None:
             return superseded(state.outdated)
@@ -189,7 +189,7 @@ class DecisionLoop:
         self._state.attention = True
 
     def _follow_up(self, now: float) -> None:
-        """What a change of the facts leads to."""
+        """Decide what a change of the standing leads to."""
         state = self._state
         view = state.accepted
         self._donor.review()

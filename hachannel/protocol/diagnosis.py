@@ -1,4 +1,4 @@
-"""What keeps a replica from being a master, slave or witness of use, in a sentence for who started it."""
+"""Diagnosis: what keeps a replica from serving, in a sentence for the person who started it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
@@ -98,7 +98,7 @@ def _heard(channel: Channel) -> list[int]:
 
 
 def _silent(channel: Channel, apart: _Apart) -> set[int]:
-    """Who is there, or might be, and says nothing."""
+    """Name the replicas that may run, and do not answer."""
     connected = {link.replica for link in channel.state.peers if link.connected and link.suspected}
     return connected.union(apart.mute).difference(channel.foreigners)
 
@@ -166,13 +166,13 @@ def _begun(channel: Channel) -> bool:
 
 
 def _members(channel: Channel) -> list[int]:
-    """Who is heard that is in the view."""
+    """Return the members of the view that are heard."""
     heard = [(link.replica, link.heartbeat) for link in _links(channel)]
     return [replica for replica, said in heard if said is not None and said.member]
 
 
 def _nobody_knows(channel: Channel, missing: set[int], apart: _Apart) -> str:
-    """Of a cluster without disks of which only those are heard that were to join, or have begun anew."""
+    """Describe a cluster without disks of which only joining or restarted replicas are heard."""
     links = channel.state.peers.links
     refused = {replica: reason for replica, reason in apart.refused.items() if replica in missing}
     there = missing - refused.keys()
@@ -183,7 +183,7 @@ def _nobody_knows(channel: Channel, missing: set[int], apart: _Apart) -> str:
 
 
 def _outside(channel: Channel, master: int, otherwise: str) -> str:
-    """Of a replica that a master is to let in."""
+    """Describe a replica that waits to be let in by a master."""
     state = channel.state
     learning = channel.phases.learning
     said = state.peers.links[master].heartbeat
@@ -280,7 +280,7 @@ def _blocked(channel: Channel, apart: _Apart) -> str:
 
 
 def _without_lease(channel: Channel, apart: _Apart) -> str:
-    """Of a master that may order what comes, and cannot have another view, nor be sure to be the only one."""
+    """Describe a master that can commit, but neither change the view nor hold the lease."""
     view = channel.view
     assert view is not None
     lacks, lost = "to hold the lease or let anybody in", "nobody can join what is left of the cluster"
@@ -297,7 +297,7 @@ def _minority(channel: Channel, view: View, apart: _Apart, lacks: str, lost: str
 
 
 def _hears(channel: Channel, view: View, lacking: _Lacking) -> str:
-    """Who of a view is heard, and who else is."""
+    """Name the members of a view that are heard, and the other replicas that are."""
     state = channel.state
     alive = {voter.replica for voter in state.alive(view) if voter != state.me}
     # With disks the advice says of those what they have lost.
@@ -390,7 +390,7 @@ def _does_not_answer(silent: set[int], apart: _Apart) -> str:
 
 
 def _turn_away(refused: Mapping[int, str]) -> str:
-    """Who turns this one away, and why; those together that do so for the same reason."""
+    """Name the replicas that refuse this one, grouped by their reason."""
     by_reason: dict[str, list[int]] = {}
     for replica in sorted(refused):
         by_reason.setdefault(refused[replica], []).append(replica)

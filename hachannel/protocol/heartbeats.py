@@ -1,4 +1,4 @@
-"""What replicas tell each other about where they stand: heartbeats, exits, announcements."""
+"""Heartbeats, exits and announcements: messages about the standing of a replica."""
 
 from ..membership.membership import Membership
 from ..membership.witness_admission import WitnessAdmission

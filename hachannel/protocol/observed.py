@@ -30,7 +30,7 @@ class Standing:
     may_change: bool = False
     """`Channel.admit` and `Channel.remove` may be called: this replica is a master that can commit."""
     too_few_copies: str = ""
-    """What the view lacks before it accepts new entries, "" when it lacks nothing: see `min_copies`."""
+    """Copies that the view lacks before it accepts new entries (`min_copies`), as a sentence; "" if none."""
     lease_until: float | None = None
     """When the lease of this replica ends unless it is prolonged, in monotonic seconds; infinite for a master
     that needs nobody's vote. None without the lease."""

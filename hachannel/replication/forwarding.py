@@ -36,7 +36,7 @@ class Held:
     """By number."""
     size_bytes: int = 0
     repeated: bool = False
-    """It sent something again: it wants to know how far this master is."""
+    """The submitter repeated a message: it waits for an answer with the last number ordered here."""
     dropped: bool = False
     """More came than fits: its window is larger than that of this master."""
     ask_at: float = 0.0
@@ -51,7 +51,7 @@ class Forwarding:
         self._replication = replication
         # The origin.
         self._queue: deque[bytes] = deque()
-        """What was submitted here and not seen delivered, oldest first."""
+        """Payloads submitted here and not yet delivered, oldest first."""
         self._queue_bytes = 0
         self._first = 1
         """The number of the oldest."""
@@ -62,7 +62,7 @@ class Forwarding:
         self._known = 0
         """The present master says that it has everything up to this number."""
         self._settled = 0
-        """What was delivered up to this entry is forgotten."""
+        """Index of the last entry whose payloads were dropped from the queue."""
         self._moved = 0.0
         self._pause_s = 0.0
         self._booted: int | None = None
@@ -142,7 +142,7 @@ class Forwarding:
         self._moved = now
 
     def reconnected(self, now: float, voter: Voter) -> None:
-        """What was on its way to the master may be lost."""
+        """Note that messages on their way to the master may be lost."""
         view = self._state.accepted
         if view is not None and view.members[0] == voter:
             self._again(now)
@@ -169,7 +169,7 @@ class Forwarding:
                 state.output.send(state.accepted.members[0].replica, last)
 
     def _rewind(self, given: int) -> None:
-        """What comes after the number `given` is sent again."""
+        """Send again what follows the number `given`."""
         given = max(given, self._first - 1)
         for number in range(given + 1, self._given + 1):
             self._given_bytes -= len(self._queue[number - self._first])

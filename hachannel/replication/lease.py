@@ -25,7 +25,7 @@ class Lease:
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self.holder: Voter | None = None
-        """Who was granted last; None with a grant that is not over: somebody, forgotten."""
+        """Proposer granted last; None while a grant is in force whose holder was not recorded."""
         self.until = -math.inf
         """When that grant is over."""
         self._marked = -math.inf
@@ -52,7 +52,7 @@ class Lease:
         """Given up: once the application has answered, the others hear that grants up to this are over."""
 
     def start(self, now: float) -> None:
-        """What an earlier process granted is forgotten, and still binds."""
+        """Bind this process to the unrecorded grant of an earlier one."""
         state = self._state
         promised = proposer(state.promised)
         # It was started with another lease_s, perhaps.
@@ -246,5 +246,5 @@ class Lease:
 
 
 def proposer(number: ViewNumber) -> Voter:
-    """Who proposed a view."""
+    """Return the voter that proposed a view."""
     return Voter(number.replica, number.incarnation)

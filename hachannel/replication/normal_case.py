@@ -35,7 +35,7 @@ class Progress:
 
     voter: Voter
     match: int
-    """It acknowledged everything up to here."""
+    """Index up to which the slave has acknowledged everything."""
     sent: int
     """Everything up to here was sent to it."""
     flight_bytes: int
@@ -44,7 +44,7 @@ class Progress:
     told: int
     """The commit index it was sent."""
     told_stable: int
-    """It was told that all members hold everything up to here."""
+    """Index up to which the slave knows that all members hold everything."""
     moved: float
     """When `match` last rose, or had reached the end."""
 
@@ -99,7 +99,7 @@ class Replication:
         }
 
     def _heard(self, voter: Voter) -> int:
-        """What a slave has applied, as it said in an earlier view perhaps."""
+        """Index that each slave has applied, by its last heartbeat, perhaps of an earlier view."""
         link = self._state.peers.link(voter)
         return 0 if link is None or link.heartbeat is None else link.heartbeat.applied
 
@@ -264,7 +264,7 @@ class Replication:
         return slave.sent - slave.match < settings.window and slave.flight_bytes < settings.window_bytes
 
     def _rewind(self, slave: Progress, index: int) -> None:
-        """What was sent to a slave after an entry is sent again."""
+        """Send again to a slave what follows an entry."""
         log = self._state.log
         slave.sent = index
         slave.flight_bytes = sum(len(log.get(known).payload) for known in range(slave.match + 1, index + 1))
@@ -284,7 +284,7 @@ class Replication:
             self._push(slave)
 
     def connected(self, voter: Voter) -> None:
-        """What was on its way to a slave may be lost."""
+        """Note that messages on their way to a slave may be lost."""
         slave = self._slaves.get(voter)
         if slave is not None and self._state.status.leading:
             self._rewind(slave, slave.match)
@@ -436,7 +436,7 @@ class Replication:
                 self._output.send(slave.voter.replica, message)
 
     def _tell_so_far(self) -> None:
-        """Of entries in flight some are committed already: their senders may wait to hear of it."""
+        """Return whether committed entries are still unannounced while others are in flight."""
         state = self._state
         assert state.accepted is not None
         for slave in self._slaves.values():
@@ -504,7 +504,7 @@ class Replication:
 
     @property
     def trim_point(self) -> int:
-        """What every member has applied, as far as the master knows."""
+        """Return the index that every member has applied, as far as the master knows."""
         return self._trim
 
     def trim(self, index: int) -> None:

@@ -1,4 +1,4 @@
-"""What is known of the other replicas: connections, signs of life, suspicion. Suspicion is only a hint."""
+"""Peers: connections to the other replicas, signs of life, suspicion. Suspicion is only a hint."""
 
 import math
 from collections.abc import Collection, Iterable, Iterator
@@ -26,7 +26,7 @@ class Link:
     join: Join | None = None
     """The last one of this life, cleared when it takes part in a view."""
     exit: bool = False
-    """It does not follow a master."""
+    """The peer follows no master."""
     exit_since: float = 0.0
     leaving: bool = False
     left_at: ViewNumber = NO_VIEW
@@ -35,7 +35,7 @@ class Link:
     ended: bool = False
     """The process of this life has ended: the operating system said so."""
     foreign: bool = False
-    """It belongs to another cluster: see `View.lineage`. Nothing but its heartbeats is heard."""
+    """The peer belongs to another cluster (`View.lineage`); only its heartbeats are received."""
 
     def forget(self) -> None:
         """Another life begins: nothing known of the last one holds."""

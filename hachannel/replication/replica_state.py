@@ -1,4 +1,4 @@
-"""What the parts of a channel share: this replica's promises, its log, and the output under construction."""
+"""State of a replica that the parts of a channel share: promises, log, seats, output."""
 
 from collections.abc import Collection, Sequence
 
@@ -38,7 +38,7 @@ class ReplicaState:
         """The time of the current step, in monotonic seconds."""
         self.peers = Peers((), 0.0, settings)
         self.recovered = log.recovered()
-        """What the disk remembered when this process began."""
+        """Facts that the disk remembered when this process started."""
         recovered = self.recovered
         self.promised = recovered.promised
         """No view below it is acknowledged any more."""
@@ -79,17 +79,17 @@ class ReplicaState:
 
     @property
     def serving(self) -> bool:
-        """See `Serving`."""
+        """The replica serves in the last view it accepted."""
         return self.status.serving
 
     @property
     def leading(self) -> bool:
-        """It is the master of an active view."""
+        """The replica is the master of an active view."""
         return self.status.leading
 
     @property
     def stopped(self) -> bool:
-        """See `Ended`."""
+        """The replica has stopped."""
         return isinstance(self.status, Ended)
 
     @property
@@ -105,19 +105,19 @@ class ReplicaState:
 
     @property
     def member(self) -> bool:
-        """It holds the log of the last view it accepted, and knows of no later one without it."""
+        """The replica holds the log of the last view it accepted, and knows of no later view without it."""
         accepted = self.accepted
         return accepted is not None and self.newer <= accepted.number and self.me in accepted.members
 
     @property
     def founded(self) -> bool:
-        """It knows that its cluster exists: some view was active, or may have been and is replaced."""
+        """The cluster is known to exist: a view was active, or may have been and is replaced."""
         view = self.accepted
         return self.known_active or (view is not None and (view.again or not view.boot))
 
     @property
     def seated(self) -> bool:
-        """It is a voter of the last view it knows of."""
+        """The replica is a voter of the last view it knows of."""
         accepted = self.accepted
         return accepted is not None and self.newer <= accepted.number and self.me in accepted.config
 
@@ -398,7 +398,7 @@ class ReplicaState:
         self.applied = self.commit
 
     def origins_at(self, index: int) -> Rows:
-        """Who had submitted how much after the entry `index`, from the base of the log to `applied`."""
+        """Return the table of submitters after the entry `index`, from the base of the log to `applied`."""
         log = self.log
         return self.origins.before(log.get(later).source for later in range(index + 1, self.applied + 1))
 

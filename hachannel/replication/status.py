@@ -21,7 +21,7 @@ class Serving:
     since: float
     """When it began, in monotonic seconds."""
     leading: bool
-    """It is the master."""
+    """The replica is the master."""
     unanimous: bool
     """The view commits only what all its members hold."""
     serving: ClassVar[bool] = True

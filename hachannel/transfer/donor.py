@@ -31,7 +31,7 @@ MAX_TOKEN = 1 << 62
 STALLS = 4
 """If another learner waits, the current one is dropped after this many `stall_s` without progress."""
 MAX_RESEND_STALLS = 2
-"""What is not acknowledged is sent again after pauses that grow up to this many `stall_s`."""
+"""Longest pause before unacknowledged messages are sent again, in multiples of `stall_s`."""
 
 
 class Donor:

@@ -37,7 +37,7 @@ class Learning:
     at: Tag | None = None
     """The application has the last part: the whole is the state after this entry."""
     origins: Rows = ()
-    """Who had submitted how much then."""
+    """Table of submitters at that entry."""
     installed: bool = False
     """The state is there, or need not come."""
     tail_mark: int = 0
@@ -63,7 +63,7 @@ class Learner:
         self.learning: Learning | None = None
         self._next_join = 0.0
         self._marker = b""
-        """What the application has kept of a state, in its own encoding."""
+        """Marker of a state received in part, in the encoding of the application."""
         self._refused = 0
         """The token of the last transfer that failed here."""
         self._failures = 0

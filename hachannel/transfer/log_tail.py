@@ -52,7 +52,7 @@ class TailSender:
         return self._sent < upto and len(self._under_way) < self._window
 
     def due(self, now: float, log: Log, upto: int, part_bytes: int) -> Iterator[Ahead]:
-        """What is to be sent now, of the entries up to `upto`, which are committed."""
+        """Return the messages to send now, with committed entries up to `upto`."""
         while self.wants(upto):
             if not self._under_way:
                 self.moved = now

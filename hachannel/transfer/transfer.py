@@ -38,7 +38,7 @@ class StatePhase:
     chunks: OutgoingChunks
     pacing: Pacing
     marker: bytes = b""
-    """What the learner kept of earlier transfers, in the words of its application."""
+    """Marker of earlier transfers, in the encoding of the learner's application."""
     have: int = 0
     """The learner has the state after this entry; 0 if it has none."""
     kept: int = 0
@@ -154,7 +154,7 @@ class Transfer:
     full_since: float | None = None
     """Since when the log is full, or the learner lacks more than it may; None if neither."""
     wait_noted: bool = False
-    """It is in the log that everybody waits for this learner."""
+    """The replica's log file already says that all wait for this learner."""
 
     @property
     def state_bytes(self) -> int:

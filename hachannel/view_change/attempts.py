@@ -22,7 +22,7 @@ class Preparing:
     exclude: Collection[Voter]
     """Members that shall not be in the view even if they answer."""
     boot: bool
-    """It is to be the first view of the cluster."""
+    """The proposed view is the first one of the cluster."""
     joiner: Voter | None
     promises: dict[Voter, Promise] = attrs.field(factory=dict[Voter, Promise])
     waiting: str = "no answers yet"

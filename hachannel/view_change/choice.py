@@ -23,7 +23,7 @@ class Choice:
     activation: "Activation"
     """Whether it was active, if it is a first one."""
     holder: Voter
-    """Who has the longest log among its members that accepted it."""
+    """Voter with the longest log among the members that accepted the view."""
     last: Tag
     """The end of that log."""
     members: tuple[Voter, ...]
@@ -43,11 +43,11 @@ class Activation(Enum):
     """Whether a first view was active, as far as the promises at hand prove it."""
 
     ACTIVE = "active"
-    """It was, or as many know of it as commit an entry, so that nobody can find that it never was."""
+    """The view was active, or so many members know of it that no proposer can conclude it never was."""
     OPEN = "open"
-    """It may have been, and others may find that it never was."""
+    """The view may have been active; other proposers may conclude that it never was."""
     NEVER = "never"
-    """It never was and never will be, nor any view that takes it for active."""
+    """The view never was active, and neither it nor a view that builds on it ever will be."""
 
 
 def activation(view: View, promises: Mapping[Voter, Promise]) -> Activation:

@@ -98,7 +98,7 @@ class Election:
 
     @property
     def waiting(self) -> str:
-        """What an attempt of this replica waits for."""
+        """Reason why an attempt of this replica waits, as a sentence."""
         return self._attempt.waiting if isinstance(self._attempt, Preparing) else ""
 
     @property
@@ -141,7 +141,7 @@ class Election:
         return self._state.counter + 1
 
     def _promise(self, number: ViewNumber) -> Promise:
-        """What this replica has."""
+        """Return the promise of this replica: its view and the end of its log."""
         state = self._state
         return Promise(
             number,

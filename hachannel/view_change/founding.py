@@ -36,7 +36,7 @@ class Waiting:
     """More promises are needed."""
 
     reason: str = ""
-    """What the attempt waits for; "" leaves the reason that is already noted."""
+    """Reason for waiting, as a sentence; "" keeps the reason already noted."""
 
 
 @attrs.frozen

@@ -47,7 +47,7 @@ class Installing:
     again: int = 0
     """How often the log was sent again."""
     known: bool = False
-    """It is active; a first view waits until that is durable here."""
+    """The view is active; a first view waits until that is durable here."""
 
     @property
     def lacking(self) -> list[Voter]:
@@ -375,7 +375,7 @@ class Installation:
             state.output.send_after_sync(state.me.replica, Activate(view.number))
 
     def on_noted(self, now: float, message: Activate) -> None:
-        """That the first view is active will not be forgotten here."""
+        """Go on: the disk has recorded that the first view is active."""
         state = self._state
         view = state.accepted
         if (

@@ -66,13 +66,13 @@ def command(
     with reported_errors():
         (admin,) = admins(read_config(config), server)
         to = address_of(agent)
-        payload = payload_of(type_name, fields)
+        name, payload = named_payload(type_name, fields)
         master_timeout_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
         reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
         total_timeout_s = math.inf if timeout_s is None else timeout_s
         if not wants_reply:
             # A failure of the agent is not told; that there is none is.
-            post = wire.Post(to, type_name, payload)
+            post = wire.Post(to, name, payload)
             admin.ask_master(
                 post,
                 type(None),
@@ -82,7 +82,7 @@ def command(
             )
             return
         reply = admin.ask_master(
-            wire.Request(to, type_name, payload, reply_s),
+            wire.Request(to, name, payload, reply_s),
             wire.Reply,
             repeatable=False,
             timeout_s=reply_s + CALL_TIMEOUT_S,
@@ -110,11 +110,14 @@ def _failure(reply: wire.Reply) -> str:
     return f"{reply.sender} answered {reply.type}: {json_text(plain(reply.payload))}"
 
 
-def payload_of(type_name: str, fields: str) -> bytes:
-    """Encode the notification that the command line describes. Raises CommandError."""
+def named_payload(type_name: str, fields: str) -> tuple[str, bytes]:
+    """Return the name under which the notification of the command line travels, and its encoding.
+
+    Raises CommandError.
+    """
     json_object(fields, "The notification")
     kind = import_notification(type_name)
     try:
-        return encode(msgspec.json.decode(fields, type=kind))
+        return kind.type_name, encode(msgspec.json.decode(fields, type=kind))
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise CommandError(f"{type_name} cannot be made of {fields}: {error}.") from None

@@ -7,12 +7,23 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attrs
 import click
 import msgspec
 import pytest
 from click.testing import CliRunner, Result
 
-from quorate.agents import AgentId, Create, Created, CreateFailed, Note, UnknownAgent, decode, factory
+from quorate.agents import (
+    AgentId,
+    Create,
+    Created,
+    CreateFailed,
+    Note,
+    Notification,
+    UnknownAgent,
+    decode,
+    factory,
+)
 from quorate.server.admin import wire
 from quorate.server.admin.connection import SocketConnection
 from quorate.server.cli import agents, deploy, inspect, replica, send, start, status, stop, up
@@ -420,6 +431,19 @@ def test_send_posts_once_and_request_prints_the_reply(one: Any, bank: str) -> No
     assert shown.stdout == f'{Created.type_name} {{"id":"#0.0.1025"}}\n'
     machine = json.loads(run(send.command, config, *arguments, "--request", "--json").stdout)
     assert machine == {"sender": "#0.0.1025", "type": Created.type_name, "value": {"id": "#0.0.1025"}}
+
+
+@attrs.frozen
+class Restock(Notification, name="tests.restock", version=2):
+    count: int
+
+
+def test_send_posts_a_named_notification_under_its_name(one: Any) -> None:
+    served, config = one(answer=lambda note: Created(ALICE))
+    arguments = ("--server", "s0", "alice", f"{__name__}:Restock", '{"count": 5}')
+    assert run(send.command, config, *arguments).exit_code == 0
+    assert run(send.command, config, *arguments, "--request").exit_code == 0
+    assert [note.type for note in (*served.posted, *served.requested)] == ["tests.restock/2"] * 2
 
 
 def test_a_word_without_end_does_not_hide_the_sentence(one: Any, bank: str) -> None:
