@@ -70,13 +70,14 @@ def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> 
     try:
         spec = load(place)
     except AgentError as error:
+        former = "" if location else f" and list also=({name!r},) in the class"
         raise AgentError(
             f"the class of {name} cannot be loaded from {place}: {error}. If it has moved, name its module "
-            "in the property agent_modules"
+            f"in the property agent_modules{former}"
         ) from error
     if name not in spec.names:
         raise AgentError(
-            f"{place} is called {spec.name}, and the stored agent is a {name}: give the class that name, or "
-            f"also=({name!r},) if it can load such a state"
+            f"{place} is called {spec.name}, and the stored agent is a {name}: list also=({name!r},) in the "
+            "class if it can load such a state, or give it its former name again"
         )
     return spec

@@ -113,7 +113,7 @@ def test_a_class_of_another_name_loads_a_stored_agent_only_if_it_says_so(
         spec = stored_class(load_class, "moved-test.account/1", "moved_old_bank:Account")
         assert spec.name == "moved-test.account/2"
     else:
-        with pytest.raises(AgentError, match=r"the class that name, or also=\('moved-test.account/1',\)"):
+        with pytest.raises(AgentError, match=r"list also=\('moved-test.account/1',\)"):
             stored_class(load_class, "moved-test.account/1", "moved_old_bank:Account")
 
 
