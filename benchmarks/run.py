@@ -24,7 +24,7 @@ CONTENDERS: dict[str, list[list[str]]] = {
     "pysyncobj": [["pysyncobj_raft.py", "--tuning", "prompt"], ["pysyncobj_raft.py", "--tuning", "batch"]],
 }
 NOT_INSTALLED = 3
-SPARE_S = 60.0
+SPARE_S = 180.0
 """What a contender may take beyond the time of its cells."""
 
 Key = tuple[int, int, int]

@@ -88,6 +88,8 @@ class _Child:
     waiting: bool = False
     """It has said what it waits for since it last said its role."""
     pending: bool = False
+    watched: bool = False
+    """The process was started, and its end has not been judged yet: did it fail, or was it stopped?"""
 
     @property
     def alive(self) -> bool:
@@ -184,8 +186,8 @@ class Supervisor:
 
     @property
     def running(self) -> bool:
-        """Whether any process runs or will be restarted."""
-        return any(child.alive or child.pending for child in self._children.values())
+        """Whether any process runs or will be restarted, or has ended without a verdict so far."""
+        return any(child.watched or child.pending for child in self._children.values())
 
     @property
     def replicas(self) -> list[Key]:
@@ -297,6 +299,7 @@ class Supervisor:
             except OSError as error:
                 raise SupervisorError(f"Cannot run {self._python}: {error.strerror}.") from error
             child.process = process
+            child.watched = True
         self._say(self._event(child, "started", f"started, pid {process.pid}"))
         self._thread(self._watch, child, process)
         return process.pid
@@ -361,6 +364,7 @@ class Supervisor:
             child.failures += 1
             hopeless = not was_ready and child.failures >= MAX_FAILED_STARTS
             child.pending = again = self._restart and not orderly and not hopeless
+            child.watched = False
         how = _how_it_ended(status)
         if orderly:
             if -status in (signal.SIGTERM, STOP_TOGETHER):

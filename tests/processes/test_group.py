@@ -36,7 +36,7 @@ def test_the_tally_of_the_guide_adds_up_and_is_kept_by_those_that_stay(
     members = [start("-m", "examples.tally", me, number, *ports) for me, number in enumerate((5, 7, 30))]
     for member in members:
         member.until(lambda line: line.endswith("the sum is 42"))
-    members[0].process.send_signal(signal.SIGINT)
+    members[0].process.terminate()
     members[1].until(lambda line: line.startswith("members (1, 2), master 1"))
     assert members[0].process.wait(BOUND_S) == 0
     again = start("-m", "examples.tally", 0, 8, *ports)
