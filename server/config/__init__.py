@@ -1,8 +1,8 @@
 """The configuration file `a3servers.xml`: read, checked, and turned into a model."""
 
-from .loader import (
+from .loader import load
+from .model import (
     CONNECTION_MANAGER,
-    MAX_FILE_BYTES,
     MAX_ID,
     TCP_PROXY_SERVICE,
     Address,
@@ -16,8 +16,8 @@ from .loader import (
     Server,
     ServiceSpec,
     UnknownName,
-    load,
 )
+from .xml import MAX_FILE_BYTES
 
 __all__ = [
     "CONNECTION_MANAGER",

@@ -9,44 +9,14 @@ from pathlib import Path
 
 from .checks import check
 from .model import (
-    CONNECTION_MANAGER,
-    MAX_ID,
-    TCP_PROXY_SERVICE,
-    Address,
     Config,
-    ConfigError,
-    Nat,
-    Network,
-    NoRoute,
-    Problem,
-    Replica,
-    Server,
-    ServiceSpec,
-    UnknownName,
 )
 from .properties import check_combinations, check_properties, check_replicas_agree
 from .reader import read
 from .report import Report
-from .xml import MAX_FILE_BYTES, read_tree
+from .xml import read_tree
 
-__all__ = [
-    "CONNECTION_MANAGER",
-    "MAX_FILE_BYTES",
-    "MAX_ID",
-    "TCP_PROXY_SERVICE",
-    "Address",
-    "Config",
-    "ConfigError",
-    "Nat",
-    "Network",
-    "NoRoute",
-    "Problem",
-    "Replica",
-    "Server",
-    "ServiceSpec",
-    "UnknownName",
-    "load",
-]
+__all__ = ["load"]
 
 
 def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config:

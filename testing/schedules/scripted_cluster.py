@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from ...hachannel import Deliver, Event, Settings, ViewEvent
 from ...hachannel.journal.new_cluster import first_view
-from ...hachannel.model.log import Accepted, Activated
+from ...hachannel.model.log import Accepted, Activated, Log
 from ...hachannel.model.view import Voter
 from ..channel.cluster_shape import Shape
 from ..channel.host import Host
@@ -245,3 +245,27 @@ def unlist(host: Host, replica: int) -> None:
     seats = tuple(seat for seat in view.seats if seat.replica != replica)
     for record in (Accepted(replace(view, seats=seats)), Activated(view.number)):
         remembered.apply(record)
+
+
+def alone_with_a_change(fits: Callable[[Log], bool], settings: Settings) -> None:
+    """Check that a master alone takes entries while they fit, and all of them are delivered later.
+
+    A pending change of its witness holds the log; it goes on when its slave is back. `fits` says whether the
+    log is within the bounds of `settings`. Raises AssertionError.
+    """
+    script = ScriptedCluster(3, settings=settings, witnesses=1)
+    master = script.form()
+    slave, witness = script.hosts[1:]
+    slave.pause()
+    script.until(lambda: len(master.channel.members) == 1 and master.channel.can_submit)
+    witness.crash()
+    witness.start()
+    script.until(lambda: master.state.log.reconfig(0) is not None)
+    taken = script.submit(master, 1000)
+    assert len(taken) > 100
+    assert fits(master.state.log)
+    script.run(5.0)
+    assert not script.submit(master)
+    slave.resume()
+    assert script.whole() is master
+    script.everywhere([*taken, *script.submit(master, 10)])

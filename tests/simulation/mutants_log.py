@@ -11,7 +11,7 @@ from quorate.hachannel.replication import durable_output, forwarding, normal_cas
 from quorate.hachannel.transfer import chunks
 from quorate.hachannel.view_change import election, installation
 from quorate.testing.mutation import mutant, patched, wrapped
-from quorate.testing.schedules.scripted_cluster import ScriptedCluster
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster, alone_with_a_change
 
 
 @mutant("A voter goes on acknowledging entries of the old view after it promised a new one.", caught=("I3",))
@@ -231,32 +231,9 @@ def delivered_again():
         yield
 
 
-def _alone_with_a_change(fits, **bounds):
-    """A master whose witness is another one now, and whose slave is away: the change holds the log.
-
-    It takes what fits, and goes on when the slave is back.
-    """
-    script = ScriptedCluster(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
-    master = script.form()
-    slave, witness = script.hosts[1:]
-    slave.pause()
-    script.until(lambda: len(master.channel.view.members) == 1 and master.channel.can_submit)
-    witness.crash()
-    witness.start()
-    script.until(lambda: master.state.log.reconfig(0) is not None)
-    taken = script.submit(master, 1000)
-    assert len(taken) > 100
-    assert fits(master.state.log)
-    script.run(5.0)
-    assert not script.submit(master)
-    slave.resume()
-    assert script.whole() is master
-    script.everywhere([*taken, *script.submit(master, 10)])
-
-
 def a_master_alone_with_a_change_under_way():
     """The entries of its log are as many as there may be."""
-    _alone_with_a_change(lambda log: len(log) <= 200, max_log=200)
+    alone_with_a_change(lambda log: len(log) <= 200, Settings(window=16, keep=0, max_log=200))
 
 
 def _boundless(**bounds):

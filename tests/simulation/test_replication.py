@@ -6,30 +6,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import Ack, Chunk, Commit, Data, Entry, Heartbeat, Repair
 from quorate.hachannel.model.view import Tag, ViewNumber, Voter
 from quorate.testing.channel.manual_cluster import ManualCluster, with_disks
-from quorate.testing.schedules.scripted_cluster import ScriptedCluster
-
-
-def alone_with_a_change(fits, **bounds):
-    """Check that a master alone takes entries while they fit, and all of them are delivered later.
-
-    A pending change of its witness holds the log; it goes on when its slave is back.
-    """
-    script = ScriptedCluster(3, settings=Settings(window=16, keep=0, **bounds), witnesses=1)
-    master = script.form()
-    slave, witness = script.hosts[1:]
-    slave.pause()
-    script.until(lambda: len(master.channel.view.members) == 1 and master.channel.can_submit)
-    witness.crash()
-    witness.start()
-    script.until(lambda: master.state.log.reconfig(0) is not None)
-    taken = script.submit(master, 1000)
-    assert len(taken) > 100
-    assert fits(master.state.log)
-    script.run(5.0)
-    assert not script.submit(master)
-    slave.resume()
-    assert script.whole() is master
-    script.everywhere([*taken, *script.submit(master, 10)])
+from quorate.testing.schedules.scripted_cluster import alone_with_a_change
 
 
 def was_master():
@@ -63,7 +40,7 @@ def submit(hand, count):
 
 def test_a_log_held_by_a_change_is_bounded_in_bytes():
     """The last entry may exceed the limit a little."""
-    alone_with_a_change(lambda log: log.size_bytes < 1010, max_log_bytes=1000)
+    alone_with_a_change(lambda log: log.size_bytes < 1010, Settings(window=16, keep=0, max_log_bytes=1000))
 
 
 def test_a_late_repair_of_acknowledged_entries_is_not_answered():
