@@ -24,16 +24,15 @@ _MAX_DELAY_S: Final = 1e9
 _NO_STATE: Final[Mapping[str, Any]] = {}
 
 
-# There are many of these: `factory=list[int]` takes 20 times as long as a display.
 @attrs.define
 class Outcome:
     """The requests of a reaction. They take effect only if the reaction ends without an exception."""
 
-    sends: list[Note] = attrs.field(factory=lambda: [])
-    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=lambda: [])
+    sends: list[Note] = attrs.field(factory=list)
+    timers: list[tuple[int, int, str, bytes]] = attrs.field(factory=list)
     """(timer, due_ns, type, payload)"""
-    cancelled: list[int] = attrs.field(factory=lambda: [])
-    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=lambda: [])
+    cancelled: list[int] = attrs.field(factory=list)
+    emitted: list[tuple[str, msgspec.Struct]] = attrs.field(factory=list)
     deleted: bool = False
 
 
@@ -45,13 +44,13 @@ class Context:
 
     __slots__ = (
         "_next_stamp",
-        "_outcome",
         "_position",
         "_random",
         "_resolve",
         "agent",
         "name",
         "now_ns",
+        "outcome",
         "request",
         "sender",
     )
@@ -66,6 +65,8 @@ class Context:
     """The sender's number for this request; 0 if it is none."""
     now_ns: int
     """The time of this batch by the master's clock, in nanoseconds since 1970. It never goes back."""
+    outcome: Outcome | None
+    """For the engine: the requests of this reaction so far, None if there are none."""
 
     def __init__(
         self,
@@ -88,7 +89,7 @@ class Context:
         self._next_stamp = next_stamp
         self._resolve = resolve
         self._random: random.Random | None = None
-        self._outcome: Outcome | None = None
+        self.outcome = None
 
     @property
     def now(self) -> float:
@@ -106,18 +107,6 @@ class Context:
     def reply_to(self) -> ReplyTo:
         """The address of the answer to this notification, to be kept and used in a later reaction."""
         return ReplyTo(self.sender, self.request)
-
-    @property
-    def outcome(self) -> Outcome:
-        """The requests of this reaction so far."""
-        if self._outcome is None:
-            self._outcome = Outcome()
-        return self._outcome
-
-    @property
-    def asked(self) -> bool:
-        """Whether the reaction has asked for anything."""
-        return self._outcome is not None
 
     @property
     def next_stamp(self) -> int:
@@ -159,7 +148,7 @@ class Context:
             self._resolve(server)
         if to is not self.sender or request is not self.request:
             check_address(to, request)
-        self.outcome.sends.append(Note(to, self.agent, type, payload, request))
+        self._requests().sends.append(Note(to, self.agent, type, payload, request))
 
     def create(
         self,
@@ -192,7 +181,7 @@ class Context:
 
     def delete(self) -> None:
         """Delete this agent when the reaction has ended well."""
-        self.outcome.deleted = True
+        self._requests().deleted = True
 
     def timer(self, delay_s: float, notification: Notification) -> int:
         """Have `notification` delivered to this agent, from itself, after `delay_s` seconds.
@@ -201,7 +190,7 @@ class Context:
         """
         if not 0 <= delay_s <= _MAX_DELAY_S:
             raise ValueError(f"a timer cannot wait {delay_s} s; give 0 to {_MAX_DELAY_S:g}")
-        timers = self.outcome.timers
+        timers = self._requests().timers
         if len(timers) >= 1024:
             raise ValueError("a reaction may set 1024 timers; set fewer")
         timer = self._position * 1024 + len(timers)
@@ -216,10 +205,16 @@ class Context:
         """
         if type(timer) is not int:
             raise TypeError(f"{timer!r} is not the number of a timer; give what `timer` returned")
-        self.outcome.cancelled.append(timer)
+        self._requests().cancelled.append(timer)
 
     def emit(self, topic: str, message: msgspec.Struct) -> None:
         """Hand a message to the services of the master. For built-in agents."""
         if not isinstance(message, msgspec.Struct):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise AgentError(f"{type(message).__name__} is not a msgspec.Struct")
-        self.outcome.emitted.append((topic, message))
+        self._requests().emitted.append((topic, message))
+
+    def _requests(self) -> Outcome:
+        """Return the requests of this reaction, to be added to."""
+        if self.outcome is None:
+            self.outcome = Outcome()
+        return self.outcome

@@ -145,7 +145,7 @@ class Cell:
         """
         try:
             context = self._run(note, now_ns, position, stamp, resolve)
-            outputs = outputs_hash(context)
+            outputs = outputs_hash(context.outcome)
             size = self._since_bytes + len(note.payload) + 200
             if self._checked_bytes <= SMALL_BYTES or size > max(_LOG_FLOOR, self._checked_bytes):
                 self._save()

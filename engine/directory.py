@@ -144,8 +144,10 @@ class Directory:
     def before(self, cell: Cell) -> None:
         """Hash an agent that is about to change or to be removed, for the tallies that need its present
         state."""
-        if any(cell.identity in tally.pending for tally in self._tallies):
-            self.hash_of(cell)
+        for tally in self._tallies:
+            if cell.identity in tally.pending:
+                self.hash_of(cell)
+                return
 
     def hash_of(self, cell: Cell) -> int:
         """Return the agent's part of the digest."""

@@ -4,9 +4,8 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
-from typing import TypeVar
 
-from ..agents import FAILURES, AgentId, Context, Note, Notification
+from ..agents import FAILURES, AgentId, Note, Outcome
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .effects import Effects
@@ -17,8 +16,6 @@ from .state import EngineState
 from .timers import Timer
 
 __all__ = ["Engine", "EngineStopped"]
-
-N = TypeVar("N", bound=Notification)
 
 
 class EngineStopped(RuntimeError):
@@ -165,14 +162,14 @@ class Engine(EngineState):
                 ) from error
         else:
             self._directory.touch(cell, self.applied)
-            sends = len(context.outcome.sends) if context.asked else 0
+            outcome = context.outcome
+            sends = 0 if outcome is None else len(outcome.sends)
             self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp)
-            if context.asked:
-                self._carry_out(cell, context, effects)
+            if outcome is not None:
+                self.next_stamp = context.next_stamp
+                self._carry_out(cell, outcome, effects)
 
-    def _carry_out(self, cell: Cell, context: Context, effects: Effects) -> None:
-        outcome = context.outcome
-        self.next_stamp = context.next_stamp
+    def _carry_out(self, cell: Cell, outcome: Outcome, effects: Effects) -> None:
         for note in outcome.sends:
             self._mail.route(note, effects)
         for topic, message in outcome.emitted:

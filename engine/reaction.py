@@ -4,7 +4,7 @@ import hashlib
 
 import msgspec
 
-from ..agents import AgentId, Context
+from ..agents import AgentId, Outcome
 
 __all__ = ["Reaction", "outputs_hash"]
 
@@ -45,10 +45,9 @@ class Reaction(msgspec.Struct, frozen=True, gc=False):
 _encoder = msgspec.msgpack.Encoder()
 
 
-def outputs_hash(context: Context) -> bytes:
-    """16-byte hash of what a reaction asked for; empty if it asked for nothing."""
-    if not context.asked:
+def outputs_hash(outcome: Outcome | None) -> bytes:
+    """Return a 16-byte hash of the requests of a reaction; empty if there are none."""
+    if outcome is None:
         return b""
-    outcome = context.outcome
     parts = (outcome.sends, outcome.timers, outcome.cancelled, outcome.emitted, outcome.deleted)
     return hashlib.blake2b(_encoder.encode(parts), digest_size=16).digest()

@@ -43,7 +43,7 @@ class Rerun:
         """
         note = Note(self._cell.identity, sender, type, payload, request)
         context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
-        self.deleted = context.asked and context.outcome.deleted
+        self.deleted = context.outcome is not None and context.outcome.deleted
         return outputs
 
     def state(self) -> bytes:
