@@ -1,14 +1,14 @@
-"""The file that a journal appends to: frames, each with one synced write, over what is needed no more.
+"""The file that a journal appends to: numbered frames, each synced, in segments that are reused.
 
-The file is cut into segments. Frames are numbered, without gaps, from one segment to the next; a `Manifest`,
-kept elsewhere, says which segments are in use, in their order, and how far the file was written when it was
-stored. The place of a segment that is in no manifest any more is written over: what is there has smaller
-numbers. A write that is interrupted leaves a last frame that is not whole. That one is cut; anything else
-that is not as it was written is `FramesCorrupt`.
+The file is divided into segments. Frames are numbered without gaps, also from one segment to the next. A
+`Manifest`, kept in the database, lists the segments in use, in order, and the number of the last frame when
+the manifest was stored. The space of a segment that is no longer in the manifest is reused; old frames there
+are recognised by their smaller numbers. An interrupted write leaves an incomplete last frame, which is
+dropped when the file is read. Any other difference from what was written raises `FramesCorrupt`.
 
 A frame is a head (magic, flags, number, length of the body, CRC-32 of the body, CRC-32 of the head so far)
-and a body. The sum of the head begins with the salt of the file, so that no frame of another file is taken
-for one of this.
+and a body. The CRC of the head starts from the salt of the file, so that a frame of another file is never
+mistaken for one of this file.
 """
 
 import errno
@@ -30,7 +30,7 @@ from .rows import Corrupt
 __all__ = ["FoundFrame", "FrameFile", "FramesCorrupt", "Manifest", "Segment"]
 
 SEGMENT_BYTES: Final = 8 * 1024 * 1024
-"""Size of a segment; the segment of a larger frame is as long as the frame."""
+"""Size of a segment. A larger frame gets a segment of its own size."""
 AHEAD_BYTES: Final = 256 * 1024
 """The file grows by this many zeros at a time, because a sync costs more after the file has grown."""
 SMALL_BYTES: Final = 16 * 1024
@@ -44,11 +44,11 @@ _NOT_KNOWN: Final = {errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}
 
 
 class FramesCorrupt(Corrupt):
-    """The file of frames is not as it was written. The text says where."""
+    """The file of frames differs from what was written. The text says where."""
 
 
 class Segment(msgspec.Struct, array_like=True, frozen=True):
-    """A part of the file."""
+    """A part of the file, in bytes."""
 
     offset: int
     size: int
@@ -61,11 +61,11 @@ class Manifest(msgspec.Struct, array_like=True, frozen=True):
 
     salt: int
     number: int
-    """Frames up to this one were there when this was stored."""
+    """Number of the last frame when this manifest was stored."""
     segments: tuple[Segment, ...]
-    """At least one; frames are appended to the last."""
+    """The segments in use, at least one; frames are appended to the last one."""
     count: int = 1
-    """How often one was stored."""
+    """Number of manifests stored so far, this one included."""
 
     @classmethod
     def first(cls, salt: int) -> Self:
@@ -80,31 +80,35 @@ class FoundFrame:
     number: int
     body: memoryview
     joint: bool
-    """Number of the manifest that belongs to the file."""
+    """The write of this frame is complete only with a transaction of the database."""
     end: int
-    """Where it ends."""
+    """Position after its last byte, in the data that was read."""
 
 
 class FrameFile:
-    """An open file. `append` what `fits`; what does not needs a `manifest` with room that was `stored`."""
+    """An open file of frames.
+
+    Call `append` for a frame that `fits`. For any other, first store a `manifest` with room for it, and call
+    `stored`.
+    """
 
     def __init__(self, path: Path, manifest: Manifest, *, create: bool = False) -> None:
-        """Open the file, or make an empty one in place of whatever is there. Raises OSError."""
+        """Open the file. create: make an empty one, in place of any that exists. Raises OSError."""
         self._file = os.open(path, os.O_RDWR | (os.O_CREAT | os.O_TRUNC if create else 0), 0o644)
         with self.open_or_closed():
             self._length = os.fstat(self._file).st_size
-            # What was written by a process that was killed is seen here, and need not be on the disk.
+            # What a killed process wrote can be read, but may not be on the disk yet.
             os.fsync(self._file)
             if create:
                 _sync_directory(path.parent)
         self._manifest = manifest
         self.number = manifest.segments[0].first - 1
-        """Position of the last frame."""
+        """Number of the last frame."""
         self._segment = manifest.segments[0]
         self._position = 0
-        """In the segment: where the next frame begins."""
+        """Offset of the next frame within the segment."""
         self._highest: dict[int, int] = {}
-        """Of the segment that begins with a frame: the highest index that is needed."""
+        """For each segment, by the number of its first frame: the highest index of the entries in it."""
         self._dsync = getattr(os, "RWF_DSYNC", 0)
 
     @contextmanager
@@ -117,27 +121,31 @@ class FrameFile:
             raise
 
     def close(self) -> None:
-        """Close it."""
+        """Close the file."""
         os.close(self._file)
 
     @property
     def end(self) -> int:
-        """Where the next frame begins."""
+        """Offset of the next frame within the file."""
         return self._segment.offset + self._position
 
     @property
     def last(self) -> Manifest:
-        """The manifest stored last."""
+        """The manifest that was stored last."""
         return self._manifest
 
     # Writing
 
     def fits(self, size: int) -> bool:
-        """Whether a frame with a body of so many bytes can be appended."""
+        """Return whether a frame with a body of `size` bytes can be appended."""
         return self._position + _HEAD_BYTES + size <= self._segment.size
 
     def append(self, body: Body, *, joint: bool = False) -> None:
-        """Write a frame and sync it. Raises OSError: then nothing is certain, and no more may be written."""
+        """Write a frame and sync it.
+
+        joint: the frame counts only with the manifest that is stored after it.
+        Raises OSError: then the frame may or may not be there, and nothing more may be written.
+        """
         number = self.number + 1
         pieces = parts_of(body)
         size = sum = 0
@@ -157,7 +165,10 @@ class FrameFile:
         self.number = number
 
     def hold(self, first: int, last: int) -> None:
-        """The last frame has the indices `first` to `last`, if any; none else from `first` on is needed."""
+        """Note that the last frame holds the entries `first` to `last`; none if `last` is below `first`.
+
+        Entries from `first` on in earlier frames are replaced, and no longer needed.
+        """
         highest = self._highest
         for segment in highest:
             highest[segment] = min(highest[segment], first - 1)
@@ -165,9 +176,9 @@ class FrameFile:
             highest[self._segment.first] = last
 
     def manifest(self, base: int, room: int = 0) -> Manifest:
-        """What to store: without the first segments that have nothing above `base`.
+        """Return the next manifest, without the first segments whose entries are all up to `base`.
 
-        room: with a segment more, for a frame with a body of so many bytes.
+        room: if not 0, with one more segment for a frame with a body of `room` bytes.
         """
         highest, current = self._highest, self._segment
         needed = dropwhile(lambda segment: highest.get(segment.first, 0) <= base, self._manifest.segments)
@@ -178,7 +189,7 @@ class FrameFile:
         return Manifest(stored.salt, self.number, tuple(segments) or (current,), stored.count + 1)
 
     def stored(self, manifest: Manifest) -> None:
-        """The manifest made last is durable."""
+        """Note that this manifest, the last one made, is durable."""
         if manifest.segments[-1] != self._segment:
             self._segment = manifest.segments[-1]
             self._position = 0
@@ -187,7 +198,7 @@ class FrameFile:
         self._highest = {first: last for first, last in self._highest.items() if first in used}
 
     def _place(self, size: int) -> Segment:
-        """A segment in the first place that is free, or at the end."""
+        """Return a segment in the first free space that is large enough, or at the end."""
         size = max(size, SEGMENT_BYTES)
         start = 0
         for segment in sorted(self._manifest.segments, key=lambda segment: segment.offset):
@@ -199,7 +210,7 @@ class FrameFile:
     def _write(self, parts: list[bytes], at: int) -> None:
         left = [memoryview(part) for part in parts if part]
         while left:
-            # One call, where the system has it, that writes and syncs.
+            # Where the system supports it, one call writes and syncs.
             try:
                 done = os.pwritev(self._file, left, at, self._dsync)
             except OSError as error:
@@ -218,7 +229,7 @@ class FrameFile:
     # Reading
 
     def read(self) -> Iterator[FoundFrame]:
-        """All frames, in order; the next is appended after the last. Raises FramesCorrupt, OSError."""
+        """Yield all frames, in order; the next one is appended after them. Raises FramesCorrupt, OSError."""
         stored = self._manifest
         for segment, after in zip(stored.segments, (*stored.segments[1:], None), strict=True):
             self._segment, self._position = segment, 0
@@ -237,7 +248,7 @@ class FrameFile:
         self._refuse_later()
 
     def _refuse_later(self) -> None:
-        """A frame is written when the one before it is durable: if that is not there, it was lost."""
+        """Raise FramesCorrupt if a frame follows a gap: frames are written once the one before is durable."""
         spaces = [(self.end, self._segment.offset + self._segment.size)]
         start = 0
         for segment in sorted(self._manifest.segments, key=lambda segment: segment.offset):
@@ -249,7 +260,7 @@ class FrameFile:
             at = data.find(_MAGIC)
             while at >= 0:
                 found = self._frame(data, at)
-                # The next one, if it is a joint one, was never confirmed.
+                # A joint frame directly after the last one was never confirmed.
                 if found is not None and found.number > self.number + found.joint:
                     raise FramesCorrupt(f"frame {self.number + 1} is not what was written, later ones are")
                 at = data.find(_MAGIC, at + 1)
@@ -266,7 +277,7 @@ class FrameFile:
         return b"".join(parts)
 
     def _frame(self, data: bytes, at: int) -> FoundFrame | None:
-        """The frame at a position, if it is whole."""
+        """Return the frame at a position of `data`; None if there is no whole one."""
         start = at + _HEAD_BYTES
         if start > len(data):
             return None

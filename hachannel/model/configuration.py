@@ -11,18 +11,18 @@ from .view import Seat, majority
 
 @attrs.frozen
 class Configuration:
-    """The replicas that may found the cluster. Once it exists its views list who belongs to it."""
+    """The replicas that may found the cluster. Once it exists, its views list its replicas."""
 
     cluster: str
     """The name of the cluster: replicas of another one are strangers."""
     order: tuple[int, ...]
     """The replica ids, in order."""
     expected: int
-    """How many empty replicas found the cluster."""
+    """Number of empty replicas that must see each other to found the cluster."""
     seats: tuple[Seat, ...]
     """One for each replica, sorted by id."""
     birth: bytes
-    """A hash of the seats: replicas that are configured with others do not found a cluster together."""
+    """A hash of the seats: replicas whose hashes differ do not found a cluster together."""
 
 
 def configure(

@@ -1,4 +1,4 @@
-"""Errors of the channel: what is refused, and whose fault it is."""
+"""Errors of the channel: each names what was refused and what to do about it."""
 
 
 class ChannelError(Exception):
@@ -22,11 +22,11 @@ class PayloadTooLarge(ChannelError):
 
 
 class ChangeRefused(ChannelError):
-    """The master cannot make this change of the cluster: the text says why and what to do."""
+    """The master cannot make this change to the cluster: the text says why and what to do."""
 
 
 class NotYet(ChangeRefused):
-    """The master cannot make this change of the cluster at the moment: ask again soon."""
+    """The master cannot make this change to the cluster at the moment: ask again soon."""
 
 
 class ProtocolError(ChannelError):

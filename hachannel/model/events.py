@@ -15,9 +15,9 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
     """A committed entry. Every replica gets the same entries in the same order."""
 
     index: int
-    """Rises; indices that are missing were used by the channel itself."""
+    """Greater than that of the entry before; the channel itself used the indices that are missing."""
     stamp_ns: int
-    """The master's clock reading, given to `Channel.submit`; 0 for what was forwarded."""
+    """The master's clock in nanoseconds, as given to `Channel.submit`; 0 for a forwarded payload."""
     payload: bytes
     source: Source | None = None
     """Source of a forwarded payload; None for one that the master submitted."""
@@ -25,7 +25,7 @@ class Deliver(msgspec.Struct, frozen=True, gc=False):
 
 @attrs.frozen
 class ViewEvent:
-    """A view is active. Comes after the entry `index` and before `index` + 1 on every member."""
+    """A view is active. Every member gets this after the entry `index` and before `index` + 1."""
 
     index: int
     view: ViewNumber
@@ -34,26 +34,28 @@ class ViewEvent:
     members: tuple[int, ...]
     """Replica ids of the members, master first, the youngest last."""
     first_time: bool
-    """In the life of the cluster one view says so at most, before anything was committed."""
+    """At most one view in the life of a cluster has this set, before any entry was committed."""
     reason: str
     """Why the view changed."""
 
 
 @attrs.frozen
 class Stable:
-    """All members of the view hold everything up to `index`. Only in mode MAJORITY; in mode ALL what is
-    delivered is held by all."""
+    """All members of the view hold the entries up to `index`.
+
+    Only in mode MAJORITY: in mode ALL every delivered entry is held by all members.
+    """
 
     index: int
 
 
 @attrs.frozen
 class LeaseChanged:
-    """This replica, the master, holds the lease now, or holds it no longer.
+    """This replica, the master, now holds the lease, or no longer holds it.
 
-    Only with the lease may it do what no two replicas may do at a time: serve clients, run services. It comes
-    after the event of a view and is lost without one; see `Channel.holds_lease` for the present moment. When
-    it is held no longer: end that, then call `Channel.lease_ended`.
+    Only with the lease may it do what two replicas must never do at the same time: serve clients, run
+    services. The lease comes after the event of a view, and is lost without one; `Channel.holds_lease` tells
+    whether it is held at present. When it is lost, end those things, then call `Channel.lease_ended`.
     """
 
     held: bool
@@ -61,47 +63,47 @@ class LeaseChanged:
 
 @attrs.frozen
 class ProvideSnapshot:
-    """Another replica needs the state. Answer, soon or later, with one of these and this token:
+    """Another replica needs the state. Answer, at once or later, with one of these and this token:
 
-    `Channel.snapshot_ready`: all of it, as of one entry. `Channel.part_ready`: the first part of it; the
-    others are asked for one by one. `Channel.part_failed`: it cannot be had now.
+    `Channel.snapshot_ready`: the whole state, as of one entry. `Channel.part_ready`: its first part; the
+    channel asks for the other parts one by one. `Channel.part_failed`: the state is not available now.
     """
 
     token: int
     index: int
-    """The entries up to here were handed out before: the state after them is not older than this index."""
+    """The entries up to this index were delivered before: the state must not be older."""
     have: int
-    """The other replica has the whole state after this entry; 0: it has none that is of use."""
+    """The other replica has the whole state after this entry; 0 if it has no usable state."""
     marker: bytes
     """Marker that the learner's application gave to `Channel.part_installed` in an earlier transfer."""
 
 
 @attrs.frozen
 class ProvidePart:
-    """The next part may go: answer with `Channel.part_ready` or `Channel.part_failed`."""
+    """Another replica needs the next part: answer with `Channel.part_ready` or `Channel.part_failed`."""
 
     token: int
     index: int
-    """As in `ProvideSnapshot`."""
+    """The entries up to this index were delivered before: the state must not be older."""
 
 
 @attrs.frozen
 class InstallPart:
-    """Take a part of the state of another replica: then call `Channel.part_installed`, or `part_refused`.
+    """Store a part of the state of another replica, then call `Channel.part_installed` or `part_refused`.
 
-    With the last one all state is replaced. Until then what this replica has must stay as it is: another
-    transfer may begin, or none be needed any more.
+    The last part replaces the whole state. Until then this replica must keep the state that it has: another
+    transfer may begin, or the state may no longer be needed.
     """
 
     token: int
     number: int
-    """From 0 in each transfer, without gap."""
+    """From 0 in each transfer, without gaps."""
     data: bytes
     index: int | None
-    """None: more parts follow. Else this is the last one, and the whole is the state after that entry."""
+    """None if more parts follow. In the last part: the entry after which the whole is the state."""
     forwarded: int = 0
-    """With the last part: what this replica forwarded is part of the state up to this number, and is not
-    delivered any more."""
+    """In the last part: the state contains what this replica forwarded up to this number; none of that will
+    be delivered."""
 
 
 @attrs.frozen
@@ -114,7 +116,7 @@ class Told:
 
 @attrs.frozen
 class Stopped:
-    """This replica has left, or cannot go on: nothing follows."""
+    """This replica has left the cluster, or cannot go on. No event follows."""
 
     reason: str
     failed: bool = False
@@ -127,27 +129,27 @@ Event: TypeAlias = (
 
 
 class Output:
-    """What one step produced. Write `persist` and send `messages`, then act on `events`, in order.
+    """The result of one step. Write `persist` and send `messages`, then act on `events`, in order.
 
-    No message needs what is written with it: one that does is kept back until that is durable.
+    Writing and sending may overlap: a message that depends on a record is kept back until that is durable.
     """
 
     __slots__ = ("events", "messages", "notes", "persist", "seats", "token")
 
     def __init__(self) -> None:
         self.persist: list[LogRecord] = []
-        """To be made durable; then call `Channel.persisted(now, token)`. Messages that depend on them are
-        kept back until then. Empty with a log that is not durable."""
+        """Records to make durable; then call `Channel.persisted(now, token)`. Messages that depend on them
+        are kept back until then. Empty if the log is not durable."""
         self.token = 0
         """Token for `Channel.persisted`; 0 when there is nothing to persist."""
         self.messages: list[tuple[int, Message]] = []
-        """(replica id, message). The same object for several replicas: it need be encoded only once."""
+        """(replica id, message). A message to several replicas is one object, to be encoded once."""
         self.events: list[Event] = []
         self.notes: list[str] = []
         """Lines for the log: every transition, with its reason."""
         self.seats: tuple[Seat, ...] | None = None
-        """The replicas to be connected with have changed: from now on it is these, this one included. An open
-        connection with another one is kept until it breaks."""
+        """The new set of replicas to connect to, this one included; None if it has not changed. An open
+        connection to any other replica is kept until it breaks."""
 
     def __bool__(self) -> bool:
         return bool(self.messages or self.events or self.persist or self.notes or self.seats is not None)

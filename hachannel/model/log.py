@@ -1,4 +1,4 @@
-"""The replicated log: what the channel asks of it, and the one in memory."""
+"""The replicated log: its interface, its records for a journal, and an implementation in memory."""
 
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias
@@ -10,12 +10,12 @@ from .submitters import Rows
 from .view import NO_TAG, NO_VIEW, Tag, View, ViewNumber
 
 ENTRY_BYTES = 32
-"""Approximate memory of an entry besides its payload, in bytes."""
+"""Approximate memory of an entry beside its payload, in bytes."""
 
 
 @attrs.frozen
 class Promised:
-    """Record: no view below this one is acknowledged any more."""
+    """Record: views below this number are no longer acknowledged."""
 
     number: ViewNumber
 
@@ -29,15 +29,17 @@ class Accepted:
 
 @attrs.frozen
 class Activated:
-    """Record: the view accepted last is, or was, active. Need not be durable before anything is sent, but
-    must be before what is recorded after it."""
+    """Record: the view accepted last is, or was, active.
+
+    No message waits until it is durable, but it must be durable before the records that follow it.
+    """
 
     number: ViewNumber
 
 
 @attrs.frozen
 class Foreseen:
-    """Record: the first view, accepted last, may become active at any moment."""
+    """Record: the last accepted view is a first view, and may become active at any moment."""
 
     number: ViewNumber
 
@@ -51,14 +53,14 @@ class Appended:
 
 @attrs.frozen
 class Truncated:
-    """Record: entries above `index` never were."""
+    """Record: the entries above `index` are removed."""
 
     index: int
 
 
 @attrs.frozen
 class Committed:
-    """Record: entries up to `index` are committed. Need not be durable before anything is sent."""
+    """Record: the entries up to `index` are committed. No message waits until it is durable."""
 
     index: int
     origins: Rows = ()
@@ -67,7 +69,7 @@ class Committed:
 
 @attrs.frozen
 class Reset:
-    """Record: the log starts anew after this entry, whose state came as a snapshot."""
+    """Record: all entries are removed; the log begins after `base`, whose state came as a snapshot."""
 
     base: Tag
     origins: Rows = ()
@@ -83,7 +85,7 @@ class Booted:
 
 @attrs.frozen
 class Leased:
-    """Record: from now on grants of a lease last so long."""
+    """Record: from now on a grant of a lease lasts `lease_s` seconds."""
 
     lease_s: float
 
@@ -103,24 +105,24 @@ class Recovered:
     """`accepted` is known to be, or to have been, active."""
     commit: int = 0
     applied: int = 0
-    """The state the application recovered by itself is the one after this entry, not above `commit`."""
+    """The application has recovered by itself the state after this entry, which is not above `commit`."""
     origins: Rows = ()
     """Table of submitters after `commit`."""
     boots: int = 0
-    """How many processes of this life have submitted something."""
+    """Number of processes of this incarnation that have submitted something."""
     guest: bool = False
     """The earlier state is lost or unusable: the replica may join a cluster, but never found one."""
     lease_s: float = 0.0
-    """How long the grants of earlier processes may last after their end."""
+    """Longest time that a grant of an earlier process may last after the end of that process."""
     foreseen: bool = False
-    """`accepted`, a first view, is known to become active at any moment, if it was not already."""
+    """`accepted` is a first view that may become active at any moment, or is active already."""
 
 
 class Log(Protocol):
-    """Entries base+1 to last, contiguous. Only the channel that owns it writes to it."""
+    """The entries base+1 to last, without gaps. Only the channel that owns the log writes to it."""
 
     durable: bool
-    """Whether what is written must be confirmed by `Channel.persisted` before others are told."""
+    """Whether `Channel.persisted` must confirm what is written before messages depend on it."""
     base: Tag
     """The entry before the first one kept."""
     last: Tag
@@ -168,7 +170,7 @@ class Log(Protocol):
 
 
 class MemoryLog:
-    """A log that lives and dies with its process."""
+    """A log in memory, lost with its process."""
 
     durable = False
 
@@ -182,7 +184,7 @@ class MemoryLog:
         self._reconfigs: list[Entry] = []
 
     def recovered(self) -> Recovered:
-        """Nothing: memory does not survive."""
+        """Return defaults: a log in memory remembers nothing."""
         return Recovered()
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
 """The messages between replicas, and their bytes (msgpack arrays that start with the type's number).
 
-A message is sent on the one connection between two replicas, whose handshake told the replica id and the
-incarnation of both; so no message names its sender.
+Two replicas share one connection, and its handshake names both: each sends its replica id and its
+incarnation. So no message names its sender.
 """
 
 from typing import Final, TypeAlias
@@ -18,12 +18,12 @@ RECONFIG: Final = 1
 
 
 class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """One entry of the log. (view, index) is its tag."""
+    """One entry of the log. Its tag is (view, index)."""
 
     view: ViewNumber
     index: int
     stamp_ns: int
-    """The master's clock reading when it was submitted."""
+    """The master's clock when the entry was submitted, in nanoseconds."""
     payload: bytes
     kind: int = PAYLOAD
     source: Source | None = None
@@ -31,17 +31,17 @@ class Entry(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Data(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=1):
-    """Master to slaves: the next entry. Its view number is the view's."""
+    """Master to slaves: the next entry. The entry's view number is that of the present view."""
 
     entry: Entry
     commit: int
     trim: int
     stable: int
-    """All members hold everything up to here."""
+    """All members hold the entries up to this index."""
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=2):
-    """Slave to master: this replica holds everything up to `index`, of this view."""
+    """Slave to master: the sender holds the log of `view` up to `index`."""
 
     view: ViewNumber
     index: int
@@ -55,7 +55,7 @@ class Repair(msgspec.Struct, array_like=True, frozen=True, tag=3):
 
 
 class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
-    """Everybody to everybody, periodically: where the sender stands."""
+    """Every replica to every other one, periodically: the sender's view and the state of its log."""
 
     view: ViewNumber
     """The last view the sender accepted."""
@@ -72,20 +72,20 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     """The sender does not follow the master of `view`: it suspects it, or has promised another view."""
     commit: int
     last: int
-    """The end of the log; of a master to a slave, as far as it was sent."""
+    """Index of the last entry; in a heartbeat of the master, of the last one sent to the receiver."""
     applied: int
     trim: int
     stable: int
     mark: float | None = None
-    """The clock of a master that wants its lease prolonged; for nobody but itself to compare."""
+    """Clock of a master that asks to prolong its lease. Voters return it; only the master compares it."""
     lineage: Voter | None = None
-    """View number of `view`."""
+    """Lineage of `view`."""
     newest: ViewNumber = NO_VIEW
-    """The highest view that the sender knows to be active: `exit` is said of it, or of a later one."""
+    """The highest view that the sender knows to be active: `exit` refers to it, or to a later one."""
 
 
 class Prepare(msgspec.Struct, array_like=True, frozen=True, tag=5):
-    """Proposer to voters: promise to ignore every view below `number`, and tell what you have."""
+    """Proposer to voters: promise to ignore every view below `number`, and answer with your view and log."""
 
     number: ViewNumber
     reason: str
@@ -106,7 +106,7 @@ class Promise(msgspec.Struct, array_like=True, frozen=True, tag=6):
 
 
 class Refuse(msgspec.Struct, array_like=True, frozen=True, tag=7):
-    """The sender has promised `promised`, which is above the number asked for."""
+    """Voter to proposer: it has promised `promised`, which is above the proposed `number`."""
 
     number: ViewNumber
     promised: ViewNumber
@@ -132,21 +132,21 @@ class NewView(msgspec.Struct, array_like=True, frozen=True, tag=10):
 
     view: View
     base: Tag
-    """Where the missing part begins; the receiver is known to have this entry."""
+    """The entry before the missing part; the receiver is known to have it."""
     offset: int
-    """How many entries of the missing part were sent in earlier messages."""
+    """Number of entries of the missing part that earlier messages carried."""
     entries: tuple[Entry, ...]
     complete: bool
 
 
 class Accept(msgspec.Struct, array_like=True, frozen=True, tag=11):
-    """Member to proposer: its log is the log of the view, and the view is the last one it accepted."""
+    """Member to proposer: it has the log of the view, and has accepted no later view."""
 
     number: ViewNumber
 
 
 class Record(msgspec.Struct, array_like=True, frozen=True, tag=12):
-    """Proposer to voters that are no members, once all members accepted."""
+    """Proposer to the voters that are no members of the view, once all members have accepted it."""
 
     view: View
 
@@ -158,32 +158,32 @@ class Recorded(msgspec.Struct, array_like=True, frozen=True, tag=13):
 
 
 class Found(msgspec.Struct, array_like=True, frozen=True, tag=42):
-    """Proposer to members, before it makes a first view active: it may be at any moment from now on."""
+    """Proposer to members, before it makes a first view active: from now on the view may become active."""
 
     number: ViewNumber
 
 
 class Founded(msgspec.Struct, array_like=True, frozen=True, tag=43):
-    """The answer to Found: the member will not forget it."""
+    """The answer to Found: the member has recorded it, on its disk if it has one."""
 
     number: ViewNumber
 
 
 class Activate(msgspec.Struct, array_like=True, frozen=True, tag=14):
-    """Proposer to members: the view is active, the whole log it started from is committed."""
+    """Proposer to members: the view is active, and the whole log that it started from is committed."""
 
     number: ViewNumber
 
 
 class Yield(msgspec.Struct, array_like=True, frozen=True, tag=15):
-    """Proposer to the first member: propose yourself, above `number`."""
+    """Proposer to the first member: propose a view with a number above `number` instead of me."""
 
     number: ViewNumber
     reason: str
 
 
 class Exit(msgspec.Struct, array_like=True, frozen=True, tag=16):
-    """Voter to voters: the master of `view` is suspected. `leaving`: it says so of itself."""
+    """Voter to voters: the master of `view` is suspected. leaving: the master itself sends it, and leaves."""
 
     view: ViewNumber
     leaving: bool
@@ -191,45 +191,45 @@ class Exit(msgspec.Struct, array_like=True, frozen=True, tag=16):
 
 
 class Join(msgspec.Struct, array_like=True, frozen=True, tag=17):
-    """A replica outside the active view to everybody: let me in."""
+    """A replica outside the active view to every other one: it wants to become a member."""
 
     cluster: str
     empty: bool
     """The sender holds nothing and knows of no cluster, so it may found one."""
     commit: Tag
-    """Its committed prefix ends here."""
+    """The last entry that the sender knows to be committed."""
     token: int
-    """The transfer it is receiving, 0 when none."""
+    """Token of the transfer that the sender receives; 0 if there is none."""
     chunks: int
-    """How many pieces of that transfer's state it has taken."""
+    """Number of chunks of that transfer that the sender has."""
     marker: bytes
     """Marker of a state received in part, in the application's encoding."""
     fresh: bool
     """The sender needs the whole state: what it has is lost or useless."""
     refused: int
-    """The last transfer whose state it could not use, 0 when none."""
+    """Token of the last transfer whose state the sender could not use; 0 if there is none."""
     birth: bytes = b""
-    """Hash of the replicas it is configured with: only those who agree found a cluster."""
+    """Hash of the replicas in its configuration: replicas whose hashes differ found no cluster together."""
     bound: bool = False
-    """A grant forbids it as yet to promise a view of the master that it has heard of."""
+    """A grant still forbids the sender to promise a view of the master that it has heard of."""
 
 
 class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
-    """Master to learner: a piece of the state. Numbered; one or more make up a part of the application's."""
+    """Master to learner: a numbered piece of the state. One or more chunks make up one part."""
 
     token: int
     number: int
     data: bytes
     more: bool
-    """The next piece belongs to the same part."""
+    """The next chunk belongs to the same part."""
     at: Tag | None
-    """With the last piece: the whole is the state after this entry."""
+    """In the last chunk: the entry after which the whole is the state. None in all others."""
     origins: Rows = ()
-    """With the last piece: who had submitted how much after the entry `at`."""
+    """In the last chunk: table of submitters after the entry `at`."""
 
 
 class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
-    """Learner to master: it has taken the first `chunks` pieces; `installed` once the whole is its state."""
+    """Learner to master: it has the first `chunks` chunks. installed: it has replaced its whole state."""
 
     token: int
     chunks: int
@@ -243,7 +243,7 @@ class Ahead(msgspec.Struct, array_like=True, frozen=True, tag=44):
 
     token: int
     start: int
-    """The state will be that after this entry."""
+    """The entry that the state in transfer follows."""
     base: Tag
     """The entry before the first of `entries`."""
     entries: tuple[Entry, ...]
@@ -261,16 +261,16 @@ class CatchUp(msgspec.Struct, array_like=True, frozen=True, tag=20):
 
 
 class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
-    """Learner to master: how far it has come. Never counted as an Ack."""
+    """Learner to master: the end of its log. Never counts as an Ack."""
 
     token: int
     index: int
     commit: int
-    """Commit index of the learner: everything above must be sent to it when it becomes a member."""
+    """Commit index of the learner: all later entries must be sent to it when it becomes a member."""
     reset: bool
     """The learner cannot append the last message: start again after `index`."""
     bound_s: float = 0.0
-    """For so many seconds a grant to somebody else still forbids it to promise a view of this master."""
+    """Seconds for which a grant to another replica still forbids it to promise a view of this master."""
 
 
 class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):
@@ -286,57 +286,57 @@ class Commit(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=23):
     commit: int
     last: int
     stable: int
-    """All members hold everything up to here."""
+    """All members hold the entries up to this index."""
 
 
 class Forward(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=24):
-    """Member to master: put this into the order. It is known by the sender and these two numbers."""
+    """Member to master: append this payload. The sender, `boot` and `oseq` identify it."""
 
     boot: int
-    """Which process of the sender's life."""
+    """Number of the process within the sender's incarnation."""
     oseq: int
-    """Its number for it, from 1 without gaps."""
+    """Number that this process gave the payload, from 1 without gaps."""
     payload: bytes
 
 
 class Forwarded(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=25):
-    """Master to member: it has everything up to `oseq`, in the log or held."""
+    """Master to member: it has all payloads up to `oseq`, in its log or held back."""
 
     view: ViewNumber
     boot: int
     oseq: int
     gap: bool = True
-    """It has something beyond the next one: what came after `oseq` was lost. Else that may be under way."""
+    """The master has a payload after the next one, so the next one was lost. Else that may be in flight."""
 
 
 class Grant(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=30):
-    """Voter to master: from your mark on, for so many seconds, I take part in nobody else's view."""
+    """Voter to master: for `for_s` seconds after `mark` it takes part in no view of another proposer."""
 
     mark: float
     for_s: float
 
 
 class Release(msgspec.Struct, array_like=True, frozen=True, tag=31):
-    """A master that makes room for another one, to all: what was granted to my marks up to this is over."""
+    """Master that gives up its lease, to all: grants to its marks up to `mark` have ended."""
 
     mark: float
 
 
 class Unlisted(msgspec.Struct, array_like=True, frozen=True, tag=40):
-    """Master to a replica that wants in: as of the active view `view`, you are none of the cluster's."""
+    """Master to a replica that wants to join: in the active view `view` it does not belong to the cluster."""
 
     view: ViewNumber
 
 
 class Seats(msgspec.Struct, array_like=True, frozen=True, tag=41):
-    """Member of an active view to a replica that just connected: who belongs to the cluster."""
+    """Member of an active view to a replica that has just connected: the replicas of the cluster."""
 
     view: ViewNumber
     seats: tuple[Seat, ...]
 
 
 class Reconfig(msgspec.Struct, array_like=True, frozen=True, tag=0):
-    """The payload of an entry of kind RECONFIG: one voter comes or goes with the next view."""
+    """The payload of an entry of kind RECONFIG: the next view adds or removes one voter."""
 
     add: bool
     replica: int
@@ -344,7 +344,7 @@ class Reconfig(msgspec.Struct, array_like=True, frozen=True, tag=0):
 
 
 class Admit(msgspec.Struct, array_like=True, frozen=True, tag=1):
-    """The payload of an entry of kind RECONFIG: a replica belongs to the cluster, or has moved."""
+    """The payload of an entry of kind RECONFIG: a replica now belongs to the cluster, or has moved."""
 
     replica: int
     data: bytes
@@ -353,7 +353,7 @@ class Admit(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class Dismiss(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """The payload of an entry of kind RECONFIG: a replica belongs no more, nor does its voter, if any."""
+    """The payload of an entry of kind RECONFIG: a replica and its voter, if any, no longer belong to it."""
 
     replica: int
 
@@ -406,7 +406,7 @@ CARRIERS: Final[dict[type, str]] = {
     Tell: "data",
     Forward: "payload",
 }
-"""The messages with payloads, and the field that has them."""
+"""Messages that carry payloads, and the name of the field that has them."""
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
@@ -414,7 +414,7 @@ _reconfig_decoder: "msgspec.msgpack.Decoder[Change]" = msgspec.msgpack.Decoder(C
 
 
 def encode_message(message: Message) -> bytes:
-    """The bytes of a message. Payload bytes inside are copied once, unchanged."""
+    """Return the bytes of a message. Payloads inside are copied once, unchanged."""
     return _encoder.encode(message)
 
 
@@ -425,7 +425,7 @@ def encode_body(message: Message) -> Body:
 
 
 def decode_message(data: bytes) -> Message:
-    """The message in `data`. Raises ProtocolError with one sentence when there is none."""
+    """Return the message in `data`. Raises ProtocolError with one sentence if there is none."""
     try:
         return _decoder.decode(data)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -433,7 +433,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def encode_reconfig(change: Change) -> bytes:
-    """The payload of a RECONFIG entry."""
+    """Return the payload of a RECONFIG entry."""
     return _encoder.encode(change)
 
 

@@ -1,4 +1,4 @@
-"""The knobs of the channel, with defaults that suit replicas on one machine or one local network."""
+"""Settings of the channel. The defaults suit replicas on one machine or one local network."""
 
 import math
 from typing import Literal, get_args
@@ -11,14 +11,14 @@ TRIM_STEP = 64
 Mode = Literal["ALL", "MAJORITY"]
 
 TELL_AFTER_S = 0.001
-"""A master waits so long for an entry that tells slaves what is committed; then it sends a message for it."""
+"""Pause before a master sends a Commit message of its own; an entry sent meanwhile makes it unnecessary."""
 
 LEAST_S = 0.001
-"""Periods and patiences below this would do nothing but repeat."""
+"""Shortest period or timeout, in seconds: with a shorter one a replica would only send again and again."""
 MOST_S = 1e9
-"""Thirty years, for never: with far longer ones a clock stands still, and sums are infinite."""
+"""Longest time, in seconds: about 30 years, as good as never. Larger floats lose a clock's precision."""
 MOST_BYTES = 1 << 30
-"""Of what goes as one message: the length of a frame has four bytes, and a frame may hold two of these."""
+"""Limit of `max_payload_bytes` and `part_bytes`: a frame may hold two of them, and its length is a uint32."""
 LEAST_SHARE = 0.01
 _PERIODS = ("heartbeat_s", "suspect_s", "retry_s", "view_change_s", "stall_s")
 _FROM_0 = ("keep", "keep_bytes")
@@ -32,67 +32,68 @@ class Settings:
     mode: Mode = "ALL"
     """Which members must hold an entry before it is committed: every member of the view, or a majority."""
     min_copies: int = 1
-    """A view with fewer members takes no new entries; an entry is committed once so many hold it."""
+    """A view with fewer members accepts no new entries. At least this many members hold a committed entry."""
     heartbeat_s: float = 0.05
-    """How often a replica tells every peer where it stands."""
+    """Period of the heartbeats that a replica sends to every peer."""
     suspect_s: float = 2.0
-    """Silence after which a peer is suspected. Any frame counts as life."""
+    """Silence after which a peer is suspected. Any frame ends the silence."""
     verify_s: float = 0.06
-    """How long a closed connection may stay closed before its peer is suspected."""
+    """Time for which a connection may be closed before its peer is suspected."""
     lease_s: float = 0.0
-    """How long a voter that hears the master promises nothing to anybody else. A master that hears no
-    majority for so long stops what only one may run. 0, the default, becomes three quarters of
+    """Time for which a voter that hears the master promises no view to any other replica. A master that hears
+    no majority for this time stops what only one replica may run. 0, the default, becomes three quarters of
     `suspect_s`."""
     drift: float = 0.01
-    """How much faster or slower than real time the clock of a replica may run, as a fraction."""
+    """Largest deviation of the rate of a replica's clock from real time, as a fraction."""
     retry_s: float = 0.1
     """Pause between repetitions of a message of a view change or a join that was not answered."""
     view_change_s: float = 1.0
-    """How long a view change may take before another one is tried."""
+    """Time that a view change may take before another one is tried."""
     rank_delay_s: float = 0.1
-    """How much longer each further member waits before it proposes a view."""
+    """Additional pause of each further member, in order of seniority, before it proposes a view."""
     stall_s: float = 5.0
-    """How long a member may leave entries unacknowledged, or a joiner make no progress, before the master
-    goes on without it."""
+    """Time for which a member may leave entries unacknowledged, or a joiner may make no progress, before the
+    master goes on without it."""
     leave_s: float = 1.0
-    """How long an orderly stop waits for the others to install a view without this replica; longer without a
-    disk, while one that stays is heard: as long as a view may take."""
+    """Time that an orderly stop waits for the others to install a view without this replica. Without a disk
+    it waits longer while it hears a replica that stays: as long as a view change may take."""
     boot_wait_s: float = 0.5
-    """At start-up with fewer than all replicas expected: how long to wait for the remaining ones."""
+    """Time to wait for the remaining replicas at start-up, where fewer than all are expected."""
     window: int = 256
     """Entries in flight: appended by the master and not yet committed."""
     window_bytes: int = 16 * 1024 * 1024
     """Payload bytes in flight."""
     forward_window: int = 64
-    """Entries that a member which is not the master has on their way into the order."""
+    """Entries that a member which is not the master may have on their way to the master."""
     forward_window_bytes: int = 8 * 1024 * 1024
-    """Their payload bytes; one larger payload goes alone."""
+    """Payload bytes of the entries in the `forward_window`; one larger payload goes alone."""
     forward_queue: int = 1024
-    """Entries that a member has submitted with `forward` and not seen delivered."""
+    """Entries that a member may have submitted with `forward` before they are delivered to it."""
     forward_queue_bytes: int = 64 * 1024 * 1024
-    """Their payload bytes."""
+    """Payload bytes of the entries in the `forward_queue`."""
     max_payload_bytes: int = 8 * 1024 * 1024
-    """The largest payload `submit` takes."""
+    """The largest payload that `submit` accepts."""
     part_bytes: int = 1024 * 1024
-    """How much of a log or snapshot one message of a repair, view change or transfer carries; the last one
-    of a part of a snapshot up to a 64th more."""
+    """Bytes of a log or snapshot in one message of a repair, view change or transfer. The last message of a
+    part of a snapshot may carry up to a 64th more."""
     transfer_window: int = 4
     """Messages of a state transfer in flight."""
     transfer_pause_s: float = 0.01
-    """The least pause between two bursts of parts of a state while the master serves."""
+    """Shortest pause between two bursts of parts of a state while the master serves."""
     transfer_share: float = 0.2
-    """Largest share of the time in which parts of a state are under way while the master serves."""
+    """Largest share of the time in which parts of a state are in flight while the master serves."""
     keep: int = 512
     """Entries kept below the trim point, so that a short absence is repaired without a snapshot."""
     keep_bytes: int = 16 * 1024 * 1024
-    """Payload bytes kept below the trim point; not more than half of `max_log_bytes`."""
+    """Payload bytes kept below the trim point, at most half of `max_log_bytes`."""
     max_log: int = 20_000
-    """Entries in memory above which the master drops the member, or the joiner, that holds them there. For
-    a joiner there may be one more for each 1024 bytes of the state that it has taken; and two in the memory
-    of the joiner, beside it."""
+    """Entries in memory above which the master drops the member or joiner for which it keeps them. For a
+    joiner the limit is one higher for each 1024 bytes of the state that it has received. The joiner itself
+    holds entries until it has the whole state; there the limit is two higher for each 1024 bytes."""
     max_log_bytes: int = 256 * 1024 * 1024
-    """Payload bytes in memory above which the master does the same; for a joiner there may be as many bytes
-    more as it has taken of the state; and twice as many in the memory of the joiner, beside it."""
+    """Payload bytes in memory above which the master drops the member or joiner for which it keeps them. For
+    a joiner the limit is higher by the bytes of the state that it has received, and in the memory of the
+    joiner itself by twice as many."""
 
     def __attrs_post_init__(self) -> None:
         self._check_each()
@@ -109,7 +110,7 @@ class Settings:
             raise ValueError("lease_s must be at least two heartbeats, or no lease is ever prolonged in time")
 
     def _check_each(self) -> None:
-        """Each setting for itself. Raises ValueError."""
+        """Check the type and the range of each setting. Raises ValueError."""
         if self.mode not in get_args(Mode):
             raise ValueError(f"mode is {self.mode!r}: {' or '.join(get_args(Mode))}")
         for field in attrs.fields(Settings):

@@ -1,8 +1,8 @@
-"""Who has submitted how much: the last number of every origin. A leaf: replicated state in a plain table.
+"""The table of submitters: the last number that each replica has used. A leaf: replicated state.
 
-Any member may submit. It numbers what it submits, and a number counts once, in order; so the table of the
-last numbers is what keeps a payload that was sent again from coming twice. It is a function of the log: what
-a prefix of the log says, every replica that has the prefix knows.
+Any member may submit. It numbers its payloads, and each number is appended once, in order: the table is how a
+master recognises a payload that was sent again. It is a function of the log, so all replicas with the same
+prefix of the log have the same table. Source: the client table of Viewstamped Replication.
 """
 
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ __all__ = ["Row", "Rows", "Source", "Submitters"]
 
 
 class Source(NamedTuple):
-    """Who submitted an entry: one process of one life of a replica, and its number for it, from 1."""
+    """The submitter of an entry: one process of one life of a replica, and its number for it, from 1."""
 
     replica: int
     incarnation: int
     boot: int
-    """Which process of this life; above 1 only with a disk."""
+    """Number of the process within this life; above 1 only with a disk."""
     oseq: int
 
     def __str__(self) -> str:
@@ -31,14 +31,14 @@ Rows: TypeAlias = tuple[Row, ...]
 
 
 class Submitters:
-    """The last entry of each origin. One row for each replica: its latest process replaces earlier ones."""
+    """The last number of each submitter. One row per replica: its latest process replaces earlier ones."""
 
     def __init__(self, rows: Iterable[Row] = ()) -> None:
         self._rows: dict[int, Row] = {row.replica: row for row in rows}
         self._kept: Rows | None = None
 
     def copy(self) -> "Submitters":
-        """A table that goes its own way from here."""
+        """Return an independent copy."""
         return Submitters(self._rows.values())
 
     @property
@@ -50,26 +50,26 @@ class Submitters:
         return kept
 
     def expected(self, source: Source) -> int:
-        """The number that comes next from the process of `source`; 0 when a later process has submitted."""
+        """Return the next number of the process of `source`; 0 if a later process has submitted since."""
         row = self._rows.get(source.replica)
         if row is None or row[1:3] < source[1:3]:
             return 1
         return row.oseq + 1 if row[1:3] == source[1:3] else 0
 
     def add(self, source: Source) -> None:
-        """An entry of this source is next in the log."""
+        """Record the source of the next entry of the log."""
         self._rows[source.replica] = source
         self._kept = None
 
     def last(self, replica: int, incarnation: int, boot: int) -> int:
-        """The last number of a process; 0 when there is none."""
+        """Return the last number of a process; 0 if it has submitted nothing."""
         row = self._rows.get(replica)
         return row.oseq if row is not None and row[1:3] == (incarnation, boot) else 0
 
     def before(self, entries: Iterable[Source | None]) -> Rows:
-        """The table before `entries`, the sources of the last entries in it, in order.
+        """Return the table as it was before the last entries. entries: their sources, in order.
 
-        The row of a replica whose process began among them is left out: those entries put it back.
+        The row of a replica whose present process began among them is left out: the entries restore it.
         """
         first: dict[int, Row] = {}
         for source in entries:

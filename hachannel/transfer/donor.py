@@ -1,9 +1,9 @@
 """The master's side of a join: state transfer to one learner at a time, then its place in the configuration.
 
-Source: the channel protocol, section 4. The application gives the state part by part, at the pace at which
-the learner takes them, and says with the last ones after which entry the whole is the state; the log is kept
-from there on only. A learner never counts: it answers CaughtUp, never Ack. The voter of the dead life of the
-replica leaves the configuration first, then the new one comes, one change per view.
+Source: the channel protocol, section 4. The application provides the state part by part, at the pace of the
+learner, and names with the last ones the entry that the whole state follows; the log is kept only from that
+entry on. A learner answers CaughtUp, never Ack, so no entry is committed because of it. The voter of an
+earlier life of the replica leaves the configuration first, then the new one comes, one change per view.
 """
 
 import math
@@ -25,9 +25,9 @@ from .transfer import CatchUpPhase, CompleteState, StatePhase, Transfer
 REPLICA_BITS = 16
 """The lowest bits of a token are the donor's id, so that no two masters use the same token."""
 TOKENS = 32
-"""The bits above these are the counter of the view; those between count transfers, and questions."""
+"""The bits from here on are the counter of the view; those in between count transfers and questions."""
 MAX_TOKEN = 1 << 62
-"""A token above this, shown by a learner, is ignored."""
+"""A token above this in a Join is ignored."""
 STALLS = 4
 """If another learner waits, the current one is dropped after this many `stall_s` without progress."""
 MAX_RESEND_STALLS = 2
@@ -35,7 +35,7 @@ MAX_RESEND_STALLS = 2
 
 
 class Donor:
-    """State transfer, seen from the master."""
+    """Sends the state and the log to one learner at a time, and brings it into the configuration."""
 
     def __init__(self, state: ReplicaState, replication: Replication, lease: Lease) -> None:
         self._state = state
@@ -44,27 +44,27 @@ class Donor:
         self._lease = lease
         self.transfer: Transfer | None = None
         self._last = 0
-        """The last token given to a transfer, or to a question."""
+        """The last token used, for a transfer or for a question."""
         self._wanted: Voter | None = None
-        """The learner that the last proposed view counted on."""
+        """The learner that the last proposed view includes."""
         self._flow_control = FlowControl(state)
         self._catch_up = CatchUpSender(state, self._token_above, self._close)
 
     @property
     def phase(self) -> str:
-        """How far the transfer has come: see `phases.GIVING`."""
+        """The phase of the transfer, one of `phases.GIVING`."""
         if self.transfer is None:
             return "nobody"
         return "state" if isinstance(self.transfer.phase, StatePhase) else "entries"
 
     @property
     def hold(self) -> int | None:
-        """The log above this index is needed for a transfer."""
+        """The log above this index is needed for the transfer; None if none of it is."""
         return self.transfer.hold if self.transfer is not None else None
 
     @property
     def wake(self) -> float | None:
-        """When to tick for the next part, or for entries beside the state; None if neither waits for time."""
+        """Time of the next tick, for a part or for entries beside the state; None if neither is due."""
         state = self._state
         phase = None if self.transfer is None else self.transfer.phase
         if not isinstance(phase, StatePhase) or not state.leading:
@@ -76,7 +76,7 @@ class Donor:
         return wake
 
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
-        """Begin or go on with a transfer: a replica outside the view announces itself."""
+        """Begin or continue a transfer: a replica outside the view announces itself."""
         state = self._state
         if not state.leading or state.accepted is None or voter in state.accepted.members or state.leaving:
             return
@@ -85,7 +85,7 @@ class Donor:
             if not state.peers.departs(transfer.voter):
                 if not self._stuck(now, transfer):
                     return
-                self._close("it comes no further, and another one waits")
+                self._close("it makes no progress, and another learner waits")
             transfer = None
         if transfer is not None and self._lost(transfer, message):
             self._close("the learner begins again")
@@ -108,14 +108,15 @@ class Donor:
             tail.again(now)
 
     def _gone(self, transfer: Transfer) -> bool:
-        """Return whether the learner went away. A connected and silent one may be installing the state."""
+        """Return whether the learner has gone. A connected but silent one may be installing the state."""
         link = self._state.peers.link(transfer.voter)
         return self._state.peers.departs(transfer.voter) if link is None else link.leaving
 
     def _stuck(self, now: float, transfer: Transfer) -> bool:
-        """Whether the learner has made no progress for `STALLS` times `stall_s` although it has work.
+        """Return whether the learner has made no progress for `STALLS` times `stall_s` although it has work.
 
-        Its disk may hang. Or it takes what is sent, and never answers in time for a view: its disk is slow.
+        Its disk may hang. Or its disk is slow: the learner receives what is sent, but does not answer
+        questions in time.
         """
         long = STALLS * self._state.settings.stall_s
         phase, doubted_s = transfer.phase, 0.0
@@ -127,10 +128,10 @@ class Donor:
         return doubted_s > long or (busy and now - transfer.progressed > long)
 
     def _lost(self, transfer: Transfer, message: Join) -> bool:
-        """The learner does not have what it had acknowledged, or had when it began, or will have none of it.
+        """Return whether the learner has lost what it had, or ignores this transfer.
 
-        It may be another process of the same voter, which was back before anybody noticed. Or a master of
-        before, which it heard meanwhile, has begun a transfer of its own, and it takes nothing of this one.
+        The learner may be a new process of the same voter that came back unnoticed. Or it has refused this
+        state, or has followed another master to a later transfer.
         """
         if message.refused == transfer.token or message.token > transfer.token:
             return True
@@ -147,10 +148,10 @@ class Donor:
         )
 
     def _served(self, now: float, message: Join) -> bool:
-        """Whether another master gives the learner its state, and this one may be the one to give way.
+        """Return whether another master sends the learner its state, and this one must leave it alone.
 
-        Either may be cut off from the others and not know it. If each took the learner from the other one no
-        state would ever arrive: it belongs to the one that holds the lease.
+        Two replicas may believe that they are master. If each began a transfer when it heard of the other's,
+        none would ever end. So only the master with the lease takes a learner over.
         """
         state = self._state
         assert state.accepted is not None
@@ -162,7 +163,7 @@ class Donor:
         """Begin a transfer: entries only when the log reaches back to what the learner has."""
         state, settings = self._state, self._state.settings
         assert state.accepted is not None
-        # Above what the learner knows, which may be of another cluster that had come further.
+        # The learner may know a higher token, for example of another cluster with more views.
         known = max(message.token, message.refused)
         first = state.accepted.number.counter << TOKENS
         token = self._token_above(max(first, known if known < MAX_TOKEN else 0))
@@ -179,7 +180,7 @@ class Donor:
             self._catch_up.begin(now, transfer, have.at)
             return
         phase.marker = message.marker
-        # Where the log still has that entry, it is another one.
+        # If the log still has that index, its entry differs from the learner's, whose state is useless.
         if not message.fresh and have.at < log.base.at and have.view <= state.accepted.number:
             phase.have = have.at
         state.output.note(
@@ -190,13 +191,13 @@ class Donor:
         self._ask(now, transfer, phase)
 
     def _token_above(self, known: int) -> int:
-        """One that is above another, and all that were given before."""
+        """Return a new token, above `known` and above all tokens used before."""
         count = (max(self._last, known) >> REPLICA_BITS) + 1
         self._last = (count << REPLICA_BITS) + self._state.me.replica
         return self._last
 
     def _close(self, reason: str) -> None:
-        """The transfer is over."""
+        """End the transfer, if there is one."""
         if self.transfer is not None:
             self._state.output.note(f"transfer to replica {self.transfer.voter.replica} ends: {reason}")
             self.transfer = None
@@ -204,12 +205,12 @@ class Donor:
     # The state
 
     def _wants(self, phase: StatePhase) -> bool:
-        """Return whether another part may be asked for, as far as the pacing allows it."""
+        """Return whether another part is needed now; the pacing decides when to ask for it."""
         more = phase.complete is None or bool(phase.complete.rest)
         return more and not phase.asked and phase.chunks.wants_part
 
     def _ask(self, now: float, transfer: Transfer, phase: StatePhase) -> None:
-        """Ask the application for the next part, or take one that it has given in advance."""
+        """Ask the application for the next part, or use one that it has provided in advance."""
         state, pacing = self._state, phase.pacing
         while self._wants(phase) and pacing.wake is not None and now >= pacing.wake:
             pacing.asked(now, state.log.last.at)
@@ -220,7 +221,7 @@ class Donor:
             try:
                 data = complete.rest.take()
             except Exception as error:
-                # Without this part the state is not whole.
+                # Without this part the state is incomplete.
                 self._close(f"the state cannot be had: {error!r}")
                 return
             if complete.rest:
@@ -234,7 +235,7 @@ class Donor:
         state = self._state
         phase.asked = True
         if not phase.frozen:
-            # The application is at this entry, and may name it as the one that the state follows.
+            # The application has applied this entry, and may name it as the one that the state follows.
             transfer.hold = state.applied
         if phase.begun:
             state.output.emit(ProvidePart(transfer.token, state.applied))
@@ -248,7 +249,7 @@ class Donor:
             self._state.output.send(transfer.voter.replica, chunk)
 
     def _answered(self, token: int) -> tuple[Transfer, StatePhase] | None:
-        """Return the transfer that an answer of the application is for; None if it waits for no answer."""
+        """Return the transfer that an answer of the application belongs to; None if none waits for one."""
         transfer = self.transfer
         if transfer is None or transfer.token != token or not isinstance(transfer.phase, StatePhase):
             return None
@@ -258,7 +259,7 @@ class Donor:
         return transfer, transfer.phase
 
     def part_ready(self, now: float, token: int, data: bytes, index: int | None, *, last: bool) -> None:
-        """The application gave one part."""
+        """Send one part that the application has provided, and ask for the next."""
         answered = self._answered(token)
         if answered is None or not self._freeze(*answered, index, last=last):
             return
@@ -276,7 +277,7 @@ class Donor:
         self._ask(now, transfer, phase)
 
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
-        """The application gave all parts, each to be made when it is wanted."""
+        """Send all parts that the application has provided; `parts` makes each when it is needed."""
         answered = self._answered(token)
         if answered is None or not self._freeze(*answered, index, last=True):
             return
@@ -291,7 +292,10 @@ class Donor:
         self._ask(now, transfer, phase)
 
     def _freeze(self, transfer: Transfer, phase: StatePhase, index: int | None, *, last: bool) -> bool:
-        """Take the state as that after entry `index`; return False if the log does not reach back to it."""
+        """Note that the state follows entry `index`. Return False if the log does not reach back to it.
+
+        index: None while the application has not named the entry, which it must do with the last part.
+        """
         if index is None:
             return not last
         state = self._state
@@ -307,12 +311,12 @@ class Donor:
         return True
 
     def part_failed(self, token: int, reason: str) -> None:
-        """End the transfer: the application cannot give the state, or has forgotten what it gave."""
+        """End the transfer: the application cannot provide the state, or cannot continue it."""
         if self._answered(token) is not None:
             self._close(reason)
 
     def on_chunk_ack(self, now: float, voter: Voter, message: ChunkAck) -> None:
-        """Go on with the state: the learner has chunks, or has installed the whole."""
+        """Continue with the state: the learner has received chunks, or has installed the whole."""
         transfer = self.transfer
         if transfer is None or transfer.token != message.token or transfer.voter != voter:
             return
@@ -348,14 +352,14 @@ class Donor:
         phase.tail_after = now + state.settings.transfer_pause_s
 
     def full(self) -> bool:
-        """Return whether the log for a learner that everybody waits for is full."""
+        """Return whether the members wait for the learner, since the log kept for it is full."""
         transfer = self.transfer
         return transfer is not None and self._flow_control.full(transfer)
 
     # Entries
 
     def on_caught_up(self, now: float, voter: Voter, message: CaughtUp) -> None:
-        """Go on with the entries: the learner has some."""
+        """Continue with the entries: the learner has received some."""
         transfer = self.transfer
         if (
             transfer is not None
@@ -387,7 +391,7 @@ class Donor:
                 transfer.phase.kept = transfer.phase.chunks.acked
 
     def paused(self, now: float, seconds: float) -> None:
-        """Do not hold it against the learner that this replica did not run for `seconds`."""
+        """Extend all waits for the learner by `seconds`, for which this replica did not run."""
         transfer = self.transfer
         if transfer is None:
             return
@@ -403,7 +407,7 @@ class Donor:
                 proof.doubted = min(proof.doubted + seconds, now)
 
     def tick(self, now: float) -> None:
-        """Send what is new, or end a transfer that cannot go on."""
+        """Send what is new, or end a transfer that cannot continue."""
         transfer, state = self.transfer, self._state
         if transfer is None or not state.leading:
             return
@@ -424,7 +428,7 @@ class Donor:
     # Membership
 
     def ready(self) -> Voter | None:
-        """Return the learner that the next view may take in, None if there is none."""
+        """Return the learner that the next view may include; None if there is none."""
         transfer = self.transfer
         self._wanted = None
         if transfer is None or not isinstance(transfer.phase, CatchUpPhase):
@@ -435,7 +439,7 @@ class Donor:
         return self._wanted
 
     def step(self, now: float) -> bool:
-        """Do the next thing a join needs; true when that is a new view. Called on an idle master only."""
+        """Take the next step of a join. Return True if that is a new view. Call on an idle master only."""
         state, transfer = self._state, self.transfer
         view = state.accepted
         if transfer is None or view is None:
@@ -464,10 +468,10 @@ class Donor:
         """End the transfer if another master leads: the log may differ from what the learner was sent."""
         view = self._state.accepted
         if self.transfer is not None and view is not None and proposer(view.number) != self._state.me:
-            self._close("another one leads")
+            self._close("another replica leads")
 
     def on_view(self, now: float) -> None:
-        """End the transfer if the active view has the learner or should have had it; else go on with it."""
+        """End the transfer if the new view has the learner or should have had it; else continue it."""
         state, transfer = self._state, self.transfer
         view = state.accepted
         if not state.leading:

@@ -1,10 +1,10 @@
-"""Flow control of a transfer: how much log a master holds for a learner, and how long everybody waits for it.
+"""Flow control of a transfer: limits of the log that a master keeps for a learner.
 
-In mode ALL the members wait for a learner as they do for a slow slave. Once the log held for it is full, the
-master accepts nothing until the learner makes progress, for `stall_s` at most, and only once if the learner
-makes none. In mode MAJORITY nobody waits.
+In mode ALL the members wait for a learner as they do for a slow slave. Once the log kept for it is full, the
+master accepts no new entries until the learner makes progress, for at most `stall_s`; it does so only once
+for a learner that makes none. In mode MAJORITY the members never wait.
 
-During the transfer of a state the learner itself holds the entries ordered meanwhile, which keeps the log of
+During the transfer of a state the learner itself holds the entries appended meanwhile, which keeps the log of
 the master short.
 """
 
@@ -19,59 +19,62 @@ __all__ = ["ENTRY_BYTES", "MIN_LAG", "TAIL_FACTOR", "FlowControl", "tail_fill"]
 ENTRY_BYTES = 1024
 """Each 1,024 acknowledged bytes of a state raise the learner's log limit by one entry."""
 TAIL_FACTOR = 2
-"""The limit of the entries that the learner itself holds grows this many times faster."""
+"""The limit of the entries that the learner itself holds grows this many times as fast."""
 MIN_LAG = 64
-"""A learner that lacks at most this many entries, or a window, may go with the next view."""
+"""A learner that lacks at most this many entries, or `window` if that is more, may join the next view."""
 LEAST_LAG = 8
-"""Lower bound of `MIN_LAG`, which shrinks to a fourth with each view that the learner missed.
+"""Lower bound of the lag allowed for joining; each view that the learner missed divides that lag by four.
 
-The connection of such a learner is slow, and the others stand still while it gets what it lacks. Above this
-bound the payload that it lacks must also be within `window_bytes`.
+Such a learner has a slow connection, and the members cannot go on while it receives what it lacks. A learner
+that lacks more than this many entries must also lack no more payload than `window_bytes`.
 """
 LAG_S = 4.0
 """The payload that a learner may lack grows by `window_bytes` for each `LAG_S` seconds of catching up.
 
-Under a heavy load of large messages it would never lack less. For the same reason everybody waits for it
-earlier: at a fourth of the limit of the log after `LAG_S` seconds, at a ninth after twice that.
+Otherwise a learner might never catch up under a heavy load of large messages. For the same reason the members
+wait for it earlier: at a fourth of the limit of the log after `LAG_S` seconds, at a ninth after twice that.
 """
 
 
 def _fill(settings: Settings, more: int, count: int, size_bytes: int) -> float:
-    """Return how full a log of `count` entries is; `more` bytes are allowed beyond the settings."""
+    """Return how full a log of `count` entries is, as a fraction of the limits in the settings.
+
+    more: bytes allowed beyond `max_log_bytes`; they raise `max_log` in proportion.
+    """
     return max(count / (settings.max_log + more // ENTRY_BYTES), size_bytes / (settings.max_log_bytes + more))
 
 
 def tail_fill(settings: Settings, taken: int, count: int, size_bytes: int) -> float:
     """Return how full a learner is with the entries that it holds until it has the state; 1 or more is full.
 
-    taken: bytes of the state that it has taken.
+    taken: bytes of the state that the learner has received.
     """
     return _fill(settings, TAIL_FACTOR * taken, count, size_bytes)
 
 
 class FlowControl:
-    """Limits of the log of the present transfer."""
+    """The limits of the log that the master keeps for the learner of the present transfer."""
 
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self.given_up: set[int] = set()
-        """Replicas that made no progress while everybody waited for them."""
+        """Replicas that made no progress while the members waited for them."""
         self.missed: dict[int, int] = {}
-        """For each replica: the number of views that counted on it and that it missed."""
+        """For each replica: the number of views that included it and that it did not accept."""
 
     def fill(self, transfer: Transfer) -> float:
-        """Return how full the log held for a transfer is; 1 or more is full.
+        """Return how full the log kept for a transfer is; 1 or more is full.
 
-        The limit grows with the state that the learner has received, or the transfer of a large state would
-        start again and again under load. The application here holds a state of that size in memory, too.
+        The limit grows with the bytes that the learner has received. Otherwise the transfer of a large state
+        would fail again and again under load. The memory is there: the application here holds such a state.
         """
         log = self._state.log
         return _fill(self._state.settings, transfer.state_bytes, len(log), log.size_bytes)
 
     def hurry(self, transfer: Transfer, phase: StatePhase) -> float:
-        """Return how much to shorten the pauses: 0 with a quarter free, 1 when full.
+        """Return by how much to shorten the pauses, from 0 while a quarter is free to 1 when full.
 
-        What counts is the fuller one of the log here and the entries that the learner holds.
+        It depends on the log here or the entries that the learner holds, whichever is fuller.
         """
         fill, tail = self.fill(transfer), phase.tail
         if tail is not None:
@@ -80,18 +83,18 @@ class FlowControl:
         return min(max(0.0, 4 * fill - 3), 1.0)
 
     def full(self, transfer: Transfer) -> bool:
-        """Return whether everybody waits for the learner: the master accepts nothing new."""
+        """Return whether the members wait for the learner: the master accepts no new entries."""
         return self._waits(transfer) and (self._held(transfer) or self.far(transfer))
 
     def _held(self, transfer: Transfer) -> bool:
-        """Return whether the log held for the learner is full."""
+        """Return whether the log kept for the learner is full."""
         return transfer.hold is not None and self.fill(transfer) >= 1
 
     def _waits(self, transfer: Transfer) -> bool:
         return self._state.settings.mode == "ALL" and transfer.voter.replica not in self.given_up
 
     def overflows(self, now: float, transfer: Transfer) -> str:
-        """Return why nobody waits for the learner any longer, which ends the transfer; "" if it goes on."""
+        """Return the reason to end the transfer because the learner is too slow; "" if it goes on."""
         held, waits = self._held(transfer), self._waits(transfer)
         if not held and not (waits and self.far(transfer)):
             transfer.full_since = None
@@ -111,16 +114,16 @@ class FlowControl:
             self.given_up.add(transfer.voter.replica)
         if held:
             return "the log has become too long meanwhile (max_log, max_log_bytes)"
-        return "all wait for it, and it comes no further"
+        return "all wait for it, and it makes no progress"
 
-    # What a learner that follows lacks
+    # Lag while catching up
 
     def _followed(self, phase: CatchUpPhase) -> float:
         """Return 1 plus the duration of the phase in units of `LAG_S`."""
         return 1 + max(0.0, self._state.now - phase.since) / LAG_S
 
     def _most(self, transfer: Transfer, phase: CatchUpPhase) -> tuple[int, float]:
-        """Return how many entries, and bytes, a learner may lack that the next view takes in."""
+        """Return how many entries, and payload bytes, a learner may lack to join the next view."""
         settings = self._state.settings
         finer = 2 * self.missed.get(transfer.voter.replica, 0)
         count = max(max(settings.window, MIN_LAG) >> finer, LEAST_LAG)
@@ -128,7 +131,10 @@ class FlowControl:
         return count, max(settings.window_bytes >> finer, least_bytes) * self._followed(phase)
 
     def lag(self, transfer: Transfer) -> float:
-        """Return how much the learner lacks, as a multiple of what it may lack; infinite during the state."""
+        """Return how much the learner lacks, as a multiple of what it may lack to join the next view.
+
+        Infinite while it receives the state, and while it is suspected.
+        """
         state, phase = self._state, transfer.phase
         if not isinstance(phase, CatchUpPhase) or state.peers.suspects(transfer.voter):
             return math.inf
@@ -141,10 +147,11 @@ class FlowControl:
         return max(count / most, size / most_bytes)
 
     def far(self, transfer: Transfer) -> bool:
-        """Return whether the learner lacks more than it may, which shrinks with the duration of the phase.
+        """Return whether the learner lags so far behind that the members should wait for it.
 
-        False for a learner that lacked little enough once and then did not answer in time, or took no part
-        in a view: its disk or its connection is slow, and waiting for it again would not help.
+        The limit shrinks while the learner catches up. False for a learner that was close enough once and
+        then did not answer in time, or missed a view: its disk or its connection is slow, and waiting again
+        would not help.
         """
         state, phase = self._state, transfer.phase
         log, settings = state.log, state.settings
@@ -155,7 +162,7 @@ class FlowControl:
         most, most_bytes = self._most(transfer, phase)
         closer = self._followed(phase) ** 2
         count = log.last.at - phase.acked
-        # As far as the mean size of an entry tells.
+        # An estimate from the mean size of an entry.
         size = count * log.size_bytes / max(len(log), 1)
         return (count > most and count * closer > settings.max_log) or (
             size > most_bytes and size * closer > settings.max_log_bytes
