@@ -110,8 +110,8 @@ def reported_errors() -> Generator[None]:
 
 
 def read_config(path: Path) -> Config:
-    """Load a configuration without importing the services it names. Raises ConfigError."""
-    return load(path, check_services=False)
+    """Load a configuration without importing the services and agent modules it names. Raises ConfigError."""
+    return load(path, check_imports=False)
 
 
 def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:

@@ -18,12 +18,16 @@ def check(draft: Draft, report: Report) -> tuple[Server, ...]:
     _check_ports(draft, report)
     if not report.broken:
         # What is missing, or differs, may be an element that was misspelt: mend the structure first.
-        _check_domains(draft, report)
+        all_declared = _check_domains(draft, report)
         for each in draft.servers:
             _check_replicas(each.server, report)
             _check_services(each.server, report)
         _check_networks(draft, report)
-        _check_reachable(draft, report)
+        if all_declared:
+            # A misspelt domain would be reported a second time by these.
+            for each in draft.servers:
+                _check_replica_domains(each.server, report)
+            _check_reachable(draft, report)
     return tuple(_settled(each, draft, report) for each in draft.servers)
 
 
@@ -131,17 +135,21 @@ def _check_ports(draft: Draft, report: Report) -> None:
                     taken[place] = line, what
 
 
-def _check_domains(draft: Draft, report: Report) -> None:
+def _check_domains(draft: Draft, report: Report) -> bool:
+    """Report the domains of networks that are not declared; return whether all are."""
     names = {name for name, _ in draft.domains}
+    all_declared = True
     for each in draft.servers:
         for replica in each.server.replicas:
             for network in replica.networks:
                 if network.domain not in names:
+                    all_declared = False
                     report.problem(
                         network.line,
                         f"the domain {quoted(network.domain)} is not declared; "
                         f'add <domain name="{network.domain}"/> to <config>, or correct the name.',
                     )
+    return all_declared
 
 
 def _check_replicas(server: Server, report: Report) -> None:
@@ -177,15 +185,6 @@ def _check_replicas(server: Server, report: Report) -> None:
     _check_witnesses(server, report)
     first = next(replica for replica in server.replicas if not replica.witness)
     for replica in server.replicas:
-        domains = {network.domain for network in replica.networks}
-        wanted = {network.domain for network in first.networks}
-        if domains and wanted and domains != wanted:
-            report.problem(
-                replica.line,
-                f"replica {replica.id} of {server.name} is in {_names(domains)}, "
-                f"replica {first.id} in {_names(wanted)}; "
-                "declare the same domains for all replicas.",
-            )
         if replica.witness:
             continue
         services = {service.class_name for service in replica.services}
@@ -202,6 +201,21 @@ def _check_replicas(server: Server, report: Report) -> None:
                 replica.line,
                 f"replicas {first.id} and {replica.id} of {server.name} have different users: "
                 "who may connect will change with the master.",
+            )
+
+
+def _check_replica_domains(server: Server, report: Report) -> None:
+    """Report replicas that are in other domains than the first one that is no witness."""
+    first = next((replica for replica in server.replicas if not replica.witness), None)
+    wanted = {network.domain for network in first.networks} if first else set[str]()
+    for replica in server.replicas:
+        domains = {network.domain for network in replica.networks}
+        if first and domains and wanted and domains != wanted:
+            report.problem(
+                replica.line,
+                f"replica {replica.id} of {server.name} is in {_names(domains)}, "
+                f"replica {first.id} in {_names(wanted)}; "
+                "declare the same domains for all replicas.",
             )
 
 

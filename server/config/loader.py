@@ -1,6 +1,6 @@
-"""The configuration of a set of agent servers: ``load`` an ``a3servers.xml``, or learn what is wrong in it.
+"""`load` reads and checks an ``a3servers.xml``, the configuration of a set of agent servers.
 
-The vocabulary is that of section 4.6 of the HA Joram specification, with a few attributes more; see
+Section 4.6 of the HA Joram specification defines its vocabulary; Quorate adds a few attributes. See
 docs/configuration.md and a3config.dtd.
 """
 
@@ -8,9 +8,7 @@ import os
 from pathlib import Path
 
 from .checks import check
-from .model import (
-    Config,
-)
+from .model import Config
 from .properties import check_combinations, check_properties, check_replicas_agree
 from .reader import read
 from .report import Report
@@ -19,19 +17,20 @@ from .xml import read_tree
 __all__ = ["load"]
 
 
-def load(path: str | os.PathLike[str], *, check_services: bool = True) -> Config:
+def load(path: str | os.PathLike[str], *, check_imports: bool = True) -> Config:
     """Read and check a configuration file.
 
-    ``check_services`` imports the classes of services that are not built in, as a server would; without
-    it only their names are checked. Raises ConfigError, whose ``problems`` has all that is wrong.
+    check_imports: import the classes of services that are not built in, and the modules of the property
+    agent_modules, as a server would when it starts; without it only their names are checked.
+    Raises ConfigError, whose ``problems`` lists everything that is wrong.
     """
     place = Path(path)
     # A name that is not text in this locale must not break the printing of a problem.
     report = Report(os.fsencode(place).decode(errors="replace"))
     tree = read_tree(place, report)
-    draft = read(tree, report, check_services)
+    draft = read(tree, report, check_imports)
     servers = check(draft, report)
-    check_properties(tree, report)
+    check_properties(tree, report, check_imports)
     config = Config(
         path=place,
         domains=tuple(name for name, _ in draft.domains),

@@ -11,6 +11,7 @@ from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
 from ...services.base import DEFAULT_MAX_CONNECTIONS
 from .dtd import Element
+from .imports import import_problem
 from .model import (
     AGENT_MODULES_PROPERTY,
     REPLICATED_PROPERTIES,
@@ -101,8 +102,11 @@ ATTRIBUTES = {
 """What is no property but an attribute, and of which elements: as a property it would have no effect."""
 
 
-def check_properties(tree: Element, report: Report) -> None:
-    """Report values that cannot be used, and attributes in the place of properties; note names misspelt."""
+def check_properties(tree: Element, report: Report, check_imports: bool) -> None:
+    """Report values that cannot be used, and attributes written as properties; note misspelt names.
+
+    check_imports: import the modules of the property agent_modules.
+    """
     pending = [tree]
     while pending:
         element = pending.pop()
@@ -120,8 +124,19 @@ def check_properties(tree: Element, report: Report) -> None:
             report.problem(element.line, f"the property {name} {problem}.")
         elif problem:
             report.problem(element.line, f"the property {name} {problem}, not {quoted(value)}.")
+        elif name == AGENT_MODULES_PROPERTY and check_imports:
+            _check_modules(value.split(), element.line, report)
         elif name not in PROPERTIES and (near := suggestion(name, list(PROPERTIES), cutoff=0.8)):
             report.note(element.line, f"no part of Quorate reads the property {quoted(name)}{near}")
+
+
+def _check_modules(modules: list[str], line: int, report: Report) -> None:
+    for module in modules:
+        problem = import_problem(module)
+        if problem:
+            report.problem(
+                line, f"the property {AGENT_MODULES_PROPERTY}: {module} cannot be imported: {problem}."
+            )
 
 
 def check_replicas_agree(config: Config, report: Report) -> None:

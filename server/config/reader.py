@@ -1,6 +1,6 @@
 """From the XML tree to the model. Checks each value by itself; what is wrong is reported and left out.
 
-Elements that stand together are compared in config_check.
+`checks` compares the elements with each other.
 """
 
 import ipaddress
@@ -55,7 +55,7 @@ class Draft:
     """The number and the line of a nbClusterExpected for all clusters."""
 
 
-def read(config: Element, report: Report, check_services: bool) -> Draft:
+def read(config: Element, report: Report, check_imports: bool) -> Draft:
     """Read a tree whose structure has been checked; gaps are tolerated, they were reported before."""
     properties = _properties(config, report)
     expected = _expected_property(config, report)
@@ -70,11 +70,11 @@ def read(config: Element, report: Report, check_services: bool) -> Draft:
             report.note(
                 element.line, f"network={quoted(network)} is ignored; every domain uses the same TCP network."
             )
-    servers = [_server(each, report, check_services) for each in config.all("server", "transient", "cluster")]
+    servers = [_server(each, report, check_imports) for each in config.all("server", "transient", "cluster")]
     return Draft(config.get("name") or "", properties, domains, servers, expected)
 
 
-def _server(element: Element, report: Report, check_services: bool) -> ServerDraft:
+def _server(element: Element, report: Report, check_imports: bool) -> ServerDraft:
     clustered = element.tag == "cluster"
     identifier = _id(element, report)
     name = _name(element, identifier, report)
@@ -83,12 +83,12 @@ def _server(element: Element, report: Report, check_services: bool) -> ServerDra
         replicas: list[Replica] = []
         for child in element.all("server"):
             _refuse_cluster_attributes(child, report)
-            replica = _replica(child, _id(child, report), report, check_services, nats)
+            replica = _replica(child, _id(child, report), report, check_imports, nats)
             if replica is not None:
                 replicas.append(replica)
         properties = _properties(element, report)
     else:
-        only = _replica(element, 0, report, check_services, nats)
+        only = _replica(element, 0, report, check_imports, nats)
         replicas = [only] if only else []
         properties = dict(only.properties) if only else {}
         if element.get("witness") == "true":
@@ -127,12 +127,12 @@ def _replica(
     element: Element,
     identifier: int | None,
     report: Report,
-    check_services: bool,
+    check_imports: bool,
     nats: dict[int, list[NatDraft]],
 ) -> Replica | None:
     host = _host(element, report)
     networks = _networks(element, host or "", report)
-    services = _services(element, report, check_services)
+    services = _services(element, report, check_imports)
     properties = _properties(element, report)
     translations = [nat for each in element.all("nat") if (nat := _nat(each, report)) is not None]
     for ignored in element.all("jvmArgs"):
@@ -204,7 +204,10 @@ def _usable_name(text: str, element: Element, what: str, report: Report) -> str 
 
 def _domain_name(element: Element, report: Report) -> str | None:
     text = element.get("name")
-    return None if text is None else _usable_name(text, element, "<domain>", report)
+    if text is not None:
+        _usable_name(text, element, "<domain>", report)
+    # A refused name counts as declared: the networks that use it are not reported, too.
+    return text
 
 
 def _host(element: Element, report: Report) -> str | None:

@@ -1,9 +1,8 @@
-"""Service classes: the names a configuration may use for them, their args, whether they can be imported."""
+"""Service classes: their names in a configuration, their arguments, and whether they can be imported."""
 
-import contextlib
 import importlib
-import sys
 
+from .imports import import_problem, one_line
 from .model import CONNECTION_MANAGER, TCP_PROXY_SERVICE
 from .report import quoted, suggestion
 
@@ -21,7 +20,10 @@ _JAVA = ("org.objectweb.", "org.ow2.", "fr.dyade.", "com.scalagent.", "java.", "
 
 
 def resolve(declared: str) -> str | None:
-    """``module:Class`` for the text of a ``class`` attribute, which may be an alias or ``module.Class``."""
+    """Return ``module:Class`` for a ``class`` attribute, which may be an alias or ``module.Class``.
+
+    None if the text is not the name of a class.
+    """
     if declared in ALIASES:
         return ALIASES[declared]
     module, colon, name = declared.partition(":")
@@ -32,62 +34,53 @@ def resolve(declared: str) -> str | None:
 
 
 def class_problem(declared: str, check_import: bool) -> str | None:
-    """What is wrong with the text of a ``class`` attribute, as one sentence; None if it names a service."""
+    """Return what is wrong with the text of a ``class`` attribute, as one sentence; None if it is a service.
+
+    check_import: import the class, unless it is built in.
+    """
     class_name = resolve(declared)
     if class_name in BUILT_IN:
         return None
     if declared.startswith(_JAVA):
-        return f"{quoted(declared)} is a Java service that Quorate does not have{_known(declared)}."
+        return f"{quoted(declared)} is a Java service that Quorate does not have{_services_hint(declared)}"
     if class_name is None:
-        return f"{quoted(declared)} is not the name of a class; write package.module:Class{_known(declared)}."
-    return _import_problem(class_name) if check_import else None
+        return (
+            f"{quoted(declared)} is not the name of a class; write package.module:Class"
+            f"{_services_hint(declared)}"
+        )
+    return _class_import_problem(class_name) if check_import else None
 
 
-def _known(declared: str) -> str:
-    names = list(ALIASES)
-    near = suggestion(
-        declared.replace(":", ".").rpartition(".")[2], [name.rpartition(".")[2] for name in names]
-    )
-    return near or f"; the services it has are {' and '.join(BUILT_IN.values())}"
+def _services_hint(declared: str) -> str:
+    """Return the end of a sentence: the built-in service with a similar name, or all of them."""
+    names = [name.rpartition(".")[2] for name in ALIASES]
+    near = suggestion(declared.replace(":", ".").rpartition(".")[2], names)
+    return near or f"; the built-in services are {' and '.join(BUILT_IN.values())}."
 
 
-def _import_problem(class_name: str) -> str | None:
-    """Import the class as a server would. The code is the user's: whatever it raises is an answer."""
+def _class_import_problem(class_name: str) -> str | None:
+    """Import a class as a server would, and return why it cannot serve; None if it can."""
     from ...services.base import Service
 
     module_name, _, qualname = class_name.partition(":")
+    problem = import_problem(module_name)
+    if problem:
+        return f"the service {class_name} cannot be imported: {problem}."
     try:
-        with contextlib.redirect_stdout(sys.stderr):
-            found: object = importlib.import_module(module_name)
+        found: object = importlib.import_module(module_name)
         for part in qualname.split("."):
             found = getattr(found, part)
-    except ModuleNotFoundError as error:
-        missing = error.name or ""
-        if module_name == missing or module_name.startswith(missing + "."):
-            return (
-                f"the service {class_name} is unknown: there is no module {missing!r} here; "
-                "install it, or run quorate in the directory that holds it."
-            )
-        return f"the service {class_name} cannot be imported: it needs the module {missing!r}; install it."
     except AttributeError as error:
-        return f"the service {class_name} cannot be used: {_one_line(error)}; correct the name of the class."
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # SystemExit of a script without a guard, too.
-        kind = type(error).__name__
-        return f"the service {class_name} cannot be imported: {kind}: {_one_line(error)}; mend its module."
+        return f"the service {class_name} cannot be used: {one_line(error)}; correct the name of the class."
+    except Exception as error:  # a module with a __getattr__ of its own
+        return f"the service {class_name} cannot be used: {type(error).__name__}: {one_line(error)}."
     if not (isinstance(found, type) and issubclass(found, Service)):
         return f"{class_name} is not a service; make it a subclass of quorate.services.base.Service."
     return None
 
 
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()).rstrip(".")
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
 def args_problem(class_name: str, args: str) -> str | None:
-    """What is wrong with the args of a built-in service, as one sentence."""
+    """Return what is wrong with the args of a built-in service, as one sentence; None if nothing is."""
     words = args.split()
     if class_name == TCP_PROXY_SERVICE and port_of(words[0] if words else "") is None:
         if not words:
@@ -99,7 +92,7 @@ def args_problem(class_name: str, args: str) -> str | None:
         if not words or len(words) % 2:
             return 'ConnectionManager needs pairs of user and password; write args="user password".'
         if len(set(words[::2])) < len(words) // 2:
-            return "a user stands twice in the args of ConnectionManager; keep one."
+            return "a user is declared twice in the args of ConnectionManager; keep one."
     return None
 
 
@@ -108,12 +101,12 @@ def _idle_timeout(text: str) -> bool:
 
 
 def port_of(text: str) -> int | None:
-    """The port a text names, None if it is not a whole number from 1 to 65535."""
+    """Return the port that a text names, None if it is not a whole number from 1 to 65535."""
     return number_of(text, 1, 65535)
 
 
 def number_of(text: str, low: int, high: int) -> int | None:
-    """The decimal number a text names, None if it is none or outside low..high."""
+    """Return the decimal number that a text names, None if it is not one from `low` to `high`."""
     if not (text.isascii() and text.isdigit() and len(text) <= 10):
         return None
     return number if low <= (number := int(text)) <= high else None

@@ -12,34 +12,9 @@ from hypothesis import strategies as st
 from quorate.server.cli.check import command
 from quorate.server.config import MAX_FILE_BYTES, ConfigError, load
 
+from .config_texts import CM, TCP, cluster, one, two
+
 Bad = Callable[[str | bytes], list[str]]
-
-CM = '<service class="org.objectweb.joram.mom.proxies.ConnectionManager" args="root root"/>'
-TCP = '<service class="org.objectweb.joram.mom.proxies.tcp.TcpProxyService" args="{}"/>'
-
-
-def one(inner: str = "", attributes: str = 'id="0" name="s0" hostname="localhost"') -> str:
-    """A plain server on line 2, its content from line 3 on."""
-    return f"<config>\n<server {attributes}>\n{inner}\n</server>\n</config>"
-
-
-def two(second: str, domains: str = '<domain name="D1"/>') -> str:
-    """A good server and ``second``, which begins on line 4."""
-    first = '<server id="0" name="s0" hostname="a">\n<network domain="D1" port="10"/></server>'
-    return f"<config>{domains}{first}\n\n{second}\n</config>"
-
-
-def cluster(attributes: str = "", replicas: int = 3, extra: str = "") -> str:
-    """A cluster on line 2, one replica a line from line 4 on."""
-    lines = [
-        f'<server id="{i}" hostname="h{i}"><network domain="D1" port="10"/></server>' for i in range(replicas)
-    ]
-    return (
-        f'<config><domain name="D1"/>\n<cluster id="0" name="s0" {attributes}>\n{extra}\n'
-        + "\n".join(lines)
-        + "\n</cluster></config>"
-    )
-
 
 SYNTAX = {
     "empty": ("", "1: the file is empty"),
@@ -234,6 +209,18 @@ MEANING = {
         ),
         "4: the domain 'D2' is not declared",
     ),
+    "misspelt domain of a server": (
+        two("<server id='1' hostname='b'><network domain='D2' port='1'/></server>"),
+        "4: the domain 'D2' is not declared",
+    ),
+    "misspelt domain of a replica": (
+        cluster().replace('h2"><network domain="D1"', 'h2"><network domain="D2"'),
+        "6: the domain 'D2' is not declared",
+    ),
+    "refused name of a domain that is used": (
+        cluster().replace('"D1"', '"D 1"'),
+        "1: the name 'D 1' of <domain> is not usable",
+    ),
     "domain twice": (
         cluster().replace("<cluster", "<domain name='D1'/><cluster"),
         "2: the domain 'D1' is declared on line 1",
@@ -378,43 +365,6 @@ MEANING = {
     ),
 }
 
-SERVICES = {
-    "not a class name": ("<service class='no such'/>", "3: 'no such' is not the name of a class"),
-    "no module": ("<service class='Thing'/>", "3: 'Thing' is not the name of a class"),
-    "empty class": ("<service class=''/>", "3: '' is not the name of a class"),
-    "unknown module": ("<service class='nowhere.at_all:Thing'/>", "there is no module 'nowhere' here"),
-    "unknown class": ("<service class='json:Thing'/>", "3: the service json:Thing cannot be used"),
-    "no service": (
-        "<service class='json.JSONDecoder'/>",
-        "3: json:JSONDecoder is not a service; make it a subclass",
-    ),
-    "a function": ("<service class='json:loads'/>", "3: json:loads is not a service"),
-    "Java": (
-        "<service class='org.objectweb.joram.mom.JndiServer'/>",
-        "is a Java service that Quorate does not have",
-    ),
-    "almost Java": (
-        "<service class='org.objectweb.joram.mom.proxies.tcp.TcpProxyServic'/>",
-        "did you mean TcpProxyService?",
-    ),
-    "service twice": (
-        f"{CM}\n{CM}",
-        "4: the service 'org.objectweb.joram.mom.proxies.ConnectionManager' stands on line 3",
-    ),
-    "no port": (CM + TCP.format(""), "3: TcpProxyService needs the port"),
-    "no number": (CM + TCP.format("http"), "3: the args of TcpProxyService must begin with a port"),
-    "an idle timeout that is none": (
-        CM + TCP.format("2560 soon"),
-        "3: TcpProxyService takes a port and an idle",
-    ),
-    "a third word": (CM + TCP.format("2560 60 5"), "3: TcpProxyService takes a port and an idle"),
-    "port out of range": (CM + TCP.format("70000"), "from 1 to 65535, not '70000'"),
-    "no manager": (TCP.format("2560"), "3: TcpProxyService needs a ConnectionManager beside it"),
-    "no users": (CM.replace("root root", ""), "3: ConnectionManager needs pairs of user and password"),
-    "no password": (CM.replace("root root", "root"), "3: ConnectionManager needs pairs"),
-    "user twice": (CM.replace("root root", "a b a c"), "3: a user stands twice"),
-}
-
 
 @pytest.mark.parametrize("kind", STRUCTURE)
 def test_what_the_dtd_does_not_allow_is_told_in_plain_words(kind: str, bad: Bad) -> None:
@@ -429,34 +379,6 @@ def test_what_makes_no_sense_is_reported_alone_and_with_its_line(kind: str, bad:
     problems = bad(content)
     assert len(problems) == 1, problems
     assert problems[0].startswith(expected), problems
-
-
-@pytest.mark.parametrize("kind", SERVICES)
-def test_a_service_that_cannot_work_is_reported(kind: str, bad: Bad) -> None:
-    content, expected = SERVICES[kind]
-    problems = bad(one(content))
-    assert any(expected in problem for problem in problems), problems
-    assert len(problems) == 1, problems
-
-
-@pytest.mark.parametrize(
-    ("source", "expected"),
-    [
-        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
-        ("def broken(:", "cannot be imported: SyntaxError"),
-        ("import nothing_of_that_name", "needs the module 'nothing_of_that_name'"),
-        ("1 / 0", "cannot be imported: ZeroDivisionError"),
-        ("raise ValueError('two\\nlines')", "ValueError: two lines"),
-    ],
-)
-def test_a_service_whose_module_fails_is_reported(
-    source: str, expected: str, bad: Bad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name = f"failing_{abs(hash(source))}"
-    (tmp_path / f"{name}.py").write_text(source)
-    monkeypatch.syspath_prepend(tmp_path)
-    problems = bad(one(f"<service class='{name}:Thing'/>"))
-    assert expected in problems[0]
 
 
 def test_all_problems_of_a_file_come_at_once_in_the_order_of_the_lines(bad: Bad) -> None:
@@ -592,6 +514,6 @@ def test_no_bytes_make_the_loader_fail_in_another_way(
     write: Callable[..., Path], content: str | bytes
 ) -> None:
     try:
-        load(write(content), check_services=False)
+        load(write(content), check_imports=False)
     except ConfigError as error:
         assert error.problems  # noqa: PT017

@@ -16,7 +16,7 @@ TEXTS = (
 
 
 def starts(path: Path) -> None:
-    config = load(path, check_services=False)
+    config = load(path, check_imports=False)
     for server in config.servers:
         for replica in server.replicas:
             ReplicaSettings.read(config, server, replica)
@@ -36,7 +36,7 @@ def test_a_setting_that_passes_is_one_to_start_with(name: str, other: str, tmp_p
             encoding="utf-8",
         )
         try:
-            load(path, check_services=False)
+            load(path, check_imports=False)
         except ConfigError:
             continue
         starts(path)
@@ -52,15 +52,51 @@ def test_a_period_that_would_do_nothing_but_repeat_is_refused(name: str, tmp_pat
         load(path)
 
 
+MODULES = (
+    '<config>\n<property name="agent_modules" value="{}"/><server id="0" name="s0" hostname="h"/></config>'
+)
+
+
 def test_the_modules_of_moved_agent_classes_are_read_as_a_list(tmp_path: Path) -> None:
     path = tmp_path / "a3servers.xml"
-    text = '<config>\n<property name="agent_modules" value="{}"/><server id="0" name="s0" hostname="h"/>'
-    text += "</config>"
-    path.write_text(text.format("bank.accounts  stock"))
-    config = load(path)
+    path.write_text(MODULES.format("bank.accounts  stock"))
+    config = load(path, check_imports=False)
     server = config.servers[0]
     settings = ReplicaSettings.read(config, server, server.replicas[0])
     assert settings.agent_modules == ("bank.accounts", "stock")
-    path.write_text(text.format("bank/accounts.py"))
+    path.write_text(MODULES.format("bank/accounts.py"))
     with pytest.raises(ConfigError, match=r":2: the property agent_modules must be names of modules"):
         load(path)
+
+
+def test_agent_modules_that_can_be_imported_are_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "moved_accounts.py").write_text("print('hello')")
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a3servers.xml"
+    path.write_text(MODULES.format("moved_accounts json"))
+    load(path)
+
+
+@pytest.mark.parametrize(
+    ("module", "source", "reason"),
+    [
+        ("no_bank.accounts", None, "there is no module 'no_bank' here; install it, or run quorate in"),
+        ("half_bank", "import no_such_thing", "it needs the module 'no_such_thing'; install it."),
+        ("broken_bank", "1 / 0", "ZeroDivisionError: division by zero; correct the module."),
+    ],
+)
+def test_an_agent_module_that_cannot_be_imported_is_reported_with_the_reason(
+    module: str, source: str | None, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if source is not None:
+        (tmp_path / f"{module}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    path = tmp_path / "a3servers.xml"
+    path.write_text(MODULES.format(f"json {module}"))
+    with pytest.raises(ConfigError) as caught:
+        load(path)
+    (problem,) = caught.value.problems
+    assert problem.line == 2
+    assert problem.message.startswith(f"the property agent_modules: {module} cannot be imported: {reason}")

@@ -1,0 +1,77 @@
+"""Services that a configuration declares and a server could not start."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from .config_texts import CM, TCP, one
+
+Bad = Callable[[str | bytes], list[str]]
+
+SERVICES = {
+    "not a class name": ("<service class='no such'/>", "3: 'no such' is not the name of a class"),
+    "no module": ("<service class='Thing'/>", "3: 'Thing' is not the name of a class"),
+    "empty class": ("<service class=''/>", "3: '' is not the name of a class"),
+    "unknown module": ("<service class='nowhere.at_all:Thing'/>", "there is no module 'nowhere' here"),
+    "unknown class": ("<service class='json:Thing'/>", "3: the service json:Thing cannot be used"),
+    "no service": (
+        "<service class='json.JSONDecoder'/>",
+        "3: json:JSONDecoder is not a service; make it a subclass",
+    ),
+    "a function": ("<service class='json:loads'/>", "3: json:loads is not a service"),
+    "Java": (
+        "<service class='org.objectweb.joram.mom.JndiServer'/>",
+        "is a Java service that Quorate does not have",
+    ),
+    "almost Java": (
+        "<service class='org.objectweb.joram.mom.proxies.tcp.TcpProxyServic'/>",
+        "TcpProxyServic' is a Java service that Quorate does not have; did you mean TcpProxyService?",
+    ),
+    "service twice": (
+        f"{CM}\n{CM}",
+        "4: the service 'org.objectweb.joram.mom.proxies.ConnectionManager' stands on line 3",
+    ),
+    "no port": (CM + TCP.format(""), "3: TcpProxyService needs the port"),
+    "no number": (CM + TCP.format("http"), "3: the args of TcpProxyService must begin with a port"),
+    "an idle timeout that is none": (
+        CM + TCP.format("2560 soon"),
+        "3: TcpProxyService takes a port and an idle",
+    ),
+    "a third word": (CM + TCP.format("2560 60 5"), "3: TcpProxyService takes a port and an idle"),
+    "port out of range": (CM + TCP.format("70000"), "from 1 to 65535, not '70000'"),
+    "no manager": (TCP.format("2560"), "3: TcpProxyService needs a ConnectionManager beside it"),
+    "no users": (CM.replace("root root", ""), "3: ConnectionManager needs pairs of user and password"),
+    "no password": (CM.replace("root root", "root"), "3: ConnectionManager needs pairs"),
+    "user twice": (CM.replace("root root", "a b a c"), "3: a user is declared twice"),
+}
+
+
+@pytest.mark.parametrize("kind", SERVICES)
+def test_a_service_that_cannot_work_is_reported(kind: str, bad: Bad) -> None:
+    content, expected = SERVICES[kind]
+    problems = bad(one(content))
+    assert any(expected in problem for problem in problems), problems
+    assert len(problems) == 1, problems
+    assert problems[0].endswith((".", "?")), problems
+    assert not problems[0].endswith("?."), problems
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("raise SystemExit(3)", "cannot be imported: SystemExit: 3"),
+        ("def broken(:", "cannot be imported: SyntaxError"),
+        ("import nothing_of_that_name", "needs the module 'nothing_of_that_name'"),
+        ("1 / 0", "cannot be imported: ZeroDivisionError"),
+        ("raise ValueError('two\\nlines')", "ValueError: two lines"),
+    ],
+)
+def test_a_service_whose_module_fails_is_reported(
+    source: str, expected: str, bad: Bad, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = f"failing_{abs(hash(source))}"
+    (tmp_path / f"{name}.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    problems = bad(one(f"<service class='{name}:Thing'/>"))
+    assert expected in problems[0]
