@@ -18,7 +18,7 @@ from rich.console import Console
 from ...agents import AgentId, Notification, decode, known_type
 from ...agents.state_types import field_names
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
-from ..admin.connection import AdminError
+from ..admin.connection import AdminError, CallFailed
 from ..config import Config, ConfigError, Server, UnknownName, load
 from ..config.model import MAX_ID
 from ..storage.data_directory import DataDirectoryError
@@ -187,6 +187,40 @@ def address_of(text: str) -> AgentId | str:
         return AgentId.parse(text)
     except ValueError as error:
         raise CommandError(f"{error}.") from None
+
+
+def no_such_agent(path: Path, config: Config, address: AgentId | str, server: str) -> str:
+    """Say that there is no agent with this address, as `server` sees it, and what to do."""
+    name, host = _parts(address, server)
+    try:
+        host = config.server(host).name
+    except UnknownName:
+        known = ", ".join(each.name for each in config.servers)
+        return f"There is no agent {address}: the file has no server {host}; it has {known}."
+    listing = f"quorate agents {click.format_filename(path)} --server {host}"
+    return f"There is no agent {name} on server {host}; list its agents with: {listing}"
+
+
+@contextlib.contextmanager
+def explained_address(path: Path, config: Config, address: AgentId | str, server: str) -> Generator[None]:
+    """Turn the answer of `server` that it has no such agent into the end of the command, with what to do."""
+    try:
+        yield
+    except CallFailed as error:
+        if error.failure.kind != "unknown":
+            raise
+        name, host = _parts(address, server)
+        if host != server and host in config.names:
+            sentence = f"Server {server} has no agents of server {host}; give {name} and --server {host}."
+        else:
+            sentence = no_such_agent(path, config, address, server)
+        raise CommandError(sentence) from None
+
+
+def _parts(address: AgentId | str, server: str) -> tuple[str, str]:
+    """Split ``name@server``; an address without server, or an id, belongs to `server`."""
+    name, at, host = str(address).rpartition("@")
+    return (name, host) if at and not host.startswith("#") else (str(address), server)
 
 
 def json_object(text: str, what: str) -> dict[str, Any]:

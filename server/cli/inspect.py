@@ -10,6 +10,7 @@ from .common import (
     address_of,
     admins,
     config_argument,
+    explained_address,
     json_option,
     json_text,
     master_timeout_option,
@@ -35,18 +36,21 @@ def command(
 ) -> None:
     """Print the state of an agent as JSON."""
     with reported_errors():
-        (admin,) = admins(read_config(config), server)
-        body = wire.Inspect(address_of(agent), anywhere=replica is not None)
-        if replica is None:
-            found = admin.ask_master(
-                body,
-                wire.AgentState,
-                repeatable=True,
-                master_timeout_s=master_timeout_s,
-                total_timeout_s=master_timeout_s,
-            )
-        else:
-            found = admin.ask(replica, body, wire.AgentState, min(CALL_TIMEOUT_S, master_timeout_s))
+        loaded = read_config(config)
+        (admin,) = admins(loaded, server)
+        address = address_of(agent)
+        body = wire.Inspect(address, anywhere=replica is not None)
+        with explained_address(config, loaded, address, admin.server.name):
+            if replica is None:
+                found = admin.ask_master(
+                    body,
+                    wire.AgentState,
+                    repeatable=True,
+                    master_timeout_s=master_timeout_s,
+                    total_timeout_s=master_timeout_s,
+                )
+            else:
+                found = admin.ask(replica, body, wire.AgentState, min(CALL_TIMEOUT_S, master_timeout_s))
     shown = {
         "id": str(found.row.id),
         "name": found.row.name,

@@ -1,5 +1,6 @@
 """`quorate send`: a notification from the command line to an agent."""
 
+import contextlib
 import math
 from pathlib import Path
 
@@ -16,10 +17,12 @@ from .common import (
     address_of,
     admins,
     config_argument,
+    explained_address,
     import_notification,
     json_object,
     json_option,
     json_text,
+    no_such_agent,
     plain,
     read_config,
     reported_errors,
@@ -64,22 +67,23 @@ def command(
     It is sent once: when the answer of the server is lost, the command says so and does not try again.
     """
     with reported_errors():
-        (admin,) = admins(read_config(config), server)
+        loaded = read_config(config)
+        (admin,) = admins(loaded, server)
         to = address_of(agent)
         name, payload = named_payload(type_name, fields)
         master_timeout_s = FAILOVER_TIMEOUT_S if timeout_s is None else timeout_s
         reply_s = DEFAULT_TIMEOUT_S if timeout_s is None else timeout_s
         total_timeout_s = math.inf if timeout_s is None else timeout_s
         if not wants_reply:
-            # A failure of the agent is not told; that there is none is.
-            post = wire.Post(to, name, payload)
-            admin.ask_master(
-                post,
-                type(None),
-                repeatable=False,
-                master_timeout_s=master_timeout_s,
-                total_timeout_s=total_timeout_s,
-            )
+            # The server reports that there is no such agent, but not that the agent fails.
+            with explained_address(config, loaded, to, admin.server.name):
+                admin.ask_master(
+                    wire.Post(to, name, payload),
+                    type(None),
+                    repeatable=False,
+                    master_timeout_s=master_timeout_s,
+                    total_timeout_s=total_timeout_s,
+                )
             return
         reply = admin.ask_master(
             wire.Request(to, name, payload, reply_s),
@@ -90,12 +94,25 @@ def command(
             total_timeout_s=total_timeout_s,
         )
     if reply.type in FAILURES:
+        # An agent may hand on what it got: then it is another agent that is missing.
+        missing = _missing_agent(reply)
+        if missing is not None and missing in (str(to), str(to).partition("@")[0]):
+            raise CommandError(no_such_agent(config, loaded, to, admin.server.name))
         raise CommandError(_failure(reply))
     value = shown(reply.type, reply.payload)
     if as_json:
         click.echo(json_text({"sender": str(reply.sender), "type": reply.type, "value": value}))
     else:
         click.echo(f"{reply.type} {json_text(value)}")
+
+
+def _missing_agent(reply: wire.Reply) -> str | None:
+    """Return the address of the agent that a reply reports as missing; None if it reports something else."""
+    if reply.type != UnknownAgent.type_name:
+        return None
+    with contextlib.suppress(ValueError):
+        return decode(UnknownAgent, reply.payload).agent
+    return None
 
 
 def _failure(reply: wire.Reply) -> str:

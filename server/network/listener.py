@@ -23,6 +23,7 @@ from .handshake import (
     ProtocolError,
     is_loopback,
 )
+from .misdirected_client import client_refusal, is_client_hello
 from .rate_limit import RateLimit
 
 MAX_CONNECTIONS = 512
@@ -90,6 +91,13 @@ class _AcceptedLink(Link):
         super().connectionMade()
         self.listener.link_opened(self)
 
+    def dataReceived(self, data: bytes) -> None:  # noqa: N802
+        # A client sends its hello in one write; one that arrives in parts only misses the advice.
+        if not self.heard_anything and not self.closed and is_client_hello(data):
+            self.listener.client_arrived(self)
+        else:
+            super().dataReceived(data)
+
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
         self.listener.link_closed()
         super().connectionLost(reason)
@@ -113,6 +121,7 @@ class Listener(Factory):
     `handlers` maps a purpose to its handler; `secret` is the property of that name, None if there is none.
     `log` gets lines about bad connections, limited in number. `count` gets the name of a metric to increase:
     ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above the limit.
+    `client_port` is where clients connect, which is said to a client that connects here; None if nowhere.
     """
 
     noisy = False
@@ -127,6 +136,7 @@ class Listener(Factory):
         count: Callable[[str], None],
         settings: LinkSettings | None = None,
         max_connections: int = MAX_CONNECTIONS,
+        client_port: int | None = None,
     ) -> None:
         self.connections = 0
         """Connections that are open now, all purposes together."""
@@ -137,6 +147,7 @@ class Listener(Factory):
         self._count = count
         self._settings = attrs.evolve(settings or LinkSettings(), max_frame_bytes=MAX_HELLO_BYTES)
         self._max_connections = max_connections
+        self._client_port = client_port
         self._port: ListeningPort | None = None
 
     def listen(self, port: int, interface: str = "") -> int:
@@ -182,6 +193,13 @@ class Listener(Factory):
         pending = _PendingHandshake(self, acceptor)
         link.handler = pending
         pending.timeout = self._reactor.callLater(HELLO_TIMEOUT_S, self._handshake_timed_out, link, pending)
+
+    def client_arrived(self, link: Link) -> None:
+        """Turn away a client program that has connected to this port, and tell it the port for clients."""
+        cast("_PendingHandshake", link.handler).done()
+        self.reject(link, "it is a client program, and this is a network port")
+        link.write([client_refusal(self._client_port)])
+        link.close()
 
     def link_closed(self) -> None:
         """Count an accepted link as closed."""

@@ -158,6 +158,7 @@ class Replica:
                 log=self.log,
                 count=self.metrics.count,
                 settings=self.settings.link,
+                client_port=self.replica.client_port,
             )
             front.listen(network.port, _interface(network.host))
             self._fronts.append(front)

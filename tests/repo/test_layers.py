@@ -32,8 +32,9 @@ ARROWS: dict[str, set[str]] = {
     "client": {"agents"},
     "services": {"agents", "client", "hachannel.transport"},
     "replay": {"agents", "engine"},
-    # The trace a replica writes and the one Spark reads have one list of columns.
-    "server": {"agents", "engine", "hachannel", "services.base", "replay.schema", "output"},
+    # The trace a replica writes and the one Spark reads have one list of columns. A client that connects to a
+    # network port gets an answer in its own protocol.
+    "server": {"agents", "client.frames", "engine", "hachannel", "services.base", "replay.schema", "output"},
     "testing": {"agents", "client", "engine", "hachannel", "replay", "server", "services"},
     "demo": {"agents", "client", "replay", "server", "testing"},
     # The files of quorate/ itself: the public names; subcommands are imported when they are called.

@@ -316,8 +316,25 @@ def test_inspect_shows_what_json_has_not(one: Any) -> None:
 
 def test_an_unknown_agent_is_a_sentence(one: Any) -> None:
     _, config = one()
-    assert "no agent bob" in run(inspect.command, config, "--server", "s0", "bob").stderr
+    missing = f"There is no agent bob on server s0; list its agents with: quorate agents {config} --server s0"
+    assert run(inspect.command, config, "--server", "s0", "bob").stderr == f"quorate: {missing}\n"
+    assert missing in run(inspect.command, config, "--server", "s0", "--replica", 0, "bob").stderr
+    assert "no agent #0.0.9 on server s0" in run(inspect.command, config, "--server", "s0", "#0.0.9").stderr
     assert "agent id" in run(inspect.command, config, "--server", "s0", "#bob").stderr
+
+
+def test_an_agent_of_another_server_is_not_inspected_and_the_sentence_names_that_server(
+    serve: Any, target: Any, tmp_path: Path
+) -> None:
+    config = tmp_path / "two.xml"
+    ports = {0: serve(target()).port, 1: 1}
+    servers = "".join(
+        f'<server id="{id}" name="s{id}" hostname="localhost"><network domain="D1" port="{port}"/></server>'
+        for id, port in ports.items()
+    )
+    config.write_text(f'<config><domain name="D1"/>{servers}</config>')
+    shown = run(inspect.command, config, "--server", "s0", "alice@s1")
+    assert shown.stderr == ("quorate: Server s0 has no agents of server s1; give alice and --server s1.\n")
 
 
 def test_deploy_prints_only_the_id(one: Any, bank: str) -> None:
@@ -460,10 +477,33 @@ def test_an_empty_name_is_left_to_the_server_to_refuse(one: Any, bank: str) -> N
     assert decode(Create, served.requested[0].payload).name == ""
 
 
-def test_send_to_nobody_is_a_failure(one: Any, bank: str) -> None:
-    _, config = one(lacking={"bob"})
-    shown = run(send.command, config, "--server", "s0", "bob", f"{bank}:Deposit", '{"amount": 1}')
-    assert (shown.exit_code, shown.stderr) == (1, "quorate: There is no agent bob on this server.\n")
+def test_a_notification_to_a_missing_agent_is_a_failure_that_says_how_to_list_agents(
+    one: Any, bank: str
+) -> None:
+    _, config = one(lacking={"bob"}, answer=lambda note: UnknownAgent("bob", note.type))
+    for options in ((), ("--request",)):
+        shown = run(
+            send.command, config, "--server", "0", "bob", f"{bank}:Deposit", '{"amount": 1}', *options
+        )
+        assert (shown.exit_code, shown.stderr) == (
+            1,
+            "quorate: There is no agent bob on server s0; "
+            f"list its agents with: quorate agents {config} --server s0\n",
+        )
+
+
+def test_a_notification_to_an_agent_of_an_unknown_server_says_which_servers_there_are(
+    one: Any, bank: str
+) -> None:
+    _, config = one(lacking={"nobody@s7"}, answer=lambda note: UnknownAgent("nobody@s7", note.type))
+    for options in ((), ("--request",)):
+        shown = run(
+            send.command, config, "--server", "s0", "nobody@s7", f"{bank}:Deposit", '{"amount": 1}', *options
+        )
+        assert (shown.exit_code, shown.stderr) == (
+            1,
+            "quorate: There is no agent nobody@s7: the file has no server s7; it has s0.\n",
+        )
 
 
 def test_send_tells_what_is_wrong(serve: Any, target: Any, xml: Any, bank: str) -> None:
@@ -480,7 +520,7 @@ def test_send_tells_what_is_wrong(serve: Any, target: Any, xml: Any, bank: str) 
     assert "cannot be made" in sentence(f"{bank}:Deposit", '{"amount": "x"}')
     assert "not a notification" in sentence(f"{bank}:Account", "{}")
     assert "PYTHONPATH" in sentence("not_here:Deposit", "{}")
-    assert "There is no agent bob." in sentence(f"{bank}:Deposit", '{"amount": 1}', "--request")
+    assert "There is no agent bob on server s0; " in sentence(f"{bank}:Deposit", '{"amount": 1}', "--request")
     served.drop_calls = 1
     assert "not known" in sentence(f"{bank}:Deposit", '{"amount": 1}')
     assert served.calls == 2

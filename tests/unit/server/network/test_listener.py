@@ -5,6 +5,8 @@ import msgspec
 import pytest
 from twisted.internet.protocol import ClientFactory, Protocol
 
+from quorate.client.frames import Bye, FrameBuffer, decode_server_frame, encode_frame
+from quorate.client.frames import Hello as ClientHello
 from quorate.hachannel.codec.framing import FrameReader, frame_parts
 from quorate.hachannel.transport.connection import Link
 from quorate.server.errors import StartError
@@ -38,6 +40,13 @@ class Raw(Protocol):
 
     def connectionLost(self, reason: Any = None) -> None:
         self.lost = True
+
+
+class Unframed(Raw):
+    """A stranger that keeps the bytes as they come."""
+
+    def dataReceived(self, data: bytes) -> None:
+        self.got.append(data)
 
 
 class Echo:
@@ -76,17 +85,16 @@ class ReplicaAddress:
         )
         self.front.listen(100)
 
-    def connect(self) -> Raw:
-        made: list[Raw] = []
+    def connect(self, raw: Raw | None = None) -> Raw:
+        raw = Raw() if raw is None else raw
 
         class Factory(ClientFactory):
             def buildProtocol(self, addr: Any) -> Raw:
-                made.append(Raw())
-                return made[0]
+                return raw
 
         self.net.machine("client").connectTCP("server", 100, Factory())
         self.net.advance(0.01)
-        return made[0]
+        return raw
 
 
 @pytest.fixture
@@ -164,3 +172,27 @@ def test_the_log_of_bad_connections_is_limited() -> None:
         limit.line(0.0, "bad")
     limit.line(11.0, "bad")
     assert lines == ["bad", "bad", "3 more lines about bad connections were left out", "bad"]
+
+
+@pytest.mark.parametrize(
+    ("client_port", "advice"),
+    [
+        (2560, "clients connect to port 2560 of this host"),
+        (None, "this replica has no TcpProxyService, so clients cannot connect to it"),
+    ],
+)
+def test_a_client_program_on_a_network_port_is_told_where_clients_connect(
+    net: MemoryNet, client_port: int | None, advice: str
+) -> None:
+    place = ReplicaAddress(net, client_port=client_port)
+    raw = place.connect(Unframed())
+    raw.transport.write(encode_frame(ClientHello("quorate-client", 1, "root", "root")))
+    net.advance(0.1)
+    assert raw.lost
+    buffer = FrameBuffer(1000)
+    buffer.feed(b"".join(raw.got))
+    body = buffer.next()
+    assert body is not None
+    assert decode_server_frame(body) == Bye("protocol", f"this port is for servers and commands; {advice}")
+    assert place.counts == ["garbage"]
+    assert place.lines[0].endswith("it is a client program, and this is a network port")
