@@ -7,6 +7,8 @@ CORE := .venv/.core
 READY := .venv/.ready
 # Processes that run tests side by side: one for each processor.
 JOBS ?= auto
+# The servers that tests start read bytecode: compiling it anew takes a third of a second for each.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 help:  ## this list

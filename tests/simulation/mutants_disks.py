@@ -9,12 +9,14 @@ from quorate.hachannel import Settings
 from quorate.hachannel.journal import durable_log
 from quorate.hachannel.model.log import Accepted, Committed, Promised, Reset, Truncated
 from quorate.hachannel.model.messages import Ack
+from quorate.hachannel.model.settings import TRIM_STEP
 from quorate.hachannel.replication import durable_output, normal_case, replica_state
-from quorate.hachannel.view_change import election
+from quorate.hachannel.view_change import election, installation
 from quorate.testing import Pause, Schedule, Shape, Weather
 from quorate.testing.channel import machine
 from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.random_schedules import draw
+from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate
 
 
@@ -200,4 +202,54 @@ def origins_written_too_early():
             original(self, index)
 
     with wrapped(replica_state.ReplicaState, "commit_to", commit_to):
+        yield
+
+
+@mutant(
+    "A proposer begins its view before its own disk has it.",
+    caught=("I20",),
+    schedule=with_disks,
+)
+def own_acceptance_counted_unsynced():
+    def accept_own(original, self):
+        output = self._state.output
+        with patched(output, "send_after_sync", lambda _replica, message: output.loopback(message)):
+            original(self)
+
+    with wrapped(installation.Installation, "_accept_own", accept_own):
+        yield
+
+
+def a_slave_applies_entries_that_its_disk_does_not_have_yet():
+    """The other two commit them; the master keeps what the slow slave has not acknowledged."""
+    script = ScriptedCluster(3, disk=True, settings=Settings(mode="MAJORITY", keep=0))
+    master = script.form()
+    slave = script.hosts[2]
+    synced, slave.machine.sync_later = slave.machine.sync_later, lambda: None
+    for _ in range(8):
+        script.submit(master, 16)
+        script.run(0.05)
+    assert slave.channel.applied > TRIM_STEP
+    assert slave.disk.waiting
+    slave.machine.sync_later = synced
+    synced()
+    script.everywhere(script.submit(master))
+
+
+@mutant(
+    "A master trims what a member has applied, although its disk may not have it.",
+    scenario=a_slave_applies_entries_that_its_disk_does_not_have_yet,
+    caught=("I18",),
+)
+def trimmed_before_acknowledged():
+    def bound(original, self, hold):
+        slaves = self._slaves.values()
+        matches = [slave.match for slave in slaves]
+        for slave in slaves:
+            slave.match = max(slave.match, slave.applied)
+        original(self, hold)
+        for slave, match in zip(slaves, matches, strict=True):
+            slave.match = match
+
+    with wrapped(normal_case.Replication, "bound", bound):
         yield

@@ -238,3 +238,43 @@ def held_of_the_process_before():
 
     with wrapped(forwarding.Forwarding, "on_forward", on_forward):
         yield
+
+
+def a_member_without_a_master_has_two_payloads():
+    """They are delivered in the next view, though nothing follows them."""
+    script = ScriptedCluster(3)
+    script.form()
+    script.hosts[0].crash()
+    script.until(lambda: not script.hosts[2].state.serving)
+    script.forward(script.hosts[2], 2)
+    script.hosts[0].start()
+    script.whole()
+    script.run(1.0)
+    script.ended(script.hosts)
+
+
+@mutant(
+    "A member forgets the newest payload that it has not sent yet when a view begins.",
+    scenario=a_member_without_a_master_has_two_payloads,
+    caught=("I7",),
+)
+def newest_forgotten():
+    def begin(original, self, now, view):
+        if self._given < self._first + len(self._queue) - 1:
+            self._queue_bytes -= len(self._queue.pop())
+        original(self, now, view)
+
+    with wrapped(forwarding.Forwarding, "begin", begin):
+        yield
+
+
+@mutant(
+    "In mode MAJORITY the application does not hear what all members hold.",
+    caught=("I10",),
+)
+def stable_not_reported():
+    def stable_to(self, index):
+        self.stable = max(self.stable, index)
+
+    with patched(replica_state.ReplicaState, "stable_to", stable_to):
+        yield

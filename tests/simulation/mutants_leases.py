@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from quorate.hachannel import Channel, Settings
+from quorate.hachannel import Channel, LeaseChanged, Settings
 from quorate.hachannel.model.messages import Release
 from quorate.hachannel.protocol import view_triggers
 from quorate.hachannel.replication import lease
@@ -351,4 +351,19 @@ def proposed_within_its_grant():
         wrapped(election.Election, "propose", propose),
         wrapped(view_triggers.ViewTriggers, "_consider_master", consider),
     ):
+        yield
+
+
+@mutant(
+    "The application hears twice that its replica has gained the lease.",
+    caught=("I11",),
+)
+def gain_reported_twice() -> Iterator[None]:
+    def review(original, self, now):
+        before = self.held
+        original(self, now)
+        if self.held and not before:
+            self._state.output.emit(LeaseChanged(True))
+
+    with wrapped(Lease, "review", review):
         yield

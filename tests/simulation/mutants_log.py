@@ -42,6 +42,18 @@ def one_ack_short():
         yield
 
 
+@mutant("In mode ALL a master does not wait for its slowest slave.", caught=("I10",))
+def one_slave_short():
+    def held(original, self, current):
+        matches = sorted((slave.match for slave in self._slaves.values()), reverse=True)
+        if self._state.settings.mode == "MAJORITY" or len(matches) < 2:
+            return original(self, current)
+        return min(self._synced, matches[-2])
+
+    with wrapped(normal_case.Replication, "held", held):
+        yield
+
+
 def a_master_comes_back_with_an_entry_of_its_own():
     """The others went on without a new entry, so nothing they send contradicts it."""
     script = ScriptedCluster(3)
