@@ -12,10 +12,12 @@ import msgspec
 from msgspec import UNSET
 
 from .envelope import Opaque
+from .fields import annotations_of, declared_fields, is_decorated, is_frozen
 from .names import AgentError, ClassNames, location, names_of
-from .notification import Notification
+from .notification import Notification, check_notification
 from .state_types import (
     check_encodable,
+    check_no_any,
     decoder,
     encoder,
     hints_of,
@@ -81,6 +83,7 @@ def _reacted(where: str, annotation: Any) -> tuple[type, ...]:
             )
         if cls is Notification:
             raise AgentError(f"{where}: name the notification's class, or Opaque to take whatever comes")
+        check_notification(cls)
     return cast("tuple[type, ...]", classes)
 
 
@@ -111,9 +114,21 @@ class Agent:
     ) -> None:
         super().__init_subclass__(**kwargs)
         # attrs builds a second class when it adds slots, with the attributes of the first and no arguments.
-        if _NAMES not in vars(cls):
+        if is_decorated(cls):
+            _check_not_frozen(cls)
+        else:
+            kinds = annotations_of(cls)
+            for attribute in declared_fields(cls):
+                check_no_any(kinds[attribute], f"{location(cls)}: {attribute}", within_classes=False)
             setattr(cls, _NAMES, names_of(cls, name, version, also))
         _named.add(cls, tuple(each for each in _names(cls) if each != location(cls)))
+
+
+def _check_not_frozen(cls: type[Agent]) -> None:
+    if is_frozen(cls):
+        raise AgentError(
+            f"{location(cls)} cannot be changed by its reactions; decorate the class with @attrs.define"
+        )
 
 
 def _names(cls: type[Agent]) -> tuple[str, ...]:
@@ -246,6 +261,7 @@ def _examine(cls: Any) -> Any:
         raise AgentError(f"{name} is not an agent; derive it from quorate.Agent")
     if "__attrs_attrs__" not in vars(cls):
         raise AgentError(f"{name}: decorate the class with @attrs.define, so that its state is known")
+    _check_not_frozen(cls)
     attributes, struct, has_sets = _state(cls, name)
     hints = hints_of(cls)
     plain = tuple((name, allowed) for name in attributes if (allowed := _scalar(hints[name])))
@@ -281,7 +297,7 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
         for key, value in vars(base).items():
             if key.startswith("__"):
                 continue
-            constant = key.isupper() or key.startswith("_") or key in inspect.get_annotations(base)
+            constant = key.isupper() or key.startswith("_") or key in annotations_of(base)
             if type(value) in (list, dict, set) or (type(value) in _PLAIN and not constant):
                 raise AgentError(
                     f"{name}: {key} has no type; annotate it, or write {key.upper()} if it never changes"
@@ -294,6 +310,7 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
         if kind is None:
             raise AgentError(f"{name}: {attribute} has no type; annotate it")
         check_encodable(kind, f"{name}: {attribute}")
+        check_no_any(kind, f"{name}: {attribute}")
         # UNSET marks an attribute that an older state does not have; `load` puts the default.
         members.append((f"f{index}", kind, msgspec.field(name=attribute, default=UNSET)))
     has_sets = any(may_hold_sets(kind) for _, kind, _ in members)

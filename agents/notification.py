@@ -5,16 +5,28 @@ from typing import Any, ClassVar, Final, TypeVar, cast
 
 import msgspec
 
-from .names import AgentError, ClassNames, names_of
-from .state_types import decoder, hints_of, may_hold_sets, with_sorted_sets
+from .fields import annotations_of, declared_fields, field_names, is_decorated, is_frozen, lost_fields
+from .names import AgentError, ClassNames, location, names_of
+from .state_types import check_keeps_fields, decoder, hints_of, may_hold_sets, with_sorted_sets
 
-__all__ = ["UNREADABLE", "Notification", "decode", "encode", "has_name", "known_type", "type_name"]
+__all__ = [
+    "UNREADABLE",
+    "Notification",
+    "check_notification",
+    "decode",
+    "encode",
+    "has_name",
+    "known_type",
+    "type_name",
+]
 
 T = TypeVar("T")
 
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Exceptions that decoding raises for bytes that are no such notification."""
 
+_RESERVED: Final = ("type_name", "type_names")
+"""Attributes of `Notification` that no field can have the name of."""
 _known: Final["ClassNames[Notification]"] = ClassNames()
 
 
@@ -26,12 +38,13 @@ class Notification:
             amount: int
 
     Fields may be of any type that msgspec encodes: numbers, text, bytes, dates, UUIDs, lists, dicts,
-    tuples, enumerations, and attrs classes or dataclasses of these.
+    tuples, enumerations, and attrs classes or dataclasses of these. No field is private.
 
     ``class Deposit(Notification, name="bank.deposit")`` gives it a name on the wire that does not depend on
     its module: ``bank.deposit/1``. `version` (1 unless given) is the number in it. `also` holds whole names
     of former versions, or ``module:Class``, that are read as this class, too.
-    Raises AgentError for what cannot be a name, or is the name of another class.
+    Raises AgentError for what cannot be a name, or is the name of another class, and for a class whose
+    fields would not be sent as they are.
     """
 
     __slots__ = ()
@@ -46,10 +59,63 @@ class Notification:
     ) -> None:
         super().__init_subclass__(**kwargs)
         # attrs builds a second class when it adds slots, with the attributes of the first and no arguments.
-        if "type_names" not in vars(cls):
+        if is_decorated(cls):
+            _check_decorated(cls)
+        else:
+            _check_body(cls)
             cls.type_names = names_of(cls, name, version, also)
             cls.type_name = cls.type_names[0]
         _known.add(cls, cls.type_names)
+
+
+def check_notification(cls: type[Notification]) -> None:
+    """Raise AgentError, with the remedy, unless notifications of this class can be sent as they are.
+
+    The class is complete: decorated with ``attrs.frozen`` or ``dataclass(frozen=True)``, or a frozen Struct.
+    """
+    struct = issubclass(cls, msgspec.Struct)
+    fields = field_names(cls) or ()
+    for base in cls.__mro__[: cls.__mro__.index(Notification)]:
+        undecorated = base is cls and not struct and not is_decorated(cls)
+        if undecorated or not set(declared_fields(base)) <= set(fields):
+            raise AgentError(
+                f"{location(base)}: decorate the class with @attrs.frozen, so that its fields are known"
+            )
+    if struct and not is_frozen(cls):
+        raise AgentError(f"{location(cls)} can be changed after it was sent; add frozen=True to its bases")
+    if not struct:
+        _check_decorated(cls)
+
+
+def _check_body(cls: type[Notification]) -> None:
+    """Check the names in the body of a class that is not decorated yet."""
+    body = vars(cls).keys() | annotations_of(cls).keys()
+    for name in _RESERVED:
+        if name in body:
+            raise AgentError(
+                f"{location(cls)}: {name} holds the name of the class; give the field another name. "
+                'A class is named in its first line: class Deposit(Notification, name="bank.deposit")'
+            )
+    if not issubclass(cls, msgspec.Struct):
+        _check_none_private(cls, declared_fields(cls))
+
+
+def _check_decorated(cls: type[Notification]) -> None:
+    """Check the fields of an attrs class or dataclass."""
+    _check_none_private(cls, lost_fields(cls))
+    if not is_frozen(cls):
+        raise AgentError(
+            f"{location(cls)} can be changed after it was sent; decorate the class with @attrs.frozen"
+        )
+
+
+def _check_none_private(cls: type[Notification], fields: list[str]) -> None:
+    for name in fields:
+        if name.startswith("_"):
+            raise AgentError(
+                f"{location(cls)}: the value of {name} would not be sent; "
+                "give the field a name without underscore"
+            )
 
 
 def type_name(cls: type[Notification]) -> str:
@@ -73,7 +139,8 @@ _encoder = msgspec.msgpack.Encoder()
 def encode(notification: Notification) -> bytes:
     """Encode the fields of a notification in MessagePack.
 
-    Raises TypeError, naming the class, if it is not a Notification or a field cannot be encoded.
+    Raises TypeError, naming the class, if it is not a Notification, a field cannot be encoded, or a value is
+    nested too deep; AgentError, with the remedy, if no notification of the class can be sent.
     """
     if not isinstance(notification, Notification):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise TypeError(
@@ -82,7 +149,9 @@ def encode(notification: Notification) -> bytes:
     try:
         sort = _sorting(cast("Any", type(notification)))
         return _encoder.encode(notification if sort is None else sort(notification))
-    except (TypeError, ValueError, OverflowError) as error:
+    except AgentError:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TypeError(f"{notification.type_name} cannot be encoded: {error}") from error
 
 
@@ -90,12 +159,16 @@ def encode(notification: Notification) -> bytes:
 def _sorting(cls: Any) -> Any:
     """Return a function that sorts the sets in a notification, whose order differs between processes.
 
-    None if the class cannot have sets."""
+    Returns None if the class cannot have sets. Raises AgentError if notifications of it cannot be sent.
+    """
+    check_notification(cls)
     try:
-        has_sets = any(may_hold_sets(kind) for kind in hints_of(cls).values())
+        hints = hints_of(cls)
     except AgentError:  # a type cannot be resolved: it may be anything
-        has_sets = True
-    return with_sorted_sets if has_sets else None
+        return with_sorted_sets
+    for name, kind in hints.items():
+        check_keeps_fields(kind, f"{location(cls)}: {name}")
+    return with_sorted_sets if any(may_hold_sets(kind) for kind in hints.values()) else None
 
 
 def decode(cls: type[T], payload: bytes) -> T:

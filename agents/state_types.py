@@ -6,16 +6,17 @@ import typing
 from collections.abc import Callable, Set
 from typing import Any, Final, TypeVar, cast
 
-import attrs
 import msgspec
 
+from .fields import field_names, lost_fields
 from .names import AgentError, location
 
 __all__ = [
     "check_encodable",
+    "check_keeps_fields",
+    "check_no_any",
     "decoder",
     "encoder",
-    "field_names",
     "hints_of",
     "may_hold_sets",
     "with_sorted_sets",
@@ -28,7 +29,7 @@ encoder: Final = msgspec.msgpack.Encoder()
 
 
 def hints_of(cls: type) -> dict[str, Any]:
-    """The types of a class's attributes. Raises AgentError if one cannot be resolved."""
+    """Return the types of a class's attributes. Raises AgentError if one cannot be resolved."""
     try:
         return typing.get_type_hints(cls)
     except Exception as error:
@@ -45,14 +46,30 @@ def check_encodable(kind: Any, where: str) -> None:
             f"{where}: {kind!r} cannot be stored; use numbers, text, bytes, dates, lists, dicts, tuples, "
             "enumerations, attrs classes or dataclasses"
         ) from error
+    check_keeps_fields(kind, where)
+
+
+def check_keeps_fields(kind: Any, where: str) -> None:
+    """Raise AgentError if a private field of a class within the type would lose its value."""
     for part in _parts(kind):
-        # msgspec leaves out the private attributes of attrs classes and dataclasses.
-        hidden = [name for name in field_names(part) or () if name.startswith("_")]
-        if hidden:
+        if lost := lost_fields(part):
             raise AgentError(
-                f"{where}: {part.__qualname__}.{hidden[0]} would not be stored; "
-                "give the attribute a name without underscore"
+                f"{where}: the value of {part.__qualname__}.{lost[0]} would be lost; "
+                "give the field a name without underscore"
             )
+
+
+def check_no_any(kind: Any, where: str, *, within_classes: bool = True) -> None:
+    """Raise AgentError if a value of the type may be anything.
+
+    Such a value can be one that cannot be stored, and comes back as one of another type: a list for a tuple.
+    With `within_classes` false the fields of classes are not examined: their types may not be defined yet.
+    """
+    if Any in _parts(kind, within_classes=within_classes):
+        raise AgentError(
+            f"{where} may be of any type, and then it cannot be stored safely; name the types, "
+            "as in int | str | list[float]"
+        )
 
 
 def may_hold_sets(kind: Any) -> bool:
@@ -61,20 +78,26 @@ def may_hold_sets(kind: Any) -> bool:
 
 
 def without_sets(value: Any) -> Any:
-    """Return the value with sorted lists in place of sets and maps in place of objects; the order of a set
-    differs between processes."""
+    """Return the value with sorted lists in place of sets and maps in place of objects.
+
+    The order of a set differs between processes.
+    """
     return _sorted(value, lambda _, fields: fields)
 
 
 def with_sorted_sets(value: Any) -> Any:
     """Return the value with sorted lists in place of sets, so that it decodes as its own type.
 
-    An object of a class is copied, with such fields."""
+    Objects of classes with fields are copied, their sets replaced.
+    """
     return _sorted(value, _copied)
 
 
 def _sorted(value: Any, form: Callable[[Any, dict[str, Any]], Any]) -> Any:
-    """`form` makes of an object of a class with fields, and these, what stands in its place."""
+    """Copy a value with sorted lists in place of sets.
+
+    `form` takes an object of a class with fields and its copied fields, and returns its replacement.
+    """
     if isinstance(value, (set, frozenset)):
         items = [_sorted(item, form) for item in cast("set[Any]", value)]
         return sorted(items, key=encoder.encode)
@@ -97,8 +120,8 @@ def _copied(value: Any, fields: dict[str, Any]) -> Any:
     return copied
 
 
-def _parts(kind: Any) -> list[Any]:
-    """A type and all that it is made of."""
+def _parts(kind: Any, *, within_classes: bool = True) -> list[Any]:
+    """Return a type and all types that it is made of."""
     found: list[Any] = []
     waiting = [kind]
     while waiting:
@@ -110,25 +133,13 @@ def _parts(kind: Any) -> list[Any]:
         origin = typing.get_origin(part)
         if origin is not None:
             waiting.append(origin)
-        elif isinstance(part, type) and field_names(part) is not None:
+        elif within_classes and isinstance(part, type) and field_names(part) is not None:
             waiting.extend(hints_of(part).values())
     return found
 
 
-def field_names(kind: Any) -> list[str] | None:
-    """The fields of an attrs class, a dataclass or a Struct; None for anything else."""
-    if not isinstance(kind, type):
-        return None
-    if attrs.has(kind):
-        return [field.name for field in attrs.fields(kind)]
-    for marker in ("__dataclass_fields__", "__struct_fields__"):
-        if hasattr(kind, marker):
-            return list(getattr(kind, marker))
-    return None
-
-
 def decoder(cls: type[T]) -> msgspec.msgpack.Decoder[T]:
-    """The (cached) decoder of a class. Raises TypeError if a field's type cannot be encoded."""
+    """Return the decoder of a class, from a cache. Raises TypeError if a field's type cannot be encoded."""
     return cast("msgspec.msgpack.Decoder[T]", _decoder(cast("Any", cls)))
 
 

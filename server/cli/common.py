@@ -16,7 +16,7 @@ import msgspec
 from rich.console import Console
 
 from ...agents import AgentId, Notification, decode, known_type
-from ...agents.state_types import field_names
+from ...agents.fields import field_names
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError, CallFailed
 from ..config import Config, ConfigError, Server, UnknownName, load

@@ -185,7 +185,7 @@ def test_a_private_attribute_inside_the_state_is_refused_because_it_would_be_los
         @reacts
         def deposit(self, ctx: Context, note: Deposit) -> None: ...
 
-    assert "Inner._secret would not be stored" in refused(Holder)
+    assert "Inner._secret would be lost" in refused(Holder)
 
 
 def test_an_attribute_without_type_is_refused() -> None:

@@ -72,7 +72,8 @@ def test_a_name_declared_by_two_classes_is_refused_and_both_are_named(base: str)
 
 @pytest.mark.parametrize("base", ["Notification", "Agent"])
 def test_a_module_read_again_replaces_its_classes(base: str) -> None:
-    source = f"@attrs.define\nclass One({base}, name='names-test.again-{base.lower()}'): pass"
+    decorator = "attrs.frozen" if base == "Notification" else "attrs.define"
+    source = f"@{decorator}\nclass One({base}, name='names-test.again-{base.lower()}'): pass"
     module("again_bank", source)
     again = module("again_bank", source)
     find = known_type if base == "Notification" else agent_named
