@@ -60,12 +60,12 @@ class Phases(NamedTuple):
 
 ROLES = Table(
     "Roles",
-    "What `Channel.role` says, and `quorate status`. One step can take a replica through several phases: the"
-    " diagram shows where it can be after the step.",
+    "`Channel.role` and `quorate status` show the role. One step can take a replica through several phases:"
+    " the diagram shows in which one it can be after the step.",
     (
         Move(START, "joining", "a process begins outside every view"),
         Move(START, "changing", "its disk says that it was a member"),
-        Move(START, "blocked", "the same, and nobody is there"),
+        Move(START, "blocked", "its disk says that it was a member, and no other replica can be reached"),
         Move(START, "master", "a cluster of one"),
         Move(START, "stopped", "it leaves at once"),
         Move(START, "witness", "its disk says that it votes"),
@@ -74,7 +74,7 @@ ROLES = Table(
         Move("witness", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("joining", "changing", "it accepts a view"),
         Move("joining", "blocked", "it accepts a view, and too few are left"),
-        Move("changing", "master", "the view is active, it is first"),
+        Move("changing", "master", "the view is active and lists it first"),
         Move("changing", "slave", "the view is active"),
         Move("changing", "joining", "a view without it is active"),
         Move("changing", "blocked", "too few can be reached"),
@@ -85,61 +85,72 @@ ROLES = Table(
         Move("master", "joining", "a view without it is active"),
         Move("master", "blocked", "too few can be reached"),
         Move("blocked", "changing", "enough can be reached"),
-        Move("blocked", "slave", "the same, and the view still stands"),
-        Move("blocked", "master", "the same, it is first"),
+        Move("blocked", "slave", "enough can be reached, and its view still stands"),
+        Move("blocked", "master", "enough can be reached, and it is first in its view, which still stands"),
         Move("blocked", "joining", "a view without it is active"),
         Move("joining", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("changing", "stopped", "it leaves, or hears of a cluster begun again after its own"),
         Move("slave", "stopped", "it leaves, or hears of a cluster begun again after its own"),
-        Move("master", "stopped", "it leaves, alone or having waited in vain, or hears of such a cluster"),
+        Move(
+            "master",
+            "stopped",
+            "it leaves, alone or after waiting in vain, or hears of a cluster begun again after its own",
+        ),
         Move("blocked", "stopped", "it leaves, or hears of a cluster begun again after its own"),
     ),
 )
 
 VIEW_CHANGE = Table(
     "The proposer of a view",
-    "Whatever goes wrong on the way leads back to `idle`, and to another attempt with a higher number.",
+    "A replica that proposes a view goes through these phases. A failure in any of them leads back to `idle`,"
+    " and to another attempt with a higher number.",
     (
         Move(START, "idle", "a process begins"),
         Move(START, "preparing", "a cluster of one comes back from its disk"),
-        Move("idle", "preparing", "the gate is open, or a slave comes or goes"),
+        Move("idle", "preparing", "enough voters do not follow the master, or a slave comes or goes"),
         Move("preparing", "fetching", "another member has the longest log"),
-        Move("preparing", "installing", "the promises suffice, the log is here"),
-        Move("preparing", "idle", "refused, too late, or another one proposes"),
-        Move("fetching", "installing", "the log is here"),
-        Move("fetching", "preparing", "too late, and again"),
-        Move("fetching", "idle", "too late, or another one proposes"),
-        Move("installing", "idle", "the view is active, or failed"),
-        Move("installing", "preparing", "it failed, and again"),
+        Move("preparing", "installing", "the promises suffice, and its own log is the longest"),
+        Move("preparing", "idle", "refused, out of time, or another replica proposes"),
+        Move("fetching", "installing", "it has received the end of that log"),
+        Move("fetching", "preparing", "out of time, a new attempt begins"),
+        Move("fetching", "idle", "out of time, or another replica proposes"),
+        Move("installing", "idle", "the view is active, or the attempt failed"),
+        Move("installing", "preparing", "the attempt failed, a new one begins"),
     ),
 )
 
 LEARNING = Table(
     "A replica that joins",
-    "A replica that is not in the view, `joining` or cut off, announces itself until the master takes it as"
-    " its learner. What it has of a state stays useful when another master goes on.",
+    "A replica that is not in the view, because it is new or was cut off, announces itself until the master"
+    " accepts it as its learner. If another master continues the transfer, it continues from the part of the"
+    " state that the learner has.",
     (
         Move(START, "alone", "a process begins"),
         Move("alone", "state", "the first part of a state comes"),
-        Move("alone", "entries", "what it has suffices: entries come"),
+        Move("alone", "entries", "the log of the master reaches back to what it has, entries come"),
         Move("state", "entries", "the whole state is installed"),
-        Move("state", "alone", "a view took it in, or the transfer came to nothing"),
+        Move("state", "alone", "a view includes it, or the transfer failed"),
         Move("entries", "state", "another transfer begins with a state"),
-        Move("entries", "alone", "a view took it in"),
+        Move("entries", "alone", "a view includes it"),
     ),
 )
 
 GIVING = Table(
     "A master with a learner",
-    "One at a time. The master serves meanwhile.",
+    "The phases say what the master sends to its learner. It serves one learner at a time, and its clients"
+    " all the while.",
     (
         Move(START, "nobody", "a process begins"),
-        Move("nobody", "state", "a replica announces itself that needs the state"),
-        Move("nobody", "entries", "the log has all that it lacks"),
+        Move("nobody", "state", "a replica that needs the state announces itself"),
+        Move("nobody", "entries", "a replica announces itself, and the log has all that it lacks"),
         Move("state", "entries", "it has installed the state"),
-        Move("state", "nobody", "it is gone or too slow, or this replica leads no more"),
+        Move("state", "nobody", "it is gone or too slow, or this replica is no longer master"),
         Move("entries", "state", "the learner begins again, from the state"),
-        Move("entries", "nobody", "a view took it in, or the same"),
+        Move(
+            "entries",
+            "nobody",
+            "a view includes it, it is gone or too slow, or this replica is no longer master",
+        ),
     ),
 )
 
@@ -152,8 +163,9 @@ def page() -> str:
     parts = [
         "# The states of a replica",
         fill(
-            "Drawn from the tables in `hachannel/protocol/phases.py` by `python -m quorate.hachannel`."
-            " Every step of every simulation is compared with them.",
+            "This page lists the phases of a replica, and which may follow which."
+            " `python -m quorate.hachannel` prints it from the tables in `hachannel/protocol/phases.py`."
+            " Every step of every simulation is compared with these tables.",
             PAGE_COLUMNS,
         ),
     ]
