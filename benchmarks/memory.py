@@ -73,7 +73,7 @@ class Cluster:
     def act(self, me: int) -> None:
         """Do what a channel says."""
         channel = self.channels[me]
-        output = channel.take()
+        output = channel.drain()
         for peer, message in output.messages:
             self.wires[me, peer].append(message)
         for event in output.events:
@@ -86,7 +86,7 @@ class Cluster:
                 channel.part_installed(self.now, event.token)
 
     def kept(self) -> tuple[int, int, int]:
-        """Entries in the logs, payloads in the queues of origins, messages on the wires."""
+        """Entries in the logs, payloads in the queues of submitters, messages on the wires."""
         return (
             sum(len(channel.state.log) for channel in self.channels),
             sum(channel.forwarding for channel in self.channels),

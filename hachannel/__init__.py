@@ -14,6 +14,7 @@ from .model.errors import (
 )
 from .model.events import (
     Deliver,
+    DirectReceived,
     Event,
     InstallPart,
     LeaseChanged,
@@ -22,7 +23,6 @@ from .model.events import (
     ProvideSnapshot,
     Stable,
     Stopped,
-    Told,
     ViewEvent,
 )
 from .model.log import Log, LogRecord, MemoryLog
@@ -37,6 +37,7 @@ __all__ = [
     "Channel",
     "ChannelError",
     "Deliver",
+    "DirectReceived",
     "Event",
     "Group",
     "GroupError",
@@ -63,7 +64,6 @@ __all__ = [
     "Source",
     "Stable",
     "Stopped",
-    "Told",
     "TooFewCopies",
     "View",
     "ViewEvent",

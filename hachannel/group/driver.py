@@ -5,7 +5,7 @@ from collections.abc import Callable
 from ..model.errors import ProtocolError
 from ..model.events import ProvideSnapshot
 from ..model.messages import Ack, Data, decode_message
-from ..model.settings import TELL_AFTER_S
+from ..model.settings import ANNOUNCE_AFTER_S
 from ..transport.ports import DelayedCallPort
 from ..transport.sending import send_messages
 from ..transport.timer import Timer
@@ -126,7 +126,9 @@ class ChannelDriver:
                         self._run_soon()
                         break
                     # The member that sent an entry may wait for its commit; or there is room for more packs.
-                    self._stirred |= bool(self._order) or (delivery.awaited > 0 and self._channel.untold)
+                    self._stirred |= bool(self._order) or (
+                        delivery.awaited > 0 and self._channel.commit_unannounced
+                    )
                 else:
                     # A member alone commits at once.
                     self._stirred |= bool(self._order) and self._room
@@ -160,9 +162,9 @@ class ChannelDriver:
         Else the next entry announces it, or `_announce` after a silence.
         """
         delivery = self._delivery
-        if delivery.awaited and delivery.awaited <= self._channel.told:
+        if delivery.awaited and delivery.awaited <= self._channel.announced:
             delivery.awaited = 0
-        out = self._channel.take(more=not delivery.awaited, again=True, tell=self._silence)
+        out = self._channel.drain(more=not delivery.awaited, again=True, announce=self._silence)
         self._silence = False
         if out.messages:
             send_messages(self.transport, out.messages)
@@ -173,9 +175,9 @@ class ChannelDriver:
         return not out.notes
 
     def _announce_later(self) -> None:
-        if self._announcement is None and self._channel.untold:
+        if self._announcement is None and self._channel.commit_unannounced:
             applied = self._delivery.applied
-            self._announcement = self._reactor.callLater(TELL_AFTER_S, self._announce, applied)
+            self._announcement = self._reactor.callLater(ANNOUNCE_AFTER_S, self._announce, applied)
 
     def _announce(self, applied: int) -> None:
         """Announce the commit to the slaves if no entry came after `applied`; a later entry announces it."""
@@ -218,7 +220,7 @@ class ChannelDriver:
 
     def peer_alive(self, peer: int) -> None:
         """Note that a part of a long frame of a peer has arrived."""
-        self._channel.hears(self._now(), peer)
+        self._channel.partial_received(self._now(), peer)
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """Note a connection to a peer."""

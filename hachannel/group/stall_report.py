@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..protocol.channel import Channel
-from ..protocol.diagnosis import situation
+from ..protocol.diagnosis import diagnose
 from ..transport.connection import NO_ADDRESS, NOBODY_LISTENS, SILENCE
 from .wire import REFUSAL
 
@@ -54,9 +54,7 @@ class StallReport:
 
     def update(self, now: float) -> None:
         """Find the sentence anew, and log it when it is due. Call it on a timer and after each view."""
-        sentence = situation(
-            self._channel, self._unreachable, astray=self._unresolved, refused=self._refusals
-        )
+        sentence = diagnose(self._channel, self._unreachable, astray=self._unresolved, refused=self._refusals)
         if sentence != self.sentence:
             self.sentence, self._since = sentence, now
         if not sentence:

@@ -40,7 +40,7 @@ class Remembered(msgspec.Struct, array_like=True):
     """Index of the last entry: it must be there, or entries were lost."""
     guest: bool = False
     """The replica may join a cluster, but never found one."""
-    origins: Rows = ()
+    submitters: Rows = ()
     """Table of submitters after `commit`."""
     boots: int = 0
     """Number of processes of this incarnation so far."""
@@ -57,7 +57,7 @@ class Remembered(msgspec.Struct, array_like=True):
             case Committed():
                 if record.index > self.commit:
                     self.commit = record.index
-                    self.origins = record.origins
+                    self.submitters = record.submitters
             case Truncated():
                 self.last = record.index
             case Promised():
@@ -73,7 +73,7 @@ class Remembered(msgspec.Struct, array_like=True):
             case Reset():
                 self.base = record.base
                 self.last = self.commit = record.base.at
-                self.origins = record.origins
+                self.submitters = record.submitters
             case Booted():
                 self.boots = record.boot
             case Leased():
@@ -101,7 +101,7 @@ class DurableLog(MemoryLog):
             active=remembered.active,
             commit=commit,
             applied=commit,
-            origins=remembered.origins,
+            submitters=remembered.submitters,
             boots=remembered.boots,
             lease_s=remembered.lease_s,
             guest=remembered.guest,

@@ -107,8 +107,8 @@ class InstallPart:
 
 
 @attrs.frozen
-class Told:
-    """An application message from another replica. Unordered, and it may be lost."""
+class DirectReceived:
+    """An application message of `Channel.send_direct` from another replica. Unordered, and it may be lost."""
 
     peer: int
     data: bytes
@@ -124,7 +124,15 @@ class Stopped:
 
 
 Event: TypeAlias = (
-    Deliver | ViewEvent | LeaseChanged | Stable | ProvideSnapshot | ProvidePart | InstallPart | Told | Stopped
+    Deliver
+    | ViewEvent
+    | LeaseChanged
+    | Stable
+    | ProvideSnapshot
+    | ProvidePart
+    | InstallPart
+    | DirectReceived
+    | Stopped
 )
 
 

@@ -63,7 +63,7 @@ class Committed:
     """Record: the entries up to `index` are committed. No message waits until it is durable."""
 
     index: int
-    origins: Rows = ()
+    submitters: Rows = ()
     """Table of submitters after `index`."""
 
 
@@ -72,7 +72,7 @@ class Reset:
     """Record: all entries are removed; the log begins after `base`, whose state came as a snapshot."""
 
     base: Tag
-    origins: Rows = ()
+    submitters: Rows = ()
     """Table of submitters after this entry."""
 
 
@@ -106,7 +106,7 @@ class Recovered:
     commit: int = 0
     applied: int = 0
     """The application has recovered by itself the state after this entry, which is not above `commit`."""
-    origins: Rows = ()
+    submitters: Rows = ()
     """Table of submitters after `commit`."""
     boots: int = 0
     """Number of processes of this incarnation that have submitted something."""

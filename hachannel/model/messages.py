@@ -224,7 +224,7 @@ class Chunk(msgspec.Struct, array_like=True, frozen=True, tag=18):
     """The next chunk belongs to the same part."""
     at: Tag | None
     """In the last chunk: the entry after which the whole is the state. None in all others."""
-    origins: Rows = ()
+    submitters: Rows = ()
     """In the last chunk: table of submitters after the entry `at`."""
 
 
@@ -234,11 +234,12 @@ class ChunkAck(msgspec.Struct, array_like=True, frozen=True, tag=19):
     token: int
     chunks: int
     installed: bool
-    ahead: int = 0
-    """Index up to which the learner has entries after the state (`Ahead`); with `installed`, in its log."""
+    tail: int = 0
+    """Index up to which the learner has entries after the state (`TailEntries`); with `installed`, they are
+    in its log."""
 
 
-class Ahead(msgspec.Struct, array_like=True, frozen=True, tag=44):
+class TailEntries(msgspec.Struct, array_like=True, frozen=True, tag=44):
     """Master to learner, beside the state: committed entries after it."""
 
     token: int
@@ -273,7 +274,7 @@ class CaughtUp(msgspec.Struct, array_like=True, frozen=True, tag=21):
     """Seconds for which a grant to another replica still forbids it to promise a view of this master."""
 
 
-class Tell(msgspec.Struct, array_like=True, frozen=True, tag=22):
+class DirectMessage(msgspec.Struct, array_like=True, frozen=True, tag=22):
     """An application message, unordered and unreliable."""
 
     data: bytes
@@ -383,10 +384,10 @@ Message: TypeAlias = (
     | Join
     | Chunk
     | ChunkAck
-    | Ahead
+    | TailEntries
     | CatchUp
     | CaughtUp
-    | Tell
+    | DirectMessage
     | Commit
     | Forward
     | Forwarded
@@ -401,9 +402,9 @@ CARRIERS: Final[dict[type, str]] = {
     Suffix: "entries",
     NewView: "entries",
     Chunk: "data",
-    Ahead: "entries",
+    TailEntries: "entries",
     CatchUp: "entries",
-    Tell: "data",
+    DirectMessage: "data",
     Forward: "payload",
 }
 """Messages that carry payloads, and the name of the field that has them."""

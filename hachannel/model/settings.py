@@ -10,7 +10,7 @@ TRIM_STEP = 64
 
 Mode = Literal["ALL", "MAJORITY"]
 
-TELL_AFTER_S = 0.001
+ANNOUNCE_AFTER_S = 0.001
 """Pause before a master sends a Commit message of its own; an entry sent meanwhile makes it unnecessary."""
 
 LEAST_S = 0.001

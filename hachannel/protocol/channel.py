@@ -7,9 +7,9 @@ from ..membership.membership import Membership
 from ..membership.witness_admission import WitnessAdmission
 from ..model.configuration import configure
 from ..model.errors import ChannelError
-from ..model.events import Output, Told
+from ..model.events import DirectReceived, Output
 from ..model.log import Log, MemoryLog
-from ..model.messages import Heartbeat, Message, Tell
+from ..model.messages import DirectMessage, Heartbeat, Message
 from ..model.settings import Settings
 from ..model.view import NO_TAG, NO_VIEW, Seat, View, Voter
 from ..replication.forwarding import Forwarding
@@ -32,7 +32,7 @@ from .view_triggers import ViewTriggers
 class Channel:
     """One replica of a cluster.
 
-    Call one input, then `take()` and act on the output; call `tick` when `deadline` is reached. Times are
+    Call one input, then `drain()` and act on the output; call `tick` when `deadline` is reached. Times are
     monotonic seconds. No input raises because of what a peer did.
     """
 
@@ -74,20 +74,26 @@ class Channel:
         self._forwarding = Forwarding(self.state, self._replication)
         self._donor = Donor(self.state, self._replication, self.lease)
         self._election = Election(self.state, self._replication, self._donor, self.lease)
-        porter = WitnessAdmission(self.state, self._replication)
-        leavers = self._leavers = Departures(self.state, self._replication)
-        gate = ViewTriggers(
-            self.state, self._replication, self._donor, porter, leavers, self._election, self.lease
+        witness_admission = WitnessAdmission(self.state, self._replication)
+        departures = self._departures = Departures(self.state, self._replication)
+        view_triggers = ViewTriggers(
+            self.state,
+            self._replication,
+            self._donor,
+            witness_admission,
+            departures,
+            self._election,
+            self.lease,
         )
         self._membership = Membership(self.state, self._replication, self._election)
-        self._facts = Heartbeats(
+        self._heartbeats = Heartbeats(
             self.state,
             self._replication,
             self._election,
-            gate,
+            view_triggers,
             self._donor,
             self._membership,
-            porter,
+            witness_admission,
             self.lease,
         )
         # A guest that was let in has got what it lacked.
@@ -99,21 +105,21 @@ class Channel:
             self._replication,
             self._forwarding,
             self._election,
-            self._facts,
+            self._heartbeats,
             self._membership,
             self._donor,
             self._learner,
             self._observe,
         )
         self.state.output.loopback = self._dispatch.to_oneself
-        self._steps = DecisionLoop(
+        self._decision_loop = DecisionLoop(
             self.state,
             self.lease,
             self._replication,
             self._forwarding,
             self._election,
-            gate,
-            self._facts,
+            view_triggers,
+            self._heartbeats,
             self._membership,
             self._donor,
             self._learner,
@@ -126,7 +132,7 @@ class Channel:
         self._election.installation.busy = busy
 
     def _step(self, now: float, *, tick: bool = False) -> None:
-        self._steps.step(now, tick=tick)
+        self._decision_loop.step(now, tick=tick)
         self._observe()
 
     def _observe(self) -> None:
@@ -223,7 +229,7 @@ class Channel:
 
     @property
     def can_forward(self) -> bool:
-        """Whether `forward` would take a payload now. It may wait here for a master."""
+        """Whether `forward` accepts a payload now. The payload may wait here for a master."""
         return self._forwarding.room
 
     @property
@@ -232,32 +238,32 @@ class Channel:
         return self._forwarding.waiting
 
     @property
-    def ahead(self) -> int:
+    def tail_length(self) -> int:
         """How many entries wait here for the state that they follow."""
-        return self._learner.ahead
+        return self._learner.tail_length
 
     @property
     def idle(self) -> bool:
-        """Nothing has come of the inputs since `take` that it would give out."""
+        """The inputs since the last `drain` have produced nothing that it would return."""
         return self.state.output.empty and not self._replication.owes
 
     @property
-    def untold(self) -> bool:
-        """Of a master: slaves may not know yet of all that is committed.
+    def commit_unannounced(self) -> bool:
+        """Whether this replica is a master whose slaves may not know yet what is committed.
 
-        Unless something is submitted soon it is to be taken with `tell`.
+        If nothing is submitted soon, call `drain` with `announce`.
         """
-        return self._replication.untold
+        return self._replication.commit_unannounced
 
     @property
-    def told(self) -> int:
-        """Index up to which the master has told the slaves that all members hold everything."""
-        return self._replication.told
+    def announced(self) -> int:
+        """Index up to which the master has announced to the slaves that all members hold everything."""
+        return self._replication.announced
 
     @property
     def deadline(self) -> float | None:
-        """When to call `tick` next, None for never. Read it after each `take`."""
-        return self._steps.deadline
+        """When to call `tick` next, None for never. Read it after each `drain`."""
+        return self._decision_loop.deadline
 
     # Inputs
 
@@ -268,7 +274,7 @@ class Channel:
         state.peers = Peers(state.seats.others, now, settings)
         if state.seats.as_of != NO_VIEW:
             state.connect()
-        self._steps.start(now)
+        self._decision_loop.start(now)
         self._observe()
 
     def tick(self, now: float) -> None:
@@ -288,10 +294,10 @@ class Channel:
         link.connected = True
         link.heard = now
         self._replication.connected(voter)
-        state.output.send(peer, self._facts.heartbeat(voter))
+        state.output.send(peer, self._heartbeats.heartbeat(voter))
         self._membership.greet(link)
         if state.leaving:
-            state.output.send(peer, self._facts.farewell())
+            state.output.send(peer, self._heartbeats.farewell())
         self.lease.greet(peer)
         self._learner.hurry()
         self._replication.resume(voter)
@@ -318,8 +324,8 @@ class Channel:
             self.lease.release(link.voter)
         self._step(now)
 
-    def hears(self, now: float, peer: int) -> None:
-        """Some of a message has arrived on the connection with a peer: it is alive, and its way slow."""
+    def partial_received(self, now: float, peer: int) -> None:
+        """Note that a part of a long message has arrived: the peer is alive, its connection slow."""
         link = self.state.peers.links.get(peer)
         if link is not None and link.connected:
             link.heard = now
@@ -380,15 +386,15 @@ class Channel:
         """A cluster was heard of that does not let this replica in: it never founds one from now on."""
         self.state.guest = True
 
-    def tell(self, peer: int, data: bytes) -> None:
+    def send_direct(self, peer: int, data: bytes) -> None:
         """Send an application message to a replica: unordered, lost when there is no connection."""
         state = self.state
         if len(data) > state.settings.max_payload_bytes:
             raise ChannelError(f"a message of {len(data)} bytes is too large: split it")
         if peer == state.me.replica:
-            state.output.emit(Told(peer, data))
+            state.output.emit(DirectReceived(peer, data))
         elif peer in state.peers.links and state.peers.links[peer].connected:
-            state.output.send(peer, Tell(data))
+            state.output.send(peer, DirectMessage(data))
 
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
         """An answer to ProvideSnapshot: the whole state after entry `index`.
@@ -456,26 +462,26 @@ class Channel:
         waits = state.relied_on and (view is None or view.members != (state.me,))
         if waits and state.leading and view is not None and self._election.idle:
             # The next view, which another one proposes, has it then.
-            vote = self._leavers.next(view)
+            vote = self._departures.next(view)
             if vote is not None:
-                self._leavers.remove(now, vote)
-        state.broadcast(self._facts.farewell())
+                self._departures.remove(now, vote)
+        state.broadcast(self._heartbeats.farewell())
         if waits:
-            self._steps.leave(now)
+            self._decision_loop.leave(now)
         else:
             state.stop("left")
         self._step(now)
 
-    def take(self, *, more: bool = False, again: bool = False, tell: bool = False) -> Output:
+    def drain(self, *, more: bool = False, again: bool = False, announce: bool = False) -> Output:
         """Return what the inputs since the last call produced.
 
-        more: the caller may submit something soon. What is committed travels with that then, instead of in a
-        message of its own; if nothing is submitted, see `untold`. again: if there are events, the caller acts
-        on them and calls this again before it waits; it may submit something then. tell: slaves are told what
-        is committed, whatever may follow, and whatever is in flight.
+        more: the caller may submit something soon. The next entry announces the commit then, instead of a
+        message of its own; if nothing is submitted, see `commit_unannounced`. again: if there are events, the
+        caller acts on them and calls this again before it waits; it may submit something then. announce: the
+        slaves get the commit index at once, even if entries are in flight.
         """
         state = self.state
         if not state.stopped:
             self._forwarding.flush()
-            self._replication.flush(more or (again and bool(state.output.batch.events)), tell)
-        return state.output.take()
+            self._replication.flush(more or (again and bool(state.output.batch.events)), announce)
+        return state.output.drain()

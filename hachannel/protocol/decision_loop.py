@@ -56,8 +56,8 @@ class DecisionLoop:
         replication: Replication,
         forwarding: Forwarding,
         election: Election,
-        gate: ViewTriggers,
-        facts: Heartbeats,
+        view_triggers: ViewTriggers,
+        heartbeats: Heartbeats,
         membership: Membership,
         donor: Donor,
         learner: Learner,
@@ -67,8 +67,8 @@ class DecisionLoop:
         self._replication = replication
         self._forwarding = forwarding
         self._election = election
-        self._gate = gate
-        self._facts = facts
+        self._view_triggers = view_triggers
+        self._heartbeats = heartbeats
         self._membership = membership
         self._donor = donor
         self._learner = learner
@@ -89,7 +89,7 @@ class DecisionLoop:
             return None
         first = self._next_heartbeat if state.peers.links else math.inf
         for time in (
-            self._gate.wake,
+            self._view_triggers.wake,
             state.peers.deadline(),
             self._leave_by,
             self._donor.wake,
@@ -165,7 +165,7 @@ class DecisionLoop:
             self._next_heartbeat = now + state.settings.heartbeat_s
             if state.leading:
                 self._replication.bound(self._donor.hold)
-            self._facts.beat()
+            self._heartbeats.beat()
 
     def _reason_to_stop(self) -> str:
         """Stop if another replica proves that this one cannot go on."""
@@ -206,8 +206,8 @@ class DecisionLoop:
                 if link.connected and link.voter not in view.members:
                     self._membership.greet(link)
         self._membership.follow_up()
-        self._gate.consider(now)
-        state.blocked = self._facts.is_blocked()
+        self._view_triggers.consider(now)
+        state.blocked = self._heartbeats.is_blocked()
         if self._leave_by is not None:
             if state.promised > self._left_at:
                 # They have come so far: time for the next view.

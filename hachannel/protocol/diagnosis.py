@@ -9,7 +9,7 @@ from ..replication.peers import Link, founds
 from ..view_change.choice import overlap
 from .channel import Channel
 
-__all__ = ["TOO_FEW", "situation", "strangers"]
+__all__ = ["TOO_FEW", "diagnose", "strangers"]
 
 TOO_FEW = "too few replicas"
 """With this begins what a replica says that is in no majority."""
@@ -30,7 +30,7 @@ class _Apart:
     """They turn this one away; with the reason, which says what to do."""
 
 
-def situation(
+def diagnose(
     channel: Channel,
     mute: Collection[int] = (),
     *,

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from ..membership.membership import Membership
-from ..model.events import Told
+from ..model.events import DirectReceived
 from ..model.messages import (
     Accept,
     Ack,
     Activate,
-    Ahead,
     CatchUp,
     CaughtUp,
     Chunk,
     ChunkAck,
     Commit,
     Data,
+    DirectMessage,
     Exit,
     Fetch,
     Forward,
@@ -35,7 +35,7 @@ from ..model.messages import (
     Repair,
     Seats,
     Suffix,
-    Tell,
+    TailEntries,
     Unlisted,
     Yield,
 )
@@ -61,7 +61,7 @@ class Dispatch:
         replication: Replication,
         forwarding: Forwarding,
         election: Election,
-        facts: Heartbeats,
+        heartbeats: Heartbeats,
         membership: Membership,
         donor: Donor,
         learner: Learner,
@@ -72,7 +72,7 @@ class Dispatch:
         self._replication = replication
         self._forwarding = forwarding
         self._election = election
-        self._facts = facts
+        self._heartbeats = heartbeats
         self._membership = membership
         self._donor = donor
         self._learner = learner
@@ -103,17 +103,17 @@ class Dispatch:
         election = self._election
         match message:
             case Heartbeat():
-                self._facts.on_heartbeat(now, link, voter, message)
+                self._heartbeats.on_heartbeat(now, link, voter, message)
             case Grant():
                 self._lease.on_grant(now, voter, message)
             case Release():
                 self._lease.release(voter, message.mark)
-            case Tell():
-                self._state.output.emit(Told(link.replica, message.data))
+            case DirectMessage():
+                self._state.output.emit(DirectReceived(link.replica, message.data))
             case Repair():
                 self._replication.on_repair(voter, message)
             case Exit():
-                self._facts.on_exit(now, link, message)
+                self._heartbeats.on_exit(now, link, message)
             case Prepare():
                 election.on_prepare(now, voter, message)
             case Promise():
@@ -141,13 +141,13 @@ class Dispatch:
             case Activate():
                 election.installation.on_activate(now, voter, message)
             case Join():
-                self._facts.on_join(now, link, voter, message)
+                self._heartbeats.on_join(now, link, voter, message)
             case Chunk():
                 self._learner.on_chunk(voter, message)
             case ChunkAck():
                 self._donor.on_chunk_ack(now, voter, message)
-            case Ahead():
-                self._learner.on_ahead(voter, message)
+            case TailEntries():
+                self._learner.on_tail_entries(voter, message)
             case CatchUp():
                 self._learner.on_catch_up(voter, message)
             case CaughtUp():

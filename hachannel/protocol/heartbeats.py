@@ -21,19 +21,19 @@ class Heartbeats:
         state: ReplicaState,
         replication: Replication,
         election: Election,
-        gate: ViewTriggers,
+        view_triggers: ViewTriggers,
         donor: Donor,
         membership: Membership,
-        porter: WitnessAdmission,
+        witness_admission: WitnessAdmission,
         lease: Lease,
     ) -> None:
         self._state = state
         self._replication = replication
         self._election = election
-        self._gate = gate
+        self._view_triggers = view_triggers
         self._donor = donor
         self._membership = membership
-        self._porter = porter
+        self._witness_admission = witness_admission
         self._lease = lease
 
     def is_blocked(self) -> bool:
@@ -46,7 +46,7 @@ class Heartbeats:
             return bool(state.too_few_copies) or not state.commits
         if state.serving and not state.peers.departs(view.members[0]):
             return False
-        return not self._gate.possible(view) or self._election.lacking is not None
+        return not self._view_triggers.possible(view) or self._election.lacking is not None
 
     def beat(self) -> None:
         """Tell every peer where this replica stands."""
@@ -68,7 +68,7 @@ class Heartbeats:
             state.member,
             state.leading and not state.leaving,
             state.founded,
-            self._gate.exit,
+            self._view_triggers.exit,
             state.commit,
             self._replication.end_for(to),
             state.applied,
@@ -170,6 +170,6 @@ class Heartbeats:
         if not self._membership.lets_in(link):
             return
         if link.replica in state.seats.witnesses:
-            self._porter.on_join(voter, message)
+            self._witness_admission.on_join(voter, message)
         else:
             self._donor.on_join(now, voter, message)

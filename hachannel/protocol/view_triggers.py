@@ -31,17 +31,17 @@ class ViewTriggers:
         state: ReplicaState,
         replication: Replication,
         donor: Donor,
-        porter: WitnessAdmission,
-        leavers: Departures,
+        witness_admission: WitnessAdmission,
+        departures: Departures,
         election: Election,
         lease: Lease,
     ) -> None:
         self._state = state
         self._lease = lease
-        self._leavers = leavers
+        self._departures = departures
         self._replication = replication
         self._donor = donor
-        self._porter = porter
+        self._witness_admission = witness_admission
         self._election = election
         self.exit = False
         """This replica does not follow a master."""
@@ -187,7 +187,7 @@ class ViewTriggers:
             reasons.append(f"slave {stalled.replica} does not acknowledge")
         if laggard is not None:
             reasons.append(f"slave {laggard.replica} is too far behind")
-        vote = self._leavers.next(view)
+        vote = self._departures.next(view)
         if vote is not None and vote not in gone:
             reasons.append(f"the vote of replica {vote.replica} goes")
         if self._ignored(now, view):
@@ -195,7 +195,7 @@ class ViewTriggers:
         if self.reconfiguring(view):
             reasons.append("the configuration changes")
         if not reasons:
-            if self._porter.step(now):
+            if self._witness_admission.step(now):
                 reasons.append("a witness has promised another view")
             if self._donor.step(now):
                 reasons.append("a replica joins")
@@ -207,7 +207,7 @@ class ViewTriggers:
             self.wake = state.active_since + state.settings.retry_s
             return
         if vote is not None:
-            self._leavers.remove(now, vote)
+            self._departures.remove(now, vote)
         self._election.propose(now, reason, () if laggard is None else (laggard,))
 
     def _ignored(self, now: float, view: View) -> bool:

@@ -143,7 +143,7 @@ class DurableOutput:
         """Whether the batch has nothing in it."""
         return not self.batch
 
-    def take(self) -> Output:
+    def drain(self) -> Output:
         """Return the batch and begin another one."""
         out = self.batch
         if out.persist:

@@ -1,9 +1,9 @@
-"""Submitting from any member: origins number what they submit, the master admits a number once, in order.
+"""Submitting from any member: submitters number payloads, the master admits each number once, in order.
 
 Source: the channel protocol, section 2 (the sequencer of JGroups' TOTAL and SEQUENCER protocols, with the
-table of last numbers as replicated state). An origin keeps what it submitted until it sees it delivered, and
-gives it to every new master from the oldest on; so what a failover lost comes again, before anything newer,
-and what it did not lose is dropped by its number.
+table of last numbers as replicated state). A submitter keeps what it submitted until it sees it delivered,
+and sends it to every new master from the oldest on; so what a failover lost comes again, before anything
+newer, and what it did not lose is dropped by its number.
 """
 
 from collections import deque
@@ -21,14 +21,14 @@ from .replica_state import ReplicaState
 MAX_ASK_PAUSE_S = 1.0
 """A master that asks for the same numbers again and again pauses up to this long in between."""
 RESEND = 5
-"""An origin asks a master that neither delivers nor answers after this many retry intervals..."""
+"""A submitter asks a master that neither delivers nor answers after this many retry intervals..."""
 MAX_RESEND_PAUSE_S = 5.0
 """...and after pauses that grow up to this, until nothing waits any more."""
 
 
 @attrs.define(eq=False)
 class Held:
-    """On the master: what one origin sent and the log does not have yet."""
+    """On the master: what one submitter sent and the log does not have yet."""
 
     incarnation: int
     boot: int
@@ -49,7 +49,7 @@ class Forwarding:
     def __init__(self, state: ReplicaState, replication: Replication) -> None:
         self._state = state
         self._replication = replication
-        # The origin.
+        # The submitter.
         self._queue: deque[bytes] = deque()
         """Payloads submitted here and not yet delivered, oldest first."""
         self._queue_bytes = 0
@@ -72,7 +72,7 @@ class Forwarding:
         self._held: dict[int, Held] = {}
         self._turn = 0
 
-    # The origin
+    # The submitter
 
     @property
     def room(self) -> bool:
@@ -122,12 +122,12 @@ class Forwarding:
         self._review_lives(view)
         if view.members[0] == state.me:
             # Everything in the log is delivered when a view becomes active.
-            self._admitted = state.origins.copy()
+            self._admitted = state.submitters.copy()
 
     def _review_lives(self, view: View) -> None:
         """Say of whom nothing is ordered: an earlier life with a higher incarnation has submitted."""
         lives = dict(view.members)
-        for row in self._state.origins.rows:
+        for row in self._state.submitters.rows:
             life = lives.get(row.replica, row.incarnation)
             if life < row.incarnation:
                 self._state.output.note(
@@ -179,7 +179,7 @@ class Forwarding:
         """Forget what was delivered, here or in a snapshot."""
         state = self._state
         self._settled = state.applied
-        last = state.origins.last(state.me.replica, state.me.incarnation, state.boot)
+        last = state.submitters.last(state.me.replica, state.me.incarnation, state.boot)
         while self._first <= last and self._queue:
             size = len(self._queue.popleft())
             self._queue_bytes -= size
@@ -265,10 +265,12 @@ class Forwarding:
             return
         settings = state.settings
         size = len(message.payload)
-        ahead = message.oseq - expected
+        distance = message.oseq - expected
         if expected and (
-            not ahead
-            or (ahead < settings.forward_window and held.size_bytes + size <= settings.forward_window_bytes)
+            not distance
+            or (
+                distance < settings.forward_window and held.size_bytes + size <= settings.forward_window_bytes
+            )
         ):
             held.payloads[message.oseq] = message.payload
             held.size_bytes += size
@@ -279,22 +281,22 @@ class Forwarding:
         return self._admitted.expected(Source(replica, held.incarnation, held.boot, 0))
 
     def _admit(self) -> None:
-        """Append what is next of each origin, in turns, as long as there is room."""
+        """Append what is next of each submitter, in turns, as long as there is room."""
         replication = self._replication
         if not self._held:
             last = self._first + len(self._queue) - 1
             while self._given < last and replication.room and self._admit_own():
                 pass
             return
-        origins = [*self._held, self._state.me.replica]
+        submitters = [*self._held, self._state.me.replica]
         idle = 0
-        while idle < len(origins) and replication.room:
+        while idle < len(submitters) and replication.room:
             self._turn += 1
-            admitted = self._admit_one(origins[self._turn % len(origins)])
+            admitted = self._admit_one(submitters[self._turn % len(submitters)])
             idle = 0 if admitted else idle + 1
         for replica, held in self._held.items():
             if held.payloads or held.repeated or held.dropped:
-                self._tell(replica, held)
+                self._answer(replica, held)
 
     def _admit_one(self, replica: int) -> bool:
         held = self._held.get(replica)
@@ -326,8 +328,8 @@ class Forwarding:
         self._admitted.add(source)
         self._replication.admit(self._state.now, source, payload)
 
-    def _tell(self, replica: int, held: Held) -> None:
-        """Tell an origin how far this master is if it asks, or if something is missing before what came."""
+    def _answer(self, replica: int, held: Held) -> None:
+        """Tell a submitter how far this master is if it asks, or if something is missing before what came."""
         state = self._state
         view = state.accepted
         assert view is not None

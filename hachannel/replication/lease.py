@@ -44,8 +44,8 @@ class Lease:
         """Until when others granted."""
         self._over = -math.inf
         """Until when a majority did."""
-        self._told = 0
-        """How often the application was told that the lease is over, and has not answered."""
+        self._unanswered = 0
+        """How many times `LeaseChanged(False)` was emitted without the answer of the application."""
         self._kept_until = -math.inf
         """Lost before its time, and the application may still act on it: like a grant to oneself."""
         self._released: float | None = None
@@ -150,8 +150,8 @@ class Lease:
 
     def ended(self) -> None:
         """The application has ended what only one may run."""
-        self._told -= self._told > 0
-        if not self._told:
+        self._unanswered -= self._unanswered > 0
+        if not self._unanswered:
             self._kept_until = -math.inf
             self._state.attention = True
             self._release()
@@ -163,7 +163,7 @@ class Lease:
 
     def greet(self, replica: int) -> None:
         """Tell a replica that has connected, if it is so, that what it granted is over."""
-        if self._released is not None and not self._told and not self._state.stopped:
+        if self._released is not None and not self._unanswered and not self._state.stopped:
             self._state.output.send(replica, Release(self._released))
 
     def on_grant(self, now: float, voter: Voter, message: Grant) -> None:
@@ -220,7 +220,7 @@ class Lease:
         if held != self.held:
             self.held = held
             if not held:
-                self._told += 1
+                self._unanswered += 1
                 self._kept_until = min(before, now + state.settings.lease_s)
             if held:
                 self.wanting_since = None

@@ -41,10 +41,10 @@ class Progress:
     flight_bytes: int
     """Payload bytes of what was sent and not acknowledged."""
     applied: int
-    told: int
-    """The commit index it was sent."""
-    told_stable: int
-    """Index up to which the slave knows that all members hold everything."""
+    announced_commit: int
+    """Commit index in the last message to it."""
+    announced_stable: int
+    """Stable index in the last message to it: all members hold everything up to there."""
     moved: float
     """When `match` last rose, or had reached the end."""
 
@@ -63,13 +63,13 @@ class Replication:
         self._synced = 0
         """The master's own log is durable up to here."""
         self._in_flight_bytes = 0
-        self._news = False
-        """Perhaps a slave that has everything does not know that it is committed, or held by all."""
+        self._may_announce = False
+        """A slave that holds everything may not know that it is committed, or held by all."""
         self._trim = 0
-        self._lent = False
-        """At the last heartbeat the log was held for a transfer, and not for a slave or a change."""
-        self.lent_out: Callable[[], bool] = _never
-        """The log is full, and held for a learner that is waited for."""
+        self._held_for_transfer = False
+        """At the last heartbeat only a state transfer kept the log from being trimmed."""
+        self.throttled: Callable[[], bool] = _never
+        """Whether flow control for a learner stops new entries: the log that it needs is full."""
         self._changes = False
         """A change of the configuration was appended in this view: it holds the log until the next one."""
         self._ack_due = False
@@ -86,7 +86,7 @@ class Replication:
         self._repair_pause_s = 0.0
         self._in_flight_bytes = 0
         self._synced = view.start
-        self._news = False
+        self._may_announce = False
         # All members have accepted the log of the view.
         state.stable_to(view.start)
         self._trim = 0
@@ -115,8 +115,8 @@ class Replication:
         return (
             state.log.last.at - state.commit < settings.window
             and self._in_flight_bytes < settings.window_bytes
-            and not (self._changes and self._log_full and not self._lent)
-            and not self.lent_out()
+            and not (self._changes and self._log_full and not self._held_for_transfer)
+            and not self.throttled()
         )
 
     @property
@@ -206,7 +206,7 @@ class Replication:
                 slave.sent = index
             if slave.sent < last:
                 self._push(slave)
-        self._news = True
+        self._may_announce = True
         self._advance()
 
     def _advance(self) -> None:
@@ -226,7 +226,7 @@ class Replication:
     def _send_data(self, slave: Progress, data: Data) -> None:
         slave.sent = data.entry.index
         slave.flight_bytes += len(data.entry.payload)
-        slave.told, slave.told_stable = data.commit, data.stable
+        slave.announced_commit, slave.announced_stable = data.commit, data.stable
         self._output.send(slave.voter.replica, data)
 
     def _data(self, entry: Entry) -> Data:
@@ -334,7 +334,7 @@ class Replication:
         lacks = log.last.at - slave.match
         # In bytes, as far as the mean size of an entry tells.
         little = lacks <= settings.max_log and lacks * log.size_bytes <= settings.max_log_bytes * len(log)
-        return None if self._lent and little else slave.voter
+        return None if self._held_for_transfer and little else slave.voter
 
     # Slaves
 
@@ -385,36 +385,36 @@ class Replication:
         return self._ack_due
 
     @property
-    def untold(self) -> bool:
-        """Perhaps slaves do not know that what they hold is committed; or held by all, if nothing follows."""
+    def commit_unannounced(self) -> bool:
+        """Whether slaves may not know that what they hold is committed; or held by all, if none follows."""
         state = self._state
-        if not (self._news and self._slaves and state.status.leading):
+        if not (self._may_announce and self._slaves and state.status.leading):
             return False
         commit = state.commit
         return commit == state.log.last.at or any(map(self._behind, self._slaves.values()))
 
     def _behind(self, slave: Progress) -> bool:
-        """Whether a slave holds everything that is committed, and was not told that it is."""
-        return slave.told < self._state.commit <= slave.match
+        """Whether a slave holds everything that is committed, and this was not announced to it."""
+        return slave.announced_commit < self._state.commit <= slave.match
 
     @property
-    def told(self) -> int:
-        """All slaves were told, as far as it was not lost, that all members hold everything up to here."""
-        return min((slave.told_stable for slave in self._slaves.values()), default=self._state.stable)
+    def announced(self) -> int:
+        """Index up to which every slave has been sent that all members hold everything."""
+        return min((slave.announced_stable for slave in self._slaves.values()), default=self._state.stable)
 
-    def flush(self, more: bool, tell: bool = False) -> None:
+    def flush(self, more: bool, announce: bool = False) -> None:
         """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
 
-        The master tells at once what is committed, and what all members hold, unless `more` may be submitted
-        soon or entries are in flight: then the next Data, or the acknowledgement of the last entry, is the
-        occasion. tell: that has lasted long enough.
+        The master announces at once what is committed, and what all members hold, unless `more` may be
+        submitted soon or entries are in flight: then the next Data announces it, or a Commit after the
+        acknowledgement of the last entry. announce: do it now, even with entries in flight.
         """
         state = self._state
-        if (tell or not more) and self.untold:
+        if (announce or not more) and self.commit_unannounced:
             if state.commit == state.log.last.at:
-                self._tell_commit()
-            elif tell:
-                self._tell_so_far()
+                self._announce_commit()
+            elif announce:
+                self._announce_in_flight()
         if not self._ack_due:
             return
         self._ack_due = False
@@ -422,26 +422,28 @@ class Replication:
         if view is not None and self.may_ack(view):
             self._output.send_after_sync(view.members[0].replica, Ack(view.number, state.log.last.at))
 
-    def _tell_commit(self) -> None:
+    def _announce_commit(self) -> None:
         state = self._state
         assert state.accepted is not None
-        self._news = False
+        self._may_announce = False
         last = state.log.last.at
         stable = state.stable
         message = Commit(state.accepted.number, state.commit, last, stable)
         for slave in self._slaves.values():
             # Who lacks something hears of it with what it lacks.
-            if slave.match == last and (slave.told < last or slave.told_stable < stable == last):
-                slave.told, slave.told_stable = last, stable
+            if slave.match == last and (
+                slave.announced_commit < last or slave.announced_stable < stable == last
+            ):
+                slave.announced_commit, slave.announced_stable = last, stable
                 self._output.send(slave.voter.replica, message)
 
-    def _tell_so_far(self) -> None:
-        """Return whether committed entries are still unannounced while others are in flight."""
+    def _announce_in_flight(self) -> None:
+        """Announce the commit, while entries are in flight, to the slaves that hold all that is committed."""
         state = self._state
         assert state.accepted is not None
         for slave in self._slaves.values():
             if self._behind(slave):
-                slave.told, slave.told_stable = state.commit, state.stable
+                slave.announced_commit, slave.announced_stable = state.commit, state.stable
                 message = Commit(state.accepted.number, state.commit, slave.sent, state.stable)
                 self._output.send(slave.voter.replica, message)
 
@@ -499,7 +501,7 @@ class Replication:
                 # The next view is derived from it.
                 trim = min(trim, pending.index - 1)
         self._trim = trim
-        self._lent = hold is not None and hold < trim
+        self._held_for_transfer = hold is not None and hold < trim
         self.trim(trim if hold is None else min(trim, hold))
 
     @property

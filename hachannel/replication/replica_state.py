@@ -62,7 +62,7 @@ class ReplicaState:
         """The index of the last entry known to be committed."""
         self.applied = recovered.applied
         """The index of the last entry handed to the application."""
-        self.origins = Submitters(recovered.origins)
+        self.submitters = Submitters(recovered.submitters)
         """The last number of every submitter, after `applied`."""
         self.boot = recovered.boots + 1
         """The number of this process in this life of the replica: what it forwards is numbered anew."""
@@ -357,11 +357,11 @@ class ReplicaState:
             self.log.truncate(index)
             self.output.record(Truncated(index))
 
-    def reset(self, base: Tag, origins: Rows) -> None:
+    def reset(self, base: Tag, submitters: Rows) -> None:
         """The state after `base` came as a snapshot."""
         self.log.reset(base)
-        self.origins = Submitters(origins)
-        self.output.record(Reset(base, origins))
+        self.submitters = Submitters(submitters)
+        self.output.record(Reset(base, submitters))
         self.commit = self.applied = base.at
 
     def commit_to(self, index: int) -> None:
@@ -371,7 +371,7 @@ class ReplicaState:
         self.commit = index
         self.deliver()
         if self.log.durable:
-            self.output.record(Committed(index, self.origins.rows))
+            self.output.record(Committed(index, self.submitters.rows))
         if self.status.unanimous:
             self.stable_to(index)
 
@@ -392,15 +392,15 @@ class ReplicaState:
                 source = entry.source
                 events.append(Deliver(index, entry.stamp_ns, entry.payload, source))
                 if source is not None:
-                    self.origins.add(source)
+                    self.submitters.add(source)
             else:
                 self.attention = True
         self.applied = self.commit
 
-    def origins_at(self, index: int) -> Rows:
+    def submitters_at(self, index: int) -> Rows:
         """Return the table of submitters after the entry `index`, from the base of the log to `applied`."""
         log = self.log
-        return self.origins.before(log.get(later).source for later in range(index + 1, self.applied + 1))
+        return self.submitters.before(log.get(later).source for later in range(index + 1, self.applied + 1))
 
     # Output
 

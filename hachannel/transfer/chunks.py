@@ -64,15 +64,15 @@ class OutgoingChunks:
     _pieces: deque[Chunk] = attrs.field(factory=deque[Chunk])
     _next: int = 0
 
-    def put(self, data: bytes, at: Tag | None, origins: Rows = ()) -> None:
-        """Cut a part. at, origins: it is the last one, the whole is the state after that entry."""
+    def put(self, data: bytes, at: Tag | None, submitters: Rows = ()) -> None:
+        """Cut a part. at, submitters: it is the last one, the whole is the state after that entry."""
         start = 0
         while True:
             # The end of a part that is a little longer than a piece does not go alone.
             more = len(data) - start > self.piece_bytes + self.piece_bytes // SLACK
             piece = data[start : start + self.piece_bytes] if more else data[start:]
             start += len(piece)
-            end = (None, ()) if more else (at, origins)
+            end = (None, ()) if more else (at, submitters)
             self._pieces.append(Chunk(self.token, self._next, piece, more, *end))
             self._next += 1
             if not more:

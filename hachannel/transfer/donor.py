@@ -40,7 +40,7 @@ class Donor:
     def __init__(self, state: ReplicaState, replication: Replication, lease: Lease) -> None:
         self._state = state
         self._replication = replication
-        replication.lent_out = self.full
+        replication.throttled = self.full
         self._lease = lease
         self.transfer: Transfer | None = None
         self._last = 0
@@ -227,7 +227,7 @@ class Donor:
             if complete.rest:
                 phase.chunks.put(data, None)
             else:
-                phase.chunks.put(data, complete.at, complete.origins)
+                phase.chunks.put(data, complete.at, complete.submitters)
             transfer.progressed = now
             self._push(transfer, phase)
 
@@ -271,7 +271,7 @@ class Donor:
         if complete is None:
             phase.chunks.put(data, None)
         else:
-            phase.chunks.put(data, complete.at, complete.origins)
+            phase.chunks.put(data, complete.at, complete.submitters)
         transfer.progressed = now
         self._push(transfer, phase)
         self._ask(now, transfer, phase)
@@ -307,7 +307,7 @@ class Donor:
         transfer.hold = index
         if last:
             tail = TailSender(state.now, transfer.token, state.settings.transfer_window, index)
-            phase.complete = CompleteState(state.log.tag(index), state.origins_at(index), tail)
+            phase.complete = CompleteState(state.log.tag(index), state.submitters_at(index), tail)
         return True
 
     def part_failed(self, token: int, reason: str) -> None:
@@ -328,7 +328,7 @@ class Donor:
             phase.unread = message
             return
         tail = phase.tail
-        if tail is not None and tail.ack(now, self._state.log, message.ahead):
+        if tail is not None and tail.ack(now, self._state.log, message.tail):
             transfer.hold = tail.acked
             if not message.installed and phase.tail_due(now):
                 self._push_tail(now, transfer, phase)

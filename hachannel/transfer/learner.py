@@ -10,7 +10,7 @@ import attrs
 
 from ..model.events import InstallPart
 from ..model.log import Truncated
-from ..model.messages import Ahead, CatchUp, CaughtUp, Chunk, ChunkAck, Join
+from ..model.messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join, TailEntries
 from ..model.submitters import Rows, Submitters
 from ..model.view import NO_TAG, NO_VIEW, Tag, Voter
 from ..replication.lease import Lease, proposer
@@ -36,7 +36,7 @@ class Learning:
     """Parts given to the application."""
     at: Tag | None = None
     """The application has the last part: the whole is the state after this entry."""
-    origins: Rows = ()
+    submitters: Rows = ()
     """Table of submitters at that entry."""
     installed: bool = False
     """The state is there, or need not come."""
@@ -78,7 +78,7 @@ class Learner:
         return "entries" if self.learning.ready else "state"
 
     @property
-    def ahead(self) -> int:
+    def tail_length(self) -> int:
         """How many entries wait for the state that they follow."""
         return 0 if self.learning is None else len(self.learning.tail)
 
@@ -163,10 +163,10 @@ class Learner:
     def _answer(self, learning: Learning) -> None:
         chunks, tail = learning.chunks, learning.tail
         if tail_fill(self._state.settings, chunks.taken_bytes, len(tail), tail.size_bytes) < 1:
-            tail.tell()
+            tail.ack()
         # The last piece counts when all is in the log: if the answer that says so is lost it comes again.
         tail_waits = learning.installed and not learning.ready
-        answer = ChunkAck(learning.token, chunks.taken - tail_waits, learning.ready, tail.told)
+        answer = ChunkAck(learning.token, chunks.taken - tail_waits, learning.ready, tail.acked)
         if learning.ready:
             # With a disk it is only true once it is there.
             self._state.output.send_after_sync(learning.donor, answer)
@@ -193,10 +193,10 @@ class Learner:
             return
         if at is not None:
             state.output.note(f"installs the state after entry {at.at}")
-            learning.at, learning.origins = at, piece.origins
+            learning.at, learning.submitters = at, piece.submitters
             self._busy(True)
             me = state.me
-            forwarded = Submitters(piece.origins).last(me.replica, me.incarnation, state.boot)
+            forwarded = Submitters(piece.submitters).last(me.replica, me.incarnation, state.boot)
         index = None if at is None else at.at
         state.output.emit(InstallPart(learning.token, learning.parts, data, index, forwarded))
         learning.parts += 1
@@ -220,7 +220,7 @@ class Learner:
         else:
             self._busy(False)
             learning.installed = True
-            self._state.reset(learning.at, learning.origins)
+            self._state.reset(learning.at, learning.submitters)
             if learning.tail and learning.tail.base != learning.at:
                 self._give_up(learning, "what came beside it does not follow it")
                 return
@@ -229,7 +229,7 @@ class Learner:
 
     # Entries
 
-    def on_ahead(self, voter: Voter, message: Ahead) -> None:
+    def on_tail_entries(self, voter: Voter, message: TailEntries) -> None:
         """Hold entries of the log tail until the state is installed."""
         learning = self.learning
         if learning is None or (message.token, voter.replica) != (learning.token, learning.donor):
@@ -247,7 +247,7 @@ class Learner:
     def _append_tail(self, learning: Learning) -> None:
         """Append up to `part_bytes` of the tail to the log, so that other messages are handled in between."""
         state = self._state
-        entries = learning.tail.take(state.settings.part_bytes)
+        entries = learning.tail.pop(state.settings.part_bytes)
         reason = state.splice(entries, None)
         if reason:
             self._give_up(learning, reason)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import attrs
 
 from ..model.log import ENTRY_BYTES, Log
-from ..model.messages import Ahead, Entry
+from ..model.messages import Entry, TailEntries
 from ..model.view import Tag
 
 __all__ = ["TailReceiver", "TailSender"]
@@ -51,7 +51,7 @@ class TailSender:
         """Whether something is to be sent of the entries up to `upto`."""
         return self._sent < upto and len(self._under_way) < self._window
 
-    def due(self, now: float, log: Log, upto: int, part_bytes: int) -> Iterator[Ahead]:
+    def due(self, now: float, log: Log, upto: int, part_bytes: int) -> Iterator[TailEntries]:
         """Return the messages to send now, with committed entries up to `upto`."""
         while self.wants(upto):
             if not self._under_way:
@@ -61,7 +61,7 @@ class TailSender:
             self._sent = entries[-1].index
             self._most = max(self._most, self._sent)
             self._under_way.append(self._sent)
-            yield Ahead(self._token, self._start, base, entries)
+            yield TailEntries(self._token, self._start, base, entries)
 
     def ack(self, now: float, log: Log, index: int) -> bool:
         """The learner has everything up to `index`; says whether that is news."""
@@ -87,18 +87,18 @@ class TailReceiver:
     """The entries of the log tail that the learner holds outside its log."""
 
     window: int
-    """Messages taken beyond those that the master was told of."""
+    """Messages that may arrive before they are acknowledged; twice as many at most."""
     base: Tag | None = None
     """The entry after which the first one came."""
     last: int = 0
     """The last one."""
-    told: int = 0
-    """The master was told of those up to here."""
+    acked: int = 0
+    """Index up to which the master has an acknowledgement."""
     size_bytes: int = 0
     """Payload bytes held."""
     _batches: deque[tuple[Entry, ...]] = attrs.field(factory=deque[tuple[Entry, ...]])
-    _untold: int = 0
-    """Messages taken since."""
+    _unacked: int = 0
+    """Messages that have arrived since the last acknowledgement."""
 
     def __bool__(self) -> bool:
         return bool(self._batches)
@@ -107,29 +107,29 @@ class TailReceiver:
         """How many entries there are."""
         return self.last - self._batches[0][0].index + 1 if self._batches else 0
 
-    def add(self, message: Ahead) -> None:
+    def add(self, message: TailEntries) -> None:
         """A message arrived; one that does not follow, or for which there is no room, comes again."""
         at, entries = message.base.at, message.entries
         if self.base is None:
             if at != message.start or at < 0:
                 return
-            self.base, self.last, self.told = message.base, at, at
+            self.base, self.last, self.acked = message.base, at, at
         known = self.last - at
-        if not 0 <= known < len(entries) or self._untold >= 2 * self.window:
+        if not 0 <= known < len(entries) or self._unacked >= 2 * self.window:
             return
         entries = entries[known:]
         if any(entry.index != self.last + place for place, entry in enumerate(entries, 1)):
             return
         self._batches.append(entries)
-        self._untold += 1
+        self._unacked += 1
         self.last += len(entries)
         self.size_bytes += sum([len(entry.payload) for entry in entries])
 
-    def tell(self) -> None:
-        """Count everything held as announced to the master."""
-        self.told, self._untold = self.last, 0
+    def ack(self) -> None:
+        """Note that everything held is acknowledged to the master."""
+        self.acked, self._unacked = self.last, 0
 
-    def take(self, part_bytes: int) -> tuple[Entry, ...]:
+    def pop(self, part_bytes: int) -> tuple[Entry, ...]:
         """Return the next entries, up to `part_bytes` but at least one message. There must be some."""
         taken: list[Entry] = []
         room = part_bytes

@@ -23,7 +23,7 @@ class CompleteState:
 
     at: Tag
     """The whole is the state after this entry."""
-    origins: Rows
+    submitters: Rows
     """The rows of the submitters after that entry."""
     tail: TailSender
     """Committed entries after `at`, sent beside the state."""

@@ -201,7 +201,7 @@ class Installation:
     def drive(self, now: float, attempt_timeout_s: float) -> str:
         """Repeat what was not answered; returns why the view cannot be installed, "" when it still can.
 
-        patience: how long it may take.
+        attempt_timeout_s: how long it may take.
         """
         installing, state = self.current, self._state
         if installing is None or installing.known:

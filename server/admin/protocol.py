@@ -31,13 +31,13 @@ _log = Logger()
 class NotMaster(Exception):
     """This replica cannot do it; `master` is the (host, port) of the one that can, or None if not known.
 
-    situation: what keeps it from being master or slave, or from serving, in one sentence, "" if nothing does.
+    diagnosis: what keeps it from being master or slave, or from serving, in one sentence, "" if nothing does.
     leads: it is the master, and does not serve.
     """
 
-    def __init__(self, master: Address | None, situation: str = "", *, leads: bool = False) -> None:
+    def __init__(self, master: Address | None, diagnosis: str = "", *, leads: bool = False) -> None:
         said = "is the master, and does not serve now" if leads else "is not the master"
-        super().__init__(f"This replica {said}{f' ({situation})' if situation else ''}.")
+        super().__init__(f"This replica {said}{f' ({diagnosis})' if diagnosis else ''}.")
         self.master = master
 
 
@@ -69,7 +69,7 @@ class AdminTarget(Protocol):
         """The (host, port) of the network listener of the master of this server, None when there is none."""
         ...
 
-    def situation(self) -> str:
+    def diagnosis(self) -> str:
         """What keeps this replica from being master or slave, in one sentence; "" if nothing does.
 
         Of a master, whom it lacks if it cannot go on as one.
@@ -203,7 +203,7 @@ class AdminProtocol:
         if anywhere and (sentence := self._target.lacks_all()):
             raise _Refusal(sentence)
         if not anywhere and self._target.role != MASTER:
-            raise NotMaster(self._target.master_address(), self._target.situation())
+            raise NotMaster(self._target.master_address(), self._target.diagnosis())
 
     def _inspect(self, address: AgentId | str) -> wire.AgentState:
         state = self._target.state_of(address)
@@ -220,7 +220,7 @@ class AdminProtocol:
 
     def _answer(self, result: object, call: wire.Call) -> None:
         # Also of a master: it may be one that is cut off from the others.
-        behind = self._target.situation() if isinstance(call.body, wire.Agents | wire.Inspect) else ""
+        behind = self._target.diagnosis() if isinstance(call.body, wire.Agents | wire.Inspect) else ""
         self._finish(wire.Answer(call.id, wire.pack(result), behind[:MAX_SENTENCE_CHARS]))
 
     def _failed(self, failure: TwistedFailure, call_id: int) -> None:

@@ -292,7 +292,7 @@ class Reconfigurer:
         except AdminError:
             command = f"quorate start {self.admin.config.path} --server {name} --replica {replica} --join"
             return "it does not take part yet", f"start it with `{command}`"
-        reason = without_period(str(status.get("situation") or status.get("role") or "it has just started"))
+        reason = without_period(str(status.get("diagnosis") or status.get("role") or "it has just started"))
         return f"it runs, and does not take part yet: {reason}", ""
 
     def _poll_again(self, deadline: float, sentence: str) -> None:
@@ -321,11 +321,11 @@ class Reconfigurer:
                 continue
             # Another server must not be changed in the place of this one.
             check_identity(self.admin, endpoint, status)
-            situation = without_period(str(status.get("situation") or ""))
-            alone = situation.startswith(TOO_FEW)
+            diagnosis = without_period(str(status.get("diagnosis") or ""))
+            alone = diagnosis.startswith(TOO_FEW)
             if not alone if status.get("role") == "master" else status.get("changeable"):
                 return endpoint, msgspec.convert(status, _Cluster, strict=False)
-            reasons.append(f"{endpoint} is {status.get('role')}{f' ({situation})' if situation else ''}")
+            reasons.append(f"{endpoint} is {status.get('role')}{f' ({diagnosis})' if diagnosis else ''}")
             blocked = blocked or alone
             hint = status.get("master_address")
             if hint is not None and self.admin.trusts(hint[0]):

@@ -61,7 +61,7 @@ class ReplicaStatus:
     @property
     def in_charge(self) -> bool:
         """Whether it is the master and knows of nothing that keeps it from serving."""
-        return self.role == "master" and not (self.status or {}).get("situation")
+        return self.role == "master" and not (self.status or {}).get("diagnosis")
 
 
 def gather(

@@ -301,7 +301,7 @@ def _run(
         reactor,
         running,
         lambda: running.node.role,
-        running.situation,
+        running.diagnosis,
         lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
     )
     reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.with_the_others)

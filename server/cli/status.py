@@ -191,13 +191,13 @@ def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
     values = replica.status or {}
     failed: dict[str, str] = values.get("services_failed") or {}
     found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
-    for key in ("situation", "strangers") if same_file else ("situation", "strangers", "difference"):
+    for key in ("diagnosis", "strangers") if same_file else ("diagnosis", "strangers", "difference"):
         said = str(values.get(key) or "")
         if said and not any(said in line for line in found):
             found.append(said)
-    if values.get("turned_away") and not values.get("situation"):
+    if values.get("turned_away") and not values.get("diagnosis"):
         found.append(str(values["turned_away"]))
-    if values.get("waits_for") and not values.get("situation"):
+    if values.get("waits_for") and not values.get("diagnosis"):
         found.append(f"its services wait for {values['waits_for']}")
     if values.get("trace_problem"):
         found.append(f"trace: {values['trace_problem']}")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 import msgspec
 
-__all__ = ["DigestBook", "Diverged", "Report", "Verdict", "decode_tell", "encode_tell"]
+__all__ = ["DigestBook", "Diverged", "Report", "Verdict", "decode_direct", "encode_direct"]
 
 KEPT_POSITIONS = 64
 """Positions whose digests a master keeps while replicas have not reported them."""
@@ -29,12 +29,12 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Report | Diverged] = msgspec.msgpack.Decoder(Report | Diverged)
 
 
-def encode_tell(message: Report | Diverged) -> bytes:
+def encode_direct(message: Report | Diverged) -> bytes:
     """Return the bytes of a message, which travels outside of the log."""
     return _encoder.encode(message)
 
 
-def decode_tell(data: bytes) -> Report | Diverged | None:
+def decode_direct(data: bytes) -> Report | Diverged | None:
     """Return the message in the bytes; None if it is of no known kind."""
     try:
         return _decoder.decode(data)

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from ...engine import Engine, IncrementalDigest
-from ...hachannel import Channel, Told, ViewEvent
-from .digests import DigestBook, Diverged, Report, Verdict, decode_tell, encode_tell
+from ...hachannel import Channel, DirectReceived, ViewEvent
+from .digests import DigestBook, Diverged, Report, Verdict, decode_direct, encode_direct
 
 __all__ = ["Comparison"]
 
@@ -93,11 +93,11 @@ class Comparison:
         if view.master == self._me:
             self._judge(self._book.report(self._me, index, digest, view.members))
         else:
-            self._channel.tell(view.master, encode_tell(Report(index, digest)))
+            self._channel.send_direct(view.master, encode_direct(Report(index, digest)))
 
-    def told(self, event: Told) -> None:
+    def received(self, event: DirectReceived) -> None:
         """Handle a message of another replica; unknown ones are ignored."""
-        message = decode_tell(event.data)
+        message = decode_direct(event.data)
         view = self._view
         if view is None:
             return
@@ -119,7 +119,7 @@ class Comparison:
             return
         if spare:
             self._log(f"{verdict.sentence}; it is told to fetch the state again")
-            self._channel.tell(verdict.replica, encode_tell(Diverged(verdict.after, verdict.index)))
+            self._channel.send_direct(verdict.replica, encode_direct(Diverged(verdict.after, verdict.index)))
         elif verdict.replica not in self._blamed:
             self._log(f"{verdict.sentence}; too few replicas are left to replace it")
         self._blamed.add(verdict.replica)

@@ -13,6 +13,7 @@ from ...engine import Effects, Engine, EngineStopped, NetPeer, Nondeterministic,
 from ...hachannel import (
     Channel,
     Deliver,
+    DirectReceived,
     Event,
     InstallPart,
     LeaseChanged,
@@ -21,11 +22,10 @@ from ...hachannel import (
     ProvidePart,
     ProvideSnapshot,
     Stopped,
-    Told,
     ViewEvent,
 )
 from ...hachannel.model.log import Committed
-from ...hachannel.model.settings import TELL_AFTER_S
+from ...hachannel.model.settings import ANNOUNCE_AFTER_S
 from .divergence import Comparison
 from .mastership import Mastership
 from .outputs import NodeSettings, Output, RoleChange
@@ -129,7 +129,7 @@ class Node:
         channel = self.channel
         role = channel.standing.role
         if role == "master":
-            return channel.told == channel.last
+            return channel.announced == channel.last
         return self._deserted or role == "blocked"
 
     @property
@@ -168,9 +168,9 @@ class Node:
             self.channel.receive(now, peer, message)
         self._run(now, wall_ns)
 
-    def hears(self, now: float, wall_ns: int, peer: int) -> None:
+    def partial_received(self, now: float, wall_ns: int, peer: int) -> None:
         """Some of a message of a peer has arrived."""
-        self.channel.hears(now, peer)
+        self.channel.partial_received(now, peer)
         self._run(now, wall_ns)
 
     def connected(self, now: float, wall_ns: int, peer: int, incarnation: int) -> None:
@@ -298,7 +298,7 @@ class Node:
         announce = self._announce_at is not None and now >= self._announce_at
         while not self._ended:
             again = False
-            output = channel.take(more=True, tell=announce)
+            output = channel.drain(more=True, announce=announce)
             lazy = bool(output.persist) and not self._record(output.persist, output.token)
             out.messages += output.messages
             out.lines += output.notes
@@ -321,11 +321,11 @@ class Node:
                 channel.lease_ended(now)
             elif not again:
                 break
-        if not channel.untold:
+        if not channel.commit_unannounced:
             self._announce_at = None
         elif self._announce_at is None:
             # No client waits for the slaves, and the next entry may be on its way.
-            self._announce_at = now + TELL_AFTER_S
+            self._announce_at = now + ANNOUNCE_AFTER_S
 
     def _queue_events(self, now: float, events: Sequence[Event]) -> None:
         """Queue events for `work`; services stop at once when the lease is lost, whatever is queued."""
@@ -365,8 +365,8 @@ class Node:
             self._deliver(now, event)
         elif isinstance(event, ViewEvent):
             self._on_view(now, event)
-        elif isinstance(event, Told):
-            self._comparison.told(event)
+        elif isinstance(event, DirectReceived):
+            self._comparison.received(event)
         elif isinstance(event, ProvideSnapshot | ProvidePart):
             again = self._transfer.provide(now, event)
             if again is not None:

@@ -63,9 +63,9 @@ class Administration:
         """Where the master listens, None if unknown."""
         return self._replica.master_address()
 
-    def situation(self) -> str:
+    def diagnosis(self) -> str:
         """See `AdminTarget`."""
-        return self._replica.situation()
+        return self._replica.diagnosis()
 
     def lacks_all(self) -> str:
         """Return why this replica holds no agents, if it is a witness; "" otherwise."""
@@ -132,7 +132,7 @@ class Administration:
         try:
             replica.give(change)
         except ChannelMaster:
-            raise NotMaster(replica.master_address(), replica.situation()) from None
+            raise NotMaster(replica.master_address(), replica.diagnosis()) from None
         return bool(changed and changed[0])
 
     def _require_master(self) -> None:
@@ -140,5 +140,5 @@ class Administration:
         if replica.serving:
             return
         waits_for = replica.node.waits_for
-        situation = replica.situation() or (f"it waits for {waits_for}" if waits_for else "")
-        raise NotMaster(replica.master_address(), situation, leads=self.role == MASTER)
+        diagnosis = replica.diagnosis() or (f"it waits for {waits_for}" if waits_for else "")
+        raise NotMaster(replica.master_address(), diagnosis, leads=self.role == MASTER)

@@ -227,7 +227,7 @@ class PeerConnections:
 
     def peer_alive(self, peer: int) -> None:
         """Some of a long frame of a peer has arrived."""
-        self._host.give(self._host.node.hears, peer)
+        self._host.give(self._host.node.partial_received, peer)
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""

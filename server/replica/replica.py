@@ -18,7 +18,7 @@ from ...agents import AgentError
 from ...engine import Engine, Reaction, import_modules
 from ...hachannel import Channel
 from ...hachannel.journal.durable_log import DurableLog
-from ...hachannel.protocol.diagnosis import situation
+from ...hachannel.protocol.diagnosis import diagnose
 from ...hachannel.transport.connection import Address
 from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.transport import ChannelTransport
@@ -464,7 +464,7 @@ class Replica:
         """Open connections on the networks it listens on."""
         return sum(front.connections for front in self._fronts)
 
-    def situation(self) -> str:
+    def diagnosis(self) -> str:
         """Return what keeps this replica from being master or slave; "" if nothing does, or it stops.
 
         For a master without a majority, name the replicas that it lacks.
@@ -473,7 +473,7 @@ class Replica:
             return ""
         otherwise = "`quorate status` says what those wait for"
         peers = self.peers
-        said = situation(self.node.channel, peers.mute, astray=peers.astray, otherwise=otherwise)
+        said = diagnose(self.node.channel, peers.mute, astray=peers.astray, otherwise=otherwise)
         return peers.turned_away or said if said else ""
 
     def master_address(self) -> Address | None:

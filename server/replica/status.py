@@ -45,7 +45,7 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "agreed": replica.addresses.agreed,
         "removed": sorted(replica.addresses.removed),
         "difference": replica.addresses.difference(),
-        "situation": replica.situation(),
+        "diagnosis": replica.diagnosis(),
         "turned_away": replica.peers.turned_away,
         "strangers": strangers(channel),
         "master_address": list(master_address) if master_address is not None else None,

@@ -64,7 +64,7 @@ class ChannelDriver:
         host = self.host
         world = host.world
         while host.running:
-            output = host.channel.take()
+            output = host.channel.drain()
             if not output:
                 break
             for line in output.notes:

@@ -219,10 +219,10 @@ class Host:
         self.settle()
         return source
 
-    def tell(self, peer: int) -> None:
+    def send_direct(self, peer: int) -> None:
         """Send a message from this application to that of another replica, outside of the sequence."""
         if self.running and not self.paused:
-            self.channel.tell(peer, b"%d %d" % (self.replica, peer))
+            self.channel.send_direct(peer, b"%d %d" % (self.replica, peer))
             self.settle()
 
     def settle(self) -> None:

@@ -100,7 +100,7 @@ class ManualCluster:
 
     def flush(self, replica: int) -> None:
         """Collect the output of a channel, and put its messages in flight."""
-        output = self.channels[replica].take()
+        output = self.channels[replica].drain()
         self._put(replica, output)
         if self.stops and LeaseChanged(False) in output.events:
             self.act(replica, lambda channel: channel.lease_ended(self.now))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import attrs
 
 from ...hachannel import Source, View, Voter
-from ...hachannel.model.messages import PAYLOAD, Ahead, Chunk, ChunkAck, Forward
+from ...hachannel.model.messages import PAYLOAD, Chunk, ChunkAck, Forward, TailEntries
 from ...hachannel.model.view import Tag
 from ...hachannel.transfer.flow_control import tail_fill
 from ..channel.host import Host
@@ -27,7 +27,7 @@ class ForwardWindow(Checker):
         if not given:
             return
         state = host.state
-        done = state.origins.last(*state.me, state.boot)
+        done = state.submitters.last(*state.me, state.boot)
         sizes = [self._size(host, number) for number in range(done + 1, done + waiting + 1)]
         if sum(sizes[:-1]) >= settings.forward_queue_bytes:
             self.fail(host, f"keeps payloads of {sizes} bytes")
@@ -87,7 +87,7 @@ class _Beside:
     """The log tail that is sent beside one state."""
 
     start: int = 0
-    told: int = 0
+    acked: int = 0
     """The index up to which the learner has acknowledged entries."""
     sizes: dict[int, int] = attrs.field(factory=dict[int, int])
     """The payload bytes of each entry, by index."""
@@ -117,16 +117,16 @@ class LogTailWindow(Checker):
         for _, message in step.messages:
             if isinstance(message, Chunk):
                 self._of(message.token).pieces[message.number] = len(message.data)
-            elif isinstance(message, Ahead):
+            elif isinstance(message, TailEntries):
                 beside, base = self._of(message.token), message.base.at
                 beside.start = message.start
                 beside.sizes.update((entry.index, len(entry.payload)) for entry in message.entries)
                 # A repeated message replaces the earlier one.
-                kept = [last for last in beside.under_way if beside.told < last <= base]
+                kept = [last for last in beside.under_way if beside.acked < last <= base]
                 beside.under_way = [*kept, message.entries[-1].index]
                 if len(beside.under_way) > settings.transfer_window:
                     self.fail(step.host, f"has {len(beside.under_way)} messages beside a state on their way")
-            elif isinstance(message, ChunkAck) and message.ahead > self._of(message.token).told:
+            elif isinstance(message, ChunkAck) and message.tail > self._of(message.token).acked:
                 self._acknowledge(step.host, message)
 
     def _of(self, token: int) -> _Beside:
@@ -135,13 +135,13 @@ class LogTailWindow(Checker):
     def _acknowledge(self, host: Host, message: ChunkAck) -> None:
         beside = self._of(message.token)
         state = host.state
-        held = range(max(beside.start, state.applied) + 1, beside.told + 1)
+        held = range(max(beside.start, state.applied) + 1, beside.acked + 1)
         size = sum(beside.sizes[index] for index in held)
         # The application has a piece before the learner acknowledges it.
         taken = sum(size for number, size in beside.pieces.items() if number <= message.chunks)
         if tail_fill(state.settings, taken, len(held), size) >= 1:
             self.fail(host, f"takes more than the {len(held)} entries of {size} bytes beside a state")
-        beside.told = message.ahead
+        beside.acked = message.tail
 
 
 @checker("I18", "A log counts the bytes of the entries that it holds, and no others.")

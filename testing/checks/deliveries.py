@@ -1,6 +1,6 @@
 """I7, I8, I9, I15: atomic broadcast as applications see it (Cachin, Guerraoui and Rodrigues, 2011)."""
 
-from ...hachannel import Deliver, Event, InstallPart, Told
+from ...hachannel import Deliver, DirectReceived, Event, InstallPart
 from ..channel.host import Host
 from .base import Checker, checker
 from .history import Process
@@ -42,8 +42,8 @@ class NoCreation(Checker):
     """Every delivered payload was submitted by a client."""
 
     def delivered(self, host: Host, event: Event) -> None:
-        """The payload was submitted; a Told event has what its peer sent."""
-        if isinstance(event, Told) and event.data != b"%d %d" % (event.peer, host.replica):
+        """The payload was submitted; a DirectReceived event has what its peer sent."""
+        if isinstance(event, DirectReceived) and event.data != b"%d %d" % (event.peer, host.replica):
             self.fail(host, f"hears {event.data!r} of {event.peer}, which did not say that")
         if isinstance(event, Deliver) and event.payload not in self.past.submitted:
             self.fail(host, f"delivers {event.payload!r} at {event.index}, which nobody submitted")

@@ -71,7 +71,7 @@ class SubmissionDelivery(Checker):
                 self.fail(host, f"{lost[0]} and {len(lost) - 1} more were never delivered")
 
 
-@checker("I7", "The table of origins is what the entries up to its index make of it.")
+@checker("I7", "The table of submitters is what the entries up to its index make of it.")
 class SubmitterTable(Checker):
     """The table of submitters follows from the delivered entries.
 
@@ -107,7 +107,7 @@ class SubmitterTable(Checker):
                 self._began[source.replica] = index
             self._tables.append(table if source is None else {**table, source.replica: source})
         truth = self._tables[state.applied]
-        rows = {row.replica: row for row in state.origins.rows}
+        rows = {row.replica: row for row in state.submitters.rows}
         if rows == truth or step.host.is_witness:
             return
         for replica in rows.keys() | truth.keys():

@@ -114,7 +114,7 @@ def observable_state(host: Host) -> tuple[Any, ...]:
         state.commit,
         state.applied,
         state.stable,
-        state.origins.rows,
+        state.submitters.rows,
         state.log.last,
         state.log.base,
     )

@@ -31,7 +31,7 @@ MUTED = [
         "Activate",
     ),
     *("Ack", "Commit", "Repair", "Forward", "Forwarded", "Grant", "Release", "Exit"),
-    *("Chunk", "ChunkAck", "Ahead", "CatchUp", "CaughtUp", "Seats", "Unlisted"),
+    *("Chunk", "ChunkAck", "TailEntries", "CatchUp", "CaughtUp", "Seats", "Unlisted"),
 ]
 """Types of messages that are repeated until they are answered, or that heartbeats repeat."""
 
@@ -249,7 +249,7 @@ class Garbage(Fault, frozen=True):
         if not pairs:
             return False
         sender, receiver = random.choice(pairs)
-        whole = kinds.encode_message(kinds.Tell(random.randbytes(random.randrange(40))))
+        whole = kinds.encode_message(kinds.DirectMessage(random.randbytes(random.randrange(40))))
         frame = random.choice([random.randbytes(random.randrange(1, 60)), whole[:-1], b"", whole + b"\0"])
         return cluster.world.hosts[receiver].garbage(sender, frame)
 

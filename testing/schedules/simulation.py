@@ -99,7 +99,7 @@ class Load:
                 for _ in range(self._random.choice([0, 0, 0, 0, 1, 4])):
                     self.forward(host.replica)
             if self._random.random() < TELLS:
-                host.tell(self._random.choice(world.hosts).replica)
+                host.send_direct(self._random.choice(world.hosts).replica)
         world.at(world.now + world.load_random.expovariate(self._rate), self._next)
 
     def submit(self, replica: int) -> bytes | None:

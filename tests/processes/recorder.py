@@ -61,14 +61,14 @@ class JournalledChannel(Channel):
     installed = None
     """The parts of a state that replaces everything, with the next reset."""
 
-    def take(self, **how):
-        out = super().take(**how)
+    def drain(self, **how):
+        out = super().drain(**how)
         persist, token = out.persist, out.token
         while persist:
             reset = any(isinstance(record, Reset) for record in persist)
             self.journal.write(persist, also=self._save if reset else None)
             self.persisted(time.monotonic(), token)
-            after = super().take(**how)
+            after = super().drain(**how)
             persist, token = after.persist, after.token
             # What persisted() let go follows what came before it.
             out.messages += after.messages

@@ -243,7 +243,7 @@ def test_a_directory_that_was_away_is_put_back_and_the_cluster_goes_on(
         site.directory(replica).rename(place)
     site.start(1, victim)
     advice = f"replica {victim} has come back without what was on the disk"
-    site.until(lambda all: any(advice in each["situation"] for each in all))
+    site.until(lambda all: any(advice in each["diagnosis"] for each in all))
     site.kill(victim)
     shutil.rmtree(site.directory(victim))
     kept[victim].rename(site.directory(victim))

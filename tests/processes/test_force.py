@@ -67,7 +67,7 @@ def test_the_last_of_three_serves_again_and_the_others_come_back_with_nothing(ma
     shutil.rmtree(site.directory(0))
     shutil.copytree(kept, site.directory(0))
     site.start(0)
-    site.until(lambda all: any("an earlier life of itself" in each["situation"] for each in all))
+    site.until(lambda all: any("an earlier life of itself" in each["diagnosis"] for each in all))
     site.kill(0, 1, 2)
     site.start(0, 1, 2)
     site.until_gone(0)

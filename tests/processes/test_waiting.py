@@ -8,9 +8,9 @@ from .replicas import Part, Site
 pytestmark = pytest.mark.processes
 
 
-def situation(site: Site, replica: int, part: str) -> None:
+def diagnosis(site: Site, replica: int, part: str) -> None:
     """Wait until a replica says what it waits for in these words."""
-    site.until(lambda all: any(each["replica"] == replica and part in each["situation"] for each in all))
+    site.until(lambda all: any(each["replica"] == replica and part in each["diagnosis"] for each in all))
 
 
 def test_a_replica_with_other_settings_is_refused_and_says_so(make_site: MakeSite, start: Start) -> None:
@@ -46,8 +46,8 @@ def test_a_frozen_replica_is_told_from_one_that_has_ended(make_site: MakeSite) -
     site.whole()
     site.kill(0)
     site.freeze(2)
-    situation(site, 1, "start replica 0, or mend the network; replica 2 does not answer: frozen")
+    diagnosis(site, 1, "start replica 0, or mend the network; replica 2 does not answer: frozen")
     site.kill(2)
-    situation(site, 1, "start replica 0 or 2, or mend the network")
+    diagnosis(site, 1, "start replica 0 or 2, or mend the network")
     site.start(2)
     site.until(lambda all: sorted(each["role"] for each in all) == ["master", "slave"])

@@ -191,12 +191,12 @@ def reset_not_written():
 
 
 @mutant("The disk stores the commit index with the table of submitters of an earlier index.", caught=("I7",))
-def origins_written_too_early():
+def submitters_written_too_early():
     def commit_to(original, self, index):
-        rows = self.origins.rows
+        rows = self.submitters.rows
 
         def record(write, state, what):
-            return write(state, attrs.evolve(what, origins=rows) if isinstance(what, Committed) else what)
+            return write(state, attrs.evolve(what, submitters=rows) if isinstance(what, Committed) else what)
 
         with wrapped(durable_output.DurableOutput, "record", record):
             original(self, index)

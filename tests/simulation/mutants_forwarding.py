@@ -94,20 +94,20 @@ def table_forgotten_at_failover():
 
 @mutant("A snapshot comes without the table of submitters.", caught=("I7",), quick=True)
 def table_missing_in_snapshot():
-    with patched(replica_state.ReplicaState, "origins_at", lambda self, index: ()):
+    with patched(replica_state.ReplicaState, "submitters_at", lambda self, index: ()):
         yield
 
 
 @mutant("A snapshot comes with the table of submitters of a later index.", caught=("I7",))
 def table_ahead_of_snapshot():
-    with patched(replica_state.ReplicaState, "origins_at", lambda self, index: self.origins.rows):
+    with patched(replica_state.ReplicaState, "submitters_at", lambda self, index: self.submitters.rows):
         yield
 
 
 @mutant("A learner keeps its own table of submitters when it installs a snapshot.", caught=("I7",))
 def table_not_installed():
     def reset(original, self, base, rows):
-        original(self, base, self.origins.rows)
+        original(self, base, self.submitters.rows)
 
     with wrapped(replica_state.ReplicaState, "reset", reset):
         yield
@@ -198,7 +198,10 @@ def stable_by_told():
         original(self)
         if self._state.leading and self._slaves:
             self._state.stable_to(
-                min(self._state.commit, *[max(slave.match, slave.told) for slave in self._slaves.values()])
+                min(
+                    self._state.commit,
+                    *[max(slave.match, slave.announced_commit) for slave in self._slaves.values()],
+                )
             )
 
     with wrapped(normal_case.Replication, "_advance", advance):

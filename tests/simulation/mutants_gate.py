@@ -51,7 +51,7 @@ def old_exits_count():
 
     def on_heartbeat(self, now, link, voter, message):
         if message.exit:
-            ever.add((id(self._gate), voter))
+            ever.add((id(self._view_triggers), voter))
         original(self, now, link, voter, message)
 
     def opened(self, view):

@@ -77,7 +77,7 @@ def told_that_its_first_view_is_active() -> Channel:
     channel.start(100.0)
     channel.connected(100.0, 1, 11)
     channel.connected(100.0, 2, 12)
-    channel.take()
+    channel.drain()
     channel.receive(105.0, 1, Found(number))
     channel.receive(105.0, 1, Activate(number))
     return channel
@@ -97,15 +97,15 @@ def test_a_member_asked_twice_to_found_answers_only_after_its_disk_has_written()
     channel = Channel(0, range(3), incarnation=10, cluster="c", expected=3, log=log)
     channel.start(100.0)
     channel.connected(100.0, 1, 11)
-    channel.take()
+    channel.drain()
     outputs = []
     for now in (100.1, 100.2):
         channel.receive(now, 1, Found(number))
-        outputs.append(channel.take())
+        outputs.append(channel.drain())
     said = [message for output in outputs for _, message in output.messages if isinstance(message, Founded)]
     assert not said
     channel.persisted(100.3, max(output.token for output in outputs))
-    assert any(isinstance(message, Founded) for _, message in channel.take().messages)
+    assert any(isinstance(message, Founded) for _, message in channel.drain().messages)
 
 
 def test_a_proposer_repeats_found_only_after_its_disk_has_noted_the_view():
@@ -147,7 +147,7 @@ def test_two_founders_do_not_go_on_when_the_third_founded_another_cluster():
             hand.deliver(0, 4)
             hand.deliver(4, 0)
         for one in (0, 3):
-            hand.act(one, lambda channel: channel.hears(hand.now, 4))
+            hand.act(one, lambda channel: channel.partial_received(hand.now, 4))
         hand.tick(0.1, 0, 1, 2, 3)
     assert hand.channels[1].members == (1, 2)
     assert not hand.channels[0].state.serving
@@ -246,7 +246,7 @@ def test_a_founder_that_accepted_a_first_view_founds_no_second_cluster():
     channel.receive(100.0, 1, Prepare(number, "start-up"))
     channel.tick(102.0)
     channel.receive(102.0, 1, NewView(first, NO_TAG, 0, (), True))
-    assert any(isinstance(message, Accept) for _, message in channel.take().messages)
+    assert any(isinstance(message, Accept) for _, message in channel.drain().messages)
     channel.disconnected(102.0, 1)
     meets(channel, 3, 4)
     if channel.proposing:
@@ -274,9 +274,9 @@ def test_a_founder_that_restarts_within_the_first_view_is_not_told_first_time_ag
     channel.start(100.0)
     channel.connected(100.0, 1, 11)
     channel.receive(100.0, 1, says(number, active=True))
-    output = channel.take()
+    output = channel.drain()
     channel.persisted(100.1, output.token)
-    events = [*output.events, *channel.take().events]
+    events = [*output.events, *channel.drain().events]
     assert [event.first_time for event in events if isinstance(event, ViewEvent)] == [False]
 
 
@@ -284,9 +284,9 @@ def test_a_member_that_promises_another_view_does_not_begin_the_first_one():
     """It makes the promise before its disk has written that the first view is active."""
     channel = told_that_its_first_view_is_active()
     channel.receive(105.0, 2, Prepare(ViewNumber(9, 2, 12), "test"))
-    output = channel.take()
+    output = channel.drain()
     channel.persisted(105.0, output.token)
-    events = [*output.events, *channel.take().events]
+    events = [*output.events, *channel.drain().events]
     assert channel.state.promised == ViewNumber(9, 2, 12)
     assert not any(isinstance(event, ViewEvent) for event in events)
 
@@ -296,11 +296,11 @@ def test_a_member_that_knows_of_a_later_view_does_not_begin_the_first_one():
     later = ViewNumber(9, 2, 12)
     channel = told_that_its_first_view_is_active()
     channel.receive(105.0, 2, says(later, active=True))
-    output = channel.take()
+    output = channel.drain()
     assert channel.state.newer == later
     assert channel.state.promised == ViewNumber(1, 1, 11)
     channel.persisted(105.0, output.token)
-    events = [*output.events, *channel.take().events]
+    events = [*output.events, *channel.drain().events]
     assert not any(isinstance(event, ViewEvent) for event in events)
 
 

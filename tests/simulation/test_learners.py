@@ -34,18 +34,18 @@ def with_a_disk(remembered=None):
     channel.start(0.0)
     channel.connected(0.0, 0, 1)
     channel.receive(0.0, 0, Heartbeat(NEW, NEW, True, True, True, True, False, 0, 9, 0, 0, 0))
-    out = channel.take()
+    out = channel.drain()
     channel.persisted(0.0, out.token)
-    channel.take()
+    channel.drain()
     return channel
 
 
 def said(channel, kind):
     """Return the messages of a kind that a replica sends at once, and those that it sends after its disk."""
-    out = channel.take()
+    out = channel.drain()
     at_once = [message for _, message in out.messages if isinstance(message, kind)]
     channel.persisted(0.0, out.token)
-    return at_once, [message for _, message in channel.take().messages if isinstance(message, kind)]
+    return at_once, [message for _, message in channel.drain().messages if isinstance(message, kind)]
 
 
 def learner_with_a_log_of_its_own():
@@ -89,7 +89,7 @@ def test_a_learner_acknowledges_a_state_after_its_disk_has_it():
     """The donor then drops the log that it keeps for the learner."""
     channel = with_a_disk()
     channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(NEW, 9)))
-    channel.take()
+    channel.drain()
     channel.part_installed(0.0, 1 << 40)
     at_once, later = said(channel, ChunkAck)
     assert not any(message.installed for message in at_once)
@@ -111,14 +111,14 @@ def test_the_table_of_submitters_of_an_installed_state_survives_a_restart():
     remembered = Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True)
     channel = with_a_disk(remembered)
     channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(NEW, 9), rows))
-    channel.take()
+    channel.drain()
     channel.part_installed(0.0, 1 << 40)
-    records = channel.take().persist
+    records = channel.drain().persist
     assert any(isinstance(record, Reset) for record in records)
     for record in records:
         remembered.apply(record)
     again = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
-    assert again.state.origins.rows == rows
+    assert again.state.submitters.rows == rows
     assert (again.commit, again.applied, again.state.log.base) == (9, 9, Tag(NEW, 9))
 
 
@@ -130,10 +130,10 @@ def test_a_learner_does_not_install_a_state_older_than_its_own():
     channel.connected(0.0, 0, 1)
     channel.receive(0.0, 0, Heartbeat(NEW, NEW, True, True, True, True, False, 0, 9, 0, 0, 0))
     channel.receive(0.0, 0, Chunk(1 << 40, 0, b"state", False, Tag(OLD, 3)))
-    assert not any(isinstance(event, InstallPart) for event in channel.take().events)
+    assert not any(isinstance(event, InstallPart) for event in channel.drain().events)
     assert channel.applied == 5
     channel.tick(1.0)
-    joins = [message for _, message in channel.take().messages if isinstance(message, Join)]
+    joins = [message for _, message in channel.drain().messages if isinstance(message, Join)]
     assert joins[-1].refused == 0
 
 
@@ -217,12 +217,12 @@ def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
     number = view.number
     channel.receive(0.0, 0, Heartbeat(number, number, True, True, True, True, False, 0, 0, 0, 0, 0))
     assert channel.role == "slave"
-    channel.take()
+    channel.drain()
     channel.forward(0.0, b"first")
-    out = channel.take()
+    out = channel.drain()
     assert not any(isinstance(message, Forward) for _, message in out.messages)
     channel.persisted(0.0, out.token)
-    assert any(isinstance(message, Forward) for _, message in channel.take().messages)
+    assert any(isinstance(message, Forward) for _, message in channel.drain().messages)
 
 
 def test_a_learner_refuses_a_state_older_than_its_commit_index():

@@ -45,18 +45,18 @@ def granted_on_a_slow_disk(now):
     channel = Channel(3, range(4), incarnation=10, cluster="c", expected=4, log=log)
     channel.start(0.0)
     channel.connected(0.0, 1, 8)
-    channel.take()
+    channel.drain()
     channel.receive(now, 1, Record(new))
     beat = Heartbeat(new.number, new.number, True, True, True, True, False, 0, 0, 0, 0, 0, now)
     channel.receive(now, 1, beat)
-    out = channel.take()
+    out = channel.drain()
     said = [message for _, message in out.messages if isinstance(message, Grant)]
     assert not said
     return channel, out.token
 
 
 def granted(channel):
-    return [peer for peer, message in channel.take().messages if isinstance(message, Grant)]
+    return [peer for peer, message in channel.drain().messages if isinstance(message, Grant)]
 
 
 def asked_at_once(replicas, expected):
@@ -69,7 +69,7 @@ def asked_at_once(replicas, expected):
 
 
 def promises_now(channel):
-    return any(isinstance(message, Promise) for _, message in channel.take().messages)
+    return any(isinstance(message, Promise) for _, message in channel.drain().messages)
 
 
 def test_a_voter_that_granted_before_waits_for_the_disk_after_a_new_record():
@@ -82,15 +82,15 @@ def test_a_voter_that_granted_before_waits_for_the_disk_after_a_new_record():
     channel = Channel(3, range(4), incarnation=10, cluster="c", expected=4, log=log, settings=settings)
     channel.start(0.0)
     channel.connected(0.0, 1, 8)
-    channel.take()
+    channel.drain()
     channel.receive(5.0, 1, Record(new))
     beat = Heartbeat(new.number, new.number, True, True, True, True, False, 0, 0, 0, 0, 0, 5.0)
     channel.receive(5.0, 1, beat)
-    out = channel.take()
+    out = channel.drain()
     said = [message for _, message in out.messages if isinstance(message, Grant)]
     assert not said
     channel.persisted(5.0, out.token)
-    assert [peer for peer, message in channel.take().messages if isinstance(message, Grant)] == [1]
+    assert [peer for peer, message in channel.drain().messages if isinstance(message, Grant)] == [1]
 
 
 def test_grants_of_a_removed_voter_do_not_count():

@@ -3,7 +3,7 @@
 from msgspec.structs import replace
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
-from quorate.hachannel.model.messages import Ahead, Join
+from quorate.hachannel.model.messages import Join, TailEntries
 from quorate.testing.channel.manual_cluster import ManualCluster, returning
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
@@ -45,12 +45,12 @@ def test_a_learner_holds_a_bounded_log_tail_and_the_master_keeps_the_rest():
     for _ in range(15):
         submit_ten(hand)
         hand.settle()
-    held = hand.channels[2].ahead
+    held = hand.channels[2].tail_length
     for _ in range(20):
         submit_ten(hand)
         hand.settle()
     assert held == 150
-    assert 160 <= hand.channels[2].ahead <= 160 + 10 * hand.settings.transfer_window
+    assert 160 <= hand.channels[2].tail_length <= 160 + 10 * hand.settings.transfer_window
     assert not hand.channels[0].can_submit
     install_state(hand)
     for _ in range(60):
@@ -77,7 +77,7 @@ def test_a_learner_with_a_hung_disk_moves_a_bounded_part_of_the_tail_into_its_lo
     for _ in range(30):
         script.submit(script.master(), 4)
         script.run(0.05)
-    held = learner.channel.ahead
+    held = learner.channel.tail_length
     assert held > 40
     del learner.application.install
     learner.machine.sync_later = lambda: None
@@ -85,7 +85,7 @@ def test_a_learner_with_a_hung_disk_moves_a_bounded_part_of_the_tail_into_its_lo
         learner.driver.act(lambda part=part: learner.application.install(part))
     script.run(0.3)
     assert learner.channel.phases.learning == "state"
-    assert 0 < held - learner.channel.ahead < 20
+    assert 0 < held - learner.channel.tail_length < 20
     del learner.machine.sync_later
     learner.machine.sync_later()
     script.everywhere(script.submit(script.whole(), 3))
@@ -150,10 +150,10 @@ def test_a_learner_moves_small_messages_of_the_tail_into_its_log_together():
         hand.settle(0, 1)
         hand.tick(0.05, 0, 1)
         hand.settle()
-    assert learner.ahead == 200
+    assert learner.tail_length == 200
     install_state(hand)
     hand.tick(0.0, 2)
-    assert learner.ahead == 0
+    assert learner.tail_length == 0
 
 
 def test_entries_beside_a_state_go_once_per_transfer_pause():
@@ -167,7 +167,7 @@ def test_entries_beside_a_state_go_once_per_transfer_pause():
         hand.now += 0.001
         if hand.channels[0].deadline <= hand.now:
             hand.tick(0.0, 0)
-        sent = hand.waiting(0, 2, Ahead)
+        sent = hand.waiting(0, 2, TailEntries)
         messages, entries = messages + len(sent), entries + sum(len(message.entries) for message in sent)
         hand.deliver(0, 2)
     assert entries > 950

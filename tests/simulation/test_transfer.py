@@ -104,7 +104,7 @@ def test_what_came_beside_the_state_goes_with_the_donor():
     script.run(1.0)
     learner = script.hosts[3]
     learner.start()
-    while not learner.channel.ahead:
+    while not learner.channel.tail_length:
         script.load(1)
     script.hosts[0].crash()
     script.load(30)

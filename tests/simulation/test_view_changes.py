@@ -139,11 +139,11 @@ def test_a_promise_says_what_is_committed_and_that_the_view_may_not_be_active():
     channel = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered, own))
     channel.start(0.0)
     channel.connected(0.0, 0, 1)
-    channel.take()
+    channel.drain()
     channel.receive(5.0, 0, Prepare(NEW, "test"))
-    out = channel.take()
+    out = channel.drain()
     channel.persisted(5.0, out.token)
-    (promise,) = [m for _, m in (*out.messages, *channel.take().messages) if isinstance(m, Promise)]
+    (promise,) = [m for _, m in (*out.messages, *channel.drain().messages) if isinstance(m, Promise)]
     assert (promise.commit, promise.last.at, promise.active) == (1, 3, False)
 
 
@@ -316,7 +316,7 @@ def test_a_view_recorded_without_a_promise_binds_the_voter_after_a_restart():
     channel.connected(0.0, 1, 8)
     view = View(ViewNumber(9, 1, 8), RESTARTED, RESTARTED[1:2], 1, 0)
     channel.receive(5.0, 1, Record(view))
-    for record in channel.take().persist:
+    for record in channel.drain().persist:
         remembered.apply(record)
     again = Channel(2, range(3), incarnation=9, cluster="c", expected=3, log=DurableLog(remembered))
     assert again.state.promised == view.number
@@ -339,7 +339,7 @@ def test_a_proposer_stops_yielding_to_a_first_member_that_never_proposes():
         hand.deliver(1, 2)
         hand.tick(0.05, 2)
         for here, there in ((1, 2), (2, 1)):
-            hand.act(here, lambda channel, there=there: channel.hears(hand.now, there))
+            hand.act(here, lambda channel, there=there: channel.partial_received(hand.now, there))
     assert yielded > 0
     assert hand.channels[2].role == "master", f"after {yielded} times it still waits for the first member"
 

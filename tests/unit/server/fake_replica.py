@@ -53,7 +53,7 @@ class FakeTarget:
             "server_id": 0,
             "replica": self.replica,
             "role": self.role,
-            "situation": self.waits,
+            "diagnosis": self.waits,
             "view": 4,
             "commit": 99,
         }
@@ -62,7 +62,7 @@ class FakeTarget:
     def master_address(self) -> tuple[str, int] | None:
         return self.master
 
-    def situation(self) -> str:
+    def diagnosis(self) -> str:
         return self.waits
 
     def lacks_all(self) -> str:

@@ -25,12 +25,12 @@ several = st.lists(entries, max_size=20).map(tuple)
 messages = st.one_of(
     st.builds(m.Data, entries, st.integers(0, 9), st.just(3), st.just(6)),
     st.builds(m.Chunk, st.just(5), st.just(0), payloads, st.booleans(), st.sampled_from([None, TAG])),
-    st.builds(m.Ahead, st.just(5), st.just(7), st.just(TAG), several),
+    st.builds(m.TailEntries, st.just(5), st.just(7), st.just(TAG), several),
     st.builds(m.CatchUp, st.just(5), st.just(N), st.just(TAG), several, st.just(6)),
     st.builds(m.Suffix, st.just(N), st.just(7), several),
     st.builds(m.NewView, st.just(VIEW), st.just(TAG), st.just(0), several, st.booleans()),
     st.builds(m.Forward, st.just(1), st.just(5), payloads),
-    st.builds(m.Tell, payloads),
+    st.builds(m.DirectMessage, payloads),
     st.just(m.Ack(N, 8)),
 )
 
@@ -47,7 +47,7 @@ def test_in_parts_or_whole_a_message_has_the_same_bytes(message: m.Message) -> N
     [
         m.Data(m.Entry(N, 8, 0, b"x" * LONG_BYTES), 7, 3, 6),
         m.Chunk(5, 0, b"x" * LONG_BYTES, False, TAG),
-        m.Ahead(5, 7, TAG, (m.Entry(N, 8, 0, b"short"), m.Entry(N, 9, 0, b"x" * LONG_BYTES))),
+        m.TailEntries(5, 7, TAG, (m.Entry(N, 8, 0, b"short"), m.Entry(N, 9, 0, b"x" * LONG_BYTES))),
         m.Forward(1, 5, b"x" * LONG_BYTES),
     ],
     ids=lambda message: type(message).__name__,
@@ -64,8 +64,8 @@ def test_a_long_payload_is_a_part_by_itself(message: m.Message) -> None:
 
 def test_many_entries_are_encoded_together() -> None:
     entry = m.Entry(N, 8, 0, b"x" * LONG_BYTES)
-    assert isinstance(encode_body(m.Ahead(5, 7, TAG, (entry,) * MOST_CARRIERS)), list)
-    assert isinstance(encode_body(m.Ahead(5, 7, TAG, (entry,) * (MOST_CARRIERS + 1))), bytes)
+    assert isinstance(encode_body(m.TailEntries(5, 7, TAG, (entry,) * MOST_CARRIERS)), list)
+    assert isinstance(encode_body(m.TailEntries(5, 7, TAG, (entry,) * (MOST_CARRIERS + 1))), bytes)
 
 
 def test_every_message_with_entries_or_data_is_known_to_carry_them() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from quorate.hachannel.model.messages import Commit, decode_message
-from quorate.hachannel.model.settings import TELL_AFTER_S, Settings
+from quorate.hachannel.model.settings import ANNOUNCE_AFTER_S, Settings
 from quorate.testing.servers.memory_network import MemoryNet
 
 TRIP_S = 0.0001
@@ -41,7 +41,7 @@ def pass_until(net: MemoryNet, condition: Callable[[], bool], limit_s: float) ->
 
 def quiet(net: MemoryNet) -> None:
     """Until nothing is under way."""
-    net.advance(4 * TELL_AFTER_S, TRIP_S)
+    net.advance(4 * ANNOUNCE_AFTER_S, TRIP_S)
 
 
 def together(net: MemoryNet, make: Any, mode: Any) -> list[Any]:
@@ -63,10 +63,10 @@ def test_the_next_entry_of_the_master_announces_the_commit_of_its_last(
         master.send(b"%d" % number)
         pass_until(net, lambda number=number: len(master.results) == number, 10 * TRIP_S)
         assert len(slave.log) in (number - 1, number)
-        net.advance(TELL_AFTER_S / 2, TRIP_S)
+        net.advance(ANNOUNCE_AFTER_S / 2, TRIP_S)
     # Heartbeats may have come meanwhile, and say it, too; messages only for this did not.
     assert heard == []
-    pass_until(net, lambda: len(slave.log) == 20, 2 * TELL_AFTER_S + 2 * TRIP_S)
+    pass_until(net, lambda: len(slave.log) == 20, 2 * ANNOUNCE_AFTER_S + 2 * TRIP_S)
     quiet(net)
     assert len(heard) <= 1
 
@@ -78,7 +78,7 @@ def test_a_slave_learns_at_once_that_its_own_message_is_committed(net: MemoryNet
         slave.send(b"%d" % number)
         # There, to the others, back, and the word that it is committed.
         passed = pass_until(net, lambda number=number: len(slave.results) == number, 20 * TRIP_S)
-        assert passed <= 6 * TRIP_S < TELL_AFTER_S
+        assert passed <= 6 * TRIP_S < ANNOUNCE_AFTER_S
         quiet(net)
 
 
@@ -90,7 +90,7 @@ def test_a_slave_learns_at_once_that_all_members_hold_its_message(net: MemoryNet
     members[1].group.multicast(b"waits", all_members=True).addBoth(results.append)
     members[0].send(b"after")
     passed = pass_until(net, lambda: bool(results), 20 * TRIP_S)
-    assert passed <= 6 * TRIP_S < TELL_AFTER_S
+    assert passed <= 6 * TRIP_S < ANNOUNCE_AFTER_S
 
 
 @pytest.mark.parametrize("mode", ["ALL", "MAJORITY"])
@@ -104,7 +104,7 @@ def test_a_slave_learns_its_commit_at_once_when_an_entry_of_the_master_follows(
         net.clock.advance(1.5 * TRIP_S)
         members[0].send(b"in flight when the other one is committed")
         passed = pass_until(net, lambda number=number: len(results) == number, 20 * TRIP_S)
-        assert passed <= 6 * TRIP_S < TELL_AFTER_S
+        assert passed <= 6 * TRIP_S < ANNOUNCE_AFTER_S
         quiet(net)
 
 
@@ -127,7 +127,7 @@ def test_a_slave_learns_its_commit_soon_when_a_later_entry_is_held_up(
     net.clock.advance(1.5 * TRIP_S)
     members[0].send(b"held up on its way to a member")
     passed = pass_until(net, lambda: bool(results), Settings().heartbeat_s / 2)
-    assert passed <= 6 * TRIP_S + 2 * TELL_AFTER_S
+    assert passed <= 6 * TRIP_S + 2 * ANNOUNCE_AFTER_S
     assert not members[0].results
     held_up = False
     net.until(lambda: bool(members[0].results))
@@ -165,18 +165,18 @@ def test_an_ack_that_commits_nothing_causes_no_output(
     master.send(b"first")
     pass_until(net, lambda: len(master.results) == 1, 6 * TRIP_S)
     acts: list[str] = []
-    receive, take = channel.receive, channel.take
+    receive, drain = channel.receive, channel.drain
 
     def receive_and_note(now: float, peer: int, message: Any) -> None:
         acts.append(type(message).__name__)
         receive(now, peer, message)
 
-    def take_and_note(**how: Any) -> Any:
-        acts.append("take")
-        return take(**how)
+    def drain_and_note(**how: Any) -> Any:
+        acts.append("drain")
+        return drain(**how)
 
     monkeypatch.setattr(channel, "receive", receive_and_note)
-    monkeypatch.setattr(channel, "take", take_and_note)
+    monkeypatch.setattr(channel, "drain", drain_and_note)
     master.send(b"second")
     pass_until(net, lambda: len(master.results) == 2, 6 * TRIP_S)
-    assert acts == ["take", "Ack", "Ack", "take"]
+    assert acts == ["drain", "Ack", "Ack", "drain"]

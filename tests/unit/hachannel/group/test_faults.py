@@ -111,10 +111,10 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
     net.advance(1)
     said: list[Message] = []
     sent: list[Message] = []
-    take, send = group._channel.take, group._driver.transport.send
+    drain, send = group._channel.drain, group._driver.transport.send
 
-    def take_and_note(**options: Any) -> Any:
-        out = take(**options)
+    def drain_and_note(**options: Any) -> Any:
+        out = drain(**options)
         said.extend(message for peer, message in out.messages if peer == 2)
         return out
 
@@ -122,7 +122,7 @@ def test_a_connection_that_breaks_while_a_message_is_sent_changes_no_order(
         sent.extend(decode_message(body) for body in bodies if 2 in peers)
         send(peers, bodies)
 
-    monkeypatch.setattr(group._channel, "take", take_and_note)
+    monkeypatch.setattr(group._channel, "drain", drain_and_note)
     monkeypatch.setattr(group._driver.transport, "send", note_and_send)
     # Member 1 reads nothing, has no room for what is sent to it, and is known to be gone.
     monkeypatch.setattr(group._driver.transport, "ended", lambda peer: True)

@@ -207,9 +207,9 @@ def test_sources_and_the_table_of_origins_come_back(journal: Journal) -> None:
     again = Journal.open(journal.path, ME, 8)
     assert list(again.recovered) == [entry(1), forwarded]
     recovered = DurableLog(again.remembered, again.recovered).recovered()
-    assert (recovered.boots, recovered.origins) == (3, (forwarded.source,))
+    assert (recovered.boots, recovered.submitters) == (3, (forwarded.source,))
     again.write([Reset(Tag(VIEW, 40), (Source(0, 1, 1, 1),))])
-    assert again.remembered.origins == (Source(0, 1, 1, 1),)
+    assert again.remembered.submitters == (Source(0, 1, 1, 1),)
 
 
 @pytest.mark.parametrize("read", [FORMAT - 1, FORMAT + 1])

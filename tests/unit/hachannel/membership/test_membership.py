@@ -91,7 +91,7 @@ def test_who_is_outside_a_view_knows_that_those_who_left_with_it_are_not_needed_
     # The vote of the one that leaves may be needed.
     assert sorted(hand.dials[1]) == [0, 1, 2]
     assert not hand.channels[1].state.known_active
-    beat = hand.channels[0]._facts.heartbeat()
+    beat = hand.channels[0]._heartbeats.heartbeat()
     hand.inject(0, 1, msgspec.structs.replace(beat, view=number, promised=number, newest=number, active=True))
     assert hand.dials[1] == [0, 1]
     assert hand.channels[1].state.known_active

@@ -7,7 +7,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.journal.new_cluster import first_view
 from quorate.hachannel.model.log import Accepted, Activated
 from quorate.hachannel.model.view import Voter
-from quorate.hachannel.protocol.diagnosis import situation, strangers
+from quorate.hachannel.protocol.diagnosis import diagnose, strangers
 from quorate.testing.channel.observer import Observer
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
@@ -15,13 +15,13 @@ QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 
 def said(script: ScriptedCluster, replica: int, *mute: int) -> str:
-    return situation(script.hosts[replica].channel, mute, otherwise="ask those")
+    return diagnose(script.hosts[replica].channel, mute, otherwise="ask those")
 
 
 def refused(script: ScriptedCluster, replica: int, **reasons: str) -> str:
     """What it says when those in `reasons`, given as r1, r2, turn it away."""
     channel = script.hosts[replica].channel
-    return situation(channel, refused={int(who[1:]): reason for who, reason in reasons.items()})
+    return diagnose(channel, refused={int(who[1:]): reason for who, reason in reasons.items()})
 
 
 def formed(
@@ -54,11 +54,11 @@ def test_whose_host_name_does_not_resolve_is_not_taken_for_frozen() -> None:
     script.hosts[0].start()
     script.run(1.0)
     channel = script.hosts[0].channel
-    assert situation(channel, {1}, astray={1}).endswith(
+    assert diagnose(channel, {1}, astray={1}).endswith(
         "; start replicas 2, 3; the host name of replica 1 does not resolve here: mend that, or the "
         "name service"
     )
-    assert situation(channel, {1, 2, 3}, astray={2, 3}).endswith(
+    assert diagnose(channel, {1, 2, 3}, astray={2, 3}).endswith(
         "; replica 1 does not answer: frozen, overloaded or cut off; the host names of replicas 2, 3 do not "
         "resolve here: mend that, or the name service"
     )
@@ -356,7 +356,7 @@ def test_a_newcomer_that_is_not_let_in_says_what_it_takes_and_where_to_look() ->
         script.hosts[lost].start()
     script.run(3.0)
     takes = "; that takes more than half of the voters of view 2, of which this one hears replica 0 only"
-    sentences = [situation(script.hosts[replica].channel) for replica in (1, 2)]
+    sentences = [diagnose(script.hosts[replica].channel) for replica in (1, 2)]
     where = "; if this lasts, the log of replica 0 says whom it lacks"
     assert sorted(sentences) == [
         f"has the state, and waits for replica 0, the master, to let it in{takes}{where}",
@@ -369,7 +369,7 @@ def test_a_newcomer_that_is_not_let_in_says_what_it_takes_and_where_to_look() ->
         f"what the cluster held is lost: {ANEW}"
     )
     script.run(30.0)
-    assert [situation(script.hosts[replica].channel) for replica in (1, 2)] == sentences
+    assert [diagnose(script.hosts[replica].channel) for replica in (1, 2)] == sentences
 
 
 def test_newcomers_of_a_view_without_a_master_say_where_to_look() -> None:
@@ -380,7 +380,7 @@ def test_newcomers_of_a_view_without_a_master_say_where_to_look() -> None:
     script.hosts[0].start()
     script.hosts[2].start()
     script.run(3.0)
-    assert situation(script.hosts[0].channel) == (
+    assert diagnose(script.hosts[0].channel) == (
         "waits for a master; this replica hears 1, 2; the log of replica 1 says why there is none"
     )
     assert said(script, 0) == "waits for a master; this replica hears 1, 2; ask those"
@@ -419,7 +419,7 @@ def test_newcomers_beside_a_member_are_not_told_to_start_who_cannot_help() -> No
     script.run(1.0)
     script.hosts[0].start()
     script.run(3.0)
-    assert situation(script.hosts[0].channel) == (
+    assert diagnose(script.hosts[0].channel) == (
         "waits for a master; this replica hears 2; the log of replica 2 says why there is none"
     )
 

@@ -101,7 +101,7 @@ def test_connections_that_come_and_go_in_any_order_never_raise(steps):
             case 1:
                 channel.disconnected(hand.now, peer)
             case 2:
-                channel.receive(hand.now, peer, m.Tell(b""))
+                channel.receive(hand.now, peer, m.DirectMessage(b""))
             case _:
                 channel.snapshot_ready(hand.now, peer, peer, [])
                 channel.part_ready(hand.now, peer, b"x", peer, last=bool(what))
@@ -110,7 +110,7 @@ def test_connections_that_come_and_go_in_any_order_never_raise(steps):
                 channel.part_refused(hand.now, peer, "no")
                 channel.persisted(hand.now, peer)
         channel.tick(hand.now)
-        channel.take()
+        channel.drain()
 
 
 def test_a_slave_said_to_leave_that_stays_does_not_cause_a_storm_of_views():
@@ -131,9 +131,9 @@ def test_a_channel_that_stopped_is_silent():
     hand.tick(3.0, 0)
     channel = hand.channels[0]
     assert channel.role == "stopped"
-    channel.receive(hand.now, 1, m.Tell(b"x"))
+    channel.receive(hand.now, 1, m.DirectMessage(b"x"))
     channel.tick(hand.now + 1)
     channel.connected(hand.now, 1, 9)
     channel.disconnected(hand.now, 1)
     channel.leave(hand.now)
-    assert not channel.take()
+    assert not channel.drain()

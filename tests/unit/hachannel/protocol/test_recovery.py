@@ -37,7 +37,7 @@ class Disk:
 def run(channel: Channel, disk: Disk) -> Output:
     """Take and persist until nothing follows; returns all of it."""
     everything = Output()
-    while out := channel.take():
+    while out := channel.drain():
         disk.write(out)
         everything.messages += out.messages
         everything.events += out.events
@@ -54,7 +54,7 @@ def test_a_restarted_voter_keeps_its_promise() -> None:
     run(channel, disk)
     high = ViewNumber(9, 2, 9)
     channel.receive(1.6, 2, Prepare(high, "test"))
-    out = channel.take()
+    out = channel.drain()
     assert not any(isinstance(message, Promise) for _, message in out.messages)
     disk.write(out)
     channel.persisted(0.0, out.token)
@@ -97,7 +97,7 @@ def test_a_plain_server_is_founded_once_and_goes_on_from_its_log() -> None:
         channel.submit(0.0, 1, payload)
     run(channel, disk)
     channel.submit(0.0, 1, b"three")
-    disk.write(channel.take())  # on the disk, and the process ends before it knows
+    disk.write(channel.drain())  # on the disk, and the process ends before it knows
     assert (disk.remembered.commit, disk.remembered.last) == (2, 3)
 
     again = disk.start(0, (0,))
@@ -136,9 +136,9 @@ def test_a_restarted_replica_knows_who_has_forwarded_how_much_and_numbers_anew()
         assert channel.forward(4.0, b"%d" % number) == number
         run(channel, disk)
     assert disk.remembered.boots == 1
-    assert disk.remembered.origins == (Source(0, 7, 1, 3),)
+    assert disk.remembered.submitters == (Source(0, 7, 1, 3),)
     again = alone(disk)
-    assert again.state.origins.rows == (Source(0, 7, 1, 3),)
+    assert again.state.submitters.rows == (Source(0, 7, 1, 3),)
     assert again.forward(4.0, b"4") == 1
     [event] = run(again, disk).events
     assert isinstance(event, Deliver)
@@ -150,7 +150,7 @@ def test_nothing_is_forwarded_before_the_number_of_the_process_is_durable() -> N
     disk = Disk()
     channel = alone(disk)
     channel.forward(4.0, b"1")
-    out = channel.take()
+    out = channel.drain()
     assert [type(record) for record in out.persist] == [Booted]
     assert channel.last == 0
     disk.write(out)

@@ -83,14 +83,14 @@ def test_a_lost_tail_is_sent_again_with_growing_pauses_until_the_master_answers(
         if hand.waiting(1, 0, Forward):
             sent.append(step * 0.05)
         hand.lose(1, 0)
-        hand.inject(0, 1, hand.channels[0]._facts.heartbeat())
+        hand.inject(0, 1, hand.channels[0]._heartbeats.heartbeat())
     pauses = [later - earlier for earlier, later in pairwise(sent)]
     assert 3 < len(sent) < 8
     assert pauses == sorted(pauses)
     hand.inject(0, 1, Forwarded(N1, 1, 2))
     for _ in range(200):
         hand.tick(0.05, 1)
-        hand.inject(0, 1, hand.channels[0]._facts.heartbeat())
+        hand.inject(0, 1, hand.channels[0]._heartbeats.heartbeat())
     assert hand.waiting(1, 0, Forward) == []
 
 

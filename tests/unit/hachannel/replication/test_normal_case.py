@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from quorate.hachannel import NotMaster, PayloadTooLarge, Settings, Stable, ViewNumber, WindowFull
-from quorate.hachannel.model.messages import Ack, Commit, Data, Heartbeat, Prepare, Repair, Tell
+from quorate.hachannel.model.messages import Ack, Commit, Data, DirectMessage, Heartbeat, Prepare, Repair
 from quorate.hachannel.model.settings import TRIM_STEP
 from quorate.testing.channel.manual_cluster import ManualCluster
 
@@ -75,7 +75,7 @@ def test_the_commit_index_travels_alone_at_once_when_idle(hand):
 def test_the_commit_index_waits_for_what_the_caller_submits_at_once(hand):
     hand.act(0, lambda channel: channel.submit(hand.now, 0, b"one"))
     acknowledged(hand)
-    output = hand.channels[0].take(more=True)
+    output = hand.channels[0].drain(more=True)
     assert [event.payload for event in output.events] == [b"one"]
     assert output.messages == []
     hand.flush(0)
@@ -174,7 +174,7 @@ def test_a_slave_that_asks_again_and_again_pauses_longer_and_longer(hand):
         if hand.waiting(1, 0, Repair):
             asked.append(hand.now)
         hand.lose(1, 0)
-        hand.channels[0].receive(hand.now, 1, Tell(b"alive"))
+        hand.channels[0].receive(hand.now, 1, DirectMessage(b"alive"))
         hand.lose(0, 1)
     pauses = [round(later - earlier, 1) for earlier, later in pairwise(asked)]
     assert pauses == sorted(pauses)
@@ -337,9 +337,9 @@ def test_a_cluster_of_one_forgets_large_entries_one_by_one():
 
 
 def test_application_messages_arrive_once_and_need_a_connection(hand):
-    hand.act(0, lambda channel: channel.tell(1, b"hello"))
-    hand.act(0, lambda channel: channel.tell(0, b"self"))
-    hand.act(0, lambda channel: channel.tell(9, b"nobody"))
+    hand.act(0, lambda channel: channel.send_direct(1, b"hello"))
+    hand.act(0, lambda channel: channel.send_direct(0, b"self"))
+    hand.act(0, lambda channel: channel.send_direct(9, b"nobody"))
     hand.settle()
     assert hand.events[1][-1].data == b"hello"
     assert hand.events[0][-1].data == b"self"

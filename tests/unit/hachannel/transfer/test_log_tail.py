@@ -5,7 +5,7 @@ from msgspec.structs import replace
 
 from quorate.hachannel import InstallPart, ProvideSnapshot, Settings
 from quorate.hachannel.model.log import MemoryLog
-from quorate.hachannel.model.messages import Ahead, CatchUp, Entry
+from quorate.hachannel.model.messages import CatchUp, Entry, TailEntries
 from quorate.hachannel.model.settings import TRIM_STEP
 from quorate.hachannel.model.view import Tag, ViewNumber
 from quorate.hachannel.transfer.log_tail import TailReceiver, TailSender
@@ -99,10 +99,10 @@ def test_only_what_is_committed_goes_beside_the_state():
     for _ in range(5):
         hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
     hand.tick(0.05, 0)
-    assert not hand.waiting(0, 2, Ahead)
+    assert not hand.waiting(0, 2, TailEntries)
     hand.settle(0, 1)
     hand.tick(0.05, 0)
-    [message] = hand.waiting(0, 2, Ahead)
+    [message] = hand.waiting(0, 2, TailEntries)
     assert len(message.entries) == 5
 
 
@@ -114,7 +114,7 @@ def test_what_is_lost_on_the_way_goes_again(lost):
     for number in range(4):
         submit(hand, 10)
         if (lost, number) in {("first", 0), ("second", 1)}:
-            assert [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
+            assert [message for message in hand.lose(0, 2) if isinstance(message, TailEntries)]
         hand.deliver(0, 2)
         if lost == "answers":
             hand.lose(2, 0)
@@ -181,9 +181,9 @@ def test_a_learner_holds_no_more_than_the_settings_allow(bound):
         hand.settle()
     held = learner._learner.learning.tail
     # Beyond that only what was under way. Nothing of it is lost: the master has it, too.
-    assert 150 <= held.told - start <= 160
-    assert len(held) == held.told - start + 10 * hand.settings.transfer_window
-    assert taken == held.told - start + 160
+    assert 150 <= held.acked - start <= 160
+    assert len(held) == held.acked - start + 10 * hand.settings.transfer_window
+    assert taken == held.acked - start + 160
     # It has taken what it had, and goes on where it was.
     install(hand)
     joined(hand)
@@ -287,7 +287,7 @@ def test_what_is_not_of_this_transfer_is_not_held(wrong):
     hand.settle()
     learning = hand.channels[2]._learner.learning
     submit(hand, 3)
-    [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
+    [message] = [message for message in hand.lose(0, 2) if isinstance(message, TailEntries)]
     hand.inject(0, 2, replace(message, **wrong))
     hand.inject(1, 2, message)
     assert len(learning.tail) == 0
@@ -301,7 +301,7 @@ def test_what_does_not_follow_what_is_held_is_not_held():
     hand.settle()
     learning = hand.channels[2]._learner.learning
     submit(hand, 4)
-    [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
+    [message] = [message for message in hand.lose(0, 2) if isinstance(message, TailEntries)]
     one, two, three, four = message.entries
     hand.inject(0, 2, replace(message, entries=(two, one)))
     assert len(learning.tail) == 0
@@ -325,7 +325,7 @@ def test_entries_that_do_not_follow_the_state_end_the_transfer():
     start = giving(hand)
     hand.settle()
     submit(hand, 3)
-    [message] = [message for message in hand.lose(0, 2) if isinstance(message, Ahead)]
+    [message] = [message for message in hand.lose(0, 2) if isinstance(message, TailEntries)]
     hand.inject(0, 2, replace(message, base=Tag(ViewNumber(9, 0, 9), start)))
     install(hand)
     assert any("does not follow it" in note for note in hand.notes[2])
@@ -352,8 +352,8 @@ def test_no_more_messages_are_taken_than_may_be_under_way():
     base = Tag(N1, 5)
     for index in range(6, 16):
         entry = Entry(N1, index, 0, b"x")
-        held.add(Ahead(1, 5, Tag(N1, index - 1), (entry,)))
+        held.add(TailEntries(1, 5, Tag(N1, index - 1), (entry,)))
     assert held.base == base
     assert len(held) == 4
-    held.tell()
-    assert held.told == 9
+    held.ack()
+    assert held.acked == 9

@@ -230,6 +230,6 @@ def test_who_leaves_before_the_first_view_is_active_founds_no_other_one(leaves):
     for _ in range(18):
         hand.tick(0.05, 1)
         for other in (0, 2):
-            hand.act(1, lambda channel, other=other: channel.hears(hand.now, other))
+            hand.act(1, lambda channel, other=other: channel.partial_received(hand.now, other))
     assert hand.channels[1].role != "stopped"
     assert bool(hand.waiting(1, 2, Prepare)) != leaves

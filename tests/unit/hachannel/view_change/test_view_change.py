@@ -84,7 +84,7 @@ def test_the_gate_needs_a_majority_that_suspects_the_master(hand):
 def test_a_master_of_which_a_long_message_is_arriving_is_not_suspected(hand):
     """It takes longer than `suspect_s` on a slow way, and nothing else comes before it is there."""
     for _ in range(30):
-        hand.act(1, lambda channel: channel.hears(hand.now, 0))
+        hand.act(1, lambda channel: channel.partial_received(hand.now, 0))
         hand.tick(0.1, 1)
     assert hand.waiting(1, 2, Exit) == []
     for _ in range(21):
@@ -186,7 +186,7 @@ def test_a_voter_waits_the_longer_for_a_view_the_more_were_proposed(hand, propos
     since = hand.now
     while not hand.waiting(1, 2, Prepare) and hand.now < since + 10.0:
         for other in (0, 2):
-            hand.act(1, lambda channel, other=other: channel.hears(hand.now, other))
+            hand.act(1, lambda channel, other=other: channel.partial_received(hand.now, other))
         hand.tick(0.05, 1)
     assert seconds <= hand.now - since < seconds + 0.2
 

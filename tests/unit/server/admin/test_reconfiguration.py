@@ -73,10 +73,10 @@ class Cluster:
             role = "master" if id in self.masters else self.role
             said = {"role": role, "replicas": self.replicas, "removed": self.removed}
             if role == "blocked":
-                said["situation"] = f"too few replicas, start replica {id + 7}"
+                said["diagnosis"] = f"too few replicas, start replica {id + 7}"
                 said["changeable"] = id in self.changeable
             elif id in self.lonely:
-                said["situation"] = "too few replicas, start replica 7"
+                said["diagnosis"] = "too few replicas, start replica 7"
                 said["changeable"] = True
             said |= self.identity
             return {**said, "master_address": self.hints.get(id)}
@@ -88,7 +88,7 @@ class Cluster:
         del body, expected, timeout_s
         if replica not in self.running:
             raise Unreachable("nobody")
-        return {"role": "joining", "situation": "gets the state from the others."}
+        return {"role": "joining", "diagnosis": "gets the state from the others."}
 
     def sleep(self, seconds: float) -> None:
         self.clock += seconds

@@ -61,10 +61,10 @@ def test_the_file_a_replica_was_started_with_does_not_matter_where_the_present_o
 
 
 def test_a_master_without_a_majority_says_whom_it_lacks_instead_of_the_lease() -> None:
-    status: dict[str, Any] = {"role": "master", "waits_for": "the lease", "situation": ""}
+    status: dict[str, Any] = {"role": "master", "waits_for": "the lease", "diagnosis": ""}
     assert problems(ReplicaStatus(HERE, status)) == ["its services wait for the lease"]
     assert ReplicaStatus(HERE, status).in_charge
-    status["situation"] = "too few replicas can be reached"
+    status["diagnosis"] = "too few replicas can be reached"
     assert problems(ReplicaStatus(HERE, status)) == ["too few replicas can be reached"]
     assert not ReplicaStatus(HERE, status).in_charge
 

@@ -5,10 +5,10 @@ from typing import Any, cast
 
 import pytest
 
-from quorate.hachannel import Told, ViewEvent
+from quorate.hachannel import DirectReceived, ViewEvent
 from quorate.hachannel.model.view import ViewNumber
 from quorate.server.node import divergence
-from quorate.server.node.digests import Diverged, Report, decode_tell, encode_tell
+from quorate.server.node.digests import Diverged, Report, decode_direct, encode_direct
 from quorate.server.node.divergence import Comparison
 from quorate.server.node.outputs import Output
 from quorate.server.replica.driver import Driver
@@ -36,8 +36,8 @@ class Member:
         )
         self.comparison.begin(VIEW)
 
-    def tell(self, peer: int, data: bytes) -> None:
-        self.told.append((peer, decode_tell(data)))
+    def send_direct(self, peer: int, data: bytes) -> None:
+        self.told.append((peer, decode_direct(data)))
 
 
 def test_a_digest_is_complete_after_so_many_entries_though_agents_go_on_changing() -> None:
@@ -85,13 +85,13 @@ def test_a_new_view_ends_a_reckoning() -> None:
 
 def test_a_replica_that_differs_is_told_so() -> None:
     member = Member(0)
-    member.comparison.told(Told(1, encode_tell(Report(256, b"another"))))
+    member.comparison.received(DirectReceived(1, encode_direct(Report(256, b"another"))))
     member.comparison.compare(256)
     while member.comparison.running is not None:
         member.comparison.step()
     assert "replica 1 is in another state" in member.lines[0]
     slave = Member(1)
-    slave.comparison.told(Told(0, encode_tell(Diverged(0, 256))))
+    slave.comparison.received(DirectReceived(0, encode_direct(Diverged(0, 256))))
     assert "an agent is not deterministic" in slave.condemned[0]
 
 

@@ -109,9 +109,9 @@ def test_a_witness_says_who_holds_agents(
 def test_a_replica_that_stops_waits_for_nobody(net: MemoryNet, tmp_path: Path) -> None:
     replica = one_of(net, tmp_path, 3)
     replica.start()
-    net.until(lambda: "start replicas 1, 2" in replica.situation())
+    net.until(lambda: "start replicas 1, 2" in replica.diagnosis())
     # Its services have not ended.
     replica.master.stop = lambda reason: Deferred()  # type: ignore[method-assign]
     replica.stop()
     assert replica.node.role == "joining"
-    assert replica.situation() == ""
+    assert replica.diagnosis() == ""
