@@ -12,7 +12,7 @@ from .config import Config, Replica, Server
 from .errors import StartError
 from .node.batching import BatchLimits
 from .node.outputs import NodeSettings
-from .storage.durability import DurabilitySettings
+from .storage.snapshotter import SnapshotSettings
 
 __all__ = ["ReplicaSettings"]
 
@@ -34,7 +34,7 @@ class ReplicaSettings:
     engine: EngineSettings
     node: NodeSettings
     link: LinkSettings
-    durability: DurabilitySettings
+    durability: SnapshotSettings
     agent_modules: tuple[str, ...] = ()
     """Property ``agent_modules``: modules that are imported before the agents are loaded."""
 
@@ -61,7 +61,7 @@ class ReplicaSettings:
             return value(name, default, lambda text: _BOOLEANS[text.lower()], "true or false")
 
         channel, engine, node, limits = Settings(), EngineSettings(), NodeSettings(), BatchLimits()
-        durability = DurabilitySettings()
+        durability = SnapshotSettings()
         suspect_s = seconds("suspect_s", channel.suspect_s)
         try:
             channel = Settings(
@@ -91,7 +91,7 @@ class ReplicaSettings:
             ),
             # The channel is to suspect a silent peer before its connection is given up.
             link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
-            durability=DurabilitySettings(
+            durability=SnapshotSettings(
                 snapshot_entries=whole("snapshot_entries", durability.snapshot_entries),
                 snapshot_bytes=whole("snapshot_bytes", durability.snapshot_bytes),
             ),

@@ -13,7 +13,8 @@ from ...hachannel.model.view import Voter
 from ..config import Server
 from ..network.addresses import encode_address
 from ..storage.data_directory import DataDirectory
-from ..storage.durability import JOURNAL_FILE, identity_of
+from ..storage.durability import identity_of
+from ..storage.journal_files import JOURNAL_FILE
 from ..storage.state_store import StateStore
 
 __all__ = ["NewCluster", "NewClusterError"]
@@ -119,7 +120,7 @@ def _check_agents(path: Path, journal: Journal) -> None:
     try:
         if store.unfinished(journal.connection):
             # A save that a kill has interrupted is brought to its end, as by a start.
-            journal.write([], also=store.settle)
+            journal.write([], also=store.recover)
         stored = store.read(journal.connection)
         for _ in () if stored is None else stored.agents:
             pass

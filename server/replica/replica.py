@@ -309,7 +309,7 @@ class Replica:
         waits = [self.master.stop(reason), Deferred[None]()]
         self.reactor.callLater(delay, waits[1].callback, None)
         if self.durability is not None:
-            waits.append(self.durability.renew(self._life))
+            waits.append(self.durability.set_aside(self._life))
         DeferredList(waits, fireOnOneErrback=True, consumeErrors=True).addCallback(again).addErrback(
             lambda failure: self._node_ended(f"The replica cannot join again: {_reason(failure)}", True)
         )

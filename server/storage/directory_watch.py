@@ -11,7 +11,7 @@ from typing import Final
 from ...hachannel.journal.journal import FRAMES_SUFFIX
 from ...hachannel.transport.ports import ClockPort, DelayedCallPort
 from .data_directory import PID_FILE
-from .durability import JOURNAL_FILE
+from .journal_files import JOURNAL_FILE
 
 __all__ = ["WATCH_S", "DirectoryWatch"]
 

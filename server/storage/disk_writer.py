@@ -1,85 +1,40 @@
-"""The thread that writes to the journal: what waits is written together and synced once."""
+"""The thread that writes to the journal: queued requests share a transaction and its sync."""
 
 import sqlite3
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from threading import Condition, Thread
-
-import attrs
+from threading import Thread
+from typing import Final
 
 from ...engine import AgentState, Capture, StagedPart
 from ...hachannel import LogRecord
 from ...hachannel.journal.journal import Journal, WriteFailed
-from ...hachannel.model.log import Appended, Committed
+from ...hachannel.model.log import Committed
 from ...hachannel.transfer.pacing import rest_after
 from .state_store import StateStore
+from .write_queue import BackgroundSave, Batch, WriteQueue, WriteRequest, capture_slices
 
 __all__ = ["DiskWriter"]
 
-MAX_WAITING_BYTES = 64 * 1024 * 1024
-"""More than this never waits: the caller waits instead. The channel's own windows stop far below."""
-RECORD_BYTES = 200
-"""Counted for each record besides its payloads."""
-STAGE_BYTES = 2 * 1024 * 1024
-"""So much of a state is written at a time: what is recorded meanwhile waits no longer."""
-SAVE_SHARE = 0.25
-"""Of the time, at most, a large save is written while records are waited for."""
-MAX_REST_S = 0.5
-"""No rest of a save is longer."""
-NOTE_S = 1.0
-"""So often the database of the journal learns how far the file of frames has come."""
-LAZY_S = 1.0
+SLICE_BYTES: Final = 2 * 1024 * 1024
+"""At most about so many bytes of a state in one transaction: records wait for no longer than one takes."""
+SAVE_SHARE: Final = 0.25
+"""The largest share of the time that a background save uses while somebody waits for records."""
+MAX_REST_S: Final = 0.5
+"""The longest pause between two slices of a background save."""
+NOTE_S: Final = 1.0
+"""The journal's database records at this interval how far its file of frames has come."""
+LAZY_S: Final = 1.0
 """A commit index that nobody waits for is written with the next records, or after this time."""
 
 
-@attrs.define
-class _Save:
-    """A save of much: some of it is written with whatever else is, then the rest."""
-
-    capture: Capture
-    trim: int
-    done: Callable[[], None]
-    slices: deque[list[AgentState]]
-    begun: bool = False
-    merging: bool = False
-    """It is part of the state, and is being moved to the other agents."""
-
-    @property
-    def ending(self) -> bool:
-        """It becomes part of the state next."""
-        return not self.slices and not self.merging
-
-
-@attrs.frozen
-class _Job:
-    records: Sequence[LogRecord]
-    token: int
-    size: int
-    state: Capture | None = None
-    trim: int = 0
-    done: Callable[[], None] | None = None
-    taken: StagedPart | None = None
-    taken_bytes: int = 0
-    """Not in `size`: the agents have this in memory all the same."""
-    sliced: bool = False
-    """The state is written some agents at a time, beside the one that is there, before the rest of this."""
-    save: _Save | None = None
-    """One that begins when all before it was written. There is nothing else in such a job."""
-
-    @property
-    def lazy(self) -> bool:
-        """Nothing is lost if it is not on the disk after all."""
-        whole = self.state is None and self.taken is None
-        return whole and all(isinstance(record, Committed) for record in self.records)
-
-
 class DiskWriter:
-    """Writes records and states in the order in which they come.
+    """Writes records and states, in the order in which they are requested, in a thread of its own.
 
-    `in_reactor` calls something in the reactor thread, where all methods are called and all callbacks come.
-    `on_durable` gets the token of the last output all of whose records are durable; `on_failed` gets one
-    sentence, once, when the disk refuses: nothing is written or confirmed after that.
+    `in_reactor` calls a function in the reactor thread, where all methods are called and all callbacks run.
+    `on_durable` gets the highest token whose records are durable. `on_failed` gets one sentence, once, when a
+    write fails: nothing is written or confirmed after that.
     """
 
     def __init__(
@@ -97,108 +52,79 @@ class DiskWriter:
         self._in_reactor = in_reactor
         self._on_durable = on_durable
         self._on_failed = on_failed
-        self._changed = Condition()
-        self._jobs: deque[_Job] = deque()
-        self._waiting_bytes = 0
-        self._closing = self._failed = False
+        self._queue = WriteQueue()
+        self.slice_bytes = SLICE_BYTES
+        """Captures above this size are written in slices of this size."""
         self.writes = 0
         """Transactions so far, each with a sync."""
         self._note_at = clock() + NOTE_S
-        self._saving: _Save | None = None
+        self._saving: BackgroundSave | None = None
         self._rest_until = clock()
-        """No more of it is written before that."""
-        self._waited = False
-        """Records that somebody waited for were written since the last part of it."""
+        """The background save pauses until then."""
+        self._records_waited = False
+        """Somebody waited for records that were written since the last slice."""
         self._commit: Committed | None = None
         """A commit index that is not on the disk."""
         self._thread = Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
-    # The reactor's side
+    # Called in the reactor thread
 
-    def write(self, records: Sequence[LogRecord], token: int, state: Capture | None = None) -> None:
-        """Make records durable, and with them, in the same transaction, a complete capture.
+    def write(self, records: Sequence[LogRecord], token: int, capture: Capture | None = None) -> None:
+        """Make records durable, and in the same transaction a complete capture, which replaces the state.
 
-        A large one is written beside the state that is there before, some agents at a time; so what comes
-        later waits, but no transaction is large. `on_durable` gets the token later, unless that is 0: nobody
-        waits.
+        The agents of a large capture are written before, slice by slice, beside the stored state: later
+        requests wait for that, but no transaction is large. `on_durable` gets the token, unless it is 0.
         """
-        size = RECORD_BYTES * len(records) + (0 if state is None else state.size_bytes)
-        for record in records:
-            if isinstance(record, Appended):
-                size += sum(len(entry.payload) for entry in record.entries)
-        sliced = state is not None and not state.staged and state.size_bytes > STAGE_BYTES
-        job = _Job(records, token, size, state, 0 if state is None else state.index, sliced=sliced)
-        with self._changed:
-            if not self._failed and not self._closing:
-                # For one that nobody waits for the thread is not woken, nor this one by it.
-                self._put(job, wake=bool(token) or not job.lazy)
+        request = WriteRequest.of_records(records, token, capture, self.slice_bytes)
+        # Waking the thread costs both threads time: not for a request that nobody waits for.
+        self._queue.put(request, wake=bool(token) or not request.deferrable)
 
-    def save(self, state: Capture, trim: int, done: Callable[[], None], *, at_once: bool = False) -> None:
-        """Write a complete capture; then the entries up to `trim` may go, and `done` is called.
+    def save(
+        self, capture: Capture, trim: int, on_saved: Callable[[], None], *, at_once: bool = False
+    ) -> None:
+        """Store a complete capture and remove the entries up to `trim`; then call `on_saved`.
 
-        A large one is written some at a time, what comes meanwhile first; unless `at_once`. That ends the
-        save of another one that is under way: save that one at once before.
+        A large one becomes a background save: later requests are written between its slices. `at_once`
+        writes it as a whole, which drops a background save under way: save that capture at once before.
         """
-        with self._changed:
-            if self._failed or self._closing:
-                return
-            if state.size_bytes <= STAGE_BYTES or at_once:
-                self._put(_Job([Committed(state.index)], 0, state.size_bytes, state, trim, done))
-            else:
-                # In its turn: a state that is yet to be written would take its place otherwise.
-                self._put(_Job((), 0, 0, save=_Save(state, trim, done, _slices(state))))
+        if at_once or capture.size_bytes <= self.slice_bytes:
+            request = WriteRequest(
+                [Committed(capture.index)],
+                queued_bytes=capture.size_bytes,
+                capture=capture,
+                trim=trim,
+                on_saved=on_saved,
+            )
+        else:
+            # It is queued, too: a capture that is requested before it would end it otherwise.
+            slices = capture_slices(capture, self.slice_bytes)
+            request = WriteRequest(background_save=BackgroundSave(capture, trim, on_saved, slices))
+        self._queue.put(request)
 
-    def stage(self, taken: StagedPart) -> None:
-        """Write what has come of a state, beside the one that is there."""
-        with self._changed:
-            if not self._failed and not self._closing:
-                size = sum(len(agent.state) for agent in taken.agents)
-                self._put(_Job((), 0, RECORD_BYTES * len(taken.agents), taken=taken, taken_bytes=size))
+    def stage(self, part: StagedPart) -> None:
+        """Write a part of an incoming state, beside the stored one."""
+        self._queue.put(WriteRequest.of_part(part))
 
     def close(self) -> None:
-        """Write what waits, and end. It blocks: call it from a thread that may wait."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify_all()
+        """Write what is queued, and end. Blocks: call it from a thread that may wait."""
+        self._queue.close()
         self._thread.join()
         self._journal.close()
 
-    def _put(self, job: _Job, *, wake: bool = True) -> None:
-        self._changed.wait_for(
-            lambda: self._failed or not self._jobs or self._waiting_bytes + job.size <= MAX_WAITING_BYTES
-        )
-        self._jobs.append(job)
-        self._waiting_bytes += job.size
-        if wake:
-            self._changed.notify_all()
-
-    def _confirm(self, jobs: Sequence[_Job]) -> None:
-        token = max(job.token for job in jobs)
+    def _report_durable(self, requests: Sequence[WriteRequest]) -> None:
+        token = max(request.token for request in requests)
         if token:
             self._on_durable(token)
-        for job in jobs:
-            if job.done is not None:
-                job.done()
+        for request in requests:
+            if request.on_saved is not None:
+                request.on_saved()
 
-    # The thread's side
+    # Called in the journal's thread
 
     def _run(self) -> None:
         try:
-            while True:
-                jobs, saving, closing = self._take()
-                if saving is not None and not closing:
-                    self._write_slice(jobs, saving)
-                elif jobs:
-                    if jobs[-1].sliced and jobs[-1].state is not None:
-                        self._gather(jobs[-1].state)
-                    self._write(jobs)
-                    if any(job.token or not job.lazy for job in jobs):
-                        self._in_reactor(self._confirm, jobs)
-                elif self._commit:
-                    self._write_commit(self._commit)
-                elif closing:
-                    return
+            while self._write_next():
                 if self._clock() >= self._note_at:
                     self._journal.note()
                     self._note_at = self._clock() + NOTE_S
@@ -209,150 +135,140 @@ class DiskWriter:
                 f"The journal {self._journal.path} cannot be written: {type(error).__name__}: {error}."
             )
 
-    def _take(self) -> tuple[list[_Job], _Save | None, bool]:
-        """Wait for jobs; return those that go into one transaction: all, up to one that has a state.
+    def _fail(self, sentence: str) -> None:
+        self._queue.fail()
+        self._in_reactor(self._on_failed, sentence)
 
-        Or up to so much of a state that comes in.
-        """
-        with self._changed:
-            rest_s = self._rest_until - self._clock() if self._saving else 0.0
-            self._changed.wait_for(
-                lambda: self._jobs or self._saving_now or self._closing,
-                min(max(rest_s, 0.0) or LAZY_S, LAZY_S / 2),
-            )
-            jobs: list[_Job] = []
-            taken = 0
-            while self._jobs and taken < STAGE_BYTES and not (jobs and self._jobs[0].state is not None):
-                job = self._jobs.popleft()
-                if job.save is not None:
-                    self._saving = job.save
-                    continue
-                jobs.append(job)
-                self._waiting_bytes -= job.size
-                taken += job.taken_bytes
-                if job.state is not None:
-                    break
-            self._changed.notify_all()
-            if jobs and jobs[-1].state is not None:
-                # It takes the place of whatever was to be saved.
-                self._saving = None
-            saving = self._saving_now
-            if saving is not None and saving.ending and self._jobs:
-                # What was recorded before the state was captured is to be there first.
-                saving = None
-            return jobs, saving, self._closing
+    def _write_next(self) -> bool:
+        """Wait for work and do it; return whether the thread goes on."""
+        batch = self._next_batch()
+        requests = batch.requests
+        saving = self._due_save()
+        if saving is not None and saving.all_written and batch.more:
+            # The records from before the capture are written before it.
+            saving = None
+        if saving is not None and not batch.closing:
+            self._write_slice(requests, saving)
+        elif requests:
+            last = requests[-1]
+            if last.in_slices and last.capture is not None:
+                self._write_slices(last.capture)
+            self._write(requests)
+            if any(request.token or not request.deferrable for request in requests):
+                self._in_reactor(self._report_durable, requests)
+        elif self._commit:
+            self._write_commit(self._commit)
+        elif batch.closing:
+            return False
+        return True
 
-    @property
-    def _saving_now(self) -> _Save | None:
-        """The save that some is to be written of."""
+    def _next_batch(self) -> Batch:
+        rest_s = self._rest_until - self._clock() if self._saving else 0.0
+        timeout_s = min(max(rest_s, 0.0) or LAZY_S, LAZY_S / 2)
+        batch = self._queue.next_batch(lambda: self._due_save() is not None, timeout_s, self.slice_bytes)
+        if batch.background_save is not None:
+            self._saving = batch.background_save
+        if batch.requests and batch.requests[-1].capture is not None:
+            # This capture replaces the one that is being saved.
+            self._saving = None
+        return batch
+
+    def _due_save(self) -> BackgroundSave | None:
+        """Return the background save, unless there is none or it pauses."""
         return self._saving if self._clock() >= self._rest_until else None
 
-    def _write_slice(self, jobs: list[_Job], saving: _Save) -> None:
-        """Write jobs, and some of a save, or its end. Then it rests, if jobs are waited for."""
-        done, began = False, self._clock()
+    def _write_slice(self, requests: list[WriteRequest], saving: BackgroundSave) -> None:
+        """Write requests and the next step of a background save; then it pauses if records are waited for."""
+        complete, began = False, self._clock()
 
         def also(connection: sqlite3.Connection) -> None:
-            nonlocal done
+            nonlocal complete
             if saving.merging or self._store.merging:
-                # Another state may be on its way to the other agents, before this one begins.
-                done = self._store.merge(connection, STAGE_BYTES) and saving.merging
+                # Agents of an earlier capture may still have to move before this one begins.
+                complete = self._store.merge(connection, self.slice_bytes) and saving.merging
             elif saving.slices:
-                agents, anew, saving.begun = saving.slices.popleft(), not saving.begun, True
-                self._store.gather(connection, agents, full=saving.capture.full, anew=anew)
+                agents, first, saving.started = saving.slices.popleft(), not saving.started, True
+                self._store.write_slice(connection, agents, full=saving.capture.full, first=first)
             else:
-                self._store.save(connection, saving.capture, gathered=True)
+                self._store.save(connection, saving.capture, slices_written=True)
                 saving.merging = True
 
-        ends = saving.ending
-        jobs = [*jobs, _Job([Committed(saving.capture.index)] if ends else (), 0, 0)]
-        self._write(jobs, also, saving.trim if ends else 0)
+        becomes_state = saving.all_written
+        step = WriteRequest([Committed(saving.capture.index)] if becomes_state else ())
+        requests = [*requests, step]
+        self._write(requests, also, saving.trim if becomes_state else 0)
         now = self._clock()
-        if self._waited:
+        if self._records_waited:
             self._rest_until = now + rest_after(now - began, SAVE_SHARE, MAX_REST_S)
-        self._waited = False
-        self._in_reactor(self._confirm, jobs)
-        if done:
-            with self._changed:
-                if self._saving is saving:
-                    self._saving = None
-            self._in_reactor(saving.done)
+        self._records_waited = False
+        self._in_reactor(self._report_durable, requests)
+        if complete:
+            if self._saving is saving:
+                self._saving = None
+            self._in_reactor(saving.on_saved)
 
-    def _gather(self, state: Capture) -> None:
-        """Write the agents of a large state beside the one that is there. A start drops them."""
+    def _write_slices(self, capture: Capture) -> None:
+        """Write the agents of a large capture beside the stored state; `_write` then makes them part of it.
+
+        After a crash before that, a start drops them.
+        """
         while self._store.merging:
-            self._journal.write([], also=self._merge_some)
+            self._journal.write([], also=self._merge_slice)
             self.writes += 1
-        for number, agents in enumerate(_slices(state)):
+        for number, agents in enumerate(capture_slices(capture, self.slice_bytes)):
 
             def also(
                 connection: sqlite3.Connection, agents: list[AgentState] = agents, first: bool = not number
             ) -> None:
-                self._store.gather(connection, agents, full=state.full, anew=first)
+                self._store.write_slice(connection, agents, full=capture.full, first=first)
 
             self._journal.write([], also=also)
             self.writes += 1
 
-    def _merge_some(self, connection: sqlite3.Connection) -> None:
-        self._store.merge(connection, STAGE_BYTES)
+    def _merge_slice(self, connection: sqlite3.Connection) -> None:
+        self._store.merge(connection, self.slice_bytes)
 
     def _write(
         self,
-        jobs: list[_Job],
+        requests: list[WriteRequest],
         more: Callable[[sqlite3.Connection], None] | None = None,
         trim: int = 0,
     ) -> None:
-        records = [record for job in jobs for record in job.records]
-        state, trim = jobs[-1].state, trim or jobs[-1].trim
-        if state is None and more is None and all(job.lazy for job in jobs):
+        """Write requests, and what `more` writes to the state's tables, in one transaction."""
+        records = [record for request in requests for record in request.records]
+        last = requests[-1]
+        capture, trim = last.capture, trim or last.trim
+        if capture is None and more is None and all(request.deferrable for request in requests):
             self._commit = [record for record in records if isinstance(record, Committed)][-1]
             return
         if self._commit:
             records.insert(0, self._commit)
 
         def also(connection: sqlite3.Connection) -> None:
-            for job in jobs:
-                if job.taken is not None:
-                    self._store.stage(connection, job.taken)
+            for request in requests:
+                if request.part is not None:
+                    self._store.stage(connection, request.part)
             if more is not None:
                 more(connection)
-            if state is not None:
-                self._store.save(connection, state, gathered=jobs[-1].sliced)
+            if capture is not None:
+                self._store.save(connection, capture, slices_written=last.in_slices)
 
-        rows = state is not None or more is not None or any(job.taken is not None for job in jobs)
-        self._journal.write(records, trim=trim, also=also if rows else None)
+        has_rows = (
+            capture is not None or more is not None or any(request.part is not None for request in requests)
+        )
+        self._journal.write(records, trim=trim, also=also if has_rows else None)
         self._commit = None
-        self._waited = self._waited or any(job.token for job in jobs)
+        self._records_waited = self._records_waited or any(request.token for request in requests)
         self.writes += 1
-        if jobs[-1].sliced and state is not None:
-            with self._changed:
-                # It is part of the state; its agents move to the others by and by.
-                self._saving = _Save(state, 0, _nobody_waits, deque(), merging=True)
+        if last.in_slices and capture is not None:
+            # It is the stored state now; its agents move to the table of all agents slice by slice.
+            self._saving = BackgroundSave(capture, 0, _nothing, deque(), merging=True)
 
     def _write_commit(self, commit: Committed) -> None:
         self._journal.write([commit])
         self._commit = None
         self.writes += 1
 
-    def _fail(self, sentence: str) -> None:
-        with self._changed:
-            self._failed = True
-            self._jobs.clear()
-            self._changed.notify_all()
-        self._in_reactor(self._on_failed, sentence)
 
-
-def _nobody_waits() -> None:
-    """That all agents of a state are in their place."""
-
-
-def _slices(state: Capture) -> deque[list[AgentState]]:
-    """The agents of a capture, not many bytes of them in each list; one list at least."""
-    slices: deque[list[AgentState]] = deque([[]])
-    size = 0
-    for agent in state.agents:
-        if size >= STAGE_BYTES:
-            slices.append([])
-            size = 0
-        slices[-1].append(agent)
-        size += RECORD_BYTES + len(agent.state)
-    return slices
+def _nothing() -> None:
+    """Nobody waits for the end of this save."""

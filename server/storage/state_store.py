@@ -1,9 +1,10 @@
-"""The state of an engine in the file of the journal: every agent a row, rewritten when it has changed.
+"""The stored state of an engine: one row for each agent, in the journal's database.
 
-A state that comes from another replica gathers in a table of its own, write by write, which takes the place
-of the agents at the end, in one step. A start drops what has not come to that. A save of much that has
-changed gathers in the same way, becomes part of the state, in one step, and moves to the other agents
-afterwards, some at a time: no write takes long.
+An incoming state (from another replica) is written part by part to the table `incoming`; one transaction
+makes it the table of all agents. A large capture is written slice by slice to the table `changes`; one
+transaction makes it part of the state, as the table `merging`, whose agents then move to the table of all
+agents slice by slice. So no transaction takes long. A start drops `incoming` and `changes`, and completes
+the move.
 """
 
 import sqlite3
@@ -31,7 +32,7 @@ SCHEMA: Final = (
     "total BLOB, checksum BLOB)",
     _AGENTS.format("agents"),
 )
-"""The tables, for `Journal.open`."""
+"""The statements that create the tables, for `Journal.open`."""
 
 _MODULUS: Final = 1 << 64
 _encoder = msgspec.msgpack.Encoder()
@@ -44,36 +45,36 @@ FETCH_ROWS: Final = 512
 
 @attrs.frozen
 class StoredState:
-    """What the file has of an engine."""
+    """A state of an engine, as read from the database."""
 
     index: int
-    """It is the state after this entry."""
+    """The state is the one after this entry."""
     header: bytes
     agents: Generator[AgentState]
-    """All of them; raises Damaged at the first that is not as it was written, or at the end if some lack.
-    Close it before the connection."""
+    """All agents. Raises Damaged at the first that is corrupt, or at the end if some are missing. Close the
+    generator before the connection."""
 
 
 @attrs.define
 class _Table:
-    """A table of agents: how many there are, and the sum of their checksums."""
+    """A table of agents, with their number and the sum of their checksums."""
 
     name: str
     count: int = 0
     total: int = 0
 
     def create(self, connection: sqlite3.Connection) -> None:
-        """Make it, if it is not there."""
+        """Create the table if it does not exist."""
         connection.execute(_AGENTS.format(self.name))
 
     def drop(self, connection: sqlite3.Connection) -> None:
-        """Remove it, if it is there."""
+        """Drop the table if it exists."""
         connection.execute(f"DROP TABLE IF EXISTS {self.name}")
         self.count = self.total = 0
 
     def put(self, connection: sqlite3.Connection, agents: Sequence[AgentState]) -> None:
         """Add agents, or replace them."""
-        self._forget(connection, [str(agent.identity) for agent in agents])
+        self._subtract(connection, [str(agent.identity) for agent in agents])
         rows = [_row(agent) for agent in agents]
         sql = f"INSERT OR REPLACE INTO {self.name} VALUES (?, ?, ?, ?, ?, ?, ?)"  # noqa: S608
         connection.executemany(sql, rows)
@@ -81,14 +82,14 @@ class _Table:
         self.total = (self.total + sum(int.from_bytes(row[-1], "little") for row in rows)) % _MODULUS
 
     def remove(self, connection: sqlite3.Connection, ids: Sequence[AgentId]) -> None:
-        """Remove those of the agents that are there."""
+        """Remove agents; ignore those that the table does not have."""
         gone = [str(identity) for identity in ids]
-        self._forget(connection, gone)
+        self._subtract(connection, gone)
         sql = f"DELETE FROM {self.name} WHERE id = ?"  # noqa: S608
         connection.executemany(sql, [(identity,) for identity in gone])
 
     def sums(self, connection: sqlite3.Connection, ids: Sequence[str]) -> tuple[int, int]:
-        """How many of these agents are there, and the sum of their checksums."""
+        """Return how many of these agents the table has, and the sum of their checksums."""
         sql = f"SELECT checksum FROM {self.name} WHERE id = ?"  # noqa: S608
         count = total = 0
         for identity in ids:
@@ -98,33 +99,33 @@ class _Table:
                 total += int.from_bytes(row[0], "little")
         return count, total
 
-    def _forget(self, connection: sqlite3.Connection, ids: Sequence[str]) -> None:
+    def _subtract(self, connection: sqlite3.Connection, ids: Sequence[str]) -> None:
         count, total = self.sums(connection, ids)
         self.count -= count
         self.total = (self.total - total) % _MODULUS
 
 
 class StateStore:
-    """The tables of the engine's state. Used by the thread that uses the journal's connection.
+    """The tables of an engine's state. Used by the thread that uses the journal's connection.
 
-    The row of the header has the number of the agents and the sum of their checksums, so that a row that is
-    missing, old or too many is noticed, too.
+    The header's row has the number of the agents and the sum of their checksums, so that a missing, outdated
+    or surplus row is detected.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._agents = _Table("agents")
-        self._coming = _Table("coming")
+        self._incoming = _Table("incoming")
         self._changes = _Table("changes")
-        self._grown = (0, 0)
-        """What `changes` adds to the number of the agents, and to the sum of their checksums."""
+        self._replaced = (0, 0)
+        """The number of stored agents that `changes` replaces, and the sum of their checksums."""
         self._merging = _Table("merging")
-        """Agents that take the place of those in the table of the agents."""
+        """Agents of the state that replace those in the table of all agents."""
         self.merging = False
-        """There are some: `merge` is to be called."""
+        """The table `merging` is not empty: call `merge`."""
 
     def read(self, connection: sqlite3.Connection) -> StoredState | None:
-        """The state, or None if none was ever saved. Raises Damaged."""
+        """Return the state, or None if none was ever saved. Raises Damaged."""
         row = connection.execute("SELECT idx, header, agents, total, checksum FROM state").fetchone()
         if row is None:
             (agents,) = connection.execute("SELECT count(*) FROM agents").fetchone()
@@ -137,50 +138,53 @@ class StateStore:
         except _UNREADABLE:
             sound = False
         if not sound:
-            raise self._damaged("the row of the engine's state is spoiled")
+            raise self._damaged("the row of the engine's state is corrupt")
         self._agents.count, self._agents.total = count, int.from_bytes(total, "little")
         return StoredState(index, header, self._rows(connection))
 
     def unfinished(self, connection: sqlite3.Connection) -> list[str]:
-        """What `settle` is to be called for, before `read`; empty if there is nothing."""
+        """Return the tables that an interrupted save left; if there are any, call `recover` before `read`."""
         found = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
-        return [table.name for table in (self._coming, self._changes, self._merging) if table.name in found]
+        return [table.name for table in (self._incoming, self._changes, self._merging) if table.name in found]
 
-    def settle(self, connection: sqlite3.Connection) -> None:
-        """Drop what has not come as a whole, and complete what has. Called within a transaction."""
-        self._coming.drop(connection)
+    def recover(self, connection: sqlite3.Connection) -> None:
+        """Drop incomplete states, and complete the move of agents. Called within a transaction."""
+        self._incoming.drop(connection)
         self._changes.drop(connection)
         self._merging.create(connection)
         self.merge(connection)
 
-    def stage(self, connection: sqlite3.Connection, taken: StagedPart) -> None:
-        """Write what has come of a state, beside the one that is there."""
-        if taken.anew:
-            self._coming.drop(connection)
-        if taken.agents:
-            self._coming.create(connection)
-            self._coming.put(connection, taken.agents)
+    def stage(self, connection: sqlite3.Connection, part: StagedPart) -> None:
+        """Write a part of an incoming state, beside the stored one."""
+        if part.anew:
+            self._incoming.drop(connection)
+        if part.agents:
+            self._incoming.create(connection)
+            self._incoming.put(connection, part.agents)
 
-    def gather(
-        self, connection: sqlite3.Connection, agents: Sequence[AgentState], *, full: bool, anew: bool
+    def write_slice(
+        self, connection: sqlite3.Connection, agents: Sequence[AgentState], *, full: bool, first: bool
     ) -> None:
-        """Write some of the agents of a capture that `save` completes, beside the state that is there.
+        """Write some agents of a capture beside the stored state; `save` with `slices_written` completes it.
 
-        full: it is a full one. anew: these are the first.
+        full: the capture has all agents, not only those that have changed. first: this is its first slice.
         """
         changes = self._changes
-        if anew:
+        if first:
             if self.merging:
                 self.merge(connection)
             changes.drop(connection)
-            self._grown = (0, 0)
+            self._replaced = (0, 0)
         changes.create(connection)
         old = (0, 0) if full else self._agents.sums(connection, [str(agent.identity) for agent in agents])
         changes.put(connection, agents)
-        self._grown = (self._grown[0] - old[0], self._grown[1] - old[1])
+        self._replaced = (self._replaced[0] + old[0], self._replaced[1] + old[1])
 
     def merge(self, connection: sqlite3.Connection, limit_bytes: int | None = None) -> bool:
-        """Move some of the agents that were gathered, or all, to the others; says whether that is done."""
+        """Move agents from `merging` to the table of all agents: all, or about `limit_bytes` of them.
+
+        Returns whether all have moved.
+        """
         merging, agents = self._merging.name, self._agents.name
         size = 0
         rows = connection.execute(f"SELECT id, length(state) FROM {merging} ORDER BY id")  # noqa: S608
@@ -199,36 +203,37 @@ class StateStore:
             self._merging.drop(connection)
         return not self.merging
 
-    def save(self, connection: sqlite3.Connection, capture: Capture, *, gathered: bool = False) -> None:
-        """Write a complete capture. Called within a transaction; a failed one ends the use of this object.
+    def save(self, connection: sqlite3.Connection, capture: Capture, *, slices_written: bool = False) -> None:
+        """Make a complete capture the stored state. Called within a transaction; do not use this object
+        after one that failed.
 
-        gathered: its agents were given to `gather`; call `merge` from now on, until it is done.
+        slices_written: `write_slice` has written its agents; after this, call `merge` until it returns True.
         """
         agents = self._agents
         if self.merging:
             self.merge(connection)
         if capture.staged:
-            coming = self._coming
-            coming.create(connection)
+            incoming = self._incoming
+            incoming.create(connection)
             agents.drop(connection)
-            connection.execute(f"ALTER TABLE {coming.name} RENAME TO {agents.name}")
-            agents.count, agents.total = coming.count, coming.total
-            coming.count = coming.total = 0
+            connection.execute(f"ALTER TABLE {incoming.name} RENAME TO {agents.name}")
+            agents.count, agents.total = incoming.count, incoming.total
+            incoming.count = incoming.total = 0
         elif capture.full:
             agents.drop(connection)
             agents.create(connection)
         agents.remove(connection, capture.deleted)
-        if gathered:
+        if slices_written:
             changes = self._changes
             connection.execute(f"ALTER TABLE {changes.name} RENAME TO {self._merging.name}")
-            agents.count += changes.count + self._grown[0]
-            agents.total = (agents.total + changes.total + self._grown[1]) % _MODULUS
+            agents.count += changes.count - self._replaced[0]
+            agents.total = (agents.total + changes.total - self._replaced[1]) % _MODULUS
             changes.count = changes.total = 0
             self.merging = True
         else:
             self._changes.drop(connection)
             agents.put(connection, capture.agents)
-        self._grown = (0, 0)
+        self._replaced = (0, 0)
         packed = agents.total.to_bytes(8, "little")
         kept = _header_sum(capture.index, capture.header, agents.count, packed)
         connection.execute(
@@ -242,7 +247,7 @@ class StateStore:
             "SELECT id, name, cls, reactions, state, rest, checksum FROM agents ORDER BY id"
         )
         rows.arraysize = FETCH_ROWS
-        # An open query would keep the file open, whoever closes the connection.
+        # An open query would keep the file open after the connection is closed.
         with closing(rows):
             for id, name, cls, reactions, state, rest, kept in rows:
                 try:
@@ -251,13 +256,13 @@ class StateStore:
                 except _UNREADABLE:
                     sound = False
                 if not sound:
-                    raise self._damaged(f"agent {id} is not what was written")
+                    raise self._damaged(f"agent {id} is corrupt")
                 count += 1
                 total += int.from_bytes(kept, "little")
                 yield agent
         if (count, total % _MODULUS) != (self._agents.count, self._agents.total):
             raise self._damaged(
-                f"it holds {count} agents, and not the {self._agents.count} that were written"
+                f"it has {count} agents instead of the {self._agents.count} that were written"
             )
 
     def _damaged(self, flaw: str) -> Damaged:

@@ -95,7 +95,7 @@ def load(path: Path) -> Engine:
     engine = Engine(0, {"s0": 0}, load=load_class)
     store = StateStore(path)
     if store.unfinished(journal.connection):
-        journal.write([], also=store.settle)
+        journal.write([], also=store.recover)
     stored = store.read(journal.connection)
     if stored is not None:
         engine.load(stored.header, stored.agents)

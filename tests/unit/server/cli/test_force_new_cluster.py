@@ -17,8 +17,8 @@ from quorate.server.cli.replica import command
 from quorate.server.config import load
 from quorate.server.network.addresses import ReplicaAddress
 from quorate.server.storage.data_directory import DataDirectory
-from quorate.server.storage.durability import SCHEMA, identity_of
-from quorate.server.storage.state_store import StateStore
+from quorate.server.storage.durability import identity_of
+from quorate.server.storage.state_store import SCHEMA, StateStore
 from quorate.testing.harness import Harness
 
 Write = Callable[..., Path]
@@ -162,9 +162,9 @@ def test_one_that_was_killed_within_a_large_save_is_as_good_as_others(write: Wri
     capture = harness.engine.capture()
     capture.step()
     opened, store = Journal.open(file, identity_of(load(path).server("s0"), 2), 11), StateStore(file)
-    opened.write([], also=lambda disk: store.gather(disk, capture.agents, full=True, anew=True))
+    opened.write([], also=lambda disk: store.write_slice(disk, capture.agents, full=True, first=True))
     # From here on it is the state, and its agents are yet to move to their place.
-    opened.write([], also=lambda disk: store.save(disk, capture, gathered=True))
+    opened.write([], also=lambda disk: store.save(disk, capture, slices_written=True))
     opened.close()
     done = run(path, "--accept-loss")
     assert done.exit_code == 0, done.output

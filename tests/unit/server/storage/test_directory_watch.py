@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.task import Clock
 
 from quorate.server.storage.directory_watch import NAMES, WATCH_S, DirectoryWatch
-from quorate.server.storage.durability import JOURNAL_FILE
+from quorate.server.storage.journal_files import JOURNAL_FILE
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_defect_while_writing_is_no_silence(rig: Rig) -> None:
 
 
 def test_the_queue_is_bounded_by_waiting(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate.server.storage.disk_writer.MAX_WAITING_BYTES", 10_000)
+    monkeypatch.setattr("quorate.server.storage.write_queue.MAX_QUEUED_BYTES", 10_000)
     rig.disk.write([Promised(VIEW)], 1)
     rig.wait_begun()
     rig.disk.write([Appended((entry(1, 9000),))], 2)

@@ -19,7 +19,9 @@ from quorate.hachannel.model.log import Accepted, Activated, Appended, Committed
 from quorate.hachannel.model.messages import Entry
 from quorate.hachannel.model.view import Tag, View, ViewNumber, Voter
 from quorate.server.errors import StartError
-from quorate.server.storage.durability import Durability, DurabilitySettings, Recovery
+from quorate.server.storage.durability import Durability
+from quorate.server.storage.recovery import Recovery
+from quorate.server.storage.snapshotter import SnapshotSettings, Snapshotter
 
 ME = Identity("cluster", "s0", 0)
 NUMBER = ViewNumber(1, 0, 7)
@@ -84,7 +86,7 @@ class Life:
         self.host = Host()
         self.engine = Engine(0, {"s0": 0}, engine, load=load)
         self.durability = Durability(
-            path, ME, clustered, self.host.clock, self.host, DurabilitySettings(**settings)
+            path, ME, clustered, self.host.clock, self.host, SnapshotSettings(**settings)
         )
         self.recovery: Recovery = self.durability.open(life, self.engine)
         self.last = self.recovery.log.last.at
@@ -110,12 +112,18 @@ class Life:
         ask = Create(agent_spec(Sum).name, name, agent_spec(Sum).save(Sum()), None, name)
         self.apply(Note(factory(0), outside(0), Create.type_name, encode(ask)))
 
+    @property
+    def snapshotter(self) -> Snapshotter:
+        found = self.durability._snapshotter
+        assert found is not None
+        return found
+
     def end(self, save: bool = False) -> None:
         """Writes go on in their thread; when this returns they are done."""
         disk = self.durability._disk
         assert disk is not None
         if save:
-            for _ in self.durability._save_all(disk, self.durability._capture):
+            for _ in self.snapshotter.save_all():
                 pass
         disk.close()
 
@@ -229,7 +237,7 @@ def test_encoding_a_snapshot_leaves_three_quarters_of_the_time_to_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
 ) -> None:
     """As long as it is the encoding that takes long: the process may have been stopped, or the clock set."""
-    monkeypatch.setattr("quorate.server.storage.durability.SLICE_AGENTS", 2)
+    monkeypatch.setattr("quorate.server.storage.snapshotter.SLICE_AGENTS", 2)
     life = Life(tmp_path, 7)
     for number in range(10):
         life.create(f"agent{number}")
@@ -245,7 +253,7 @@ def test_encoding_a_snapshot_leaves_three_quarters_of_the_time_to_others(
         return call_later(delay, *args)
 
     monkeypatch.setattr(Capture, "step", slow)
-    life.durability._begin_snapshot()
+    life.snapshotter.begin()
     monkeypatch.setattr(clock, "callLater", later)
     for _ in range(100):
         clock.advance(0.05)
@@ -258,7 +266,7 @@ def test_other_work_goes_on_while_an_orderly_stop_encodes_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, under_way: bool
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    monkeypatch.setattr("quorate.server.storage.durability.SLICE_AGENTS", 2)
+    monkeypatch.setattr("quorate.server.storage.snapshotter.SLICE_AGENTS", 2)
     life = Life(tmp_path, 7)
     for number in range(10):
         life.create(f"agent{number}")
@@ -274,7 +282,7 @@ def test_other_work_goes_on_while_an_orderly_stop_encodes_the_state(
 
     work()
     if under_way:
-        life.durability._begin_snapshot()
+        life.snapshotter.begin()
     life.durability.close(save=True).addCallback(done.append)
     life.host.clock.advance(0)
     assert done == [None]
@@ -510,7 +518,7 @@ def test_a_replica_in_another_state_than_the_others_begins_anew(
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
     again = Life(place, 8, clustered=True)
     done: list[object] = []
-    again.durability.renew(20).addCallback(done.append)
+    again.durability.set_aside(20).addCallback(done.append)
     assert done == [None]
     assert (place / "aside-20.db").exists()
     engine = Engine(0, {"s0": 0}, load=load)
@@ -523,7 +531,7 @@ def test_a_replica_that_ends_before_it_began_anew_is_a_guest_all_the_same(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    Life(place, 8, clustered=True).durability.renew(20)
+    Life(place, 8, clustered=True).durability.set_aside(20)
     again = Life(place, 21, clustered=True)
     assert (again.recovery.incarnation, again.recovery.log.recovered().guest) == (21, True)
     again.end()

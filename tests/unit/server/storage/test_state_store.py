@@ -25,9 +25,9 @@ def taken(harness: Harness, *ids: AgentId, anew: bool = False) -> StagedPart:
     return StagedPart([cell.stored()[0] for cell in harness.engine.cells() if cell.identity in ids], anew)
 
 
-def all_is_large(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> tuple[Harness, list[AgentId]]:
+def all_is_large(rig: Rig) -> tuple[Harness, list[AgentId]]:
     """Five agents, of which each is more than goes into one write, and a log that the disk has."""
-    monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+    rig.disk.slice_bytes = 1
     harness = Harness()
     harness.know(Sum)
     ids = [harness.deploy(Sum, name=f"sum{number}") for number in range(5)]
@@ -74,14 +74,14 @@ def test_a_start_drops_a_state_that_did_not_come_as_a_whole(rig: Rig, tmp_path: 
     rig.disk.close()
     journal, store = Journal.open(tmp_path / "journal.db", ME, 8), StateStore(tmp_path)
     assert store.unfinished(journal.connection)
-    journal.write([], also=store.settle)
+    journal.write([], also=store.recover)
     assert not store.unfinished(journal.connection)
     assert store.read(journal.connection) is None
     journal.close()
 
 
-def test_a_large_state_is_written_some_at_a_time(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+def test_a_large_state_is_written_some_at_a_time(rig: Rig) -> None:
+    rig.disk.slice_bytes = 1
     coming = Harness()
     coming.know(Sum)
     rig.disk.write([Promised(VIEW)], 1)
@@ -95,7 +95,7 @@ def test_a_large_state_is_written_some_at_a_time(rig: Rig, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("full", [True, False])
 def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_or_the_new_one(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: bool
+    rig: Rig, tmp_path: Path, full: bool
 ) -> None:
     harness = Harness()
     harness.know(Sum)
@@ -113,7 +113,7 @@ def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_
             harness.send(identity, Add(3))
         harness.send(factory(0), Delete(str(ids[2])))
         harness.deploy(Sum, name="late")
-    monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+    rig.disk.slice_bytes = 1
     done: list[int] = []
     rig.disk.save(captured(harness), 5, lambda: done.append(1))
     found = []
@@ -145,7 +145,7 @@ def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_
 
 @pytest.mark.parametrize("merging", [False, True])
 def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_state_or_the_new_one(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, merging: bool
+    rig: Rig, tmp_path: Path, merging: bool
 ) -> None:
     harness = Harness()
     harness.know(Sum)
@@ -154,7 +154,7 @@ def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_
     rig.disk.write([Appended(tuple(entry(index) for index in range(1, 31)))], 1)
     rig.turn()
     if merging:
-        monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+        rig.disk.slice_bytes = 1
     rig.disk.save(captured(harness), 0, lambda: None)
     if merging:
         rig.let(5)
@@ -167,7 +167,7 @@ def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_
         harness.send(identity, Add(3))
     harness.send(factory(0), Delete(str(ids[2])))
     harness.deploy(Sum, name="late")
-    monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+    rig.disk.slice_bytes = 1
     new = harness.engine.digest()
     rig.disk.write([Reset(Tag(VIEW, 30))], 2, captured(harness))
     rig.disk.write([Promised(VIEW)], 3)
@@ -196,9 +196,9 @@ def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_
 
 @pytest.mark.parametrize("writes", range(1, 12))
 def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+    rig: Rig, tmp_path: Path, writes: int
 ) -> None:
-    harness, ids = all_is_large(rig, monkeypatch)
+    harness, ids = all_is_large(rig)
     capture = captured(harness)
     rig.disk.save(capture, 0, lambda: None)
     while rig.disk.writes < writes:
@@ -217,9 +217,7 @@ def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
-def test_a_large_save_without_a_changed_agent_is_one_like_others(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_save_without_a_changed_agent_is_one_like_others(rig: Rig, tmp_path: Path) -> None:
     harness = Harness()
     harness.know(Sum)
     harness.deploy(Sum, name="sum")
@@ -230,7 +228,7 @@ def test_a_large_save_without_a_changed_agent_is_one_like_others(
     while len(done) < 1:
         rig.turn()
     # What waits for other servers, or for its time, is large.
-    monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+    rig.disk.slice_bytes = 1
     capture = captured(harness)
     assert not capture.agents
     rig.disk.save(capture, 0, lambda: done.append(2))
@@ -243,9 +241,9 @@ def test_a_large_save_without_a_changed_agent_is_one_like_others(
 
 @pytest.mark.parametrize("writes", [2, 3, 6])
 def test_a_large_save_asked_for_while_another_state_is_yet_to_be_written_comes_after_it(
-    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+    rig: Rig, tmp_path: Path, writes: int
 ) -> None:
-    harness, ids = all_is_large(rig, monkeypatch)
+    harness, ids = all_is_large(rig)
     rig.disk.write([Promised(VIEW)], 2)
     for _ in range(2):
         rig.wait_begun()
@@ -294,17 +292,17 @@ def test_the_state_is_what_was_saved_last(saved: tuple[Path, Harness]) -> None:
 @pytest.mark.parametrize(
     ("change", "flaw"),
     [
-        ("UPDATE agents SET state = x'81' WHERE id = '#0.0.1030'", "agent #0.0.1030 is not what was written"),
-        ("UPDATE agents SET name = 'x' WHERE id = '#0.0.1031'", "agent #0.0.1031 is not"),
-        ("UPDATE agents SET name = NULL WHERE id = '#0.0.1028'", "agent #0.0.1028 is not"),
-        ("UPDATE agents SET cls = NULL WHERE id = '#0.0.1028'", "agent #0.0.1028 is not"),
-        ("UPDATE agents SET reactions = 'x' WHERE id = '#0.0.1028'", "agent #0.0.1028 is not"),
-        ("UPDATE agents SET id = 'x' WHERE id = '#0.0.1028'", "agent x is not"),
-        ("DELETE FROM agents WHERE id = '#0.0.1030'", "it holds 19 agents, and not the 20"),
+        ("UPDATE agents SET state = x'81' WHERE id = '#0.0.1030'", "agent #0.0.1030 is corrupt"),
+        ("UPDATE agents SET name = 'x' WHERE id = '#0.0.1031'", "agent #0.0.1031 is corrupt"),
+        ("UPDATE agents SET name = NULL WHERE id = '#0.0.1028'", "agent #0.0.1028 is corrupt"),
+        ("UPDATE agents SET cls = NULL WHERE id = '#0.0.1028'", "agent #0.0.1028 is corrupt"),
+        ("UPDATE agents SET reactions = 'x' WHERE id = '#0.0.1028'", "agent #0.0.1028 is corrupt"),
+        ("UPDATE agents SET id = 'x' WHERE id = '#0.0.1028'", "agent x is corrupt"),
+        ("DELETE FROM agents WHERE id = '#0.0.1030'", "it has 19 agents instead of the 20"),
         ("DELETE FROM state", "the row of the engine's state is missing"),
-        ("UPDATE state SET idx = idx + 1", "the row of the engine's state is spoiled"),
-        ("UPDATE state SET header = x'80'", "the row of the engine's state is spoiled"),
-        ("UPDATE state SET total = NULL", "the row of the engine's state is spoiled"),
+        ("UPDATE state SET idx = idx + 1", "the row of the engine's state is corrupt"),
+        ("UPDATE state SET header = x'80'", "the row of the engine's state is corrupt"),
+        ("UPDATE state SET total = NULL", "the row of the engine's state is corrupt"),
     ],
 )
 def test_a_state_that_is_not_what_was_saved_is_never_served(
@@ -332,7 +330,7 @@ def test_an_agent_of_an_older_save_is_noticed(tmp_path: Path, saved: tuple[Path,
     with sqlite3.connect(path) as connection:
         connection.execute("INSERT OR REPLACE INTO agents VALUES (?, ?, ?, ?, ?, ?, ?)", rows[0])
     connection.close()
-    with pytest.raises(Damaged, match="and not the 20 that were written"):
+    with pytest.raises(Damaged, match="instead of the 20 that were written"):
         load(path)
 
 
@@ -341,16 +339,16 @@ def test_a_large_save_rests_while_records_are_waited_for(rig: Rig, monkeypatch: 
     harness.know(Sum)
     for number in range(5):
         harness.deploy(Sum, name=f"sum{number}")
-    monkeypatch.setattr("quorate.server.storage.disk_writer.STAGE_BYTES", 1)
+    rig.disk.slice_bytes = 1
     parts: list[int] = []
-    gather = rig.store.gather
+    write_slice = rig.store.write_slice
 
     def slow(*args: Any, **options: Any) -> None:
         parts.append(rig.disk.writes)
         rig.now += 0.1
-        gather(*args, **options)
+        write_slice(*args, **options)
 
-    monkeypatch.setattr(rig.store, "gather", slow)
+    monkeypatch.setattr(rig.store, "write_slice", slow)
     # A part of it is written with records; after that it rests three times as long as that took.
     rig.disk.write([Appended((entry(1),))], 1)
     rig.wait_begun()
