@@ -7,9 +7,11 @@ Deploy it on running servers, then talk to it::
     python -m examples.bank
 """
 
+import sys
+
 import attrs
 
-from quorate import Agent, Context, Notification, connect, reacts
+from quorate import Agent, Context, Notification, QuorateClientError, connect, reacts
 
 
 @attrs.frozen
@@ -44,9 +46,12 @@ class Account(Agent):
 def main() -> None:
     """Deposit twice; whichever replica is master answers."""
     url = "quorate://localhost:2560,localhost:2561,localhost:2562"
-    with connect(url, user="root", password="root") as connection:
-        connection.send("alice", Deposit(5))
-        print(connection.request("alice", Deposit(7), reply=Balance, timeout=5))
+    try:
+        with connect(url, user="root", password="root") as connection:
+            connection.send("alice", Deposit(5))
+            print(connection.request("alice", Deposit(7), reply=Balance, timeout=5))
+    except QuorateClientError as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any
 
 from twisted.internet.task import react
 
-from quorate.hachannel import Group, ViewEvent
+from quorate.hachannel import Group, GroupError, ViewEvent
 
 PORTS = (7320, 7321, 7322)
 
@@ -41,16 +41,23 @@ class Tally:
         self.sum = int(b"".join(chunks))
 
 
-async def main(reactor: Any, me: str, number: str, *ports: str) -> None:
+async def main(reactor: Any) -> None:
     """Join the group, add the number, stay until Ctrl-C."""
-    addresses = {id: ("localhost", int(port)) for id, port in enumerate(ports or PORTS)}
-    group = Group("tally", int(me), addresses, handler=Tally(), log=print)
+    try:
+        me, number, *ports = map(int, sys.argv[1:])
+        addresses = {id: ("localhost", port) for id, port in enumerate(ports or PORTS)}
+        group = Group("tally", me, addresses, handler=Tally(), log=print)
+    except ValueError:
+        sys.exit("usage: python -m examples.tally MEMBER NUMBER [PORT PORT PORT], members are 0, 1 and 2")
     reactor.addSystemEventTrigger("before", "shutdown", group.leave)
-    await group.join()
-    index = await group.multicast(number.encode())
+    try:
+        await group.join()
+    except GroupError as error:
+        sys.exit(str(error))
+    index = await group.multicast(str(number).encode())
     print(f"every member holds message {index}", flush=True)
     await group.stopped
 
 
 if __name__ == "__main__":
-    react(main, sys.argv[1:])
+    react(main)

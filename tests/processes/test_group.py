@@ -1,6 +1,7 @@
 """The examples of groups do what they say, with real processes."""
 
 import signal
+import socket
 import subprocess
 import sys
 
@@ -90,19 +91,31 @@ def test_who_is_alone_reads_for_whom_it_waits(
     alone.until(lambda line: line.startswith("waits for the others before the very first start: 1 of 2 "))
 
 
-def test_an_example_says_in_a_sentence_that_its_port_is_taken(start: Start, ports: list[int]) -> None:
-    first = start("-m", "examples.counter", 0, *ports)
-    second = start("-m", "examples.counter", 1, *ports)
-    first.until(lambda line: line.startswith("members"))
-    done = subprocess.run(
-        [sys.executable, "-m", "examples.counter", "0", *map(str, ports)],
+def run_example(*arguments: object) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
         cwd=ROOT,
         capture_output=True,
         text=True,
         timeout=BOUND_S,
         check=False,
     )
-    assert f"port {ports[0]} cannot be listened on" in done.stderr
-    assert done.returncode == 1
-    assert "Traceback" not in done.stderr
-    assert second.process.poll() is None
+
+
+@pytest.mark.parametrize(
+    "words", [("examples.counter", 0), ("examples.chat", 0, "ann"), ("examples.tally", 0, 5)]
+)
+def test_an_example_whose_port_is_taken_ends_with_one_sentence(
+    ports: list[int], words: tuple[object, ...]
+) -> None:
+    with socket.create_server(("", ports[0])):
+        done = run_example(*words, *ports)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith(f"port {ports[0]} cannot be listened on")
+
+
+@pytest.mark.parametrize("arguments", [(), (0, "five"), (7, 1)])
+def test_the_tally_with_wrong_arguments_says_which_it_needs(arguments: tuple[object, ...]) -> None:
+    done = run_example("examples.tally", *arguments)
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1), done.stderr
+    assert done.stderr.startswith("usage: python -m examples.tally MEMBER NUMBER")
