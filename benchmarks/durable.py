@@ -31,6 +31,7 @@ import attrs
 from quorate import connect
 from quorate.client import Connection
 from quorate.demo.ports import place
+from quorate.server.cli.launcher import Launcher
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import Config, load
 
@@ -96,7 +97,7 @@ def cluster(directory: Path, durability: str) -> Generator[Config]:
     place(ROOT / "a3servers.xml", xml)
     xml.write_text(xml.read_text().replace("<cluster ", f'<cluster durability="{durability}" '))
     env = {"PYTHONPATH": str(ROOT)}
-    with Supervisor(xml, directory / "data", env=env, servers=["s0"]) as servers:
+    with Supervisor(xml, directory / "data", launcher=Launcher(env), servers=["s0"]) as servers:
         servers.wait_ready(BOUND_S)
         deploy = ["deploy", str(xml), "--server", "s0", "benchmarks.stock:Stock", "--name", "stock"]
         command = [sys.executable, "-m", "quorate", *deploy]

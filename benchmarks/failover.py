@@ -40,7 +40,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         xml = Path(directory, "a3servers.xml")
         place(SAMPLE, xml)
-        with Supervisor(xml, Path(directory, "data"), restart=False, on_event=lambda _: None) as servers:
+        with Supervisor(xml, Path(directory, "data"), on_event=lambda _: None) as servers:
             servers.wait_ready(BOUND_S)
             deploy = ["deploy", str(xml), "--server", "s0", "examples.bank:Account", "--name", "alice"]
             subprocess.run([sys.executable, "-m", "quorate", *deploy], check=True, stdout=subprocess.DEVNULL)

@@ -31,6 +31,7 @@ from quorate import connect
 from quorate.demo.ports import place
 from quorate.server.admin.client import ServerAdmin
 from quorate.server.admin.replica_status import gather
+from quorate.server.cli.launcher import Launcher
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import Config, load
 
@@ -120,7 +121,7 @@ def main() -> None:
         text = xml.read_text().replace("<cluster ", f'<cluster durability="{options.durability}" ')
         xml.write_text(text)
         data = Path(directory, "data")
-        with Supervisor(xml, data, restart=False, env={"PYTHONPATH": str(ROOT)}) as servers:
+        with Supervisor(xml, data, launcher=Launcher({"PYTHONPATH": str(ROOT)})) as servers:
             servers.wait_ready(BOUND_S)
             run(servers, load(xml), xml, data, options)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import attrs
 
+from ..server.cli.restart_policy import RestartPolicy
 from ..server.cli.supervisor import Event as ProcessEvent
 from ..server.cli.supervisor import Supervisor, SupervisorError
 from ..server.config import load
@@ -51,7 +52,7 @@ class Cluster:
         config_path = directory / "a3servers.xml"
         self.moved_ports = place(sample, config_path)
         self.config = load(config_path)
-        self.supervisor = Supervisor(config_path, self.data, restart=True, on_event=self._on_event)
+        self.supervisor = Supervisor(config_path, self.data, restart=RestartPolicy(), on_event=self._on_event)
 
     def __enter__(self) -> "Cluster":
         self.supervisor.start()
@@ -150,7 +151,7 @@ class Cluster:
         pid = f" (pid {event.pid})" if event.pid is not None else ""
         with self._lock:
             own = self._own_kill is not None and self._own_kill.pid == event.pid
-        if event.kind == "said":
+        if event.kind == "output":
             self._last_words = f"{event.name} says: {event.text}"
         elif event.kind == "died" and not own:
             self._happen(event.server, "killed", f"{event.name}{pid} {event.text.partition(';')[0]}")

@@ -20,8 +20,8 @@ from ..config import Config, Server, load
 from ..errors import StartInterrupted
 from ..storage.data_directory import DataDirectory
 from .common import CommandError, config_argument, import_from_here, replica_id, reported_errors
+from .launcher import LIFELINE, STOP_TIMEOUT_S, STOP_TOGETHER
 from .output import Printer
-from .supervisor import LIFELINE, STOP_TIMEOUT_S, STOP_TOGETHER
 
 ROLE_PERIOD_S = 0.1
 """How often the role is looked at, to print its changes."""
@@ -93,7 +93,7 @@ def _which_replica(config: Config, server: Server, replica: int | None) -> int:
 
 
 def _hold_lifeline() -> None:
-    """Stop this process when the one that started it ends: see ``supervisor``."""
+    """Stop this process when the supervisor that started it ends: see `launcher`."""
     descriptor = os.environ.pop(LIFELINE, None)
     if descriptor is None:
         return

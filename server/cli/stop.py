@@ -20,9 +20,9 @@ from ..admin.connection import AdminError, Lost, Unreachable
 from ..admin.replica_status import ReplicaStatus, gather, nobody_there
 from ..storage.data_directory import running_process
 from .common import CommandError, admins, config_argument, read_config, replica_id, reported_errors
+from .launcher import STOP_TOGETHER
 from .local_hosts import is_local
 from .output import Printer
-from .supervisor import STOP_TOGETHER
 
 STOP_TIMEOUT_S = 15.0
 """How long all replicas of one wave may take to be down."""

@@ -1,21 +1,14 @@
-"""One process per replica on this host, watched by plain threads. Used by `quorate up` and by the demo.
-
-Each process is a `quorate start` in a session of its own, so that Ctrl-C reaches the supervisor only, which
-then stops them in order. They hold the reading end of a pipe whose writing end is ours: when this process
-ends in any way, they see the end of the pipe and stop (see `lifeline` in ``commands/start.py``).
-"""
+"""One process per replica on this host, watched by threads. Used by `quorate up` and by the demo."""
 
 import contextlib
 import os
-import re
 import shlex
 import signal
 import subprocess
-import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Literal, Self
@@ -23,35 +16,26 @@ from typing import IO, Literal, Self
 import attrs
 
 from ..config import load
+from .launcher import STOP_TOGETHER, Launcher, exit_text, stop_processes
 from .local_hosts import is_local
+from .replica_output import ReplicaOutput, cut
+from .restart_policy import FailureCount, RestartPolicy
 
-STOP_TIMEOUT_S = 10.0
-"""A process that has not ended so long after SIGTERM gets SIGKILL."""
-BACKOFF_FIRST_S = 0.5
-BACKOFF_LAST_S = 15.0
-BACKOFF_RESET_S = 30.0
-"""A process that lived so long starts again with the first backoff."""
-MAX_FAILED_STARTS = 5
-"""So many deaths in a row before being ready, and the replica is given up."""
-MAX_LINE_CHARS = 2000
+__all__ = ["Event", "Supervisor", "SupervisorError"]
 
-STOP_TOGETHER = signal.SIGUSR1
-"""Tells a `quorate start` to stop in order, and that all other replicas of its server are told the same."""
-
-LIFELINE = "QUORATE_LIFELINE"
-"""Environment variable with the descriptor whose end of file says that the supervisor has ended."""
+JOIN_TIMEOUT_S = 10.0
+"""The wait for a thread whose process has ended."""
+LATE_OUTPUT_S = 1.0
+"""The wait for the last lines of a process that has ended."""
 
 Kind = Literal[
-    "skipped", "started", "ready", "role", "settled", "said", "died", "stopped", "restarting", "gave up"
+    "skipped", "started", "ready", "role", "settled", "output", "died", "stopped", "restarting", "gave up"
 ]
 Key = tuple[str, int]
 
-_READY = re.compile(r"\S+ (?P<role>master|slave|witness), (?:no )?network.*")
-_WAITING = re.compile(r"(?:joining|changing|blocked|witness|master): .*")
-
 
 class SupervisorError(Exception):
-    """What was asked of the supervisor did not come to be; the text is one sentence for the user."""
+    """The supervisor could not do what it was asked for; the text is one sentence for the user."""
 
 
 @attrs.frozen
@@ -65,12 +49,16 @@ class Event:
     """One line for people."""
     pid: int | None = None
     role: str = ""
-    """"master" or "slave" in "ready" and "role" events."""
+    """The role of the replica, "" when it is not ready."""
 
     @property
     def name(self) -> str:
         """The replica as it is written in front of its lines, for example ``s0.1``."""
-        return f"{self.server}.{self.replica}"
+        return _name(self.server, self.replica)
+
+
+def _name(server: str, replica: int) -> str:
+    return f"{server}.{replica}"
 
 
 @attrs.define
@@ -78,30 +66,33 @@ class _Child:
     server: str
     replica: int
     command: list[str]
-    whole: bool = False
-    """All replicas of its server are here, and have disks: they stop together."""
+    failures: FailureCount
+    output: ReplicaOutput
+    stops_together: bool = False
+    """All replicas of its server are on this host and have disks, so they stop at the same time."""
     process: "subprocess.Popen[str] | None" = None
-    role: str = ""
     started_s: float = 0.0
-    failures: int = 0
-    to_stop: bool = False
-    waiting: bool = False
-    """It has said what it waits for since it last said its role."""
-    pending: bool = False
+    stop_expected: bool = False
+    """The process got a signal that stops it in order."""
+    restart_pending: bool = False
     watched: bool = False
-    """The process was started, and its end has not been judged yet: did it fail, or was it stopped?"""
+    """The process was started, and its end has not been handled yet."""
 
     @property
     def alive(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
+    @property
+    def role(self) -> str:
+        return self.output.role
+
 
 class Supervisor:
     """Starts and watches the replicas of a configuration that belong to this host.
 
-    `on_event` is called from the threads of the supervisor, one call at a time; it may call anything but
-    `stop`. `servers` limits it to those names; `env` is added to our environment for the processes; `python`
-    runs them. Raises ConfigError when the configuration is not valid.
+    `restart` says when a replica that died is started again; None: never. `on_event` is called from the
+    threads of the supervisor, one call at a time; it may call anything but `stop`. `servers` limits it to
+    those names. Raises ConfigError when the configuration is not valid.
     """
 
     def __init__(
@@ -109,58 +100,56 @@ class Supervisor:
         config_path: str | os.PathLike[str],
         data: str | os.PathLike[str] | None = None,
         *,
-        restart: bool = False,
+        restart: RestartPolicy | None = None,
         on_event: Callable[[Event], None] = lambda _event: None,
-        env: Mapping[str, str] | None = None,
-        python: str = sys.executable,
         servers: Collection[str] | None = None,
+        launcher: Launcher | None = None,
     ) -> None:
         self._path = Path(config_path)
-        self._data = None if data is None else Path(data)
-        self._restart = restart
         self._on_event = on_event
-        self._env = dict(env or {})
-        self._python = python
+        self._launcher = Launcher() if launcher is None else launcher
         self._changed = threading.Condition()
-        self._saying = threading.RLock()
+        self._emitting = threading.RLock()
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
-        self._lifeline = os.pipe()
         self._children: dict[Key, _Child] = {}
         self._skipped: list[tuple[Key, str]] = []
         config = load(self._path)
         for server in config.servers:
             if servers is not None and server.name not in servers:
                 continue
-            here = all(is_local(replica.host) for replica in server.replicas)
-            whole = here and server.stops_together
+            complete = all(is_local(replica.host) for replica in server.replicas)
             for replica in server.replicas:
                 key = (server.name, replica.id)
-                if is_local(replica.host):
-                    self._children[key] = _Child(server.name, replica.id, self._command(*key), whole)
-                else:
+                if not is_local(replica.host):
                     self._skipped.append((key, replica.host))
-
-    # -- what the owner calls
+                    continue
+                self._children[key] = _Child(
+                    *key,
+                    self._launcher.command(self._path, None if data is None else Path(data), *key),
+                    FailureCount(restart),
+                    ReplicaOutput(_name(*key)),
+                    stops_together=complete and server.stops_together,
+                )
 
     def start(self) -> None:
         """Start every process; returns at once."""
         for (server, replica), host in self._skipped:
             text = f"host {host} is not this machine: start it there"
-            self._say(Event(server, replica, "skipped", text))
+            self._emit(Event(server, replica, "skipped", text))
         if not self._children:
             raise SupervisorError("No replica of the configuration belongs to this host.")
         for key in self._children:
             self.start_replica(*key)
 
     def start_replica(self, server: str, replica: int) -> int:
-        """Start one process that does not run (a killed replica, say); return its pid."""
+        """Start the process of a replica that does not run, for example after a kill; return its pid."""
         child = self._child(server, replica)
         with self._changed:
             if child.alive:
                 raise SupervisorError(f"{server}.{replica} runs already.")
-            child.to_stop = False
-            child.failures = 0
+            child.stop_expected = False
+            child.failures.reset()
         return self._spawn(child)
 
     def wait_ready(self, timeout_s: float) -> None:
@@ -170,7 +159,9 @@ class Supervisor:
         """
 
         def settled() -> bool:
-            return all(child.role or not (child.alive or child.pending) for child in self._children.values())
+            return all(
+                child.role or not (child.alive or child.restart_pending) for child in self._children.values()
+            )
 
         with self._changed:
             in_time = self._changed.wait_for(settled, timeout_s)
@@ -180,14 +171,14 @@ class Supervisor:
             raise SupervisorError(f"{', '.join(late)}: {why}.")
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until no process runs or will be restarted; say whether that is so."""
+        """Wait until no process runs or will be restarted; return whether that is so."""
         with self._changed:
             return self._changed.wait_for(lambda: not self.running, timeout_s)
 
     @property
     def running(self) -> bool:
-        """Whether any process runs or will be restarted, or has ended without a verdict so far."""
-        return any(child.watched or child.pending for child in self._children.values())
+        """Whether any process runs, will be restarted, or has ended and its end is not handled yet."""
+        return any(child.watched or child.restart_pending for child in self._children.values())
 
     @property
     def replicas(self) -> list[Key]:
@@ -201,11 +192,11 @@ class Supervisor:
             return child.process.pid if child.process is not None and child.alive else None
 
     def role(self, server: str, replica: int) -> str:
-        """What the replica last said to be: master, slave or witness; "" when it is not ready."""
+        """The role that the replica last printed: master, slave or witness; "" when it is not ready."""
         return self._child(server, replica).role
 
     def master(self, server: str) -> int | None:
-        """The replica of `server` that last said to be the master and runs, or None."""
+        """The running replica of `server` that last printed the role of master, or None."""
         with self._changed:
             for (name, replica), child in self._children.items():
                 if name == server and child.role == "master" and child.alive:
@@ -213,7 +204,7 @@ class Supervisor:
         return None
 
     def command(self, server: str, replica: int) -> str:
-        """The line by which a user starts this replica in a shell."""
+        """The command that starts this replica in a shell."""
         return shlex.join(["quorate", *self._child(server, replica).command[3:]])
 
     def kill(self, server: str, replica: int, signal_number: int = signal.SIGKILL) -> int:
@@ -222,32 +213,31 @@ class Supervisor:
         with self._changed:
             if child.process is None or not child.alive:
                 raise SupervisorError(f"{server}.{replica} does not run.")
-            # A process that stops in order on its own does so because of this signal: not a death to undo.
-            child.to_stop = signal_number in (signal.SIGTERM, signal.SIGINT)
+            # After such a signal the end of the process is no failure, and nothing is restarted.
+            child.stop_expected = signal_number in (signal.SIGTERM, signal.SIGINT)
             child.process.send_signal(signal_number)
             return child.process.pid
 
     def stop(self) -> None:
-        """Stop every process, by SIGTERM or `STOP_TOGETHER` and, after STOP_TIMEOUT_S, SIGKILL. Idempotent.
+        """Stop every process in order, and with SIGKILL if that takes too long. Idempotent.
 
-        Clusters with disks, all of which is here, stop together; of others, the masters last.
+        The replicas of a cluster with disks, all of them on this host, stop together; otherwise masters last.
         """
         with self._changed:
             self._stopping.set()
-            children = sorted(self._children.values(), key=lambda child: child.role == "master")
+            children = list(self._children.values())
+            apart = [child for child in children if not child.stops_together]
+            slaves = [child for child in apart if child.role != "master"]
+            masters = [child for child in apart if child.role == "master"]
             self._changed.notify_all()
-        self._stop_wave([child for child in children if child.whole], STOP_TOGETHER)
-        apart = [child for child in children if not child.whole]
-        self._stop_wave([child for child in apart if child.role != "master"])
-        self._stop_wave([child for child in apart if child.role == "master"])
+        self._stop_all([child for child in children if child.stops_together], STOP_TOGETHER)
+        self._stop_all(slaves)
+        self._stop_all(masters)
         with self._changed:
             threads, self._threads = self._threads, []
         for thread in threads:
-            thread.join(timeout=STOP_TIMEOUT_S)
-        for end in self._lifeline:
-            with contextlib.suppress(OSError):
-                os.close(end)
-        self._lifeline = (-1, -1)
+            thread.join(timeout=JOIN_TIMEOUT_S)
+        self._launcher.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -258,8 +248,6 @@ class Supervisor:
     ) -> None:
         self.stop()
 
-    # -- inside
-
     def _child(self, server: str, replica: int) -> _Child:
         child = self._children.get((server, replica))
         if child is None:
@@ -267,41 +255,21 @@ class Supervisor:
             raise SupervisorError(f"There is no replica {server}.{replica} on this host; there are: {known}.")
         return child
 
-    def _command(self, server: str, replica: int) -> list[str]:
-        command = [self._python, "-m", "quorate", "start", str(self._path)]
-        command += ["--server", server, "--replica", str(replica)]
-        if self._data is not None:
-            command += ["--data", str(self._data)]
-        return command
-
     def _spawn(self, child: _Child) -> int:
-        reading = self._lifeline[0]
-        env = {**os.environ, "PYTHONUNBUFFERED": "1", **self._env, LIFELINE: str(reading)}
         with self._changed:
-            child.pending = False
+            child.restart_pending = False
             if self._stopping.is_set():
                 raise SupervisorError("The supervisor is stopping.")
-            child.role = ""
-            child.waiting = False
+            output = child.output = ReplicaOutput(_name(child.server, child.replica))
             child.started_s = time.monotonic()
             try:
-                process = subprocess.Popen(
-                    child.command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    text=True,
-                    errors="replace",
-                    env=env,
-                    pass_fds=(reading,),
-                    start_new_session=True,
-                )
+                process = self._launcher.launch(child.command)
             except OSError as error:
-                raise SupervisorError(f"Cannot run {self._python}: {error.strerror}.") from error
+                raise SupervisorError(f"Cannot run {child.command[0]}: {error.strerror}.") from error
             child.process = process
             child.watched = True
-        self._say(self._event(child, "started", f"started, pid {process.pid}"))
-        self._thread(self._watch, child, process)
+        self._emit(self._event(child, "started", f"started, pid {process.pid}"))
+        self._thread(self._watch, child, process, output)
         return process.pid
 
     def _thread(self, function: Callable[..., None], *args: object) -> threading.Thread:
@@ -312,120 +280,82 @@ class Supervisor:
             self._threads.append(thread)
         return thread
 
-    def _watch(self, child: _Child, process: "subprocess.Popen[str]") -> None:
+    def _watch(self, child: _Child, process: "subprocess.Popen[str]", output: ReplicaOutput) -> None:
         readers = [
-            self._thread(self._read_output, child, process.stdout),
+            self._thread(self._read_output, child, process.stdout, output),
             self._thread(self._read_errors, child, process.stderr),
         ]
         status = process.wait()
         for reader in readers:
             # A grandchild that keeps the pipe open must not hide the death of the replica.
-            reader.join(timeout=1.0)
+            reader.join(timeout=LATE_OUTPUT_S)
         self._ended(child, status)
 
-    def _read_output(self, child: _Child, stream: IO[str]) -> None:
+    def _read_output(self, child: _Child, stream: IO[str], output: ReplicaOutput) -> None:
         for line in stream:
-            text = line.rstrip()[:MAX_LINE_CHARS]
-            match = _READY.fullmatch(text)
-            if match is None:
-                text = text.removeprefix(f"{child.server}.{child.replica} ")
-                waits = _WAITING.fullmatch(text) is not None
-                child.waiting = child.waiting or waits
-                if waits and (child.to_stop or self._stopping.is_set()):
-                    # The others have gone because they were stopped, and this one goes as well.
-                    continue
-                self._say(self._event(child, "said", text))
-                continue
             with self._changed:
-                waited, child.waiting = child.waiting, False
-                before, child.role = child.role, match["role"]
-                child.failures = 0
-                self._changed.notify_all()
-            if not before:
-                self._say(self._event(child, "ready", f"ready, {text.partition(' ')[2]}"))
-            elif before != child.role:
-                self._say(self._event(child, "role", f"{before} -> {child.role}"))
-            elif waited:
-                self._say(self._event(child, "settled", f"{child.role} again"))
+                stopping = child.stop_expected or self._stopping.is_set()
+                event = output.read(line, stopping=stopping)
+                if event is not None and event.kind != "output":
+                    child.failures.reset()
+                    self._changed.notify_all()
+            if event is not None:
+                self._emit(self._event(child, event.kind, event.text))
 
     def _read_errors(self, child: _Child, stream: IO[str]) -> None:
         for line in stream:
-            text = line.rstrip()[:MAX_LINE_CHARS]
-            if text:
-                self._say(self._event(child, "said", text))
+            if text := cut(line):
+                self._emit(self._event(child, "output", text))
 
     def _ended(self, child: _Child, status: int) -> None:
         with self._changed:
-            was_ready, child.role = bool(child.role), ""
-            orderly = status == 0 or child.to_stop or self._stopping.is_set()
-            if time.monotonic() - child.started_s >= BACKOFF_RESET_S:
-                child.failures = 0
-            delay_s = min(BACKOFF_FIRST_S * 2**child.failures, BACKOFF_LAST_S)
-            child.failures += 1
-            hopeless = not was_ready and child.failures >= MAX_FAILED_STARTS
-            child.pending = again = self._restart and not orderly and not hopeless
+            ready = bool(child.role)
+            child.output = ReplicaOutput(_name(child.server, child.replica))
+            orderly = status == 0 or child.stop_expected or self._stopping.is_set()
+            ran_s = time.monotonic() - child.started_s
+            delay_s = None if orderly else child.failures.add(ran_s, ready=ready)
+            child.restart_pending = delay_s is not None
             child.watched = False
-        how = _how_it_ended(status)
+        how = exit_text(status, stopped=orderly)
         if orderly:
-            if -status in (signal.SIGTERM, STOP_TOGETHER):
-                # It had hardly begun.
-                how = "stopped"
-            self._say(self._event(child, "stopped", how))
-        elif again:
-            self._say(self._event(child, "died", how))
-            self._say(self._event(child, "restarting", f"restarting in {delay_s:g} s"))
+            self._emit(self._event(child, "stopped", how))
+        elif delay_s is not None:
+            self._emit(self._event(child, "died", how))
+            self._emit(self._event(child, "restarting", f"restarting in {delay_s:g} s"))
         else:
-            # One that never was there has said why.
-            advice = "mend that, then start it with" if status > 0 and not was_ready else "bring it back with"
+            # A replica that never was ready has printed why.
+            advice = "mend that, then start it with" if status > 0 and not ready else "bring it back with"
             command = self.command(child.server, child.replica)
-            self._say(self._event(child, "died", f"{how}; {advice}: {command}"))
-            if self._restart:
-                self._say(self._event(child, "gave up", f"ended {child.failures} times, not restarted"))
+            self._emit(self._event(child, "died", f"{how}; {advice}: {command}"))
+            if child.failures.policy is not None:
+                failures = child.failures.failures
+                self._emit(self._event(child, "gave up", f"ended {failures} times, not restarted"))
         with self._changed:
             self._changed.notify_all()
-        if again:
-            self._stopping.wait(delay_s)
-            # A supervisor that stops meanwhile does not start it, which is all there is to know.
-            with contextlib.suppress(SupervisorError):
-                self._spawn(child)
-            with self._changed:
-                self._changed.notify_all()
+        if delay_s is not None:
+            self._restart(child, delay_s)
 
-    def _stop_wave(self, children: list[_Child], signal_number: int = signal.SIGTERM) -> None:
-        for child in children:
-            if child.process is not None and child.alive:
-                child.process.send_signal(signal_number)
-                # A suspended process would not see that.
-                child.process.send_signal(signal.SIGCONT)
-        deadline = time.monotonic() + STOP_TIMEOUT_S
-        for child in children:
-            if child.process is None:
-                continue
-            try:
-                child.process.wait(max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                child.process.kill()
-                child.process.wait()
+    def _restart(self, child: _Child, delay_s: float) -> None:
+        self._stopping.wait(delay_s)
+        with self._changed:
+            # A user may have started it meanwhile; a supervisor that is stopping starts nothing.
+            if child.restart_pending:
+                with contextlib.suppress(SupervisorError):
+                    self._spawn(child)
+            self._changed.notify_all()
+
+    def _stop_all(self, children: list[_Child], signal_number: int = signal.SIGTERM) -> None:
+        processes = [child.process for child in children if child.process is not None]
+        stop_processes(processes, signal_number, self._launcher.stop_timeout_s)
 
     def _event(self, child: _Child, kind: Kind, text: str) -> Event:
         pid = child.process.pid if child.process is not None else None
         return Event(child.server, child.replica, kind, text, pid, child.role)
 
-    def _say(self, event: Event) -> None:
-        with self._saying:
+    def _emit(self, event: Event) -> None:
+        with self._emitting:
             try:
                 self._on_event(event)
             except Exception:
-                # The processes are watched whatever becomes of their lines.
+                # The processes are watched even if their lines cannot be shown.
                 traceback.print_exc()
-
-
-def _how_it_ended(status: int) -> str:
-    if status == 0:
-        return "stopped"
-    if status > 0:
-        return f"ended with status {status}"
-    try:
-        return f"killed by {signal.Signals(-status).name}"
-    except ValueError:
-        return f"killed by signal {-status}"

@@ -14,6 +14,7 @@ from ..config import ConfigError
 from .common import config_argument, console, import_from_here, read_config, reported_errors
 from .local_hosts import is_local
 from .output import Printer
+from .restart_policy import RestartPolicy
 from .supervisor import Event, Supervisor
 
 _COLOURS = {
@@ -22,7 +23,7 @@ _COLOURS = {
     "settled": "green",
     "died": "bold red",
     "gave up": "bold red",
-    "said": "dim",
+    "output": "dim",
 }
 POLL_S = 0.5
 
@@ -60,7 +61,9 @@ def command(
     with reported_errors(), _asked_to_stop() as asked:
         loaded = read_config(config)
         names = [loaded.server(name).name for name in servers] or None
-        supervisor = Supervisor(config, data, restart=restart, on_event=show, servers=names)
+        supervisor = Supervisor(
+            config, data, restart=RestartPolicy() if restart else None, on_event=show, servers=names
+        )
         try:
             edited = ConfigFileWatch(config)
             supervisor.start()

@@ -34,6 +34,7 @@ from quorate.server.admin import wire
 from quorate.server.admin.client import ServerAdmin
 from quorate.server.admin.connection import AdminError
 from quorate.server.admin.replica_status import gather
+from quorate.server.cli.launcher import Launcher
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
 
@@ -228,7 +229,7 @@ class Site:
         self.supervisor = Supervisor(
             self.xml,
             self.place / "data",
-            env={"PYTHONPATH": str(self.place)},
+            launcher=Launcher({"PYTHONPATH": str(self.place)}),
             on_event=lambda event: self.said.append(f"{event.name} {event.text}"),
         )
 

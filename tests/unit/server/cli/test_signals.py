@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from quorate.server.cli import start, up
-from quorate.server.cli.supervisor import STOP_TOGETHER
+from quorate.server.cli.launcher import STOP_TOGETHER
 
 ALL = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

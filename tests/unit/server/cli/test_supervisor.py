@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from quorate.server.cli import supervisor as module
 from quorate.server.cli import up
+from quorate.server.cli.launcher import Launcher
+from quorate.server.cli.restart_policy import RestartPolicy
 from quorate.server.cli.supervisor import Event, Supervisor, SupervisorError
 
 BOUND_S = 20.0
@@ -79,11 +80,11 @@ finally:
 class Watched:
     """A supervisor over three fake replicas, its events, and a way to wait for them."""
 
-    def __init__(self, config: Path, python: Path, **options: Any) -> None:
+    def __init__(self, config: Path, launcher: Launcher, **options: Any) -> None:
         self.events: list[Event] = []
         self._changed = threading.Condition()
         self.supervisor = Supervisor(
-            config, config.parent / "data", python=str(python), on_event=self._note, **options
+            config, config.parent / "data", launcher=launcher, on_event=self._note, **options
         )
 
     def _note(self, event: Event) -> None:
@@ -109,10 +110,13 @@ def watched(xml: Any, tmp_path: Path) -> Any:
     python.chmod(0o755)
     made: list[Watched] = []
 
-    def make(*modes: str, durability: str = "disk", **options: Any) -> Watched:
+    def make(
+        *modes: str, durability: str = "disk", stop_timeout_s: float = BOUND_S, **options: Any
+    ) -> Watched:
         for mode in modes:
             (tmp_path / mode).touch()
-        made.append(Watched(xml(1001, 1002, 1003, durability=durability), python, **options))
+        launcher = Launcher({"COLOUR": "red"}, str(python), stop_timeout_s)
+        made.append(Watched(xml(1001, 1002, 1003, durability=durability), launcher, **options))
         return made[-1]
 
     yield make
@@ -127,14 +131,14 @@ Make = Callable[..., Watched]
 def test_replicas_start_become_ready_and_stop_together_or_with_the_master_last(
     watched: Make, tmp_path: Path, durability: str
 ) -> None:
-    made = watched(env={"COLOUR": "red"}, durability=durability)
+    made = watched(durability=durability)
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
         assert supervisor.master("s0") == 1
         assert supervisor.role("s0", 0) == "slave"
         assert made.until("started", 0).pid == supervisor.pid("s0", 0)
         assert made.until("ready", 1).text == "ready, master, network localhost:1"
-        assert made.until("said", 2).text == "hello from red"
+        assert made.until("output", 2).text == "hello from red"
     assert {made.until("stopped", number).text for number in (0, 1, 2)} == {"stopped"}
     order = (tmp_path / "order").read_text().split()
     if durability == "disk":
@@ -173,33 +177,30 @@ def test_a_change_of_role_is_an_event(watched: Make) -> None:
         assert made.until("role", 0).text == "slave -> master"
 
 
-def test_a_replica_that_waits_for_others_is_heard_and_its_role_is_said_again(watched: Make) -> None:
+def test_a_replica_that_waits_for_others_is_shown_and_so_is_its_role_afterwards(watched: Make) -> None:
     made = watched()
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
         supervisor.kill("s0", 0, signal.SIGUSR2)
         assert made.until("settled", 0).text == "slave again"
-        assert made.until("said", 0, count=2).text == "blocked: start replica 1"
+        assert made.until("output", 0, count=2).text == "blocked: start replica 1"
         assert supervisor.role("s0", 0) == "slave"
 
 
 @pytest.mark.parametrize("by", ["supervisor", "signal"])
-def test_who_blocks_while_all_stop_or_it_does_so_itself_is_not_told(watched: Make, by: str) -> None:
+def test_a_replica_that_waits_for_others_while_it_stops_is_not_shown(watched: Make, by: str) -> None:
     made = watched("lonely.0")
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
         if by == "signal":
             supervisor.kill("s0", 0, signal.SIGTERM)
             made.until("stopped", 0)
-    said = [each.text for each in made.events if (each.kind, each.replica) == ("said", 0)]
+    said = [each.text for each in made.events if (each.kind, each.replica) == ("output", 0)]
     assert said[1:] == ["bye"]
 
 
-def test_a_killed_replica_is_restarted_when_that_is_asked(
-    watched: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "BACKOFF_FIRST_S", 0.01)
-    made = watched(restart=True)
+def test_a_killed_replica_is_restarted_by_a_policy_and_one_that_was_stopped_is_not(watched: Make) -> None:
+    made = watched(restart=RestartPolicy(first_delay_s=0.01))
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
         supervisor.kill("s0", 2)
@@ -211,17 +212,27 @@ def test_a_killed_replica_is_restarted_when_that_is_asked(
         assert supervisor.pid("s0", 2) is None
 
 
-def test_a_replica_that_cannot_start_is_given_up(watched: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKOFF_FIRST_S", 0.001)
-    made = watched("fails.2", restart=True)
+def test_a_replica_started_by_hand_before_its_restart_runs_once(watched: Make) -> None:
+    made = watched(restart=RestartPolicy(first_delay_s=0.3))
+    with made.supervisor as supervisor:
+        supervisor.wait_ready(BOUND_S)
+        supervisor.kill("s0", 2)
+        made.until("restarting", 2)
+        pid = supervisor.start_replica("s0", 2)
+        made.until("ready", 2, count=2)
+        supervisor.kill("s0", 0)
+        made.until("ready", 0, count=2)
+        assert supervisor.pid("s0", 2) == pid
+
+
+def test_a_replica_that_cannot_start_is_given_up(watched: Make) -> None:
+    made = watched("fails.2", restart=RestartPolicy(first_delay_s=0.001, max_failed_starts=3))
     with made.supervisor as supervisor:
         with pytest.raises(SupervisorError, match=r"^s0\.2: ended\.$"):
             supervisor.wait_ready(BOUND_S)
         made.until("gave up", 2)
-        assert len([each for each in made.events if (each.kind, each.replica) == ("died", 2)]) == (
-            module.MAX_FAILED_STARTS
-        )
-        assert made.until("said", 2).text == "quorate: port taken"
+        assert len([each for each in made.events if (each.kind, each.replica) == ("died", 2)]) == 3
+        assert made.until("output", 2).text == "quorate: port taken"
         assert supervisor.running
 
 
@@ -231,9 +242,8 @@ def test_waiting_for_replicas_is_bounded(watched: Make) -> None:
         made.supervisor.wait_ready(0.0)
 
 
-def test_a_replica_that_ignores_sigterm_is_killed(watched: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STOP_TIMEOUT_S", 0.2)
-    made = watched("stubborn.0")
+def test_a_replica_that_ignores_sigterm_is_killed(watched: Make) -> None:
+    made = watched("stubborn.0", stop_timeout_s=0.2)
     with made.supervisor as supervisor:
         supervisor.wait_ready(BOUND_S)
     assert made.until("stopped", 0).text == "killed by SIGKILL"
@@ -257,8 +267,10 @@ def test_a_suspended_replica_is_stopped_too(watched: Make) -> None:
 def test_replicas_do_not_outlive_a_supervisor_that_is_killed(watched: Make, tmp_path: Path) -> None:
     made = watched()
     script = (
-        "import sys, time; from quorate.server.cli.supervisor import Supervisor;"
-        "s = Supervisor(sys.argv[1], sys.argv[2], python=sys.argv[3]); s.start(); s.wait_ready(20);"
+        "import sys, time; from quorate.server.cli.launcher import Launcher;"
+        "from quorate.server.cli.supervisor import Supervisor;"
+        "s = Supervisor(sys.argv[1], sys.argv[2], launcher=Launcher(python=sys.argv[3]));"
+        "s.start(); s.wait_ready(20);"
         "print(*(s.pid('s0', n) for n in range(3)), flush=True); time.sleep(60)"
     )
     config, python = tmp_path / "a3servers.xml", tmp_path / "python"
@@ -289,13 +301,13 @@ def test_replicas_do_not_outlive_a_supervisor_that_is_killed(watched: Make, tmp_
     del made
 
 
-def test_an_unknown_replica_is_told_with_those_there_are(watched: Make) -> None:
+def test_an_unknown_replica_is_an_error_that_lists_the_known_ones(watched: Make) -> None:
     with pytest.raises(SupervisorError, match=r"no replica s0\.9 .* s0\.0, s0\.1, s0\.2"):
         watched().supervisor.pid("s0", 9)
 
 
 def test_a_python_that_is_not_there_is_a_sentence(xml: Any, tmp_path: Path) -> None:
-    supervisor = Supervisor(xml(1001), tmp_path, python=str(tmp_path / "none"))
+    supervisor = Supervisor(xml(1001), tmp_path, launcher=Launcher(python=str(tmp_path / "none")))
     with pytest.raises(SupervisorError, match="Cannot run"), supervisor:
         pass
     supervisor.stop()
@@ -309,7 +321,9 @@ def test_up_shows_a_line_per_event_and_ends_with_its_replicas(
     python.chmod(0o755)
     (tmp_path / "fails.0").touch()
     monkeypatch.setattr(
-        up, "Supervisor", lambda *args, **options: Supervisor(*args, python=str(python), **options)
+        up,
+        "Supervisor",
+        lambda *args, **options: Supervisor(*args, launcher=Launcher(python=str(python)), **options),
     )
     result = CliRunner().invoke(up.command, [str(xml(1001))])
     assert result.exit_code == 1
