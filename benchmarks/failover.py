@@ -20,7 +20,7 @@ from pathlib import Path
 
 from examples.bank import Deposit
 from quorate import Connection, connect
-from quorate.client.session import BRIEF_S
+from quorate.client.attempts import BRIEF_S
 from quorate.demo.ports import place
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load

@@ -32,10 +32,10 @@ class SessionSettings:
     """To reopen it, before the session ends with `ConnectionLost`."""
     attempt_timeout_s: float = 2.0
     """Time for the TCP connection to one replica."""
-    greeting_first_s: float = 1.5
+    handshake_first_s: float = 1.5
     """Time for the answer of one replica to the handshake, in the first round through the replicas. It
     doubles with every round: a replica that does not answer may be stopped, or just busy."""
-    greeting_timeout_s: float = 6.0
+    handshake_timeout_s: float = 6.0
     """The most that it is doubled to."""
     close_timeout_s: float = 2.0
     """Time for the answer of the server to Close."""

@@ -9,12 +9,13 @@ time in seconds of any monotonic clock. After each call the driver carries out t
 returns, writes what `data_to_send` returns, and calls `tick` at `deadline`.
 """
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from ..agents.ids import AgentId
 from ..agents.proxy import MAX_INPUT_NOTES
+from .attempts import ConnectionAttempts
+from .delayed_ack import DelayedAck
 from .errors import (
     AuthenticationError,
     ConnectionClosed,
@@ -56,10 +57,11 @@ from .frames import (
     encode_frame,
     note_size,
 )
+from .keep_alive import KeepAlive, Liveness
 from .outbox import Outbox
 from .reply_window import ReplyWindow
-from .states import Closing, Connecting, Greeting, New, Open, Over, State, Waiting
-from .url import Endpoint, format_endpoint
+from .states import Closed, Closing, Connecting, Handshaking, New, Open, State, Waiting
+from .url import Endpoint
 
 __all__ = ["Session"]
 
@@ -67,19 +69,15 @@ MAX_SERVER_FRAME: Final = 16 * 1024 * 1024
 """Largest frame that a server may send, in bytes."""
 INPUT_OVERHEAD: Final = 32
 """Upper bound of the bytes that an input frame needs besides its notifications."""
-MAX_REPLICAS: Final = 64
-"""Replicas remembered from a server's list."""
-BRIEF_S: Final = 1.0
-"""A TCP connection that ends within this time counts as brief. After a second brief one in a row the session
-waits before it connects again."""
 
 
 class Session:
     """One connection of one user, across any number of TCP connections.
 
-    The class has more than 20 methods: a driver's entries (9), what it may observe (8), and one method per
-    transition and frame. They all read and change the one state machine, `states.State`. What could stand
-    alone does: `Outbox`, `ReplyWindow`, `FrameBuffer` and `PendingRequests`.
+    The class has more than 20 methods: a driver's entries (9), what a driver may observe (8), and one method
+    per transition and frame. All of them read and change the one state machine, `states.State`. The parts
+    that can be understood without it are classes of their own: `ConnectionAttempts`, `KeepAlive`, `Outbox`,
+    `ReplyWindow`, `DelayedAck`, `FrameBuffer` and, behind the driver, `PendingRequests`.
     """
 
     def __init__(
@@ -93,40 +91,32 @@ class Session:
         """Prepare a session with the replicas at `endpoints`. `jitter` returns numbers from 0 to 1."""
         self.settings = settings or SessionSettings()
         self.connection: str | None = None
-        self.replicas: tuple[Endpoint, ...] = tuple(endpoints)
         self.max_frame = DEFAULT_MAX_FRAME
         self.idle_timeout_s = 60.0
-        self._most = self.settings.window
-        """Unacknowledged notifications that the server and the settings allow."""
-        self.outbox = Outbox()
-        self._reply_window = ReplyWindow()
-        self.last_out = 0
-        """Number of the last notification received."""
         self.reconnections = 0
-        self._url_endpoints = tuple(endpoints)
+        self.outbox = Outbox()
+        self._window = self.settings.window
+        """Unacknowledged notifications that the server and the settings allow."""
+        self._reply_window = ReplyWindow()
+        self._received = DelayedAck(self.settings)
+        self._attempts = ConnectionAttempts(endpoints, self.settings, jitter)
         self._user = user
         self._password = password
-        self._jitter = jitter
         self._state: State = New()
         self._events: list[Event] = []
         self._control = bytearray()
-        self._ack_owed = 0
-        self._ack_owed_bytes = 0
-        self._token = 0
-        self._attempt = 0
+        """Encoded frames of the handshake and keep-alives, written before notifications."""
+        self._last_ping = 0
+        self._handshakes = 0
         self._close_sent = False
         self._buffer = FrameBuffer(MAX_SERVER_FRAME)
-        self._plan: deque[Endpoint] = deque()
-        self._round = 0
-        self._brief = 0
-        """TCP connections that broke soon after they were welcomed, one after the other."""
-        self._connect_deadline = 0.0
-        self._preferred: Endpoint = self.replicas[0]
-        self._silent: Endpoint | None = None
-        """The replica that has fallen silent. It may still accept TCP connections, so it is tried last."""
-        self._failures: dict[Endpoint, str] = {}
 
     # What the driver observes.
+
+    @property
+    def replicas(self) -> tuple[Endpoint, ...]:
+        """The replicas of the server, as far as they are known."""
+        return self._attempts.replicas
 
     @property
     def is_open(self) -> bool:
@@ -136,12 +126,12 @@ class Session:
     @property
     def ended(self) -> bool:
         """Whether the session is over or about to be."""
-        return isinstance(self._state, (Closing, Over))
+        return isinstance(self._state, (Closing, Closed))
 
     @property
     def window(self) -> int:
         """How many notifications may be unacknowledged at present."""
-        return min(self._most, self._reply_window.window)
+        return min(self._window, self._reply_window.window)
 
     @property
     def window_bytes(self) -> int:
@@ -165,17 +155,17 @@ class Session:
     def deadline(self) -> float | None:
         """When `tick` is to be called at the latest."""
         match self._state:
-            case New() | Over():
+            case New() | Closed():
                 return None
             case Waiting(until):
-                return min(until, self._connect_deadline)
-            case Connecting(_, deadline) | Greeting(_, deadline):
-                return min(deadline, self._connect_deadline)
+                return min(until, self._attempts.deadline)
+            case Connecting(_, deadline) | Handshaking(_, deadline):
+                return min(deadline, self._attempts.deadline)
             case Closing(deadline):
                 return deadline
-            case Open() as state:
-                until = min(state.ping_at, self._silence_deadline(state))
-                return until if state.ack_at is None else min(until, state.ack_at)
+            case Open(_, _, keep_alive):
+                ack = self._received.deadline
+                return keep_alive.deadline if ack is None else min(keep_alive.deadline, ack)
 
     def pop_events(self) -> list[Event]:
         """Return what has happened and what the driver has to do, in order, once."""
@@ -188,8 +178,7 @@ class Session:
     def start(self, now: float) -> None:
         """Begin to connect."""
         if isinstance(self._state, New):
-            self._connect_deadline = now + self.settings.open_timeout_s
-            self._begin_round(now)
+            self._attempt(self._attempts.start(now))
 
     def connected(self, now: float) -> None:
         """The TCP connection of the last `Connect` is open."""
@@ -197,10 +186,19 @@ class Session:
             case Connecting(endpoint, _):
                 self._buffer = FrameBuffer(MAX_SERVER_FRAME)
                 self._control.clear()
-                self._attempt += 1
-                who = (self._user, self._password, self.connection)
-                self._send_control(Hello(MAGIC, VERSION, *who, self.last_out, self._attempt))
-                self._state = Greeting(endpoint, now + self._greeting_s)
+                self._handshakes += 1
+                received = self._received.acknowledge()
+                hello = Hello(
+                    MAGIC,
+                    VERSION,
+                    self._user,
+                    self._password,
+                    self.connection,
+                    received,
+                    self._handshakes,
+                )
+                self._control += encode_frame(hello)
+                self._state = Handshaking(endpoint, now + self._attempts.handshake_timeout_s)
             case _:
                 self._events.append(Disconnect())
 
@@ -208,19 +206,18 @@ class Session:
         """The TCP connection of the last `Connect` could not be opened."""
         match self._state:
             case Connecting(endpoint, _):
-                self._failures[endpoint] = reason
-                self._next_attempt(now)
+                self._attempt(self._attempts.failed(now, endpoint, reason))
             case _:
                 pass
 
     def lost(self, now: float, reason: str) -> None:
         """The TCP connection has ended without being asked to."""
         match self._state:
-            case Greeting(endpoint, _):
-                self._failures[endpoint] = reason
-                self._next_attempt(now)
-            case Open():
-                self._interrupt(now, reason)
+            case Handshaking(endpoint, _):
+                self._attempt(self._attempts.failed(now, endpoint, reason))
+            case Open(endpoint, since):
+                self._events.append(Interrupted(reason))
+                self._attempt(self._attempts.restart(now, endpoint, since, reason))
             case Closing():
                 self._end(None)
             case _:
@@ -229,16 +226,16 @@ class Session:
     def received(self, now: float, data: bytes) -> None:
         """Bytes have arrived on the TCP connection."""
         if isinstance(self._state, Open):
-            self._state.heard = now
+            self._state.keep_alive.heard_at = now
         self._buffer.feed(data)
         try:
-            while isinstance(self._state, (Greeting, Open, Closing)):
+            while isinstance(self._state, (Handshaking, Open, Closing)):
                 body = self._buffer.next()
                 if body is None:
                     return
-                self._react(now, decode_server_frame(body))
+                self._handle_frame(now, decode_server_frame(body))
         except ProtocolError as error:
-            self._drop(now, str(error))
+            self._reconnect(now, str(error))
 
     def send(self, to: AgentId | str, type: str, payload: bytes, request: int = 0) -> int:
         """Queue a notification and return its number.
@@ -266,31 +263,31 @@ class Session:
         match self._state:
             case Open():
                 self._state = Closing(now + self.settings.close_timeout_s)
-            case Closing() | Over():
+            case Closing() | Closed():
                 pass
             case _:
                 self._end(None)
 
     def abort(self, error: QuorateClientError | None = None) -> None:
         """End now, without a Close frame."""
-        if not isinstance(self._state, Over):
+        if not isinstance(self._state, Closed):
             self._end(error)
 
     def tick(self, now: float) -> None:
         """Let time pass. May be called at any time."""
         match self._state:
-            case Waiting() | Connecting() | Greeting() if now >= self._connect_deadline:
+            case Waiting() | Connecting() | Handshaking() if now >= self._attempts.deadline:
                 self._end(self._timeout_error())
             case Waiting(until) if now >= until:
-                self._begin_round(now)
+                self._attempt(self._attempts.begin_round(now))
             case Connecting(endpoint, deadline) if now >= deadline:
-                self._failures[endpoint] = f"no connection within {self.settings.attempt_timeout_s:g} s"
+                reason = f"no connection within {self.settings.attempt_timeout_s:g} s"
                 self._events.append(Disconnect())
-                self._next_attempt(now)
-            case Greeting(endpoint, deadline) if now >= deadline:
-                self._failures[endpoint] = f"no answer within {self._greeting_s:g} s"
+                self._attempt(self._attempts.failed(now, endpoint, reason))
+            case Handshaking(endpoint, deadline) if now >= deadline:
+                reason = f"no answer within {self._attempts.handshake_timeout_s:g} s"
                 self._events.append(Disconnect())
-                self._next_attempt(now)
+                self._attempt(self._attempts.failed(now, endpoint, reason))
             case Open() as state:
                 self._tick_open(now, state)
             case Closing(deadline) if now >= deadline:
@@ -306,87 +303,45 @@ class Session:
         control = bytes(self._control)
         self._control.clear()
         match self._state:
-            case Open() as state:
+            case Open():
                 if self.outbox.waiting:
                     return control + self._pack()
-                if self._ack_owed and state.ack_at is not None and now >= state.ack_at:
+                if self._received.due(now):
                     return control + encode_frame(self._input(self.outbox.last_sent + 1, []))
             case Closing():
                 if self.outbox.waiting:
                     return control + self._pack()
                 if not self._close_sent:
                     self._close_sent = True
-                    return control + encode_frame(Close(self.last_out))
+                    return control + encode_frame(Close(self._received.last_seq))
             case _:
                 pass
         return control
 
     def error(self) -> QuorateClientError:
         """Return the reason why nothing can be sent any more."""
-        if isinstance(self._state, Over) and self._state.error is not None:
+        if isinstance(self._state, Closed) and self._state.error is not None:
             return self._state.error
         return ConnectionClosed("the connection is closed; open a new one with quorate.connect")
 
     # Attempts.
 
-    @property
-    def _greeting_s(self) -> float:
-        settings = self.settings
-        return min(settings.greeting_timeout_s, settings.greeting_first_s * 2.0 ** min(self._round, 16))
-
-    def _begin_round(self, now: float) -> None:
-        """Plan one attempt per replica: the one that served last first, then the others in their order.
-
-        A replica that has fallen silent is tried last: the others refuse at once, unless one of them is
-        master.
-        """
-        replicas = self.replicas
-        at = replicas.index(self._preferred) if self._preferred in replicas else 0
-        self._plan = deque(replicas[at:] + replicas[:at])
-        if self._silent == self._plan[0]:
-            self._plan.rotate(-1)
-        self._next_attempt(now)
-
-    def _next_attempt(self, now: float) -> None:
-        if now >= self._connect_deadline:
+    def _attempt(self, state: Connecting | Waiting | None) -> None:
+        """Go on with the next attempt, or the wait before it. None: the time for attempts is over."""
+        if state is None:
             self._end(self._timeout_error())
-        elif self._plan:
-            endpoint = self._plan.popleft()
-            self._state = Connecting(endpoint, now + self.settings.attempt_timeout_s)
-            self._events.append(Connect(endpoint))
-        else:
-            self._wait(now)
+            return
+        self._state = state
+        if isinstance(state, Connecting):
+            self._events.append(Connect(state.endpoint))
 
-    def _wait(self, now: float) -> None:
-        """Begin the next round after the back-off time."""
-        wait = min(self.settings.backoff_cap_s, self.settings.backoff_first_s * 2 ** min(self._round, 16))
-        self._round += 1
-        self._state = Waiting(now + wait * (0.5 + 0.5 * self._jitter()))
-
-    def _interrupt(self, now: float, reason: str) -> None:
-        assert isinstance(self._state, Open)
-        self._preferred = self._state.endpoint
-        self._failures = {self._preferred: reason}
-        self._brief = self._brief + 1 if now - self._state.since < BRIEF_S else 0
-        self._round = max(0, self._brief - 1)
-        self._connect_deadline = now + self.settings.reconnect_timeout_s
-        self._events.append(Interrupted(reason))
-        if self._round:
-            # All replicas of a server have work with every client that comes back.
-            self._wait(now)
-        else:
-            self._begin_round(now)
-
-    def _drop(self, now: float, reason: str) -> None:
+    def _reconnect(self, now: float, reason: str) -> None:
         """Disconnect the open TCP connection and begin the next attempt."""
         self._events.append(Disconnect())
         self.lost(now, reason)
 
     def _timeout_error(self) -> QuorateClientError:
-        tried = "; ".join(
-            f"{format_endpoint(endpoint)}: {self._failures.get(endpoint, 'no answer in time')}"
-            for endpoint in self.replicas
-        )
+        tried = self._attempts.failures()
         if self.connection is None:
             timeout = self.settings.open_timeout_s
             return Unavailable(f"no replica answered as master within {timeout:g} s ({tried})")
@@ -399,41 +354,35 @@ class Session:
     def _end(self, error: QuorateClientError | None) -> None:
         if not isinstance(self._state, (New, Waiting)):
             self._events.append(Disconnect())
-        self._state = Over(error)
+        self._state = Closed(error)
         self._control.clear()
         self._events.append(Ended(error))
 
     # Frames.
 
-    def _send_control(self, frame: Hello | Ping) -> None:
-        self._control += encode_frame(frame)
-
     def _input(self, first_seq: int, notes: list[ClientNote]) -> ClientInput:
-        self._ack_owed = self._ack_owed_bytes = 0
-        if isinstance(self._state, Open):
-            self._state.ack_at = None
-        return ClientInput(self.last_out, first_seq, notes)
+        return ClientInput(self._received.acknowledge(), first_seq, notes)
 
     def _pack(self) -> bytes:
         first = self.outbox.last_sent + 1
         limit = min(PACK_BYTES, self.max_frame) - INPUT_OVERHEAD
         return encode_frame(self._input(first, self.outbox.pack(limit, MAX_INPUT_NOTES)))
 
-    def _react(self, now: float, frame: ServerFrame) -> None:
+    def _handle_frame(self, now: float, frame: ServerFrame) -> None:
         match self._state, frame:
-            case (Greeting(endpoint, _), Welcome()):
-                self._welcome(now, endpoint, frame)
-            case (Greeting() | Open() | Closing(), Bye()):
-                self._bye(now, frame)
+            case (Handshaking(endpoint, _), Welcome()):
+                self._handle_welcome(now, endpoint, frame)
+            case (Handshaking() | Open() | Closing(), Bye()):
+                self._handle_bye(now, frame)
             case (Open() | Closing(), ClientOutput()):
-                self._output(now, frame)
+                self._handle_output(now, frame)
             case (Open() | Closing(), _) if not isinstance(frame, (Welcome, Bye, ClientOutput)):
                 pass
             case _:
                 kind = type(frame).__name__
                 raise ProtocolError(f"the server sent a {kind} frame where none belongs")
 
-    def _welcome(self, now: float, endpoint: Endpoint, frame: Welcome) -> None:
+    def _handle_welcome(self, now: float, endpoint: Endpoint, frame: Welcome) -> None:
         if not 1 <= frame.version <= VERSION:
             self._end(
                 ProtocolError(f"the server speaks version {frame.version} of the protocol, not {VERSION}")
@@ -446,15 +395,9 @@ class Session:
         self.connection = frame.connection
         self.idle_timeout_s = max(frame.idle_timeout_s, 0.1)
         self.max_frame = max(frame.max_frame, 1024)
-        self._most = max(1, min(self.settings.window, frame.window))
-        listed = tuple((host, port) for host, port in frame.replicas[:MAX_REPLICAS])
-        self.replicas = tuple(dict.fromkeys((endpoint, *listed, *self._url_endpoints)))
-        if endpoint in listed:
-            self.replicas = tuple(dict.fromkeys((*listed, *self._url_endpoints)))
-        self._preferred = endpoint
-        self._silent = None
-        self._failures = {}
-        self._state = Open(endpoint, heard=now, ping_at=now + self.ping_interval_s, since=now)
+        self._window = max(1, min(self.settings.window, frame.window))
+        self._attempts.succeeded(endpoint, [(host, port) for host, port in frame.replicas])
+        self._state = Open(endpoint, now, KeepAlive(now, self.ping_interval_s))
         self.outbox.rewind()
         if first:
             self._events.append(Opened(frame.connection))
@@ -463,7 +406,7 @@ class Session:
             self._events.append(Resumed(endpoint))
         self._acknowledge(frame.in_ack)
 
-    def _bye(self, now: float, frame: Bye) -> None:
+    def _handle_bye(self, now: float, frame: Bye) -> None:
         error: QuorateClientError
         match frame.code:
             case ByeCode.AUTHENTICATION:
@@ -481,38 +424,21 @@ class Session:
             case ByeCode.VERSION | ByeCode.PROTOCOL:
                 error = ProtocolError(f"the server refuses this client: {frame.text}")
             case _:
-                self._drop(now, frame.text)
+                self._reconnect(now, frame.text)
                 return
         self._end(error)
 
-    def _output(self, now: float, frame: ClientOutput) -> None:
+    def _handle_output(self, now: float, frame: ClientOutput) -> None:
         if frame.in_ack > self.outbox.last_sent:
             raise ProtocolError("the server acknowledged what was not sent")
         if self.outbox.last_seq > self.outbox.acked:
             self._reply_window.under_way(now)
         self._acknowledge(frame.in_ack)
-        if not frame.notes:
-            return
-        known = self.last_out + 1 - frame.first_seq
-        if known < 0:
-            raise ProtocolError(f"notification {self.last_out + 1} from the server is missing")
-        notes = frame.notes[known:] if known else frame.notes
-        if not notes:
-            return
-        self.last_out += len(notes)
-        self._events.append(Delivered(notes))
-        self._ack_owed += len(notes)
-        size = sum([len(note.payload) for note in notes])
-        self._reply_window.received(now, size)
-        self._ack_owed_bytes += size
-        if isinstance(self._state, Open):
-            much = (
-                self._ack_owed >= self.settings.ack_notes or self._ack_owed_bytes >= self.settings.ack_bytes
-            )
-            if much:
-                self._state.ack_at = now
-            elif self._state.ack_at is None:
-                self._state.ack_at = now + self.settings.ack_delay_s
+        if frame.notes:
+            notes, size_bytes = self._received.accept(now, frame.first_seq, frame.notes)
+            if notes:
+                self._events.append(Delivered(notes))
+                self._reply_window.received(now, size_bytes)
 
     def _acknowledge(self, in_ack: int) -> None:
         if in_ack > self.outbox.acked:
@@ -522,22 +448,16 @@ class Session:
             self._reply_window.acknowledged(box.acked - count, box.acked_bytes - size)
             self._events.append(Acknowledged(in_ack))
 
-    def _silence_deadline(self, state: Open) -> float:
-        """Return the time at which a silent replica is given up: after three ping intervals."""
-        return state.heard + 3 * self.ping_interval_s
-
     def _tick_open(self, now: float, state: Open) -> None:
-        interval = self.ping_interval_s
-        patience = self._silence_deadline(state)
-        if now >= patience + interval:
-            # This process itself was stopped for a while: let it read the bytes that have arrived meanwhile
-            # first.
-            state.heard = now - 2 * interval
-        elif now >= patience:
-            self._silent = state.endpoint
-            self._drop(now, f"nothing was heard from the replica for {now - state.heard:.1f} s")
-            return
-        if now >= state.ping_at:
-            state.ping_at = now + interval
-            self._token += 1
-            self._send_control(Ping(self._token, self.last_out, self.outbox.last_sent + 1))
+        keep_alive = state.keep_alive
+        match keep_alive.tick(now):
+            case Liveness.PING:
+                self._last_ping += 1
+                ping = Ping(self._last_ping, self._received.last_seq, self.outbox.last_sent + 1)
+                self._control += encode_frame(ping)
+            case Liveness.SILENT:
+                reason = f"nothing was heard from the replica for {now - keep_alive.heard_at:.1f} s"
+                self._events += [Disconnect(), Interrupted(reason)]
+                self._attempt(self._attempts.restart(now, state.endpoint, state.since, reason, silent=True))
+            case Liveness.ALIVE:
+                pass

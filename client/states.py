@@ -3,9 +3,10 @@
 import attrs
 
 from .errors import QuorateClientError
+from .keep_alive import KeepAlive
 from .url import Endpoint
 
-__all__ = ["Closing", "Connecting", "Greeting", "New", "Open", "Over", "State", "Waiting"]
+__all__ = ["Closed", "Closing", "Connecting", "Handshaking", "New", "Open", "State", "Waiting"]
 
 
 @attrs.frozen
@@ -29,36 +30,34 @@ class Connecting:
 
 
 @attrs.frozen
-class Greeting:
-    """The handshake is under way."""
+class Handshaking:
+    """The TCP connection is open, and the handshake is sent but not answered."""
 
     endpoint: Endpoint
     deadline: float
 
 
-@attrs.define
+@attrs.frozen
 class Open:
-    """Notifications flow."""
+    """Notifications flow, since the time `since`."""
 
     endpoint: Endpoint
-    heard: float
-    ping_at: float
     since: float
-    ack_at: float | None = None
+    keep_alive: KeepAlive
 
 
 @attrs.frozen
 class Closing:
-    """The client has said its last word."""
+    """The user has closed the session: the rest of the queue and a Close frame are being sent."""
 
     deadline: float
 
 
 @attrs.frozen
-class Over:
-    """Over."""
+class Closed:
+    """The session has ended; `error` is None after an orderly close."""
 
     error: QuorateClientError | None
 
 
-State = New | Waiting | Connecting | Greeting | Open | Closing | Over
+State = New | Waiting | Connecting | Handshaking | Open | Closing | Closed

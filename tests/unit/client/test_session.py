@@ -219,7 +219,7 @@ def test_a_session_without_traffic_keeps_alive_and_notices_a_dead_replica():
 
 
 def test_a_replica_that_fell_silent_is_tried_last_and_not_waited_for_long():
-    driver = Driver(greeting_first_s=1.5, greeting_timeout_s=6.0, attempt_timeout_s=2.0).open()
+    driver = Driver(handshake_first_s=1.5, handshake_timeout_s=6.0, attempt_timeout_s=2.0).open()
     now = 3 * driver.session.ping_interval_s
     driver.at(now)
     assert driver.events()[2:] == [Connect(B)]
@@ -299,7 +299,7 @@ def test_connections_that_break_as_soon_as_they_are_welcomed_are_tried_ever_late
 
 
 def test_an_attempt_that_hangs_is_given_up_for_the_next_replica():
-    driver = Driver(attempt_timeout_s=2.0, greeting_first_s=6.0, greeting_timeout_s=6.0)
+    driver = Driver(attempt_timeout_s=2.0, handshake_first_s=6.0, handshake_timeout_s=6.0)
     driver.events()
     driver.at(2.0)
     assert driver.events() == [Disconnect(), Connect(B)]
