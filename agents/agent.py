@@ -14,6 +14,7 @@ from msgspec import UNSET
 from .envelope import Opaque
 from .fields import annotations_of, declared_fields, is_decorated, is_frozen
 from .names import AgentError, ClassNames, location, names_of
+from .nesting import TOO_DEEP, nested_too_deep
 from .notification import Notification, check_notification
 from .state_types import (
     check_encodable,
@@ -22,6 +23,7 @@ from .state_types import (
     encoder,
     hints_of,
     may_hold_sets,
+    may_nest,
     without_sets,
 )
 
@@ -161,6 +163,8 @@ class AgentSpec:
     struct: type[msgspec.Struct]
     """The types of the state, member ``f0`` being the first attribute."""
     has_sets: bool
+    nests: bool
+    """Values of its attributes may be nested too deep to be stored."""
     """Whether the state may hold sets."""
     plain: tuple[tuple[str, tuple[type, ...]], ...] = ()
     """Attributes that are numbers, texts, bytes or None, with the classes their values may have."""
@@ -190,8 +194,14 @@ class AgentSpec:
             raise AgentError(f"{self.name} cannot be created from this state: {error}") from error
 
     def save(self, agent: Agent) -> bytes:
-        """Return the whole state. Dicts keep their order, which agents can see."""
-        return encoder.encode({name: getattr(agent, name) for name in self.attributes})
+        """Return the whole state. Dicts keep their order, which agents can see.
+
+        Raises ValueError if a value is nested too deep, and what encoding raises.
+        """
+        state = encoder.encode({name: getattr(agent, name) for name in self.attributes})
+        if self.nests and nested_too_deep(state):
+            raise ValueError(TOO_DEEP)
+        return state
 
     def canonical(self, agent: Agent) -> bytes:
         """Return the whole state in a form that is equal on every replica, for digests: sets are sorted.
@@ -262,7 +272,7 @@ def _examine(cls: Any) -> Any:
     if "__attrs_attrs__" not in vars(cls):
         raise AgentError(f"{name}: decorate the class with @attrs.define, so that its state is known")
     _check_not_frozen(cls)
-    attributes, struct, has_sets = _state(cls, name)
+    attributes, struct, has_sets, nests = _state(cls, name)
     hints = hints_of(cls)
     plain = tuple((name, allowed) for name in attributes if (allowed := _scalar(hints[name])))
     handlers, opaque = _handlers(cls, name)
@@ -275,6 +285,7 @@ def _examine(cls: Any) -> Any:
         attributes=attributes,
         struct=struct,
         has_sets=has_sets,
+        nests=nests,
         plain=plain,
     )
 
@@ -292,7 +303,7 @@ def _attributes(cls: type[Agent]) -> tuple["attrs.Attribute[Any]", ...]:
     return cast("tuple[attrs.Attribute[Any], ...]", attrs.fields(cast("type[attrs.AttrsInstance]", cls)))
 
 
-def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct], bool]:
+def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.Struct], bool, bool]:
     for base in cls.__mro__[:-1]:
         for key, value in vars(base).items():
             if key.startswith("__"):
@@ -314,7 +325,8 @@ def _state(cls: type[Agent], name: str) -> tuple[tuple[str, ...], type[msgspec.S
         # UNSET marks an attribute that an older state does not have; `load` puts the default.
         members.append((f"f{index}", kind, msgspec.field(name=attribute, default=UNSET)))
     has_sets = any(may_hold_sets(kind) for _, kind, _ in members)
-    return names, msgspec.defstruct("State", members, kw_only=True), has_sets
+    nests = any(may_nest(kind) for _, kind, _ in members)
+    return names, msgspec.defstruct("State", members, kw_only=True), has_sets, nests
 
 
 def _handlers(

@@ -7,7 +7,8 @@ import msgspec
 
 from .fields import annotations_of, declared_fields, field_names, is_decorated, is_frozen, lost_fields
 from .names import AgentError, ClassNames, location, names_of
-from .state_types import check_keeps_fields, decoder, hints_of, may_hold_sets, with_sorted_sets
+from .nesting import TOO_DEEP, nested_too_deep
+from .state_types import check_keeps_fields, decoder, hints_of, may_hold_sets, may_nest, with_sorted_sets
 
 __all__ = [
     "UNREADABLE",
@@ -147,28 +148,34 @@ def encode(notification: Notification) -> bytes:
             f"{type(notification).__name__} is not a notification; derive it from quorate.Notification"
         )
     try:
-        sort = _sorting(cast("Any", type(notification)))
-        return _encoder.encode(notification if sort is None else sort(notification))
+        sort, nests = _treatment(cast("Any", type(notification)))
+        payload = _encoder.encode(notification if sort is None else sort(notification))
     except AgentError:
         raise
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise TypeError(f"{notification.type_name} cannot be encoded: {error}") from error
+    if nests and nested_too_deep(payload):
+        raise TypeError(f"{notification.type_name} cannot be encoded: {TOO_DEEP}")
+    return payload
 
 
 @functools.lru_cache(maxsize=4096)
-def _sorting(cls: Any) -> Any:
-    """Return a function that sorts the sets in a notification, whose order differs between processes.
+def _treatment(cls: Any) -> Any:
+    """Return what notifications of a class need when they are encoded: (sort, nests).
 
-    Returns None if the class cannot have sets. Raises AgentError if notifications of it cannot be sent.
+    `sort` is a function that sorts the sets in a notification, whose order differs between processes; None if
+    the class cannot have sets. `nests` says that values may be nested too deep. Raises AgentError if
+    notifications of the class cannot be sent.
     """
     check_notification(cls)
     try:
         hints = hints_of(cls)
     except AgentError:  # a type cannot be resolved: it may be anything
-        return with_sorted_sets
+        return with_sorted_sets, True
     for name, kind in hints.items():
         check_keeps_fields(kind, f"{location(cls)}: {name}")
-    return with_sorted_sets if any(may_hold_sets(kind) for kind in hints.values()) else None
+    sort = with_sorted_sets if any(may_hold_sets(kind) for kind in hints.values()) else None
+    return sort, any(may_nest(kind) for kind in hints.values())
 
 
 def decode(cls: type[T], payload: bytes) -> T:

@@ -52,7 +52,7 @@ LATE_NS: Final = 1_000_000_000
 """An idle check later than this shows that there was no master: the idle time of the client restarts."""
 
 
-class ClientNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
+class ClientNote(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, gc=False):
     """A notification of a client."""
 
     to: AgentId | str
@@ -72,7 +72,7 @@ class ServerNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """The request that it answers; 0 if it is none."""
 
 
-class ClientInput(msgspec.Struct, array_like=True, frozen=True, tag=3):
+class ClientInput(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=3):
     """Consecutive notifications of a client, or none: then it acknowledges and keeps alive."""
 
     out_ack: int

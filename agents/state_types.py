@@ -19,6 +19,7 @@ __all__ = [
     "encoder",
     "hints_of",
     "may_hold_sets",
+    "may_nest",
     "with_sorted_sets",
     "without_sets",
 ]
@@ -26,6 +27,8 @@ __all__ = [
 T = TypeVar("T")
 
 encoder: Final = msgspec.msgpack.Encoder()
+
+_CONTAINERS: Final = (list, tuple, dict, set, frozenset)
 
 
 def hints_of(cls: type) -> dict[str, Any]:
@@ -75,6 +78,23 @@ def check_no_any(kind: Any, where: str, *, within_classes: bool = True) -> None:
 def may_hold_sets(kind: Any) -> bool:
     """Return whether a value of this type may be or contain a set."""
     return any(part is Any or (isinstance(part, type) and issubclass(part, Set)) for part in _parts(kind))
+
+
+def may_nest(kind: Any) -> bool:
+    """Return whether values of this type may be nested deeper than its own text says."""
+    return _unbounded(kind, ())
+
+
+def _unbounded(kind: Any, within: tuple[Any, ...]) -> bool:
+    """Return whether a type is recursive, or has containers of anything. `within`: the classes around it."""
+    if kind in within:
+        return True
+    parts = typing.get_args(kind)
+    if kind is Any or kind is object or (not parts and kind in _CONTAINERS):
+        return True
+    if isinstance(kind, type) and field_names(kind) is not None:
+        within, parts = (*within, kind), tuple(hints_of(kind).values())
+    return any(_unbounded(part, within) for part in parts)
 
 
 def without_sets(value: Any) -> Any:

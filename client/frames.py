@@ -1,8 +1,9 @@
 """Frames of the client protocol and their decoding. Documented for other languages in docs/protocol.md.
 
 A frame is a 4-byte big-endian length and a body of that many bytes: a MessagePack array whose first
-element is the kind of the frame. Elements that a reader does not know at the end of an array are ignored,
-and missing ones have the defaults below: that is how later versions add fields.
+element is the kind of the frame. Missing elements at the end of an array have the defaults below, and
+elements that a reader does not know are ignored: that is how later versions add fields. Only in the input of
+a client they are refused: it is ordered as it came, and read again by every replica.
 """
 
 import struct

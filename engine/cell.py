@@ -1,5 +1,6 @@
 """One agent in the engine: running a reaction, and undoing one that failed."""
 
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ from ..agents import Agent, AgentId, AgentSpec, Context, Note, Opaque
 from ..agents.notification import UNREADABLE
 from .error_text import described, error_text
 from .reaction import outputs_hash
+from .recursion import set_limit
 
 __all__ = [
     "AgentState",
@@ -28,6 +30,10 @@ Resolve = Callable[[str | int], int]
 
 SMALL_BYTES: Final = 2048
 """A state up to this size is saved after every reaction."""
+_FRAMES_TO_METHOD: Final = 2
+"""Calls from `Cell._rerun` to a method of an agent: _run, method."""
+_FRAMES_TO_LOAD: Final = 0
+"""For `_loaded`. In `react`, `AgentSpec.load` is one call deeper than a method: _save, _encoded, load."""
 _LOG_FLOOR: Final = 8 * 1024
 """Bytes of reactions remembered before the state is saved again, for small states."""
 
@@ -112,7 +118,7 @@ class Cell:
     @classmethod
     def create(cls, identity: AgentId, name: str | None, spec: AgentSpec, state: bytes) -> "Cell":
         """A new agent with this state. Raises ValueError if it does not fit the class."""
-        return cls(identity, name, spec, spec.load(state), state, [], checked_bytes=len(state))
+        return cls(identity, name, spec, _loaded(spec, state), state, [], checked_bytes=len(state))
 
     @classmethod
     def load(cls, stored: AgentState, spec: AgentSpec, resolve: Resolve) -> "Cell":
@@ -121,7 +127,7 @@ class Cell:
             stored.identity,
             stored.name,
             spec,
-            spec.load(stored.state),
+            _loaded(spec, stored.state),
             stored.state,
             list(stored.since),
             stored.reactions,
@@ -195,10 +201,13 @@ class Cell:
         return context
 
     def _undo(self, resolve: Resolve) -> None:
-        self.agent = self.spec.load(self._saved)
+        self.agent = _loaded(self.spec, self._saved)
         self._rerun(resolve)
 
     def _rerun(self, resolve: Resolve) -> None:
+        if not self._since:
+            return
+        limit = set_limit(_FRAMES_TO_METHOD)
         try:
             for ran in self._since:
                 self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
@@ -209,6 +218,8 @@ class Cell:
                 f"failed when run again ({kind}: {message}); reactions may depend only on "
                 "state, notification and context"
             ) from error
+        finally:
+            sys.setrecursionlimit(limit)
 
     def _save(self) -> None:
         """Save the state, and go on with what others would load of it.
@@ -273,6 +284,15 @@ class Cell:
             "" if self.spec.location == self.spec.name else self.spec.location,
         )
         return stored, flaw
+
+
+def _loaded(spec: AgentSpec, state: bytes) -> Agent:
+    """Load an agent at the depth at which a reaction loads what it has saved."""
+    limit = set_limit(_FRAMES_TO_LOAD)
+    try:
+        return spec.load(state)
+    finally:
+        sys.setrecursionlimit(limit)
 
 
 def _check_finished(returned: object) -> None:

@@ -4,6 +4,8 @@ Every replica of a server feeds its engine the same entries and gets the same st
 """
 
 import hashlib
+import sys
+from typing import Final
 
 from ..agents import FAILURES, AgentId, Note, Outcome
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
@@ -11,11 +13,15 @@ from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .effects import Effects
 from .error_text import MAX_ERROR_CHARS, described, summary
 from .reaction import Reaction
+from .recursion import set_limit
 from .server_links import Link
 from .state import EngineState
 from .timers import Timer
 
 __all__ = ["Engine", "EngineStopped"]
+
+_FRAMES_TO_REACTION: Final = 7
+"""Calls from `Engine.apply` to an agent's method: _apply, _process, _turn, _deliver, react, _run, method."""
 
 
 class EngineStopped(RuntimeError):
@@ -39,6 +45,13 @@ class Engine(EngineState):
         is reported and passed over, on every replica alike.
         Raises EngineStopped (see `EngineSettings.stop_on_exception`), Nondeterministic.
         """
+        limit = set_limit(_FRAMES_TO_REACTION)
+        try:
+            return self._apply(index, now_ns, payload)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    def _apply(self, index: int, now_ns: int, payload: bytes) -> Effects:
         effects = Effects(index)
         self.applied = index
         self.now_ns = max(self.now_ns, now_ns)

@@ -1,12 +1,18 @@
 """Running the reactions of one agent again, from a trace."""
 
+import sys
 from collections.abc import Callable
+from typing import Final
 
 from ..agents import AgentId, AgentSpec, Note
 from .cell import Cell
 from .class_loading import load_class, stored_class
+from .recursion import set_limit
 
 __all__ = ["Rerun"]
+
+_FRAMES_TO_REACTION: Final = 3
+"""Calls from `Rerun.apply` to a method of an agent: react, _run, method."""
 
 
 class Rerun:
@@ -42,7 +48,11 @@ class Rerun:
         Raises what the reaction raises; the agent is then as before, as it was in the engine.
         """
         note = Note(self._cell.identity, sender, type, payload, request)
-        context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
+        limit = set_limit(_FRAMES_TO_REACTION)
+        try:
+            context, outputs = self._cell.react(note, now_ns, position, stamp, self._resolve)
+        finally:
+            sys.setrecursionlimit(limit)
         self.deleted = context.outcome is not None and context.outcome.deleted
         return outputs
 

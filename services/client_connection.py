@@ -8,6 +8,7 @@ from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from ..agents.ids import AgentId
+from ..agents.nesting import TOO_DEEP, nested_too_deep
 from ..agents.proxy import (
     MAX_INPUT_NOTES,
     MAX_OUTPUT_BYTES,
@@ -210,6 +211,9 @@ class ClientConnection(TwistedProtocol):
                     raise ProtocolError(
                         f"the client sent {len(notes)} notifications in a frame, above {MAX_INPUT_NOTES}"
                     )
+                for note in notes:
+                    if nested_too_deep(note.payload):
+                        raise ProtocolError(f"the client sent a {note.type} that cannot be read: {TOO_DEEP}")
                 inputs.append(body)
             case Ping():
                 if self._writable:  # one that does not read its answers gets no more of them

@@ -9,6 +9,7 @@ import pytest
 
 from quorate import Agent, AgentError, Context, Notification, reacts
 from quorate.agents import agent_spec, decode, encode
+from quorate.agents.nesting import MAX_NESTING
 
 
 @attrs.frozen
@@ -167,9 +168,15 @@ def test_a_field_named_like_an_attribute_of_the_base_is_refused_when_defined(fie
         type("Typed", (Notification,), {field: "bank.typed"})
 
 
-def test_a_value_nested_too_deep_is_a_type_error_that_names_the_notification() -> None:
+@pytest.mark.parametrize("depth", [MAX_NESTING - 1, 500, 5_000])
+def test_a_value_nested_too_deep_is_a_type_error_that_names_the_notification(depth: int) -> None:
     with pytest.raises(TypeError, match="Tree cannot be encoded"):
-        encode(Tree(nested(5_000)))
+        encode(Tree(nested(depth)))
+
+
+def test_a_value_nested_up_to_the_bound_is_encoded_and_decoded() -> None:
+    tree = Tree(nested(MAX_NESTING - 2))
+    assert decode(Tree, encode(tree)) == tree
 
 
 # Agents.

@@ -13,6 +13,7 @@ from quorate.agents import (
     reacts,
 )
 from quorate.agents.builtin import ExceptionNotification, UnknownAgent
+from quorate.agents.nesting import MAX_NESTING
 from quorate.agents.proxy import MAX_INPUT_NOTES, MAX_OUTPUT_BYTES, IdleCheck, ProxyAgent, Reopen
 from quorate.client.frames import (
     Bye,
@@ -389,6 +390,30 @@ def test_an_input_with_too_many_notifications_is_refused(bench, deposit):
     tcp, _ = bench.opened()
     frames = bench.say(tcp, ClientInput(0, 1, [note(deposit, 1)] * (MAX_INPUT_NOTES + 1)))
     assert frames[-1].code == "protocol"
+
+
+@pytest.mark.parametrize("more", [[0], [[[]]], [None]])
+def test_an_input_with_unknown_members_is_refused_before_it_is_ordered(bench, deposit, more):
+    tcp, _ = bench.opened()
+    for frame in (
+        [3, 0, 1, [["alice", *deposit(5), 0]], *more],
+        [3, 0, 1, [["alice", *deposit(5), 0, *more]]],
+    ):
+        body = msgspec.msgpack.encode(frame)
+        tcp, _ = bench.opened()
+        frames = bench.say(tcp, len(body).to_bytes(4, "big") + body)
+        assert frames[-1].code == "protocol"
+    assert bench.harness.agent("alice").seen == []
+
+
+def test_a_payload_nested_too_deep_is_refused_before_it_is_ordered(bench, deposit):
+    tcp, _ = bench.opened()
+    kind, _ = deposit(1)
+    at_the_bound = b"\x91" * MAX_NESTING + b"\xc0"
+    assert bench.say(tcp, ClientInput(0, 1, [ClientNote("alice", kind, at_the_bound)]))[-1].in_ack == 1
+    frames = bench.say(tcp, ClientInput(0, 2, [ClientNote("alice", kind, b"\x91" + at_the_bound)]))
+    assert frames[-1].code == "protocol"
+    assert "nested more than 100 deep" in frames[-1].text
 
 
 def test_who_says_nothing_is_sent_away(bench):

@@ -1,0 +1,38 @@
+"""The recursion limit that agent code sees: the same on every replica, in every role, whoever calls.
+
+Python counts nested calls from the bottom of the stack. A reaction near the limit would therefore end in
+RecursionError on one replica and not on another, whose reactor calls the engine a few frames deeper. The
+engine sets the limit relative to the present depth instead: before it applies an entry, and before it loads
+an agent or runs a reaction again.
+"""
+
+import sys
+from typing import Final
+
+__all__ = ["REACTION_DEPTH", "set_limit", "stack_depth"]
+
+REACTION_DEPTH: Final = 1000
+"""Calls that a reaction may nest, the call of the agent's method included."""
+
+
+def set_limit(frames: int) -> int:
+    """Let `REACTION_DEPTH` calls nest from the frame that is `frames` calls below the caller.
+
+    Returns the former limit, for `sys.setrecursionlimit` at the end.
+    """
+    former = sys.getrecursionlimit()
+    sys.setrecursionlimit(stack_depth() - 1 + frames + REACTION_DEPTH)
+    return former
+
+
+def stack_depth() -> int:
+    """Return how many calls are nested now, the one of this function not included, as Python counts them.
+
+    Counting frames is not enough: calls through some C functions count as well. Python tells the number only
+    when it refuses a limit below it, and changes nothing then.
+    """
+    try:
+        sys.setrecursionlimit(1)
+    except RecursionError as error:
+        return int(str(error).partition(" depth ")[2].partition(":")[0]) - 1
+    raise RuntimeError("Python accepted a recursion limit of 1")
