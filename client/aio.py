@@ -5,7 +5,7 @@ import contextlib
 import errno
 from collections.abc import AsyncGenerator, Callable, Generator
 from types import TracebackType
-from typing import Any, TypeVar, cast, overload
+from typing import Any, Final, TypeVar, cast, overload
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
@@ -13,15 +13,16 @@ from ..agents.notification import Notification
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
-    NOTHING_CAME,
+    NOTHING_RECEIVED,
     ConnectionBase,
-    encoded,
     new_driver,
-    no_answer,
+    not_answered,
     reply_types,
+    send_arguments,
+    timed_out,
 )
 from .driver import Driver
-from .errors import QuorateClientError, RequestTimeout
+from .errors import QuorateClientError
 from .events import SessionSettings
 from .pending import Received, ReplyTypes
 from .url import Endpoint, parse_url
@@ -30,12 +31,14 @@ __all__ = ["AsyncConnection", "AsyncioPort", "aconnect"]
 
 N = TypeVar("N", bound=Notification)
 
-GATHER_BYTES = 64 * 1024
-"""With so much unwritten, ``send_nowait`` writes at once instead of at the next turn of the loop."""
+WRITE_BYTES: Final = 64 * 1024
+"""With this many bytes queued, ``send_nowait`` writes at once instead of in the next turn of the loop."""
+ENVELOPE_BYTES: Final = 64
+"""About the bytes of a notification in a frame besides its payload."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Say in a few words why a TCP connection failed."""
+    """Return in a few words why a TCP connection failed."""
     text = str(error) or type(error).__name__
     if isinstance(error, ConnectionRefusedError) or f"Errno {errno.ECONNREFUSED}]" in text:
         return "connection refused"
@@ -43,7 +46,7 @@ def reason_of(error: BaseException) -> str:
 
 
 class _Link(asyncio.Protocol):
-    """One TCP connection; mute once it was dropped."""
+    """One TCP connection. It reports to the driver until it is dropped."""
 
     def __init__(self, driver: Driver):
         self.driver: Driver | None = driver
@@ -73,7 +76,7 @@ class _Link(asyncio.Protocol):
         """Close without reporting."""
         self.driver = None
         if self.transport is not None:
-            # What was written last (a Close frame) still leaves; the peer decides nothing any more.
+            # Not abort(): what was written last, a Close frame, still has to leave.
             self.transport.close()
 
 
@@ -92,7 +95,7 @@ class AsyncioPort:
         return self._loop.time()
 
     def arm(self, deadline: float | None) -> None:
-        """Set the timer; one that stands and comes early enough is kept."""
+        """Set the timer to `deadline`, or stop it."""
         if self._timer is not None:
             if deadline == self._timer.when():
                 return
@@ -132,7 +135,7 @@ class AsyncioPort:
             self._link = None
 
     def write(self, data: bytes) -> None:
-        """Write on the connection; on one that has broken nothing, until another one is open."""
+        """Write on the connection. If it has broken, pause the driver until another one is open."""
         transport = None if self._link is None else self._link.transport
         if transport is None or transport.is_closing():
             self._driver.pause()
@@ -141,13 +144,16 @@ class AsyncioPort:
 
 
 class AsyncConnection(ConnectionBase):
-    """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it."""
+    """A connection for asyncio. Make it with `aconnect`; use it in the loop that made it.
+
+    `ConnectionBase` describes what all its operations have in common: time limits and errors.
+    """
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):
         super().__init__(driver, request_timeout_s)
         self._loop = asyncio.get_running_loop()
         self._scheduled = False
-        self._gathered = 0
+        self._queued_bytes = 0
         self._room: asyncio.Event = asyncio.Event()
         self._pending.on_acknowledged = self._make_room
         self._pending.on_ended = self._make_room
@@ -155,11 +161,7 @@ class AsyncConnection(ConnectionBase):
     async def send(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> None:
-        """Send a notification; returns when the cluster has it, whatever fails meanwhile.
-
-        Raises `FrameTooLarge`, `ConnectionClosed`, or `RequestTimeout` after `timeout` seconds; after the
-        latter the notification may still arrive. Failures in the agent come to `receive`.
-        """
+        """Send a notification, and return when the cluster has it, whatever fails meanwhile."""
         async with _limit(timeout, NOT_ACKNOWLEDGED):
             seq = await self._post(to, notification, 0)
             waiter = self._loop.create_future()
@@ -167,15 +169,14 @@ class AsyncConnection(ConnectionBase):
             await waiter
 
     async def send_nowait(self, to: AgentId | ReplyTo | str, notification: Notification) -> None:
-        """Send without waiting for the acknowledgement; waits only while the window is full. See `flush`."""
+        """Send a notification without waiting for the acknowledgement. Waits while the window is full."""
         await self._post(to, notification, 0)
 
     async def flush(self, *, timeout: float | None = None) -> None:
-        """Wait until the cluster has everything sent so far. Raises as `send` does."""
-        box = self._session.outbox
-        if box.acked < box.last_seq or self._pending.ended:
+        """Wait until the cluster has everything sent so far."""
+        if not self._all_acknowledged():
             waiter = self._loop.create_future()
-            self._pending.expect_ack(box.last_seq, waiter)
+            self._pending.expect_ack(self._session.outbox.last_seq, waiter)
             async with _limit(timeout, NOT_ALL_ACKNOWLEDGED):
                 await waiter
 
@@ -205,37 +206,28 @@ class AsyncConnection(ConnectionBase):
         reply: type[Notification] | ReplyTypes | None = None,
         timeout: float | None = None,
     ) -> Notification:
-        """Send a notification and return the agent's answer to it.
-
-        `reply` is the class, or a tuple of classes, that the answer may have; without it, any class that
-        this process has defined. Raises `UnknownAgentError`, `ReactionError`, `UnhandledTypeError`,
-        `UnexpectedReply`, `RequestTimeout`, and what `send` raises.
-        """
-        self._requests += 1
-        number = self._requests
+        """Send a notification and return the agent's answer to it, which has one of the classes `reply`."""
+        number = self._next_request()
         waiter = self._loop.create_future()
         self._pending.expect_reply(number, waiter, reply_types(reply))
         try:
-            async with _limit(self._limit_of_request(timeout), no_answer(to)):
+            async with _limit(self._request_limit_s(timeout), not_answered(to)):
                 await self._post(to, notification, number)
                 return cast("Notification", await waiter)
         finally:
-            self._pending.forget(number)
+            self._pending.cancel_reply(number)
             if waiter.done() and not waiter.cancelled():
                 waiter.exception()
 
     async def receive(self, *, timeout: float | None = None) -> Received:
-        """Return the next notification that answers no request.
-
-        Raises `RequestTimeout` after `timeout` seconds, or `ConnectionClosed`.
-        """
+        """Return the next notification that answers no request."""
         waiter = self._loop.create_future()
-        self._pending.expect_note(waiter)
+        self._pending.expect_notification(waiter)
         try:
-            async with _limit(timeout, NOTHING_CAME):
+            async with _limit(timeout, NOTHING_RECEIVED):
                 return cast("Received", await waiter)
         finally:
-            self._pending.forget_receiver(waiter)
+            self._pending.cancel_receive(waiter)
 
     async def close(self, *, timeout: float | None = 5.0) -> None:
         """Flush, for at most `timeout` seconds, and close for good. 0 closes without flushing."""
@@ -256,18 +248,16 @@ class AsyncConnection(ConnectionBase):
         await self.close(timeout=5.0 if kind is None else 0)
 
     async def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
-        arguments = encoded(to, notification, request)
+        arguments = send_arguments(to, notification, request)
         session = self._session
         while session.full and not session.ended:
             self._flush()
             if session.full and not session.ended:
                 self._room.clear()
                 await self._room.wait()
-        if self._pending.ended:
-            raise self._pending.reason()
-        seq = session.send(*arguments)
-        self._gathered += len(arguments[2]) + 64
-        if self._gathered >= GATHER_BYTES:
+        seq = self._queue(arguments)
+        self._queued_bytes += len(arguments[2]) + ENVELOPE_BYTES
+        if self._queued_bytes >= WRITE_BYTES:
             self._flush()
         elif not self._scheduled:
             self._scheduled = True
@@ -276,7 +266,7 @@ class AsyncConnection(ConnectionBase):
 
     def _flush(self) -> None:
         self._scheduled = False
-        self._gathered = 0
+        self._queued_bytes = 0
         self._driver.step()
 
     def _make_room(self, _: object) -> None:
@@ -285,7 +275,7 @@ class AsyncConnection(ConnectionBase):
 
 @contextlib.asynccontextmanager
 async def _limit(timeout: float | None, what: str) -> AsyncGenerator[None, None]:
-    """Raise `RequestTimeout` after `timeout` seconds; None waits for ever."""
+    """Raise `RequestTimeout` after `timeout` seconds; None sets no limit."""
     if timeout is None:
         yield
         return
@@ -295,11 +285,11 @@ async def _limit(timeout: float | None, what: str) -> AsyncGenerator[None, None]
     except TimeoutError as error:
         if isinstance(error, QuorateClientError):
             raise
-        raise RequestTimeout(f"{what} after {timeout:g} s") from None
+        raise timed_out(what, timeout) from None
 
 
 class _Opening:
-    """Awaitable, and asynchronous context manager."""
+    """The result of `aconnect`: an awaitable, and an asynchronous context manager."""
 
     def __init__(self, driver: Callable[[], Driver], request_timeout_s: float | None):
         self._new_driver = driver

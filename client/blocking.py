@@ -1,7 +1,7 @@
 """The blocking client: ``with connect(url, ...) as connection``. Any thread may use it.
 
-The session lives in an event loop in one daemon thread. A caller hands over what it sends through a queue
-and wakes the loop once for all that gathers there: with many small notifications that is most of the cost.
+The session lives in an event loop in one daemon thread. A caller puts what it sends into a queue, and wakes
+the loop only if the queue was empty: with many small notifications the wake-up is most of the cost.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Final, Self, TypeVar, cast, overload
 
 from ..agents.envelope import ReplyTo
 from ..agents.ids import AgentId
@@ -21,12 +21,13 @@ from .aio import AsyncioPort
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
-    NOTHING_CAME,
+    NOTHING_RECEIVED,
     ConnectionBase,
-    encoded,
     new_driver,
-    no_answer,
+    not_answered,
     reply_types,
+    send_arguments,
+    timed_out,
 )
 from .driver import Driver
 from .errors import QuorateClientError, RequestTimeout
@@ -43,14 +44,41 @@ _Answer = tuple["Future[Notification]", ReplyTypes]
 _Command = tuple[AgentId | str, str, bytes, int, "Future[None] | None", _Answer | None]
 
 
+class _TimeLimit:
+    """The time that an operation has, from now on."""
+
+    def __init__(self, timeout_s: float | None):
+        self._timeout_s = timeout_s
+        self._end = None if timeout_s is None else time.monotonic() + timeout_s
+
+    def left_s(self) -> float | None:
+        """Return the seconds left, 0 if the time is over; None without a limit."""
+        return None if self._end is None else max(0.0, self._end - time.monotonic())
+
+    def wait(self, future: "Future[T]", what: str) -> T:
+        """Return the outcome of a future. Raises `RequestTimeout`; `what` says what has not happened."""
+        try:
+            return future.result(self.left_s())
+        except TimeoutError as error:
+            if isinstance(error, QuorateClientError):
+                raise
+            raise timed_out(what, self._timeout_s) from None
+
+
+_NO_LIMIT: Final = _TimeLimit(None)
+
+
 class Connection(ConnectionBase):
-    """A blocking connection. Make it with `connect`."""
+    """A blocking connection, for any number of threads. Make it with `connect`.
+
+    `ConnectionBase` describes what all its operations have in common: time limits and errors.
+    """
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):
         super().__init__(driver, request_timeout_s)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="quorate-client", daemon=True)
-        # Guards what follows; waited on while the window is full.
+        # Guards the attributes below. Callers wait on it while the window is full.
         self._room = threading.Condition()
         self._commands: deque[_Command] = deque()
         self._woken = False
@@ -70,41 +98,35 @@ class Connection(ConnectionBase):
     def send(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> None:
-        """Send a notification; returns when the cluster has it, whatever fails meanwhile.
-
-        Raises `FrameTooLarge`, `ConnectionClosed`, or `RequestTimeout` after `timeout` seconds; after the
-        latter the notification may still arrive. Failures in the agent come to `receive`.
-        """
-        until = None if timeout is None else time.monotonic() + timeout
+        """Send a notification, and return when the cluster has it, whatever fails meanwhile."""
+        limit = _TimeLimit(timeout)
         done: Future[None] = Future()
-        self._submit(to, notification, 0, done, until)
-        self._wait(done, until, NOT_ACKNOWLEDGED)
+        self._submit(to, notification, 0, done, limit)
+        limit.wait(done, NOT_ACKNOWLEDGED)
 
     def send_nowait(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> None:
-        """Send without waiting for the acknowledgement; waits only while the window is full. See `flush`.
+        """Send a notification without waiting for the acknowledgement. Waits while the window is full.
 
-        Raises `FrameTooLarge`, `ConnectionClosed`, or `RequestTimeout` if the window stays full: then
-        nothing was sent.
+        If the window stays full for `timeout` seconds, nothing was sent.
         """
-        self._submit(to, notification, 0, None, None if timeout is None else time.monotonic() + timeout)
+        self._submit(to, notification, 0, None, _NO_LIMIT if timeout is None else _TimeLimit(timeout))
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until the cluster has everything sent so far by any thread. Raises as `send` does."""
+        """Wait until the cluster has everything sent so far by any thread."""
+        limit = _TimeLimit(timeout)
         done: Future[None] = Future()
 
         def expect() -> None:
             self._drain()
-            box = self._session.outbox
-            if box.acked >= box.last_seq and not self._pending.ended:
+            if self._all_acknowledged():
                 done.set_result(None)
             else:
-                self._pending.expect_ack(box.last_seq, done)
+                self._pending.expect_ack(self._session.outbox.last_seq, done)
 
         self._call(expect, done)
-        until = None if timeout is None else time.monotonic() + timeout
-        self._wait(done, until, NOT_ALL_ACKNOWLEDGED)
+        limit.wait(done, NOT_ALL_ACKNOWLEDGED)
 
     @overload
     def request(
@@ -132,41 +154,31 @@ class Connection(ConnectionBase):
         reply: type[Notification] | ReplyTypes | None = None,
         timeout: float | None = None,
     ) -> Notification:
-        """Send a notification and return the agent's answer to it.
-
-        `reply` is the class, or a tuple of classes, that the answer may have; without it, any class that
-        this process has defined. Raises `UnknownAgentError`, `ReactionError`, `UnhandledTypeError`,
-        `UnexpectedReply`, `RequestTimeout` after `timeout` seconds, and what `send` raises.
-        """
-        wait = self._limit_of_request(timeout)
-        until = None if wait is None else time.monotonic() + wait
+        """Send a notification and return the agent's answer to it, which has one of the classes `reply`."""
+        limit = _TimeLimit(self._request_limit_s(timeout))
         answer: Future[Notification] = Future()
         with self._room:
-            self._requests += 1
-            number = self._requests
+            number = self._next_request()
         try:
-            self._submit(to, notification, number, None, until, (answer, reply_types(reply)))
-            return self._wait(answer, until, no_answer(to))
+            self._submit(to, notification, number, None, limit, (answer, reply_types(reply)))
+            return limit.wait(answer, not_answered(to))
         except BaseException:
-            self._call(lambda: self._pending.forget(number), None)
+            self._call(lambda: self._pending.cancel_reply(number), None)
             raise
 
     def receive(self, timeout: float | None = None) -> Received:
-        """Return the next notification that answers no request.
-
-        Raises `RequestTimeout` after `timeout` seconds, or `ConnectionClosed`.
-        """
+        """Return the next notification that answers no request."""
+        limit = _TimeLimit(timeout)
         note: Future[Received] = Future()
-        self._call(lambda: self._pending.expect_note(note), note)
-        until = None if timeout is None else time.monotonic() + timeout
+        self._call(lambda: self._pending.expect_notification(note), note)
         try:
-            return self._wait(note, until, NOTHING_CAME)
+            return limit.wait(note, NOTHING_RECEIVED)
         except BaseException:
-            # The loop decides whether the notification or the giving up came first.
-            withdrawn: Future[None] = Future()
-            self._call(lambda: self._withdraw_receiver(note, withdrawn), withdrawn)
+            # Only the loop knows whether the notification came before the time was over.
+            cancelled: Future[None] = Future()
+            self._call(lambda: self._cancel_receive(note, cancelled), cancelled)
             with contextlib.suppress(QuorateClientError):
-                withdrawn.result()
+                cancelled.result()
             if note.done() and note.exception() is None:
                 return note.result()
             raise
@@ -204,14 +216,14 @@ class Connection(ConnectionBase):
         notification: Notification,
         request: int,
         done: "Future[None] | None",
-        until: float | None,
+        limit: "_TimeLimit",
         answer: _Answer | None = None,
     ) -> None:
-        address, type_name, payload, request = encoded(to, notification, request)
+        address, type_name, payload, request = send_arguments(to, notification, request)
         self._session.check_size(address, type_name, payload)
         with self._room:
             if self._full():
-                self._wait_for_room(until)
+                self._wait_for_room(limit)
             if self._ended:
                 raise self._pending.reason()
             self._submitted += 1
@@ -230,28 +242,19 @@ class Connection(ConnectionBase):
             or self._submitted_bytes - box.acked_bytes >= session.window_bytes
         )
 
-    def _wait_for_room(self, until: float | None) -> None:
+    def _wait_for_room(self, limit: "_TimeLimit") -> None:
         self._waiting += 1
         try:
             while self._full() and not self._ended:
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
+                left_s = limit.left_s()
+                if left_s == 0.0:
                     raise RequestTimeout(
                         f"the window of {self._session.window} unacknowledged notifications stayed full; "
                         "nothing was sent"
                     )
-                self._room.wait(left)
+                self._room.wait(left_s)
         finally:
             self._waiting -= 1
-
-    def _wait(self, future: "Future[T]", until: float | None, what: str) -> T:
-        left = None if until is None else max(0.0, until - time.monotonic())
-        try:
-            return future.result(left)
-        except TimeoutError as error:
-            if isinstance(error, QuorateClientError):
-                raise
-            raise RequestTimeout(f"{what} within the timeout") from None
 
     def _call(self, function: Callable[[], None], waiter: "Future[Any] | None") -> None:
         """Run a function in the loop; if it has been stopped, fail the waiter."""
@@ -315,7 +318,7 @@ class Connection(ConnectionBase):
         while commands:
             to, type_name, payload, request, done, answer = commands.popleft()
             if answer is not None:
-                # Here, not in a turn of its own: the answer may be read in the turn that sends the request.
+                # Before the request is sent: its answer may be read in this same turn of the loop.
                 self._pending.expect_reply(request, *answer)
             try:
                 seq = self._session.send(to, type_name, payload, request)
@@ -323,7 +326,7 @@ class Connection(ConnectionBase):
                 if done is not None:
                     done.set_exception(error)
                 if answer is not None:
-                    self._pending.forget(request)
+                    self._pending.cancel_reply(request)
                     if not answer[0].done():
                         answer[0].set_exception(error)
                 continue
@@ -340,9 +343,9 @@ class Connection(ConnectionBase):
             self._ended = True
             self._room.notify_all()
 
-    def _withdraw_receiver(self, note: "Future[Received]", withdrawn: "Future[None]") -> None:
-        self._pending.forget_receiver(cast("Any", note))
-        withdrawn.set_result(None)
+    def _cancel_receive(self, note: "Future[Received]", cancelled: "Future[None]") -> None:
+        self._pending.cancel_receive(cast("Any", note))
+        cancelled.set_result(None)
 
 
 def connect(
@@ -362,7 +365,7 @@ def connect(
         user: name of a user of the server's ConnectionManager.
         password: the user's password.
         timeout: seconds to find the master.
-        request_timeout: seconds that `Connection.request` waits unless told otherwise; None for ever.
+        request_timeout: seconds that `Connection.request` waits if it is given no timeout; None: no limit.
         reconnect_timeout: seconds to find a master again, before the connection ends.
         settings: finer tuning; then `timeout` and `reconnect_timeout` are those of the settings.
 

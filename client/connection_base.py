@@ -7,43 +7,51 @@ from ..agents.envelope import ReplyTo, check_address
 from ..agents.ids import AgentId
 from ..agents.notification import Notification, encode
 from .driver import Driver
+from .errors import RequestTimeout
 from .events import SessionSettings
 from .pending import PendingRequests, ReplyTypes
 from .session import Session
 from .url import parse_url
 
 __all__ = [
-    "NOTHING_CAME",
+    "NOTHING_RECEIVED",
     "NOT_ACKNOWLEDGED",
     "NOT_ALL_ACKNOWLEDGED",
     "ConnectionBase",
-    "encoded",
+    "SendArguments",
     "new_driver",
-    "no_answer",
+    "not_answered",
     "reply_types",
+    "send_arguments",
+    "timed_out",
 ]
 
 NOT_ACKNOWLEDGED: Final = "the cluster has not acknowledged the notification"
-NOT_ALL_ACKNOWLEDGED: Final = "not everything is acknowledged"
-NOTHING_CAME: Final = "nothing was received"
+NOT_ALL_ACKNOWLEDGED: Final = "the cluster has not acknowledged all notifications"
+NOTHING_RECEIVED: Final = "no notification was received"
+
+SendArguments = tuple[AgentId | str, str, bytes, int]
+"""Recipient, type name, payload and number of the request: the arguments of `Session.send`."""
 
 
-def no_answer(to: AgentId | str) -> str:
+def not_answered(to: AgentId | str) -> str:
     """Return the error text for a request that is not answered in time."""
     return f"{to} has not answered"
 
 
-def encoded(
-    to: AgentId | ReplyTo | str, notification: Notification, request: int
-) -> tuple[AgentId | str, str, bytes, int]:
-    """Return the arguments of `Session.send`. A `ReplyTo` as `to` gives both the address and the request.
+def timed_out(what: str, timeout_s: float | None) -> RequestTimeout:
+    """Return the error for an operation that took too long; `what` says what has not happened."""
+    return RequestTimeout(what if timeout_s is None else f"{what} within {timeout_s:g} s")
+
+
+def send_arguments(to: AgentId | ReplyTo | str, notification: Notification, request: int) -> SendArguments:
+    """Encode a notification. A `ReplyTo` as `to` gives both the address and the request.
 
     Raises TypeError or ValueError if `to` is no address or the notification cannot be encoded.
     """
     payload = encode(notification)
     if isinstance(to, ReplyTo):
-        check_address(to.agent, to.request)
-        return to.agent, notification.type_name, payload, to.request
+        to, request = to
     check_address(to, request)
     return to, notification.type_name, payload, request
 
@@ -69,7 +77,24 @@ def new_driver(
 
 
 class ConnectionBase:
-    """A connection as its user sees it, whether threads, coroutines or Deferreds wait for it."""
+    """A connection to a server, across failures of its replicas.
+
+    The blocking, the asyncio and the Twisted connection have the same operations:
+
+    - ``send`` sends a notification, and is complete when the cluster has it, whatever fails meanwhile.
+      Failures in the agent come to ``receive``.
+    - ``send_nowait`` sends without waiting for the acknowledgement. It waits only while the window is full.
+    - ``flush`` is complete when the cluster has everything that was sent so far.
+    - ``request`` sends a notification and returns the agent's answer. `reply` is the class, or a tuple of
+      classes, that the answer may have; without it, any class that this process has defined.
+    - ``receive`` returns the next notification that answers no request.
+    - ``close`` flushes, for at most `timeout` seconds, and closes for good.
+
+    All take a `timeout` in seconds and raise `RequestTimeout` after it; the notification may still arrive.
+    All raise `ConnectionClosed` or what else has ended the connection. What sends raises `FrameTooLarge`,
+    and TypeError or ValueError for a notification or address that cannot be sent. ``request`` raises
+    `UnknownAgentError`, `ReactionError`, `UnhandledTypeError` and `UnexpectedReply`, too.
+    """
 
     def __init__(self, driver: Driver, request_timeout_s: float | None):
         self._driver = driver
@@ -103,5 +128,22 @@ class ConnectionBase:
         """Number of notifications that were dropped from the full inbox."""
         return self._pending.dropped
 
-    def _limit_of_request(self, timeout: float | None) -> float | None:
+    def _request_limit_s(self, timeout: float | None) -> float | None:
+        """Return the seconds that a request may take; None for no limit."""
         return self._request_timeout_s if timeout is None else timeout
+
+    def _next_request(self) -> int:
+        """Return the number of a new request."""
+        self._requests += 1
+        return self._requests
+
+    def _queue(self, arguments: SendArguments) -> int:
+        """Queue a notification in the session and return its number. Raises what has ended the connection."""
+        if self._pending.ended:
+            raise self._pending.reason()
+        return self._session.send(*arguments)
+
+    def _all_acknowledged(self) -> bool:
+        """Return whether the cluster has everything that was queued, and the connection has not ended."""
+        box = self._session.outbox
+        return box.acked >= box.last_seq and not self._pending.ended

@@ -24,7 +24,7 @@ from .frames import ServerNote
 __all__ = ["INBOX_LIMIT", "PendingRequests", "Received", "ReplyTypes", "Waiter", "outcome"]
 
 INBOX_LIMIT: Final = 65536
-"""Notifications kept for ``receive``; then the oldest is dropped."""
+"""Notifications kept for ``receive``; with more, the oldest is dropped."""
 
 ReplyTypes = tuple[type[Notification], ...]
 
@@ -39,7 +39,7 @@ class Received:
 
 
 class Waiter(Protocol):
-    """A place for one outcome: futures of asyncio and of threads fit."""
+    """A future that takes one outcome: those of asyncio and of threads fit."""
 
     def set_result(self, result: Any, /) -> None:
         """Set the outcome."""
@@ -50,7 +50,7 @@ class Waiter(Protocol):
         ...
 
     def done(self) -> bool:
-        """Return whether nobody waits any more."""
+        """Return whether the outcome is set, or the waiter was cancelled."""
         ...
 
 
@@ -71,7 +71,7 @@ def outcome(note: ServerNote, types: ReplyTypes = ()) -> Notification:
     if note.type == UnknownAgent.type_name:
         unknown = decode(UnknownAgent, note.payload)
         raise UnknownAgentError(
-            f"there is no agent {unknown.agent}; deploy it, or see what is there with `quorate agents`"
+            f"there is no agent {unknown.agent}; deploy it, or list the agents with `quorate agents`"
         )
     opaque = Opaque(note.type, note.payload, note.request)
     cls = known_type(note.type)
@@ -98,7 +98,7 @@ class PendingRequests:
     def __init__(self, inbox_limit: int = INBOX_LIMIT):
         self.connection: str | None = None
         self.dropped = 0
-        """Notifications that were dropped because nobody received them."""
+        """Notifications that were dropped from the full inbox."""
         self.error: QuorateClientError | None = None
         """Set once the session has ended."""
         self.ended = False
@@ -109,8 +109,8 @@ class PendingRequests:
         self._replies: dict[int, tuple[Waiter, ReplyTypes]] = {}
         self._receivers: deque[Waiter] = deque()
         self._ending: list[Waiter] = []
-        self.on_acknowledged: Callable[[int], None] = _nothing
-        self.on_ended: Callable[[QuorateClientError], None] = _nothing
+        self.on_acknowledged: Callable[[int], None] = _ignore
+        self.on_ended: Callable[[QuorateClientError], None] = _ignore
 
     def expect_open(self, waiter: Waiter) -> None:
         """Complete the waiter with the identifier of the connection when it is open."""
@@ -118,8 +118,10 @@ class PendingRequests:
             self._opening.append(waiter)
 
     def expect_ack(self, seq: int, waiter: Waiter) -> None:
-        """Complete the waiter with None when the cluster has notification `seq`. Call it in the order of
-        `seq`."""
+        """Complete the waiter with None when the cluster has notification `seq`.
+
+        Calls come in the order of `seq`.
+        """
         if not self._refuse(waiter):
             self._acks.append((seq, waiter))
 
@@ -128,7 +130,7 @@ class PendingRequests:
         if not self._refuse(waiter):
             self._replies[request] = (waiter, types)
 
-    def expect_note(self, waiter: Waiter) -> None:
+    def expect_notification(self, waiter: Waiter) -> None:
         """Complete the waiter with the next notification of the inbox."""
         if self.inbox:
             waiter.set_result(received(self.inbox.popleft()))
@@ -142,11 +144,11 @@ class PendingRequests:
         else:
             self._ending.append(waiter)
 
-    def forget(self, request: int) -> None:
+    def cancel_reply(self, request: int) -> None:
         """Remove the waiter of a request. A reply that comes later goes to the inbox."""
         self._replies.pop(request, None)
 
-    def forget_receiver(self, waiter: Waiter) -> None:
+    def cancel_receive(self, waiter: Waiter) -> None:
         """Remove a waiter for the next notification."""
         if waiter in self._receivers:
             self._receivers.remove(waiter)
@@ -236,5 +238,5 @@ def received(note: ServerNote) -> Received:
     return Received(note.sender, Opaque(note.type, note.payload, note.request))
 
 
-def _nothing(_: object) -> None:
+def _ignore(_: object) -> None:
     return

@@ -14,15 +14,16 @@ from ..agents.notification import Notification
 from .connection_base import (
     NOT_ACKNOWLEDGED,
     NOT_ALL_ACKNOWLEDGED,
-    NOTHING_CAME,
+    NOTHING_RECEIVED,
     ConnectionBase,
-    encoded,
     new_driver,
-    no_answer,
+    not_answered,
     reply_types,
+    send_arguments,
+    timed_out,
 )
 from .driver import Driver
-from .errors import QuorateClientError, RequestTimeout
+from .errors import QuorateClientError
 from .events import SessionSettings
 from .pending import Received, ReplyTypes
 from .url import Endpoint
@@ -64,8 +65,7 @@ class _Waiter(Generic[T]):
         self._over = False
         self._call: _Call | None = None
         if timeout_s is not None:
-            late = RequestTimeout(f"{what} in {timeout_s:g} s")
-            self._call = reactor.callLater(timeout_s, self.set_exception, late)
+            self._call = reactor.callLater(timeout_s, self.set_exception, timed_out(what, timeout_s))
 
     def done(self) -> bool:
         return self._over
@@ -89,7 +89,7 @@ class _Waiter(Generic[T]):
 
 
 class _Link(TwistedProtocol):
-    """One TCP connection; mute once it was dropped."""
+    """One TCP connection. It reports to the driver until it is dropped."""
 
     def __init__(self, driver: Driver):
         self._driver: Driver | None = driver
@@ -99,36 +99,36 @@ class _Link(TwistedProtocol):
         return cast("_Tcp", self.transport)  # pyright: ignore[reportUnknownMemberType]
 
     def connectionMade(self) -> None:  # noqa: N802
-        """Have the transport say when it holds enough."""
+        """Register for the transport's flow control."""
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        """Pass on what was read."""
+        """Pass received bytes to the driver."""
         if self._driver is not None:
             self._driver.received(data)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802
-        """Tell, unless it was dropped here."""
+        """Report the loss, unless the connection was dropped on this side."""
         driver, self._driver = self._driver, None
         if driver is not None:
             driver.lost(reason.getErrorMessage())
 
     def pauseProducing(self) -> None:  # noqa: N802
-        """The transport holds enough."""
+        """Pause the driver: the buffer of the transport is full."""
         if self._driver is not None:
             self._driver.pause()
 
     def resumeProducing(self) -> None:  # noqa: N802
-        """The transport takes more."""
+        """Resume the driver: the buffer of the transport has room."""
         if self._driver is not None:
             self._driver.resume()
 
     def stopProducing(self) -> None:  # noqa: N802
-        """The transport is gone; connectionLost tells."""
+        """Do nothing: connectionLost reports the end of the transport."""
 
     def write(self, data: bytes) -> None:
-        """Write."""
+        """Write on the connection."""
         self._tcp.write(data)
 
     def drop(self) -> None:
@@ -180,7 +180,7 @@ class _Port:
             self._driver.connected()
 
         def failed(failure: Failure) -> None:
-            # None: the attempt was dropped.
+            # A cancelled attempt fails as well, and is not reported.
             if self._attempt is attempt:
                 self._attempt = None
                 self._driver.attempt_failed(failure.getErrorMessage())
@@ -201,7 +201,11 @@ class _Port:
 
 
 class TwistedConnection(ConnectionBase):
-    """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread."""
+    """A connection for Twisted. Make it with `tconnect`; use it in the reactor's thread.
+
+    `ConnectionBase` describes what all its operations have in common: time limits and errors. The errors come
+    through the Deferreds.
+    """
 
     def __init__(self, reactor: _Reactor, driver: Driver, request_timeout_s: float | None):
         super().__init__(driver, request_timeout_s)
@@ -219,7 +223,7 @@ class TwistedConnection(ConnectionBase):
     def send(
         self, to: AgentId | ReplyTo | str, notification: Notification, *, timeout: float | None = None
     ) -> "Deferred[None]":
-        """Send a notification; fires when the cluster has it. Errors are those of `Connection.send`."""
+        """Send a notification. The Deferred fires when the cluster has it, whatever fails meanwhile."""
         waiter = self._wait(timeout, NOT_ACKNOWLEDGED)
         try:
             self._pending.expect_ack(self._post(to, notification, 0), waiter)
@@ -228,9 +232,9 @@ class TwistedConnection(ConnectionBase):
         return waiter.deferred
 
     def send_nowait(self, to: AgentId | ReplyTo | str, notification: Notification) -> "Deferred[None]":
-        """Send without waiting for the acknowledgement; fires when there is room for the next one.
+        """Send a notification. The Deferred fires when the window has room for the next one.
 
-        The notification is taken in any case: a caller that does not wait fills the memory.
+        The notification is queued even if the window is full: a caller that does not wait fills the memory.
         """
         try:
             self._post(to, notification, 0)
@@ -243,12 +247,11 @@ class TwistedConnection(ConnectionBase):
         return waiter.deferred
 
     def flush(self, *, timeout: float | None = None) -> "Deferred[None]":
-        """Fires when the cluster has everything sent so far."""
-        box = self._session.outbox
-        if box.acked >= box.last_seq and not self._pending.ended:
+        """Return a Deferred that fires when the cluster has everything sent so far."""
+        if self._all_acknowledged():
             return succeed(None)
         waiter = self._wait(timeout, NOT_ALL_ACKNOWLEDGED)
-        self._pending.expect_ack(box.last_seq, waiter)
+        self._pending.expect_ack(self._session.outbox.last_seq, waiter)
         return waiter.deferred
 
     def request(
@@ -259,10 +262,9 @@ class TwistedConnection(ConnectionBase):
         reply: type[Notification] | ReplyTypes | None = None,
         timeout: float | None = None,
     ) -> "Deferred[Any]":
-        """Send a notification; fires with the answer. Errors are those of `Connection.request`."""
-        self._requests += 1
-        number = self._requests
-        waiter: _Waiter[Any] = _Waiter(self._reactor, self._limit_of_request(timeout), no_answer(to))
+        """Send a notification. The Deferred fires with the answer, which has one of the classes `reply`."""
+        number = self._next_request()
+        waiter: _Waiter[Any] = _Waiter(self._reactor, self._request_limit_s(timeout), not_answered(to))
         self._pending.expect_reply(number, waiter, reply_types(reply))
         if not waiter.done():
             try:
@@ -271,18 +273,18 @@ class TwistedConnection(ConnectionBase):
                 waiter.set_exception(error)
 
         def over(result: Any) -> Any:
-            self._pending.forget(number)
+            self._pending.cancel_reply(number)
             return result
 
         return waiter.deferred.addBoth(over)
 
     def receive(self, *, timeout: float | None = None) -> "Deferred[Received]":
-        """Fires with the next notification that answers no request."""
-        waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_CAME)
-        self._pending.expect_note(waiter)
+        """Return a Deferred that fires with the next notification that answers no request."""
+        waiter: _Waiter[Received] = _Waiter(self._reactor, timeout, NOTHING_RECEIVED)
+        self._pending.expect_notification(waiter)
 
         def over(result: Any) -> Any:
-            self._pending.forget_receiver(waiter)
+            self._pending.cancel_receive(waiter)
             return result
 
         return waiter.deferred.addBoth(over)
@@ -303,10 +305,8 @@ class TwistedConnection(ConnectionBase):
         return _Waiter(self._reactor, timeout, what)
 
     def _post(self, to: AgentId | ReplyTo | str, notification: Notification, request: int) -> int:
-        arguments = encoded(to, notification, request)
-        if self._pending.ended:
-            raise self._pending.reason()
-        seq = self._session.send(*arguments)
+        arguments = send_arguments(to, notification, request)
+        seq = self._queue(arguments)
         if not self._scheduled:
             self._scheduled = True
             self._reactor.callLater(0, self._flush)

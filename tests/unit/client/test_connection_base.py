@@ -1,4 +1,4 @@
-"""What a caller gives to a connection, before it goes on its way."""
+"""The arguments of a send are checked and encoded before anything is queued."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import pytest
 
 from quorate import Notification, ReplyTo
 from quorate.agents import AgentId
-from quorate.client.connection_base import encoded
+from quorate.client.connection_base import send_arguments
 
 
 @attrs.frozen
@@ -30,11 +30,11 @@ class Go(Notification):
 )
 def test_an_address_that_no_server_could_read_is_refused_at_once(to: Any) -> None:
     with pytest.raises((TypeError, ValueError), match="is not"):
-        encoded(to, Go(), 1)
+        send_arguments(to, Go(), 1)
 
 
 def test_an_address_that_can_be_read_is_taken() -> None:
     agent = AgentId(0, 0, 1025)
-    assert encoded("zoë@s1", Go(), 3)[::3] == ("zoë@s1", 3)
-    assert encoded(agent, Go(), 0)[::3] == (agent, 0)
-    assert encoded(ReplyTo(agent, 7), Go(), 0)[::3] == (agent, 7)
+    assert send_arguments("zoë@s1", Go(), 3)[::3] == ("zoë@s1", 3)
+    assert send_arguments(agent, Go(), 0)[::3] == (agent, 0)
+    assert send_arguments(ReplyTo(agent, 7), Go(), 0)[::3] == (agent, 7)
