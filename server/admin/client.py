@@ -13,7 +13,7 @@ import attrs
 import msgspec
 
 from ..config import Config, Server
-from ..network.handshake import ProtocolError
+from ..network.hello import ProtocolError
 from . import wire
 from .connection import (
     CONNECT_TIMEOUT_S,

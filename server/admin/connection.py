@@ -12,7 +12,8 @@ import attrs
 import msgspec
 
 from ...hachannel.codec.framing import FrameError, FrameReader, frame_parts
-from ..network.handshake import ADMIN, MAX_HELLO_BYTES, NONCE_BYTES, Connector, ProtocolError, Refused
+from ..network.handshake import NONCE_BYTES, Connector
+from ..network.hello import ADMIN, MAX_HELLO_BYTES, ProtocolError, Refused
 from . import wire
 
 __all__ = [

@@ -14,7 +14,7 @@ from ...agents.envelope import Note
 from ...agents.ids import AgentId, outside
 from ...hachannel import ChangeRefused, NotYet
 from ..config.model import MAX_ID
-from ..network.handshake import Address
+from ..network.hello import Address
 from . import wire
 
 MAX_PENDING = 64

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from ...agents.ids import AgentId
-from ..network.handshake import ProtocolError
+from ..network.hello import ProtocolError
 
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
 MAX_STATE_BYTES: Final = MAX_FRAME_BYTES - 64 * 1024

@@ -1,4 +1,4 @@
-"""`quorate apply`: a running cluster gets the replicas that the edited file declares."""
+"""`quorate apply`: give a running cluster the replicas that the edited file declares."""
 
 import time
 from pathlib import Path
@@ -7,28 +7,30 @@ import click
 
 from ..admin.client import ServerAdmin
 from ..admin.connection import AdminError
-from ..admin.reconfiguration import ReconfigurationFailed, Reconfigurer, declared_steps
+from ..admin.health import cluster_conflict
+from ..admin.reconfiguration import ReconfigurationFailed, Reconfigurer
+from ..admin.reconfiguration_plan import declared_steps
 from ..admin.replica_status import STATUS_TIMEOUT_S, gather
 from ..config import Server
 from .common import CommandError, config_argument, read_config, reported_errors
 from .replica import timeout_option, wait_option
-from .status import apart, masters, rivals, several
 
-PATIENCE = 4
-PAUSE_S = 1.0
-"""Replicas that seem to be in different clusters are asked so often, with such pauses."""
+CONFLICT_POLLS = 4
+"""How often replicas that seem to be in different clusters are asked, before that is an error."""
+CONFLICT_PAUSE_S = 1.0
+"""The pause between two such polls."""
 
 
 @click.command(epilog="Exit status: 0 if every cluster has the replicas of the file, 1 otherwise.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this cluster (name or id).")
-@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--dry-run", is_flag=True, help="Print the steps, and change nothing.")
 @timeout_option
 @wait_option
 def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, wait_s: float) -> None:
     """Compare the running clusters with the edited file; add, move and remove replicas one at a time.
 
-    What is added is to be started on its machine with `quorate start --join`, before this command or while it
+    Start each added replica on its machine with `quorate start --join`, before this command or while it
     waits.
     """
     with reported_errors():
@@ -68,22 +70,20 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
 
 
 def _check_one_cluster(admin: ServerAdmin) -> None:
-    """The replicas of the file are in one cluster. Raises AdminError."""
-    for attempt in range(PATIENCE):
+    """Check that all replicas are in one cluster. Raises AdminError."""
+    for attempt in range(CONFLICT_POLLS):
+        if attempt:
+            # During a failover, the former master may not know yet that it is none.
+            time.sleep(CONFLICT_PAUSE_S)
         ((server, replicas),) = gather([admin], STATUS_TIMEOUT_S)
-        if len(masters(replicas)) < 2 and not rivals(replicas):
+        conflict = cluster_conflict(replicas)
+        if not conflict:
             return
-        if attempt < PATIENCE - 1:
-            # While the master changes an old one may not know yet.
-            time.sleep(PAUSE_S)
-    led = masters(replicas)
-    raise ReconfigurationFailed(
-        f"{server.name}: {several(led) if len(led) > 1 else apart(rivals(replicas), led)}"
-    )
+    raise ReconfigurationFailed(f"{server.name}: {conflict}")
 
 
 def _check_again(reconfigurer: Reconfigurer, declared: Server) -> None:
-    """Nobody else has changed the cluster meanwhile. Raises AdminError."""
+    """Check that no other command has changed the cluster meanwhile. Raises AdminError."""
     left = reconfigurer.steps(declared_steps(declared))
     if left:
         raise ReconfigurationFailed(

@@ -9,7 +9,8 @@ import click
 
 from ...hachannel import Seat
 from ..admin.client import ServerAdmin
-from ..admin.reconfiguration import WAIT_S, ReconfigurationStep, Reconfigurer, addition, describe
+from ..admin.reconfiguration import WAIT_S, Reconfigurer
+from ..admin.reconfiguration_plan import ReconfigurationStep, addition, describe
 from ..admin.replica_status import gather
 from ..config import Replica, Server
 from ..network.addresses import decode_address

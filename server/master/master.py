@@ -15,7 +15,7 @@ from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..config import Config, NoRoute, Replica, Server
 from ..metrics import Metrics
 from ..network.addresses import Addresses
-from ..network.handshake import NETWORK
+from ..network.hello import NETWORK
 from ..network.incoming import Incoming
 from ..network.link_handshake import LinkHandshake
 from ..network.outgoing import Outgoing

@@ -21,7 +21,7 @@ import msgspec
 
 from ...agents import Note
 from ...hachannel.transport.connection import Address, Link, LinkSettings
-from .handshake import Hello, NotNow, ProtocolError
+from .hello import Hello, NotNow, ProtocolError
 
 __all__ = ["Ack", "Data", "Incoming", "NetworkHost"]
 

@@ -13,16 +13,8 @@ from twisted.internet.protocol import Factory
 from ...hachannel.transport.connection import Link, LinkSettings
 from ...hachannel.transport.ports import DelayedCallPort, ListeningPort, ReactorPort
 from ..errors import StartError
-from .handshake import (
-    HELLO_TIMEOUT_S,
-    MAX_HELLO_BYTES,
-    NONCE_BYTES,
-    Acceptor,
-    Hello,
-    NotNow,
-    ProtocolError,
-    is_loopback,
-)
+from .handshake import HELLO_TIMEOUT_S, NONCE_BYTES, Acceptor, is_loopback
+from .hello import MAX_HELLO_BYTES, Hello, NotNow, ProtocolError
 from .misdirected_client import client_refusal, is_client_hello
 from .rate_limit import RateLimit
 

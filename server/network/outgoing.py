@@ -9,7 +9,7 @@ import msgspec
 from ...agents import Note
 from ...hachannel.transport.connection import Address, Handshake, Link, LinkSettings, connect
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
-from .handshake import ProtocolError, as_address
+from .hello import ProtocolError, as_address
 from .incoming import Ack, Data, NetworkHost
 
 __all__ = ["Outgoing"]

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
-from ..network.handshake import ADMIN
+from ..network.hello import ADMIN
 from .administration import Administration
 from .inbound import AdminHandler
 from .replica import Replica

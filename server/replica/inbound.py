@@ -13,7 +13,7 @@ from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
 from ..metrics import Metrics
 from ..network.addresses import Addresses
-from ..network.handshake import Hello, NotNow, ProtocolError
+from ..network.hello import Hello, NotNow, ProtocolError
 from ..network.listener import DISCARD_FRAMES
 
 ADMIN_IDLE_S = 60.0

@@ -13,8 +13,9 @@ from ...hachannel.transport.transport import ChannelTransport
 from ..config import Config, Replica, Server
 from ..metrics import Metrics
 from ..network.addresses import Addresses
-from ..network.handshake import CHANNEL, SECRET
-from ..network.handshake import ProtocolError as HelloError
+from ..network.handshake import SECRET
+from ..network.hello import CHANNEL
+from ..network.hello import ProtocolError as HelloError
 from ..network.link_handshake import LinkHandshake
 from ..node.node import Node
 from ..settings import ReplicaSettings

@@ -29,7 +29,7 @@ from ..master.master import MasterSide
 from ..master.service_host import STOP_TIMEOUT_S
 from ..metrics import Metrics
 from ..network.addresses import Addresses
-from ..network.handshake import CHANNEL, NETWORK
+from ..network.hello import CHANNEL, NETWORK
 from ..network.listener import InboundHandler, Listener
 from ..node.node import Node
 from ..node.outputs import Output, RoleChange

@@ -24,7 +24,7 @@ from quorate.server.config import load
 from quorate.server.master.master import MasterSide
 from quorate.server.metrics import Metrics
 from quorate.server.network.addresses import Addresses
-from quorate.server.network.handshake import NETWORK
+from quorate.server.network.hello import NETWORK
 from quorate.server.network.listener import Listener
 from quorate.server.node.factory import make_node
 from quorate.server.settings import ReplicaSettings

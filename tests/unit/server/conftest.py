@@ -7,7 +7,7 @@ import pytest
 
 from quorate.hachannel.transport.connection import Link, LinkSettings
 from quorate.hachannel.transport.transport import ChannelTransport
-from quorate.server.network.handshake import CHANNEL, Hello
+from quorate.server.network.hello import CHANNEL, Hello
 from quorate.server.network.link_handshake import LinkHandshake
 from quorate.server.network.listener import Listener
 from quorate.testing.servers.memory_network import MemoryNet

@@ -19,7 +19,8 @@ from twisted.internet.defer import Deferred, succeed
 from quorate.agents import AgentId, Note, encode, outside
 from quorate.hachannel.codec.framing import HEADER_BYTES, frame_parts
 from quorate.server.admin.protocol import AdminProtocol, NotMaster
-from quorate.server.network.handshake import NONCE_BYTES, Acceptor, ProtocolError
+from quorate.server.network.handshake import NONCE_BYTES, Acceptor
+from quorate.server.network.hello import ProtocolError
 
 ALICE = AgentId(0, 0, 1025)
 

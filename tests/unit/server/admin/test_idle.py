@@ -7,7 +7,7 @@ from twisted.internet.task import Clock
 
 from quorate.agents import Note, outside
 from quorate.server.admin.wire import Body, Call, Request, Status, encode
-from quorate.server.network.handshake import ADMIN, build_hello, parse_hello
+from quorate.server.network.hello import ADMIN, build_hello, parse_hello
 from quorate.server.replica.inbound import ADMIN_IDLE_S, AdminHandler
 
 

@@ -19,7 +19,7 @@ from quorate.server.admin.protocol import (
     NotMaster,
     serve_admin,
 )
-from quorate.server.network.handshake import ProtocolError
+from quorate.server.network.hello import ProtocolError
 
 ALICE = AgentId(0, 0, 1025)
 Target = Callable[..., Any]

@@ -12,13 +12,8 @@ from click.testing import CliRunner
 from quorate.server.admin import wire
 from quorate.server.admin.connection import AdminError, CallFailed, Endpoint, Unreachable
 from quorate.server.admin.protocol import AdminProtocol
-from quorate.server.admin.reconfiguration import (
-    ReconfigurationFailed,
-    ReconfigurationStep,
-    Reconfigurer,
-    SeatStatus,
-    describe,
-)
+from quorate.server.admin.reconfiguration import ReconfigurationFailed, Reconfigurer
+from quorate.server.admin.reconfiguration_plan import ReconfigurationStep, SeatStatus, describe
 from quorate.server.cli.apply import command as apply
 from quorate.server.network.addresses import ReplicaAddress, decode_address
 

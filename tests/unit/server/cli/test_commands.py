@@ -182,11 +182,11 @@ def test_what_a_replica_shows_that_lacks_others_is_said_to_be_perhaps_behind(one
 def test_a_master_without_a_majority_is_no_use_to_deploy_and_send(one: Any, bank: str) -> None:
     config = one(waits=ALONE)[1]
     says = f"This replica is the master, and does not serve now ({ALONE})"
-    shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--timeout", 0.3)
+    shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--timeout", 1)
     assert shown.exit_code == 1
     assert says in shown.stderr
     deposit = ("alice", f"{bank}:Deposit", '{"amount": 5}')
-    shown = run(send.command, config, "--server", "s0", *deposit, "--timeout", 0.3)
+    shown = run(send.command, config, "--server", "s0", *deposit, "--timeout", 1)
     assert shown.exit_code == 1
     assert says in shown.stderr
 
@@ -278,15 +278,15 @@ def test_the_servers_that_answer_are_listed_when_one_does_not(
         for id, port in enumerate([free_port, serve(target()).port])
     )
     config.write_text(f'<config><domain name="D1"/>{servers}</config>')
-    shown = run(agents.command, config, "--timeout", 0.3)
+    shown = run(agents.command, config, "--timeout", 1)
     assert shown.exit_code == 1
     assert shown.stdout.splitlines()[1].split() == ["s1", "#0.0.1025", "alice", "examples.bank:Account", "3"]
     (line,) = shown.stderr.splitlines()
     assert line.startswith("quorate: s0 gave no list: Server s0 had no master for 0.3 s: localhost:")
-    shown = run(agents.command, config, "--timeout", 0.3, "--json")
+    shown = run(agents.command, config, "--timeout", 1, "--json")
     assert shown.exit_code == 1
     assert [row["server"] for row in json.loads(shown.stdout)["agents"]] == ["s1"]
-    shown = run(agents.command, config, "--timeout", 0.3, "--server", "s0")
+    shown = run(agents.command, config, "--timeout", 1, "--server", "s0")
     assert (shown.exit_code, shown.stdout) == (1, "")
 
 

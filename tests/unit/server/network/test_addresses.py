@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from quorate.hachannel import Seat
-from quorate.server.admin.reconfiguration import ReconfigurationStep, SeatStatus, declared_steps, plan
+from quorate.server.admin.reconfiguration_plan import ReconfigurationStep, SeatStatus, declared_steps, plan
 from quorate.server.config import Config, load
 from quorate.server.network.addresses import Addresses, ReplicaAddress, decode_address
 

@@ -8,20 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.server.network.handshake import (
+from quorate.server.network.handshake import NONCE_BYTES, Acceptor, Connector, is_loopback
+from quorate.server.network.hello import (
     ADMIN,
     CHANNEL,
     MAX_HELLO_BYTES,
     NETWORK,
-    NONCE_BYTES,
-    Acceptor,
-    Connector,
     Hello,
     ProtocolError,
     Refused,
     build_hello,
     build_refusal,
-    is_loopback,
     parse_hello,
 )
 

@@ -10,14 +10,8 @@ from quorate.client.frames import Hello as ClientHello
 from quorate.hachannel.codec.framing import FrameReader, frame_parts
 from quorate.hachannel.transport.connection import Link
 from quorate.server.errors import StartError
-from quorate.server.network.handshake import (
-    ADMIN,
-    HELLO_TIMEOUT_S,
-    Hello,
-    ProtocolError,
-    build_hello,
-    parse_hello,
-)
+from quorate.server.network.handshake import HELLO_TIMEOUT_S
+from quorate.server.network.hello import ADMIN, Hello, ProtocolError, build_hello, parse_hello
 from quorate.server.network.listener import Listener
 from quorate.server.network.rate_limit import RateLimit
 from quorate.testing.servers.memory_network import MemoryNet

@@ -8,7 +8,7 @@ from quorate.agents import AgentId, Note
 from quorate.engine.server_links import Link as EngineLink
 from quorate.hachannel.transport.connection import LinkSettings
 from quorate.server.network import outgoing
-from quorate.server.network.handshake import NETWORK
+from quorate.server.network.hello import NETWORK
 from quorate.server.network.incoming import Data, Incoming
 from quorate.server.network.link_handshake import LinkHandshake
 from quorate.server.network.listener import Listener

@@ -7,7 +7,8 @@ import pytest
 from twisted.internet.task import Clock
 
 from quorate.server.config import Network, Replica, Server
-from quorate.server.network.handshake import CHANNEL, NONCE_BYTES, SECRET, Acceptor
+from quorate.server.network.handshake import NONCE_BYTES, SECRET, Acceptor
+from quorate.server.network.hello import CHANNEL
 from quorate.server.replica.inbound import OTHER_FILE, STRANGER
 from quorate.server.replica.peer_connections import CALLED_S, PeerConnections
 

@@ -1,11 +1,11 @@
-"""What `quorate status` says besides its table."""
+"""Judgements on a server from the statuses of its replicas."""
 
 from pathlib import Path
 from typing import Any
 
 from quorate.server.admin.connection import Endpoint
+from quorate.server.admin.health import cluster_conflict, differences_from_file, is_led, masters, problems
 from quorate.server.admin.replica_status import ReplicaStatus
-from quorate.server.cli.status import apart, compare, masters, problems, rivals, several
 from quorate.server.config import load
 
 HERE = Endpoint(replica=0, host="localhost", port=1)
@@ -37,7 +37,9 @@ def compared(found: dict[str, Any], place: Path) -> list[str] | None:
         '<config><domain name="D1"/><cluster id="0" name="s0"><server id="0" hostname="h">'
         '<network domain="D1" port="1000"/></server></cluster></config>'
     )
-    return compare(load(file).server("s0"), [ReplicaStatus(HERE, None), ReplicaStatus(HERE, found)])
+    return differences_from_file(
+        load(file).server("s0"), [ReplicaStatus(HERE, None), ReplicaStatus(HERE, found)]
+    )
 
 
 def test_the_cluster_is_compared_with_the_file(tmp_path: Path) -> None:
@@ -73,7 +75,8 @@ def test_several_masters_are_several_clusters() -> None:
     other = Endpoint(replica=1, host="localhost", port=2)
     statuses = [ReplicaStatus(HERE, {"role": "master"}), ReplicaStatus(other, {"role": "master"})]
     assert masters(statuses) == [0, 1]
-    assert several([0, 1]).startswith("replicas 0, 1 are all master: there are several clusters")
+    assert cluster_conflict(statuses).startswith("replicas 0, 1 are all master: there are several clusters")
+    assert not is_led(statuses)
 
 
 def test_a_slave_of_another_master_is_in_another_cluster() -> None:
@@ -82,7 +85,8 @@ def test_a_slave_of_another_master_is_in_another_cluster() -> None:
 
     master = at(3, "master", [3, 4])
     statuses = [at(2, "slave", [0, 1, 2]), master, at(4, "slave", [3, 4]), at(5, "joining", [])]
-    assert rivals(statuses) == [2]
-    assert rivals(statuses[1:]) == []
-    assert rivals([each for each in statuses if each is not master]) == []
-    assert apart([2], [3]).startswith("master 3 and replica 2 are in different clusters. ")
+    assert cluster_conflict(statuses).startswith("master 3 and replica 2 are in different clusters. ")
+    assert not is_led(statuses)
+    assert cluster_conflict(statuses[1:]) == ""
+    assert is_led(statuses[1:])
+    assert cluster_conflict([each for each in statuses if each is not master]) == ""

@@ -1,0 +1,111 @@
+"""Judgements on servers, from the statuses of their replicas. Pure."""
+
+from ..config import Server
+from ..network.addresses import decode_address, describe_replica, differences, encode_address
+from .replica_status import ReplicaStatus, as_agreed
+
+__all__ = [
+    "cluster_conflict",
+    "differences_from_file",
+    "is_down",
+    "is_led",
+    "masters",
+    "may_get_a_master",
+    "problems",
+]
+
+
+def masters(replicas: list[ReplicaStatus]) -> list[int]:
+    """Return the ids of the replicas that report to be the master: one, unless something is wrong."""
+    return [replica.endpoint.replica for replica in replicas if replica.role == "master"]
+
+
+def _strays(replicas: list[ReplicaStatus]) -> list[int]:
+    """Return the ids of slaves of another cluster: no reported master is a member of their view."""
+    led = set(masters(replicas))
+    return [
+        each.endpoint.replica
+        for each in replicas
+        if led and each.role == "slave" and led.isdisjoint((each.status or {}).get("members") or led)
+    ]
+
+
+def is_led(replicas: list[ReplicaStatus]) -> bool:
+    """Return whether exactly one replica is the master, it can serve, and all slaves are in its cluster."""
+    led = len(masters(replicas)) == 1 and any(each.in_charge for each in replicas)
+    return led and not _strays(replicas)
+
+
+def may_get_a_master(replicas: list[ReplicaStatus]) -> bool:
+    """Return whether no master serves, and a replica may still become one that does."""
+    led = any(each.in_charge for each in replicas)
+    return not led and any(each.endpoint.port and not each.refused for each in replicas)
+
+
+def is_down(replicas: list[ReplicaStatus]) -> bool:
+    """Return whether no replica could be connected to."""
+    return all(each.nobody_there for each in replicas)
+
+
+def cluster_conflict(replicas: list[ReplicaStatus]) -> str:
+    """Say that the replicas are in different clusters, and what to do; "" if nothing shows that."""
+    led = masters(replicas)
+    if len(led) > 1:
+        return (
+            f"replicas {_listed(led)} are all master: there are several clusters, which are not connected. "
+            "If one was begun again by `quorate replica force-new-cluster`, stop the others and remove their "
+            "directories"
+        )
+    if strays := _strays(replicas):
+        return (
+            f"master {_listed(led)} and replica {_listed(strays)} are in different clusters. If new replicas "
+            "have founded one of their own, stop them, remove their directories and start them with "
+            "`quorate start --join`"
+        )
+    return ""
+
+
+def _listed(ids: list[int]) -> str:
+    return ", ".join(map(str, ids))
+
+
+def differences_from_file(server: Server, replicas: list[ReplicaStatus]) -> list[str] | None:
+    """Return a phrase for each difference between the running cluster and the file; None if unknown."""
+    cluster = as_agreed(replicas) if server.clustered else {}
+    if not cluster:
+        return None
+    declared = {
+        each.id: describe_replica(decode_address(encode_address(each)), each.witness)
+        for each in server.replicas
+    }
+    return differences(
+        declared,
+        {
+            id: describe_replica(seated.get("at"), bool(seated.get("witness")))
+            for id, seated in cluster.items()
+        },
+    )
+
+
+def problems(replica: ReplicaStatus, *, same_file: bool = False) -> list[str]:
+    """Return a sentence for each problem that a replica reports.
+
+    `same_file`: the file of this command agrees with the cluster. Then it does not matter that the replica
+    was started with another one.
+    """
+    if replica.refused:
+        return [replica.reason]
+    values = replica.status or {}
+    failed: dict[str, str] = values.get("services_failed") or {}
+    found = [f"the service {service} cannot start: {reason}" for service, reason in failed.items()]
+    for key in ("diagnosis", "strangers") if same_file else ("diagnosis", "strangers", "difference"):
+        problem = str(values.get(key) or "")
+        if problem and not any(problem in line for line in found):
+            found.append(problem)
+    if values.get("turned_away") and not values.get("diagnosis"):
+        found.append(str(values["turned_away"]))
+    if values.get("waits_for") and not values.get("diagnosis"):
+        found.append(f"its services wait for {values['waits_for']}")
+    if values.get("trace_problem"):
+        found.append(f"trace: {values['trace_problem']}")
+    return found
