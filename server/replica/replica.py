@@ -184,7 +184,7 @@ class Replica:
 
     def _begin(self) -> None:
         if self.durability is not None:
-            self._watch.begin()
+            self._watch.start()
         replayed, self._replayed = self._replayed, []
         self.trace.open(self._life, replayed)
         self.peers.start()
@@ -260,7 +260,7 @@ class Replica:
 
     def _finish(self, failure: Failure | None) -> None:
         """The node has ended: close everything, then fire `stopped`."""
-        self._watch.end()
+        self._watch.stop()
         self._driver.stop()
         self.peers.stop()
         stored = self.trace.close().addBoth(lambda _: self._close_durability(save=failure is None))
@@ -294,7 +294,7 @@ class Replica:
         self._rejoins += 1
         self.metrics.count("rejoins")
         delay = min(REJOIN_LAST_S, REJOIN_FIRST_S * 2 ** min(self._rejoins, 16))
-        self._watch.end()
+        self._watch.stop()
         self._driver.stop()
         self.peers.stop()
         self.trace.close()

@@ -1,1 +1,1 @@
-"""What a replica keeps in its directory, and the thread that writes it."""
+"""The files in a replica's directory: its lock, its journal with the engine's state, and their recovery."""

@@ -1,4 +1,4 @@
-"""The directory of one replica: who runs it, and in which life it is."""
+"""The directory of one replica: the lock that keeps other processes out, and the replica's incarnation."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from typing import Self
 PID_FILE = "pid"
 INCARNATION_FILE = "incarnation"
 MAX_INCARNATION = 1 << 62
-"""What goes with it in messages has 63 bits."""
+"""Messages carry it in 63 bits, with one bit of their own."""
 
 
 class DataDirectoryError(Exception):
@@ -21,17 +21,17 @@ class DataDirectoryError(Exception):
 
 
 class DataDirectory:
-    """The locked directory of a replica. Made by `open`; `close` gives it back."""
+    """The locked directory of a replica. `open` makes one; `close` releases the lock."""
 
     def __init__(self, path: Path, lock: int, incarnation: int) -> None:
         self.path = path
         self.incarnation = incarnation
-        """Grows with every start: the milliseconds since 1970, or one more than the last one."""
+        """Rises with every start: the milliseconds since 1970, or the last incarnation plus one."""
         self._lock = lock
 
     @classmethod
     def open(cls, data: Path, server: str, replica: int) -> Self:
-        """Make DATA/SERVER/REPLICA if need be, and lock it for this process.
+        """Create DATA/SERVER/REPLICA if it does not exist, and lock it for this process.
 
         Raises DataDirectoryError when it cannot be written or another process runs this replica.
         """
@@ -45,7 +45,7 @@ class DataDirectory:
             os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
             return cls(path, lock, _next_incarnation(path / INCARNATION_FILE))
         except OSError as error:
-            pid = _written(lock)
+            pid = _written_pid(lock)
             if lock >= 0:
                 os.close(lock)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES) and pid:
@@ -55,7 +55,7 @@ class DataDirectory:
             raise DataDirectoryError(directory_error(path, error)) from None
 
     def close(self) -> None:
-        """Give the directory back. The pid file stays, empty."""
+        """Release the lock. The pid file stays, empty."""
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._lock, 0)
@@ -64,19 +64,19 @@ class DataDirectory:
 
 
 def running_process(data: Path, server: str, replica: int) -> int | None:
-    """The process that runs a replica on DATA/SERVER/REPLICA, perhaps not listening yet.
+    """Return the id of the process that runs a replica on DATA/SERVER/REPLICA; it may not listen yet.
 
-    None if there is none, or it cannot be told for sure (it is another user's, or one of a container).
+    None if there is none, or if it is not certain (the process of another user, or in a container).
     """
     try:
         lock = os.open(data / server / str(replica) / PID_FILE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        # A process that starts in this very moment is told that another one runs: this one.
+        # While this holds the lock, a replica that starts finds it taken and reports this process.
         fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
-        pid = _written(lock)
+        pid = _written_pid(lock)
         return int(pid) if pid and _has_open(pid, os.fstat(lock)) else None
     finally:
         os.close(lock)
@@ -84,7 +84,7 @@ def running_process(data: Path, server: str, replica: int) -> int | None:
 
 
 def _has_open(pid: str, file: os.stat_result) -> bool:
-    """Whether a process has a file open, as /proc says."""
+    """Return whether a process has a file open, according to /proc."""
     with contextlib.suppress(OSError):
         for descriptor in Path("/proc", pid, "fd").iterdir():
             with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def _has_open(pid: str, file: os.stat_result) -> bool:
 
 
 def directory_error(path: Path, error: OSError) -> str:
-    """That the directory cannot be used, because of which file in it, and what to do: one sentence."""
+    """Return one sentence: the directory cannot be used, the file in it that caused that, what to do."""
     file = Path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else path
     where = f"{file.name}: " if path in file.parents else ""
     other = "choose another with --data"
@@ -114,8 +114,8 @@ def directory_error(path: Path, error: OSError) -> str:
     return f"The data directory {path} cannot be used ({where}{error.strerror}); {remedy}."
 
 
-def _written(lock: int) -> str:
-    """The number of a process that is written there, "" if none is."""
+def _written_pid(lock: int) -> str:
+    """Return the process id that the pid file holds, "" if it holds none."""
     if lock < 0:
         return ""
     try:
@@ -131,7 +131,7 @@ def _next_incarnation(path: Path) -> int:
     except (OSError, ValueError):
         last = 0
     if last >= MAX_INCARNATION:
-        # Nobody has lived so long: it is as broken as one that is no number.
+        # No clock has come so far: the file is as damaged as one without a number.
         last = 0
     incarnation = max(last + 1, time.time_ns() // 1_000_000)
     fresh = path.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""Making a directory's entries durable."""
+"""Syncs of directories."""
 
 import os
 from pathlib import Path
@@ -7,7 +7,7 @@ __all__ = ["sync_directory"]
 
 
 def sync_directory(directory: Path) -> None:
-    """Make a rename last, where the system allows it."""
+    """Make the names in a directory durable: files that were created, renamed or removed in it."""
     descriptor = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(descriptor)

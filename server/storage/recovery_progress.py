@@ -1,4 +1,4 @@
-"""How far a replica is that applies again what its disk has, and whether it is to go on with that."""
+"""The progress of a recovery, for the log and for whoever started the replica, and its interruption."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -10,10 +10,10 @@ from ..errors import StartInterrupted
 
 __all__ = ["ProgressHost", "RecoveryProgress"]
 
-FIRST_S: Final = 1.0
-"""What has lasted so long is told."""
-AGAIN_S: Final = 10.0
-"""And how far it is, every so often."""
+FIRST_REPORT_S: Final = 1.0
+"""The first report, after the recovery began."""
+REPORT_INTERVAL_S: Final = 10.0
+"""The interval between two reports after that."""
 
 
 class ProgressHost(Protocol):
@@ -21,7 +21,7 @@ class ProgressHost(Protocol):
 
     @property
     def interrupted(self) -> bool:
-        """The start is to be given up."""
+        """The replica was stopped while it starts."""
         ...
 
     def log(self, line: str) -> None:
@@ -34,20 +34,20 @@ class ProgressHost(Protocol):
 
 
 class RecoveryProgress:
-    """Iterates over entries that are applied meanwhile, and tells now and then how far that is.
+    """Iterates over entries, which the caller applies, and reports at intervals how many are done.
 
     A context manager. Iterating raises StartInterrupted before the next entry when the host is interrupted.
     """
 
     def __init__(self, entries: Sequence[Entry], host: ProgressHost) -> None:
-        """`entries` to apply."""
+        """`entries` are to be applied, in that order."""
         self.done = 0
-        """Entries that were applied."""
+        """The number of entries that are applied."""
         self._entries = entries
         self._host = host
         self._over = threading.Event()
-        # A reaction may take any time, in which the reactor does nothing: only a thread can say so.
-        self._thread = threading.Thread(target=self._watch, name="quorate-progress", daemon=True)
+        # A reaction may take long, and the reactor is blocked meanwhile: only a thread can report that.
+        self._thread = threading.Thread(target=self._report, name="quorate-progress", daemon=True)
 
     def __enter__(self) -> Self:
         if self._entries:
@@ -64,17 +64,17 @@ class RecoveryProgress:
     def __iter__(self) -> Iterator[Entry]:
         for entry in self._entries:
             if self._host.interrupted:
-                far = f"{self.done} of {len(self._entries)} entries"
-                self._host.log(f"stopping: {far} were applied again, the next start begins anew with them")
+                progress = f"{self.done} of {len(self._entries)} entries"
+                self._host.log(f"stopping: {progress} were applied again; the next start repeats that")
                 raise StartInterrupted("The replica was stopped before it had started.")
             yield entry
             self.done += 1
 
-    def _watch(self) -> None:
-        pause_s = FIRST_S
+    def _report(self) -> None:
+        pause_s = FIRST_REPORT_S
         while not self._over.wait(pause_s):
             self._host.tell(
-                f"applies again what was committed after it saved its state: {self.done} of "
-                f"{len(self._entries)} entries are done; it takes part after that"
+                f"recovers: {self.done} of the {len(self._entries)} entries committed after its saved state "
+                "are applied again; it takes part when all are"
             )
-            pause_s = AGAIN_S
+            pause_s = REPORT_INTERVAL_S

@@ -281,10 +281,10 @@ def test_a_replica_that_applies_again_for_long_says_so_and_stops_in_between(
     first.process.wait()
     held.touch()
     second = begin("start", "--server", "s1")
-    line = second.until("s1.0 applies again what was committed after it saved its state: ")
-    assert "entries are done" in line
+    line = second.until("s1.0 recovers: ")
+    assert "entries committed after its saved state are applied again" in line
     second.process.terminate()
     assert "or still starting" in run("status", "--server", "s1").stderr
     held.unlink()
     assert second.ended() == 0
-    assert "entries were applied again, the next start begins anew" in (place / "data/s1/0/log").read_text()
+    assert "entries were applied again; the next start repeats that" in (place / "data/s1/0/log").read_text()

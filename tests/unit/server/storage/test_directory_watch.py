@@ -34,13 +34,13 @@ def clock() -> Clock:
 
 @pytest.fixture
 def watch(directory: Path, clock: Clock, lost: list[Path]) -> DirectoryWatch:
-    """The watch, begun."""
+    """The watch, started."""
     made = DirectoryWatch(directory, clock, lost.append)
-    made.begin()
+    made.start()
     return made
 
 
-def test_a_directory_that_stays_is_looked_at_and_left(
+def test_a_directory_that_stays_is_not_reported(
     watch: DirectoryWatch, clock: Clock, lost: list[Path]
 ) -> None:
     clock.pump([WATCH_S] * 5)
@@ -49,7 +49,7 @@ def test_a_directory_that_stays_is_looked_at_and_left(
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_directory_that_is_removed_is_noticed_once_also_if_there_is_another_one(
+def test_a_directory_that_is_removed_is_reported_once_even_if_another_replaces_it(
     watch: DirectoryWatch, directory: Path, clock: Clock, lost: list[Path], again: bool
 ) -> None:
     kept = directory.rename(directory.with_name("kept"))
@@ -61,7 +61,7 @@ def test_a_directory_that_is_removed_is_noticed_once_also_if_there_is_another_on
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_file_of_the_journal_that_is_removed_alone_is_noticed(
+def test_a_single_removed_file_of_the_journal_is_reported(
     watch: DirectoryWatch, directory: Path, clock: Clock, lost: list[Path], name: str
 ) -> None:
     gone = directory / name
@@ -71,14 +71,14 @@ def test_a_file_of_the_journal_that_is_removed_alone_is_noticed(
     del watch
 
 
-def test_what_the_replica_does_itself_between_the_end_and_a_new_beginning_is_no_loss(
+def test_changes_while_the_watch_is_stopped_are_not_reported(
     watch: DirectoryWatch, directory: Path, clock: Clock, lost: list[Path]
 ) -> None:
-    watch.end()
+    watch.stop()
     (directory / JOURNAL_FILE).rename(directory / "aside.db")
     clock.pump([WATCH_S] * 3)
     (directory / JOURNAL_FILE).touch()
-    watch.begin()
+    watch.start()
     clock.pump([WATCH_S] * 3)
     assert lost == []
     assert watch.missing() is None

@@ -1,4 +1,4 @@
-"""A replica's disk over its lives: what comes back, what is refused, what is put aside."""
+"""A replica's journal over its incarnations: recovery, refusals, journals that are set aside."""
 
 import sqlite3
 from collections.abc import Callable
@@ -72,13 +72,13 @@ class Host:
         self.lines.append(f"told: {line}")
 
 
-class Life:
-    """One life of a replica that commits each entry at once."""
+class Replica:
+    """One incarnation of a replica that commits each entry at once."""
 
     def __init__(
         self,
         path: Path,
-        life: int,
+        incarnation: int,
         clustered: bool = False,
         engine: EngineSettings | None = None,
         **settings: int,
@@ -88,7 +88,7 @@ class Life:
         self.durability = Durability(
             path, ME, clustered, self.host.clock, self.host, SnapshotSettings(**settings)
         )
-        self.recovery: Recovery = self.durability.open(life, self.engine)
+        self.recovery: Recovery = self.durability.open(incarnation, self.engine)
         self.last = self.recovery.log.last.at
         self.token = 0
 
@@ -135,7 +135,7 @@ def load(name: str) -> Any:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    first = Life(tmp_path, 7)
+    first = Replica(tmp_path, 7)
     first.write(Accepted(VIEW), Activated(NUMBER))
     first.create()
     for number in range(1, 11):
@@ -154,7 +154,7 @@ def total(engine: Engine) -> int:
 
 
 def test_a_replica_comes_back_as_the_same_voter_with_everything_committed(place: Path) -> None:
-    again = Life(place, 8)
+    again = Replica(place, 8)
     assert again.recovery.incarnation == 7
     assert total(again.engine) == 55
     assert again.recovery.lines == [
@@ -168,13 +168,13 @@ def test_a_replica_comes_back_as_the_same_voter_with_everything_committed(place:
 
 
 def test_only_entries_after_the_saved_state_are_applied_again(tmp_path: Path) -> None:
-    first = Life(tmp_path, 7, snapshot_entries=4)
+    first = Replica(tmp_path, 7, snapshot_entries=4)
     first.write(Accepted(VIEW))
     first.create()
     for number in range(1, 11):
         first.add(number)
     first.end()
-    again = Life(tmp_path, 8)
+    again = Replica(tmp_path, 8)
     assert 3 <= again.durability.saved <= 11
     assert len(again.recovery.trace) == 11 - again.durability.saved
     assert again.engine.digest() == first.engine.digest()
@@ -186,10 +186,10 @@ def test_only_entries_after_the_saved_state_are_applied_again(tmp_path: Path) ->
 def test_what_is_applied_again_counts_for_the_next_save(tmp_path: Path, bound: dict[str, int]) -> None:
     """A replica that is killed again and again soon after its start has no more to apply each time."""
     again = []
-    for life in range(8):
-        replica = Life(tmp_path, 7, **bound)
+    for start in range(8):
+        replica = Replica(tmp_path, 7, **bound)
         again.append(len(replica.recovery.trace))
-        if life == 0:
+        if start == 0:
             replica.write(Accepted(VIEW))
             replica.create()
         for number in range(5):
@@ -200,32 +200,32 @@ def test_what_is_applied_again_counts_for_the_next_save(tmp_path: Path, bound: d
 
 
 def test_a_reaction_that_failed_fails_again_and_nothing_else_happens(place: Path) -> None:
-    again = Life(place, 8)
+    again = Replica(place, 8)
     again.last = again.recovery.log.last.at
     again.add(13)
     again.end()
-    third = Life(place, 9)
+    third = Replica(place, 9)
     assert total(third.engine) == 155
     third.end()
 
 
 def test_an_entry_that_stops_the_engine_is_told_with_the_way_out_which_then_works(place: Path) -> None:
-    life = Life(place, 8)
-    life.add(13)
-    life.end()
+    replica = Replica(place, 8)
+    replica.add(13)
+    replica.end()
     stopping = EngineSettings(stop_on_exception=True)
     for clustered in (False, True):
         with pytest.raises(
             StartError, match=r"Entry 13 .* raised ValueError: unlucky.* set that property to false"
         ):
-            Life(place, 9, clustered, engine=stopping)
-    assert total(Life(place, 9).engine) == 155
+            Replica(place, 9, clustered, engine=stopping)
+    assert total(Replica(place, 9).engine) == 155
 
 
 def test_an_orderly_stop_leaves_nothing_to_apply_again(place: Path) -> None:
-    again = Life(place, 8)
+    again = Replica(place, 8)
     again.end(save=True)
-    third = Life(place, 9)
+    third = Replica(place, 9)
     assert third.durability.saved == 11
     assert third.recovery.trace == []
     assert total(third.engine) == 55
@@ -238,10 +238,10 @@ def test_encoding_a_snapshot_leaves_three_quarters_of_the_time_to_others(
 ) -> None:
     """As long as it is the encoding that takes long: the process may have been stopped, or the clock set."""
     monkeypatch.setattr("quorate.server.storage.snapshotter.SLICE_AGENTS", 2)
-    life = Life(tmp_path, 7)
+    replica = Replica(tmp_path, 7)
     for number in range(10):
-        life.create(f"agent{number}")
-    clock, step, call_later = life.host.clock, Capture.step, life.host.clock.callLater
+        replica.create(f"agent{number}")
+    clock, step, call_later = replica.host.clock, Capture.step, replica.host.clock.callLater
     rests: list[float] = []
 
     def slow(*args: Any) -> bool:
@@ -253,12 +253,12 @@ def test_encoding_a_snapshot_leaves_three_quarters_of_the_time_to_others(
         return call_later(delay, *args)
 
     monkeypatch.setattr(Capture, "step", slow)
-    life.snapshotter.begin()
+    replica.snapshotter.begin()
     monkeypatch.setattr(clock, "callLater", later)
     for _ in range(100):
         clock.advance(0.05)
     assert rests == [pytest.approx(rest)] * 4
-    life.end()
+    replica.end()
 
 
 @pytest.mark.parametrize("under_way", [False, True])
@@ -267,31 +267,31 @@ def test_other_work_goes_on_while_an_orderly_stop_encodes_the_state(
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
     monkeypatch.setattr("quorate.server.storage.snapshotter.SLICE_AGENTS", 2)
-    life = Life(tmp_path, 7)
+    replica = Replica(tmp_path, 7)
     for number in range(10):
-        life.create(f"agent{number}")
-    life.create()
-    life.add(7)
+        replica.create(f"agent{number}")
+    replica.create()
+    replica.add(7)
     done: list[object] = []
     turns: list[int] = []
 
     def work() -> None:
         turns.append(len(done))
         if not done:
-            life.host.clock.callLater(0, work)
+            replica.host.clock.callLater(0, work)
 
     work()
     if under_way:
-        life.snapshotter.begin()
-    life.durability.close(save=True).addCallback(done.append)
-    life.host.clock.advance(0)
+        replica.snapshotter.begin()
+    replica.durability.close(save=True).addCallback(done.append)
+    replica.host.clock.advance(0)
     assert done == [None]
     assert turns.count(0) > 5
-    assert not life.host.failed
-    again = Life(tmp_path, 8)
+    assert not replica.host.failed
+    again = Replica(tmp_path, 8)
     assert (again.durability.saved, again.recovery.trace) == (12, [])
     assert total(again.engine) == 7
-    assert again.engine.digest() == life.engine.digest()
+    assert again.engine.digest() == replica.engine.digest()
     again.end()
 
 
@@ -299,19 +299,19 @@ def test_a_state_that_cannot_be_encoded_at_a_stop_is_told_and_the_journal_closed
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    life = Life(place, 8)
-    monkeypatch.setattr(life.engine, "capture", lambda _: 1 / 0)
+    replica = Replica(place, 8)
+    monkeypatch.setattr(replica.engine, "capture", lambda _: 1 / 0)
     done: list[object] = []
-    life.durability.close(save=True).addCallback(done.append)
-    life.host.clock.advance(0)
+    replica.durability.close(save=True).addCallback(done.append)
+    replica.host.clock.advance(0)
     assert done == [None]
-    assert life.host.lines == ["saving the state: division by zero"]
-    assert total(Life(place, 9).engine) == 55
+    assert replica.host.lines == ["saving the state: division by zero"]
+    assert total(Replica(place, 9).engine) == 55
 
 
 @pytest.mark.parametrize("flushed", [True, False])
 def test_a_state_is_saved_only_when_its_trace_is_in_files(tmp_path: Path, flushed: bool) -> None:
-    first = Life(tmp_path, 7, snapshot_entries=3)
+    first = Replica(tmp_path, 7, snapshot_entries=3)
     first.host.flushed = Deferred()
     first.create()
     first.add(1)
@@ -319,35 +319,35 @@ def test_a_state_is_saved_only_when_its_trace_is_in_files(tmp_path: Path, flushe
     if flushed:
         first.host.flushed.callback(None)
     first.end()
-    again = Life(tmp_path, 8)
+    again = Replica(tmp_path, 8)
     assert again.durability.saved == (2 if flushed else 0)
     assert total(again.engine) == 3
     again.end()
 
 
 def test_records_are_written_while_another_capture_of_the_engine_is_under_way(place: Path) -> None:
-    life = Life(place, 10, snapshot_entries=1)
+    replica = Replica(place, 10, snapshot_entries=1)
     # What differs in a state that comes from another replica is being prepared.
-    capture = life.engine.capture()
+    capture = replica.engine.capture()
     assert not capture.done
-    life.add(1, commit=False)
-    life.end()
-    assert life.host.durable == [1]
-    again = Life(place, 11)
-    assert again.recovery.log.last.at == life.last
+    replica.add(1, commit=False)
+    replica.end()
+    assert replica.host.durable == [1]
+    again = Replica(place, 11)
+    assert again.recovery.log.last.at == replica.last
     again.end()
 
 
 def test_an_installed_state_is_on_the_disk_with_the_new_beginning_of_the_log(place: Path) -> None:
-    donor = Life(place, 8)
+    donor = Replica(place, 8)
     (place / "learner").mkdir()
-    learner = Life(place / "learner", 9)
+    learner = Replica(place / "learner", 9)
     learner.engine.restore(donor.engine.snapshot())
     capture = learner.engine.capture()
     capture.step()
     learner.durability.write([Reset(Tag(NUMBER, 11))], 1, capture)
     learner.end()
-    again = Life(place / "learner", 10)
+    again = Replica(place / "learner", 10)
     assert again.durability.saved == 11
     assert again.recovery.log.base == Tag(NUMBER, 11)
     assert again.engine.digest() == donor.engine.digest()
@@ -360,9 +360,9 @@ def test_a_stop_does_not_save_an_installed_state_as_that_after_an_earlier_entry(
     place: Path, stops: int
 ) -> None:
     """The last entries before it held nothing for the engine, and none came since."""
-    donor = Life(place, 8)
+    donor = Replica(place, 8)
     (place / "learner").mkdir()
-    learner = Life(place / "learner", 9)
+    learner = Replica(place / "learner", 9)
     learner.engine.restore(donor.engine.snapshot())
     donor.end()
     capture = learner.engine.capture(13)
@@ -370,12 +370,12 @@ def test_a_stop_does_not_save_an_installed_state_as_that_after_an_earlier_entry(
     learner.durability.write([Reset(Tag(NUMBER, 13))], 1, capture)
     for stop in range(stops):
         learner.end(save=True)
-        learner = Life(place / "learner", 10 + stop)
+        learner = Replica(place / "learner", 10 + stop)
         assert learner.durability.saved == 13
         assert total(learner.engine) == 55
     learner.add(5)
     learner.end(save=True)
-    learner = Life(place / "learner", 12)
+    learner = Replica(place / "learner", 12)
     assert learner.durability.saved == 14
     assert total(learner.engine) == 60
     learner.end()
@@ -431,14 +431,14 @@ def test_a_plain_server_with_a_damaged_journal_says_what_is_damaged_and_does_not
     DAMAGE[flaw](place)
     for _ in range(2):
         with pytest.raises(StartError, match=flaw) as raised:
-            Life(place, 8)
+            Replica(place, 8)
         assert str(raised.value).endswith(
             "Restore the directory from a copy, or remove journal.* in it to start with nothing."
         )
         assert "\n" not in str(raised.value)
     for file in place.glob("journal.*"):
         file.unlink()
-    Life(place, 9).end()
+    Replica(place, 9).end()
 
 
 @pytest.mark.parametrize("flaw", DAMAGE)
@@ -447,7 +447,7 @@ def test_a_replica_with_a_damaged_journal_keeps_it_aside_and_becomes_another_vot
 ) -> None:
     DAMAGE[flaw](place)
     there = (place / "journal.db").exists()
-    again = Life(place, 8, clustered=True)
+    again = Replica(place, 8, clustered=True)
     assert again.recovery.incarnation == 8
     assert again.recovery.log.recovered().guest
     assert (again.engine.applied, list(again.engine.cells()), len(again.recovery.log)) == (0, [], 0)
@@ -455,17 +455,17 @@ def test_a_replica_with_a_damaged_journal_keeps_it_aside_and_becomes_another_vot
     assert flaw in again.host.lines[0]
     assert (place / "aside-8.db").exists() == there
     again.end()
-    third = Life(place, 9, clustered=True)
+    third = Replica(place, 9, clustered=True)
     assert third.recovery.incarnation == 8
     third.end()
 
 
 def test_a_mark_that_was_deleted_is_there_again_after_a_start(place: Path) -> None:
     (place / "journal.made").unlink()
-    Life(place, 8).end()
+    Replica(place, 8).end()
     unlink(place)
     with pytest.raises(StartError, match="missing or empty, and there was one"):
-        Life(place, 9)
+        Replica(place, 9)
 
 
 @pytest.mark.parametrize("clustered", [False, True])
@@ -476,27 +476,27 @@ def test_without_mark_and_database_the_frames_say_that_there_was_a_journal(
     for name in ("journal.made", "journal.db"):
         (place / name).unlink()
     if clustered:
-        again = Life(place, 8, clustered=True)
+        again = Replica(place, 8, clustered=True)
         assert again.recovery.log.recovered().guest
         assert "It is kept as aside-8.db-frames; " in again.host.lines[0]
         again.end()
         assert (place / "aside-8.db-frames").read_bytes() == frames
     else:
         with pytest.raises(StartError, match="missing or empty, and there was one"):
-            Life(place, 8)
+            Replica(place, 8)
         assert (place / "journal.db-frames").read_bytes() == frames
 
 
 def test_a_first_start_that_was_broken_off_is_begun_again(tmp_path: Path) -> None:
     (tmp_path / "journal.db-frames").touch()
     (tmp_path / "journal.db").touch()
-    Life(tmp_path, 8).end()
+    Replica(tmp_path, 8).end()
 
 
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-frames"])
 def test_what_is_put_aside_is_bounded(tmp_path: Path, name: str) -> None:
-    for life in range(10, 20):
-        one = Life(tmp_path, life, clustered=True)
+    for replica in range(10, 20):
+        one = Replica(tmp_path, replica, clustered=True)
         one.write(Accepted(VIEW))
         one.end()
         (tmp_path / name).unlink()
@@ -507,7 +507,7 @@ def test_what_is_put_aside_is_bounded(tmp_path: Path, name: str) -> None:
 def test_of_a_journal_that_is_gone_as_a_whole_nothing_is_said_to_be_kept(place: Path) -> None:
     for suffix in ("", "-frames"):
         (place / f"journal.db{suffix}").unlink()
-    again = Life(place, 8, clustered=True)
+    again = Replica(place, 8, clustered=True)
     assert again.host.lines[0].endswith("and there was one. The state comes from the other replicas.")
     again.end()
 
@@ -516,7 +516,7 @@ def test_a_replica_in_another_state_than_the_others_begins_anew(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    again = Life(place, 8, clustered=True)
+    again = Replica(place, 8, clustered=True)
     done: list[object] = []
     again.durability.set_aside(20).addCallback(done.append)
     assert done == [None]
@@ -531,14 +531,14 @@ def test_a_replica_that_ends_before_it_began_anew_is_a_guest_all_the_same(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
-    Life(place, 8, clustered=True).durability.set_aside(20)
-    again = Life(place, 21, clustered=True)
+    Replica(place, 8, clustered=True).durability.set_aside(20)
+    again = Replica(place, 21, clustered=True)
     assert (again.recovery.incarnation, again.recovery.log.recovered().guest) == (21, True)
     again.end()
 
 
 def test_a_class_that_cannot_be_loaded_is_no_damage(place: Path) -> None:
-    Life(place, 8).end(save=True)
+    Replica(place, 8).end(save=True)
     host = Host()
     durability = Durability(place, ME, True, host.clock, host)
     with pytest.raises(StartError, match=r"The state in .* cannot be loaded: .*"):

@@ -13,7 +13,7 @@ from quorate.server.storage import recovery_progress
 from quorate.server.storage.durability import Durability
 from quorate.server.storage.recovery_progress import RecoveryProgress
 
-from .test_durability import ME, Host, Life, load, place
+from .test_durability import ME, Host, Replica, load, place
 
 __all__ = ["place"]
 
@@ -21,8 +21,8 @@ BOUND_S = 60.0
 ENTRIES = [Entry(ViewNumber(1, 0, 7), index, 0, b"") for index in (5, 6, 7)]
 
 
-class Telling:
-    """The replica, which notes when something is told."""
+class ReportingHost:
+    """The replica; `told` is set when a progress report comes."""
 
     def __init__(self) -> None:
         self.interrupted = False
@@ -37,25 +37,25 @@ class Telling:
         self.told.set()
 
 
-def test_what_lasts_is_told_while_one_entry_is_applied_and_again_later(
+def test_a_slow_recovery_is_reported_while_an_entry_is_applied_and_again_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recovery_progress, "FIRST_S", 0.001)
-    monkeypatch.setattr(recovery_progress, "AGAIN_S", 0.001)
-    host = Telling()
+    monkeypatch.setattr(recovery_progress, "FIRST_REPORT_S", 0.001)
+    monkeypatch.setattr(recovery_progress, "REPORT_INTERVAL_S", 0.001)
+    host = ReportingHost()
     with RecoveryProgress(ENTRIES, host) as entries:
         for entry in entries:
             host.told.clear()
             if entry.index != 6:
                 assert host.told.wait(BOUND_S), "no reaction is so slow that nothing is told of it"
-    said = "told: applies again what was committed after it saved its state: {} of 3 entries are done; "
+    said = "told: recovers: {} of the 3 entries committed after its saved state are applied again; "
     assert host.lines[0].startswith(said.format(0))
     assert host.lines[-1].startswith(said.format(2))
     assert "quorate-progress" not in {each.name for each in threading.enumerate()}
 
 
-def test_nothing_is_told_of_what_is_quick() -> None:
-    host = Telling()
+def test_a_quick_recovery_is_not_reported() -> None:
+    host = ReportingHost()
     with RecoveryProgress(ENTRIES, host) as entries:
         assert list(entries) == ENTRIES
     with RecoveryProgress([], host) as entries:
@@ -63,24 +63,24 @@ def test_nothing_is_told_of_what_is_quick() -> None:
     assert host.lines == []
 
 
-def test_between_two_entries_it_can_be_given_up() -> None:
-    host = Telling()
+def test_a_recovery_can_be_interrupted_between_two_entries() -> None:
+    host = ReportingHost()
     with RecoveryProgress(ENTRIES, host) as progress:
         entries = iter(progress)
         assert [next(entries).index, next(entries).index] == [5, 6]
         host.interrupted = True
         with pytest.raises(StartInterrupted):
             next(entries)
-    assert host.lines == ["stopping: 2 of 3 entries were applied again, the next start begins anew with them"]
+    assert host.lines == ["stopping: 2 of 3 entries were applied again; the next start repeats that"]
 
 
-def test_a_start_that_was_given_up_can_be_made_again(place: Path) -> None:
+def test_a_start_after_an_interrupted_one_recovers_everything(place: Path) -> None:
     host = Host()
     host.interrupted = True
     engine = Engine(0, {"s0": 0}, load=load)
     with pytest.raises(StartInterrupted):
         Durability(place, ME, False, host.clock, host).open(8, engine)
-    again = Life(place, 9)
+    again = Replica(place, 9)
     assert again.recovery.log.last.at == 12
     assert any("11 entries applied again" in line for line in again.recovery.lines)
     again.end()
