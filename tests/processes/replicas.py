@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any
 import attrs
 import msgspec
 
-from quorate.agents import Notification, encode
+from quorate.agents import Create, Notification, encode
 from quorate.client import Connection
 from quorate.client.frames import (
     MAGIC,
@@ -34,6 +35,7 @@ from quorate.server.admin import wire
 from quorate.server.admin.client import ServerAdmin
 from quorate.server.admin.connection import AdminError
 from quorate.server.admin.replica_status import gather
+from quorate.server.cli.deploy import deploy
 from quorate.server.cli.launcher import Launcher
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
@@ -247,8 +249,8 @@ class Site:
     def deploy(self, cls: str, server: str = "", name: str = "") -> None:
         """Create an agent, for example "ledger:Ledger"; it gets the class's name in small letters."""
         agent = name or cls.partition(":")[2].lower()
-        done = self.run("deploy", str(self.xml), "--server", server or self.name, cls, "--name", agent)
-        assert done.returncode == 0, done.stderr
+        state = msgspec.msgpack.encode({})
+        deploy(self.admin(server), Create(cls, agent, state, None, secrets.token_hex(16)))
 
     def url(self, server: str = "") -> str:
         """Where clients connect."""

@@ -7,6 +7,7 @@ import pytest
 from quorate.client import Connection, connect
 from quorate.server.admin.connection import AdminError
 
+from ..long import only_long
 from .conftest import MakeSite
 from .replicas import Entry, Part, Site, ask_ledger
 from .running import BOUND_S
@@ -96,7 +97,7 @@ def come_back_with_nothing(site: Site, replica: int) -> None:
     site.start(replica)
 
 
-@pytest.mark.parametrize("items", [100, 1500])
+@pytest.mark.parametrize("items", [100, pytest.param(1500, marks=only_long)])
 def test_the_state_is_the_same_although_clients_go_on_sending(make_site: MakeSite, items: int) -> None:
     """Scenario 11."""
     site = stocked(make_site, items)

@@ -4,6 +4,7 @@ import pytest
 
 from quorate.client import connect
 
+from ..long import LONG
 from .conftest import MakeSite
 from .replicas import Entry, Part, Site, ask_ledger
 
@@ -65,10 +66,12 @@ def test_a_master_that_hears_nobody_stops_its_services_and_starts_them_again(mak
 def test_any_two_of_these_that_were_stopped_together_bring_the_cluster_back(make_site: MakeSite) -> None:
     site = make_site(Part("s0", 3, witnesses=1))
     site.deploy("ledger:Ledger")
-    for lost in site.replicas:
+    # The two replicas are alike: one of them, and the witness.
+    rounds = list(site.replicas if LONG else (0, 2))
+    for number, lost in enumerate(rounds):
         whole(site)
         with connect(site.url(), user="root", password="root") as client:
-            client.send("ledger", Entry(lost))
+            client.send("ledger", Entry(number))
         site.stop()
         kept = site.place / f"kept{lost}"
         site.directory(lost).rename(kept)
@@ -78,4 +81,4 @@ def test_any_two_of_these_that_were_stopped_together_bring_the_cluster_back(make
         site.start(lost)
         whole(site)
         with connect(site.url(), user="root", password="root") as client:
-            assert ask_ledger(client) == list(range(lost + 1))
+            assert ask_ledger(client) == list(range(number + 1))
