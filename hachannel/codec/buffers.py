@@ -1,4 +1,4 @@
-"""Structs in msgpack, in parts for a write that gathers them: long payloads are not copied. A leaf, pure."""
+"""Structs encoded in msgpack as lists of buffers, so that long payloads are not copied. A leaf, pure."""
 
 from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
@@ -10,12 +10,12 @@ from .checksum import crc32
 __all__ = ["LONG_BYTES", "Body", "crc_of", "gather", "parts_of"]
 
 LONG_BYTES: Final = 32 * 1024
-"""Payloads of this length or more are not copied: joining costs more than another part of a write."""
+"""A payload of at least this length is a buffer of its own: copying it would cost more."""
 MOST_CARRIERS: Final = 64
-"""With more payloads in one struct, copying all costs less than handling each: most are short."""
+"""A struct with more payloads is encoded by copying: most are short, and handling each costs more."""
 
 Body: TypeAlias = bytes | list[bytes]
-"""Bytes that belong together, as a whole or in parts."""
+"""The bytes of one struct, whole or as a list of buffers."""
 
 _encoder = msgspec.msgpack.Encoder()
 
@@ -26,10 +26,10 @@ def parts_of(body: Body) -> list[bytes]:
 
 
 class Parts(list[bytes]):
-    """Parts that are not changed any more."""
+    """A list of buffers that must not change after its checksum was computed."""
 
     crc: int | None = None
-    """Their checksum, once it was asked for: what goes to several peers is summed once."""
+    """The checksum once it is computed; it is computed once for several peers."""
 
 
 def crc_of(body: Body) -> int:
@@ -47,9 +47,9 @@ def crc_of(body: Body) -> int:
 
 
 def gather(value: msgspec.Struct, carrying: str) -> Body:
-    """The msgpack of a struct (`array_like`); each long payload in it is a part by itself, not copied.
+    """Encode a struct (`array_like`) in msgpack; each long payload in it is a buffer of its own, not copied.
 
-    carrying: the field with payloads. It is bytes, or a struct with a field `payload`, or several such.
+    carrying: the field with payloads. It is bytes, a struct with a field `payload`, or a sequence of such.
     """
     carried: Any = getattr(value, carrying)
     if isinstance(carried, bytes):
@@ -62,7 +62,7 @@ def gather(value: msgspec.Struct, carrying: str) -> Body:
 
 
 class _Gathered:
-    """One struct, cut before and behind every long payload."""
+    """The encoding of one struct, cut before and after each long payload."""
 
     def __init__(self, value: msgspec.Struct, carrying: str) -> None:
         self.parts = Parts()
@@ -71,7 +71,7 @@ class _Gathered:
         self._cut()
 
     def _struct(self, value: msgspec.Struct, carrying: str) -> None:
-        """An array of the fields, behind the tag if there is one."""
+        """Append a struct: an array of its tag, if it has one, and its fields."""
         tag, fields = value.__struct_config__.tag, value.__struct_fields__
         self._array(len(fields) + (tag is not None))
         if tag is not None:
@@ -104,7 +104,7 @@ class _Gathered:
         self.parts.append(data)
 
     def _array(self, length: int) -> None:
-        """The head of an array."""
+        """Append the head of an array."""
         if length < 16:
             self._short.append(0x90 | length)
         else:

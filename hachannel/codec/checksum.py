@@ -1,7 +1,7 @@
-"""CRC-32 as zlib has it, with the instructions that processors have for it if `isal` is there. A leaf, pure.
+"""CRC-32 with the polynomial of zlib, computed by `isal` where that is installed. A leaf, pure.
 
-Frames are summed where they are made and where they come. Under a load of long messages zlib took a tenth of
-a master's time for that; Intel's library takes a tenth of zlib's. It has no wheels for rare platforms.
+Every frame is summed by its sender and its receiver. Under a load of long messages zlib took a tenth of a
+master's time for this; Intel's library takes a tenth of zlib's time. It has no wheels for rare platforms.
 """
 
 __all__ = ["crc32"]

@@ -1,7 +1,7 @@
-"""Frames on a byte stream: the length of the body and its CRC-32, 4 bytes big-endian each; the body. Pure.
+"""Frames on a byte stream: length of the body, CRC-32 of the body (4 bytes each, big-endian), body. Pure.
 
-TCP's checksum has 16 bits, and none goes with the bytes through the memory of routers and hosts. What came
-damaged would be delivered as it came, by one member and not by the others.
+TCP's checksum has only 16 bits, and does not protect the bytes in the memory of routers and hosts. Without a
+checksum of its own, one member might deliver a damaged message while the others deliver the right one.
 """
 
 import struct
@@ -22,15 +22,15 @@ __all__ = [
 
 HEADER_BYTES = 8
 SMALL_BYTES = 1024
-"""Pieces of a frame that are smaller are joined at once: each costs more than its bytes."""
+"""Smaller pieces of an incomplete frame are joined at once: keeping each apart would cost more."""
 MAX_FRAME_BYTES = 16 * 1024 * 1024
-"""Default limit of a body, for sides that know each other."""
+"""Default limit of the length of a body."""
 
 _HEADER = struct.Struct(">II")
 
 
 class FrameError(Exception):
-    """The stream cannot be read further. The text is one sentence for the log."""
+    """The rest of the stream cannot be read. The text is one sentence for the log."""
 
 
 class FrameTooLong(FrameError):
@@ -56,11 +56,11 @@ class FrameReader:
 
     @property
     def pending(self) -> bool:
-        """Some of a frame is here, and not all."""
+        """Whether the beginning of an incomplete frame has arrived."""
         return self._have > 0
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Take received bytes and return the bodies that are complete now.
+        """Add received bytes, and return the bodies that are complete now.
 
         Raises FrameError.
         """
@@ -103,15 +103,18 @@ class FrameReader:
         return bodies
 
     def _finish(self, bodies: list[bytes], data: bytes, spare: int) -> tuple[bytes, int]:
-        """Add the frame that `data` ends, but for so many bytes of it; say where in what to go on."""
+        """Append the body that `data` completes to `bodies`. spare: bytes of `data` after that frame.
+
+        Return the data to read on, and the position in it.
+        """
         pieces = self._pieces
         pieces.append(data)
         if self._need == HEADER_BYTES:
-            # How long it is was not known.
+            # Only the header is complete: the length of the frame was unknown.
             joined = b"".join(pieces)
             pieces.clear()
             return joined, 0
-        # The first piece has the whole header. A long body is copied once.
+        # The first piece contains the whole header. A long body is copied once.
         end = len(data) - spare
         body = b"".join([memoryview(pieces[0])[HEADER_BYTES:], *pieces[1:-1], memoryview(data)[:end]])
         if crc32(body) != _HEADER.unpack_from(pieces[0])[1]:
@@ -129,7 +132,7 @@ def _damaged(body: bytes) -> FrameDamaged:
 
 
 def frame_parts(bodies: Sequence[Body]) -> list[bytes]:
-    """Return the bytes that carry these bodies, for a write that gathers them: long parts are not copied."""
+    """Return the frames of these bodies as a list of buffers for one write; long buffers are not copied."""
     parts: list[bytes] = []
     short: list[bytes] = []
     for body in bodies:

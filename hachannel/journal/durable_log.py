@@ -1,4 +1,4 @@
-"""The log of a replica that has a disk: the one in memory, loaded with what the disk remembers."""
+"""The log of a replica with a disk: a log in memory, loaded from a journal."""
 
 from collections.abc import Iterable
 
@@ -27,7 +27,7 @@ __all__ = ["DurableLog", "Remembered"]
 
 
 class Remembered(msgspec.Struct, array_like=True):
-    """What a replica must not forget besides its entries. Records change it, in their order."""
+    """Facts beside the entries that a replica must not forget. Records change them, in order."""
 
     promised: ViewNumber = NO_VIEW
     accepted: View | None = None
@@ -37,20 +37,20 @@ class Remembered(msgspec.Struct, array_like=True):
     base: Tag = NO_TAG
     """The entry before the first one kept."""
     last: int = 0
-    """Index of the last entry: it must be there, or entries were lost."""
+    """Index of the last entry: if the journal does not hold that entry, entries were lost."""
     guest: bool = False
-    """The replica may join a cluster, but never found one."""
+    """The replica may join a cluster, but must not found one."""
     submitters: Rows = ()
     """Table of submitters after `commit`."""
     boots: int = 0
-    """Number of processes of this incarnation so far."""
+    """Number of processes of this incarnation that have submitted something."""
     lease_s: float = 0.0
     """Longest time for which an earlier process may have granted a lease, in seconds."""
     foreseen: bool = False
     """`accepted` is a first view that may become active at any moment."""
 
     def apply(self, record: LogRecord) -> None:
-        """Change the remembered by one record."""
+        """Apply one record."""
         match record:
             case Appended():
                 self.last = record.entries[-1].index
@@ -81,14 +81,14 @@ class Remembered(msgspec.Struct, array_like=True):
 
 
 class DurableLog(MemoryLog):
-    """Entries are kept in memory as ever; what changes leaves the channel as records, for a journal."""
+    """A log in memory whose changes leave the channel as records, for a journal."""
 
     durable = True
 
     def __init__(self, remembered: Remembered, entries: Iterable[Entry] = ()) -> None:
-        """Begin with what a journal remembers: `entries` are those from base + 1 to last.
+        """Begin with the content of a journal. entries: those from base + 1 to last.
 
-        The application must have applied everything up to the commit index by itself.
+        The application must have recovered the state after the commit index by itself.
         """
         super().__init__()
         self.reset(remembered.base)

@@ -1,4 +1,4 @@
-"""Errors of a journal, in sentences: which file it is, what is wrong, and what to do."""
+"""Errors of a journal. Each text is a sentence that names the file, the cause and what to do."""
 
 import errno
 import sqlite3
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MAX_PATH_BYTES: Final = 503
-"""SQLite takes 512 for a path, the names of its other files included."""
+"""Longest path, in bytes: SQLite allows 512, including the suffixes of its other files."""
 FRAMES_SUFFIX: Final = "-frames"
 """Suffix of the file of frames, after the name of the database."""
 
@@ -53,27 +53,27 @@ class Foreign(JournalError):
 
 
 class Damaged(JournalError):
-    """The journal is not as it was written."""
+    """The journal differs from what was written."""
 
 
 class WriteFailed(JournalError):
-    """Nothing more can be made durable."""
+    """A write to the journal has failed; no more records can be made durable."""
 
 
 def frames_path(path: Path) -> Path:
-    """The file of frames of the journal at `path`."""
+    """Return the path of the file of frames of the journal at `path`."""
     return path.with_name(path.name + FRAMES_SUFFIX)
 
 
 def reason_of(error: sqlite3.Error | OSError) -> str:
-    """Return the reason that SQLite or the system gives, in words."""
+    """Return the reason of SQLite or the operating system, in words."""
     if _is_full(error):
         return "no space is left on the disk"
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
 def open_error(path: Path, error: BaseException) -> BaseException:
-    """Return the error of a journal that cannot be opened. An OSError is one of its file of frames."""
+    """Return the error of a journal that cannot be opened. An OSError concerns its file of frames."""
     match error:
         case sqlite3.Error():
             return database_error(path, error)
@@ -82,7 +82,7 @@ def open_error(path: Path, error: BaseException) -> BaseException:
         case Corrupt():
             return Damaged(f"The journal {path} is damaged: {error}.")
         case UnicodeDecodeError():
-            # SQLite names what it finds in the place of a table.
+            # SQLite puts the damaged schema into its message, and that is not UTF-8.
             return Damaged(f"The journal {path} is damaged: its schema is not what was written.")
         case FileNotFoundError():
             return Damaged(f"The journal {frames_path(path)} is damaged: it is missing.")
@@ -92,39 +92,39 @@ def open_error(path: Path, error: BaseException) -> BaseException:
 
 
 def database_error(path: Path, error: sqlite3.Error) -> JournalError:
-    """A damaged database, or one that cannot be used for another reason."""
+    """Return the error of a database that is damaged, or unusable for another reason."""
     code = _code(error)
     if code in _IN_USE:
-        return JournalError(f"The journal {path} is in use by another process; end that first.")
+        return JournalError(f"The journal {path} is in use by another process; stop that process first.")
     if code in _NO_DAMAGE:
         return unusable(path, error)
     return Damaged(f"The journal {path} is damaged: {error}.")
 
 
 def unusable(path: Path, error: sqlite3.Error | OSError) -> JournalError:
-    """A file of a journal that cannot be read or written, for another reason than damage."""
+    """Return the error of a file that cannot be read or written, for another reason than damage."""
     length = len(str(path.absolute()).encode(errors="surrogateescape"))
     if length > MAX_PATH_BYTES and _code(error) == sqlite3.SQLITE_CANTOPEN:
         return JournalError(
-            f"The journal {path} cannot be used: its path has {length} bytes, and SQLite takes up to "
-            f"{MAX_PATH_BYTES}; choose a directory with a shorter one with --data."
+            f"The journal {path} cannot be used: its path has {length} bytes, and SQLite allows "
+            f"{MAX_PATH_BYTES}; choose a directory with a shorter path with --data."
         )
     return JournalError(f"The journal {path} cannot be used: {reason_of(error)}; {_remedy(error)}.")
 
 
 def write_failed(path: Path, error: sqlite3.Error | OSError) -> WriteFailed:
-    """Return the error of a failed write to the journal. An OSError is one of its file of frames."""
+    """Return the error of a failed write. An OSError concerns the file of frames."""
     file = frames_path(path) if isinstance(error, OSError) else path
     return WriteFailed(f"The journal {file} cannot be written: {reason_of(error)}.")
 
 
 def missing_journal(path: Path) -> Damaged:
     """Return the error of a journal that existed and is missing now."""
-    return Damaged(f"The journal {path} is damaged: it is missing or empty, and there was one.")
+    return Damaged(f"The journal {path} is damaged: it is missing or empty, but it existed before.")
 
 
 def _code(error: BaseException) -> int | None:
-    """Return SQLite's name of the error, without details; None if it has none."""
+    """Return SQLite's primary result code of an error; None if it has none."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
@@ -138,11 +138,11 @@ def _is_full(error: sqlite3.Error | OSError) -> bool:
 def _remedy(error: sqlite3.Error | OSError) -> str:
     number = error.errno if isinstance(error, OSError) else None
     if _is_full(error):
-        return "free some"
+        return "free some space"
     if number == errno.EIO or _code(error) == sqlite3.SQLITE_IOERR:
-        return "mend or replace the disk"
+        return "repair or replace the disk"
     if number in _SHORT or _code(error) == sqlite3.SQLITE_NOMEM:
-        return "end other programs, or raise the limits of this one"
+        return "stop other programs, or raise the limits of this one"
     if number in _IN_ITS_PLACE:
-        return "move away what stands in the place of the file"
+        return "move away what has the name of the file"
     return "let this user read and write it, or choose the right directory with --data"

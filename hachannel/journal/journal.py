@@ -1,11 +1,11 @@
-"""The journal: what the channel records, in files that survive the process and the machine.
+"""The journal: the records of the channel, in files that survive a crash of the process or the machine.
 
-A write is one frame of a file that is written over where it is needed no more (`frame_file`): what is
-remembered, and the new entries. The rows of an application are in an SQLite database beside it, which has
-what is remembered as of its last transaction, too, and says where the frames are; a write that changes those
-rows is both, as a whole or not at all. Each is synced before a write returns, and has checksums. What a loss
-of power leaves half-written is dropped; anything else that is not as it was written is `Damaged`: it is never
-served.
+A write appends one frame to a file of frames (`frame_file`): the facts to remember and the new entries. The
+rows of an application are in an SQLite database beside that file. The database also has the facts as of its
+last transaction, and the manifest of the file of frames. A write that changes rows of the application goes to
+both files, as a whole or not at all. Files are synced before a write returns, and have checksums. A frame or
+transaction that a loss of power left incomplete is dropped. Any other difference from what was written raises
+`Damaged`: such data is never used.
 """
 
 import sqlite3
@@ -55,9 +55,9 @@ __all__ = [
 FORMAT: Final = 1
 """The format of the files of a journal. Journals with any other are refused."""
 PAGE_BYTES: Final = 16384
-"""Of a new database. Larger ones make small writes larger, smaller ones make large writes many."""
+"""Page size of a new database. Larger pages make small writes larger, smaller ones split large writes."""
 CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
-"""The write-ahead log of the database is moved into it when it is so long."""
+"""Length of the write-ahead log at which SQLite moves its content into the database."""
 
 _SCHEMA: Final = tuple(
     f"CREATE TABLE {table} (one INTEGER PRIMARY KEY CHECK (one = 1), body BLOB, checksum BLOB)"
@@ -66,10 +66,10 @@ _SCHEMA: Final = tuple(
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Whose journal it is."""
+    """The owner of a journal: a replica, its server and its cluster."""
 
     cluster: str
-    """A hash of what makes the cluster what it is."""
+    """A hash that identifies the cluster."""
     server: str
     replica: int
 
@@ -87,7 +87,7 @@ _decode_manifest = msgspec.msgpack.Decoder(Manifest).decode
 
 
 class Journal:
-    """An open journal. Made by `open`; used by one thread at a time."""
+    """An open journal. Make one with `open`; use it in one thread at a time."""
 
     def __init__(
         self,
@@ -100,16 +100,16 @@ class Journal:
     ) -> None:
         self.path = path
         self.connection = connection
-        """For tables of the application: read at any time, written in `write` only."""
+        """For tables of the application. Read them at any time; change them only in `also` of `write`."""
         self.frames = frames
         self.incarnation = incarnation
-        """The voter that this journal makes this replica."""
+        """The incarnation of the replica while it uses this journal."""
         self.remembered = remembered
-        """Return what the journal remembers now."""
+        """The facts that the journal has now."""
         self.recovered: Sequence[Entry] = entries
-        """The entries it had when it was opened."""
+        """The entries that it had when it was opened."""
         self._views: list[tuple[int, ViewNumber]] = []
-        """From which index on entries have which view."""
+        """(index, view): entries from that index on have that view, up to the next item."""
         self._failed = False
         self._note_views(entries)
 
@@ -127,9 +127,9 @@ class Journal:
     ) -> "Journal":
         """Open the journal at `path`, or make one for `incarnation` if there is none.
 
-        With `existing` there was one: a missing or empty file is damaged then. `guest` marks a new one, see
-        `Recovered.guest`; `schema` makes the application's tables in it.
-        Raises Foreign, Damaged, and JournalError when it cannot be read or written.
+        existing: there was one before, so a missing or empty file is damaged. guest: marks a new journal, see
+        `Recovered.guest`. schema: statements that create the application's tables in a new journal.
+        Raises Foreign, Damaged, and JournalError if the files cannot be read or written.
         """
         try:
             fresh = not path.exists() or not path.stat().st_size
@@ -177,7 +177,7 @@ class Journal:
             frames = _create(path, connection, own, remembered, schema)
             return cls(path, connection, frames, own.incarnation, remembered)
         if "meta" not in tables:
-            raise Foreign(f"{path} is a database, but no journal of a replica; choose another directory.")
+            raise Foreign(f"{path} is a database, not the journal of a replica; choose another directory.")
         (flaw,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
         if flaw != "ok":
             raise Corrupt(" ".join(str(flaw).split()))
@@ -213,10 +213,11 @@ class Journal:
         trim: int = 0,
         also: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
-        """Make records durable, as a whole or not at all; with them what `also` writes to tables of its own.
+        """Make records durable, as a whole or not at all.
 
-        `trim`: the entries up to this index are needed no more. Raises WriteFailed; then nothing of this is
-        certain, and nothing more may be written.
+        trim: entries up to this index are no longer needed. also: changes tables of the application in the
+        same transaction. Raises WriteFailed; then the records may or may not be durable, and nothing more may
+        be written.
         """
         remembered = msgspec.structs.replace(self.remembered)
         entries: list[Entry] = []
@@ -242,9 +243,9 @@ class Journal:
         self.remembered = remembered
 
     def note(self) -> None:
-        """Have the database know of the last frame: if that is lost later, it is noticed. Raises WriteFailed.
+        """Store the number of the last frame in the database: then its loss is noticed. Raises WriteFailed.
 
-        A frame that the database does not know of may have been the last write, and interrupted.
+        A damaged frame after the stored number counts as an interrupted last write, and is dropped.
         """
         if self.frames.number > self.frames.last.number:
             try:
@@ -257,7 +258,10 @@ class Journal:
         return write_failed(self.path, error)
 
     def rename(self, incarnation: int, records: Iterable[LogRecord]) -> None:
-        """Make it that of another voter, and records durable, in one transaction. Raises WriteFailed."""
+        """Give the journal to another incarnation, and make records durable, in one transaction.
+
+        Raises WriteFailed.
+        """
 
         def replace(connection: sqlite3.Connection) -> None:
             meta = _decode_meta(connection.execute("SELECT body FROM meta").fetchone()[0])
@@ -267,10 +271,7 @@ class Journal:
         self.incarnation = incarnation
 
     def close(self) -> None:
-        """Close it. Never raises: what was written is safe.
-
-        The database learns of the last frame: if that is spoiled later, it is no interrupted write.
-        """
+        """Close the journal, after a `note`. Never raises: what was written is safe."""
         try:
             if not self._failed:
                 self.note()
@@ -283,11 +284,11 @@ class Journal:
             return
 
     def _append(self, remembered: Remembered, entries: Sequence[Entry], *, joint: bool) -> None:
-        """Write a frame; where there is no place for it, what was written before is stored as such first."""
+        """Write a frame. If it does not fit, first store a manifest with another segment."""
         frames = self.frames
         body = gather(Frame(remembered, entries, frames.last.count), "entries")
         if not frames.fits(_size(body)):
-            # The frame says how often a manifest was stored: once more then, which may take another byte.
+            # The frame contains the number of manifests, which grows now and may need another byte.
             body = gather(Frame(remembered, entries, frames.last.count + 1), "entries")
             self._store(self.remembered, room=_size(body))
         frames.append(body, joint=joint)
@@ -300,7 +301,7 @@ class Journal:
         room: int = 0,
         also: Callable[[sqlite3.Connection], None] | None = None,
     ) -> None:
-        """A transaction of the database."""
+        """Store the facts and a new manifest in one transaction. room: see `FrameFile.manifest`."""
         connection = self.connection
         manifest = self.frames.manifest(remembered.base.at, room)
         connection.execute("BEGIN IMMEDIATE")
@@ -320,7 +321,7 @@ class Journal:
                 views.append((entry.index, entry.view))
 
     def _view_at(self, index: int) -> ViewNumber:
-        """The view of an entry; those before it are not asked for any more."""
+        """Return the view of an entry. Calls must have rising indices: earlier views are forgotten."""
         at = bisect_right(self._views, index, key=lambda view: view[0]) - 1
         del self._views[:at]
         return self._views[0][1]
@@ -336,14 +337,14 @@ def _salt(meta: _Meta) -> int:
 
 def _configure(connection: sqlite3.Connection, page_bytes: int) -> None:
     for pragma in (
-        # Nobody else may open it, and no memory is shared for nobody.
+        # No other process may open it, so no memory needs to be shared.
         "locking_mode = EXCLUSIVE",
         f"page_size = {page_bytes}",
         "journal_mode = WAL",
         "synchronous = FULL",
         f"wal_autocheckpoint = {CHECKPOINT_BYTES // page_bytes}",
         f"journal_size_limit = {2 * CHECKPOINT_BYTES}",
-        # Where it is on by default, every page that is given back is written once more, with zeros.
+        # Some builds have it on by default: then every freed page is overwritten with zeros.
         "secure_delete = OFF",
         "cache_size = -8192",
         "temp_store = MEMORY",

@@ -1,10 +1,10 @@
-"""Making what one replica has on its disk the beginning of a new cluster, when too few of the old are left.
+"""A new cluster that continues from the disk of one replica, for when too few replicas of the old are left.
 
-The view protocol never gives up what may have been committed. An operator may, on one stopped replica: its
-configuration becomes this replica alone, with everything that it has, also what it does not know to be
-committed: it may have been acknowledged. Views carry the *lineage* of their cluster, the life of the replica
-that was made its beginning. Replicas of different lineages take no message of each other but heartbeats, so
-that the old and the new cluster never mix. Why so: docs/decisions/0013-beginning-again.md.
+The view protocol never gives up an entry that may have been committed. An operator may do so, on one stopped
+replica: the new configuration is this replica alone. It keeps its whole log, also entries that it does not
+know to be committed, since they may have been acknowledged. Views carry the *lineage* of their cluster: the
+life of the replica that it began with. Replicas of different lineages accept only heartbeats from each other,
+so the old and the new cluster never mix. Reasons: docs/decisions/0013-beginning-again.md.
 """
 
 from ..model.log import Accepted, Activated
@@ -16,16 +16,16 @@ __all__ = ["NothingThere", "begin_again", "first_view"]
 
 
 class NothingThere(ValueError):
-    """The replica has never held anything of the cluster."""
+    """The replica has never had an entry or a view of the cluster."""
 
 
 def first_view(
     remembered: Remembered, me: Voter, seats: tuple[Seat, ...], entry: ViewNumber = NO_VIEW
 ) -> View:
-    """The view with which a new cluster goes on from what one replica remembers.
+    """Return the view with which a new cluster continues from the journal of one replica.
 
-    me: a life of that replica which nobody has met. seats: who belongs to the cluster, if no view says so.
-    entry: the view of its last entry, which a learner may have from a later view than it was in.
+    me: a new life of that replica. seats: the replicas of the cluster, used if no view lists them. entry: the
+    view of its last entry; a learner may have entries of a later view than it has accepted.
     Raises NothingThere.
     """
     old = remembered.accepted
@@ -47,7 +47,7 @@ def first_view(
 def begin_again(journal: Journal, me: Voter, seats: tuple[Seat, ...]) -> View:
     """Make the journal that of the only replica of a new cluster, in one transaction.
 
-    Returns the view that it begins with. Raises NothingThere, WriteFailed.
+    Return the first view of the new cluster. Raises NothingThere, WriteFailed.
     """
     entries, remembered = journal.recovered, journal.remembered
     view = first_view(remembered, me, seats, entries[-1].view if entries else remembered.base.view)

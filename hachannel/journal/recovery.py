@@ -1,4 +1,4 @@
-"""Recovery: the frames of a journal, read at a start."""
+"""Recovery: reading the frames of a journal at the start of a replica."""
 
 from collections.abc import Sequence
 
@@ -13,23 +13,23 @@ __all__ = ["Frame", "check", "recover"]
 
 
 class Frame(msgspec.Struct, array_like=True):
-    """Frame: one write to a journal, in its file."""
+    """The body of a frame: one write to a journal."""
 
     remembered: Remembered
-    """After this write."""
+    """The facts after this write."""
     entries: Sequence[Entry]
-    """Those of this write; earlier ones from the first of them on are gone."""
+    """The new entries. They replace all earlier ones from the index of the first on."""
     count: int
-    """How often a manifest had been stored: a transaction of the database that is lost is noticed."""
+    """`Manifest.count` at this write: with a lower count in the database, a transaction was lost."""
 
 
 _decode_frame = msgspec.msgpack.Decoder(Frame).decode
 
 
 def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Entry]]:
-    """Return what is remembered after the last frame, and the entries kept then. Raises Corrupt, OSError.
+    """Return the facts after the last frame, and the entries kept. Raises Corrupt, OSError.
 
-    `stored` is what was remembered when the manifest was made: all there is to know of up to then.
+    stored: the facts when the manifest was stored. They replace those in all frames up to then.
     """
     entries: list[Entry] = []
     manifest = frames.last
@@ -48,7 +48,7 @@ def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Ent
         if found.number > manifest.number:
             remembered = frame.remembered
         elif found.number == manifest.number:
-            # More may have been remembered since, without a frame.
+            # The database may have stored later facts, without a frame.
             _cut(entries, stored.last)
             frames.hold(stored.last + 1, stored.last)
     base = remembered.base.at
@@ -61,7 +61,7 @@ def _cut(entries: list[Entry], last: int) -> None:
 
 
 def check(remembered: Remembered, entries: Sequence[Entry]) -> None:
-    """Check that the entries are all those from base + 1 to last. Raises Corrupt."""
+    """Check that the entries are exactly those from base + 1 to last. Raises Corrupt."""
     base, last = remembered.base.at, remembered.last
     wanted = next((base + at for at, entry in enumerate(entries, 1) if entry.index != base + at), None)
     if wanted is None and base + len(entries) == last:

@@ -1,4 +1,4 @@
-"""Rows of a journal's database: one for each kind of fact, with a checksum. Pages have none."""
+"""Rows of a journal's database: one for each kind of fact, with a checksum, as SQLite's pages have none."""
 
 import sqlite3
 import struct
@@ -11,15 +11,15 @@ import msgspec
 __all__ = ["UNREADABLE", "Corrupt", "checksum", "put_row", "row_of"]
 
 UNREADABLE: Final = (TypeError, ValueError, struct.error, msgspec.MsgspecError)
-"""Errors that decoding raises for bytes that were not encoded here."""
+"""Errors that decoding raises for damaged bytes."""
 
 
 class Corrupt(Exception):
-    """A row is not as it was written. The text says which."""
+    """A row or frame differs from what was written. The text says which."""
 
 
 def checksum(*parts: bytes) -> bytes:
-    """Eight bytes over the parts, each with its length."""
+    """Return a checksum of 8 bytes over the parts and their lengths."""
     hasher = blake2b(digest_size=8)
     for part in parts:
         hasher.update(len(part).to_bytes(8, "little"))
@@ -33,11 +33,11 @@ def put_row(connection: sqlite3.Connection, table: str, body: bytes) -> None:
 
 
 def row_of(connection: sqlite3.Connection, table: str, decode: Callable[[bytes], Any]) -> Any:
-    """Return the content of the only row of a table. Raises an error if it is damaged."""
+    """Return the decoded content of the only row of a table. Raises Corrupt."""
     row = connection.execute(f"SELECT body, checksum FROM {table}").fetchone()  # noqa: S608
     try:
         if row is not None and checksum(row[0]) == row[1]:
             return decode(row[0])
     except UNREADABLE:
         pass
-    raise Corrupt(f"its row of {table} is missing or spoiled")
+    raise Corrupt(f"its row of {table} is missing or damaged")

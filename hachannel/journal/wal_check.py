@@ -1,9 +1,9 @@
-"""What a write-ahead log of SQLite holds, looked at before SQLite opens it.
+"""The check of SQLite's write-ahead log before SQLite opens it.
 
-SQLite takes the transactions of this file up to the first one that is incomplete or whose checksum is wrong,
-and silently drops the rest. That is right after a loss of power, which can spoil only the one transaction
-that was being written. When whole transactions stand behind a spoiled one, the disk has lost what it had
-confirmed. Source: https://www.sqlite.org/fileformat2.html#walformat
+SQLite applies the transactions of this file up to the first one that is incomplete or has a wrong checksum,
+and silently drops the rest. That is right after a loss of power, which can damage only the transaction that
+was being written. If whole transactions follow a damaged one, the disk has lost data that it had confirmed.
+Source: https://www.sqlite.org/fileformat2.html#walformat
 """
 
 import struct
@@ -24,12 +24,12 @@ _MASK: Final = 0xFFFFFFFF
 
 @attrs.frozen
 class WalReport:
-    """Result of the inspection."""
+    """The result of the check."""
 
     valid: int = 0
-    """Frames that SQLite will take: up to the end of the last whole transaction before any flaw."""
+    """Number of frames that SQLite will apply: up to the last whole transaction before any damage."""
     lost: int = 0
-    """Transactions behind those that had been confirmed: more than a loss of power can explain."""
+    """Number of confirmed transactions after those: a loss of power cannot explain any."""
 
 
 @attrs.frozen
@@ -41,7 +41,7 @@ class _Frame:
 
 
 def page_size_of(path: Path) -> int:
-    """The bytes of a page of the database; 0 if there is none there. Raises OSError."""
+    """Return the page size of a database, in bytes; 0 if there is no database. Raises OSError."""
     try:
         with path.open("rb") as file:
             head = file.read(18)
@@ -55,10 +55,10 @@ def page_size_of(path: Path) -> int:
 
 
 def inspect_wal(path: Path, page_size: int) -> WalReport:
-    """Look at the log of a database whose pages have `page_size` bytes. A missing file is an empty one.
+    """Check the log of a database with pages of `page_size` bytes. A missing file counts as empty.
 
-    One transaction is written at a time, and is synced before the next one begins; and the file begins anew
-    with every process. So there is at most one transaction behind the flaw if nothing confirmed is lost.
+    Each transaction is synced before the next one begins, and every process starts the file anew. So at most
+    one transaction follows the damage if no confirmed one is lost.
     Raises OSError.
     """
     try:
@@ -109,7 +109,7 @@ def _checksum(data: bytes, sums: tuple[int, int], little: bool) -> tuple[int, in
             one = (one + even + two) & _MASK
             two = (two + odd + one) & _MASK
         return one, two
-    # Pages. Eight at a time, for speed: the sums do not become large meanwhile.
+    # Pages: eight words at a time, for speed. The sums stay small enough in between.
     for a, b, c, d, e, f, g, h in zip(*[iter(words)] * 8, strict=True):
         one += a + two
         two += b + one

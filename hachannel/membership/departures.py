@@ -1,9 +1,9 @@
-"""The master's side of an orderly leave without disks: the vote of who leaves goes with it.
+"""The master's side of an orderly leave without disks: the voter that leaves is removed.
 
-With a disk a voter that has left returns as the same one. Without, whoever comes back is another voter: the
-vote of the one that left would never be cast again, though it counts among those of whom a majority is
-needed. If half of the voters left so, one after the other, those that stay could agree on no view any more.
-So who leaves waits until a view is active in whose configuration it is not: see `Steps.leave`.
+A replica with a disk returns as the same voter. Without a disk it returns as another voter: the vote of the
+one that left could never be cast again, but would still count for the size of a majority. If half of the
+voters left like this, one after the other, the others could never agree on a view again. So a leaving replica
+waits until a view is active whose configuration does not have it.
 """
 
 from ..model.messages import Reconfig
@@ -14,18 +14,18 @@ from ..view_change.choice import feasible, reconfigured
 
 
 class Departures:
-    """Says whose vote is to go, one with each view."""
+    """Chooses the voters to remove from the configuration, one with each view."""
 
     def __init__(self, state: ReplicaState, replication: Replication) -> None:
         self._state = state
         self._replication = replication
 
     def next(self, view: View) -> Voter | None:
-        """Whose vote goes next: that of one that has ended, or else of one that leaves.
+        """Return the voter to remove next: one whose process has ended, or else one that leaves.
 
-        None if nobody leaves, or if those who can be reached could not agree on it. Who has ended goes first:
-        whoever comes later does not know that it has. The vote of one that is only cut off stays: it may be
-        needed if who leaves ends before its own vote is gone.
+        None if no replica leaves, or if the reachable voters could not agree on the view. An ended voter goes
+        first: a later master may not know that it has ended. A voter that is only cut off stays: it may be
+        needed if the leaving replica ends before it is removed.
         """
         state = self._state
         if state.log.durable or state.pending is not None:
@@ -47,6 +47,6 @@ class Departures:
         return link is not None and link.leaving
 
     def remove(self, now: float, voter: Voter) -> None:
-        """Append the change; the next view has it."""
+        """Append the change that removes `voter` with the next view."""
         self._state.output.note(f"removes voter {voter}: it leaves, or has ended before others that leave")
         self._replication.reconfigure(now, Reconfig(False, *voter))

@@ -1,9 +1,9 @@
-"""Replicas that come to the cluster or leave it for good, asked for by an operator.
+"""Membership of the cluster: an operator adds replicas, or removes them for good.
 
-Source: the channel protocol, section 3, step 4, and section 4. Who belongs to the cluster is part of the
-view, as the voters are. A change is an entry of the master, at most one for each view; the next view has it.
-If that view could not become active with it, it is installed without: then nothing has changed, and the
-operator may ask again. Why that is safe: docs/decisions/0010-changes-of-the-cluster.md.
+Source: the channel protocol, section 3, step 4, and section 4. A view lists the replicas of the cluster and
+its voters. A change is an entry of the master, at most one in each view, and takes effect with the next view.
+If that view could not become active with the change, it is installed without it: then nothing has changed,
+and the operator may ask again. Why this is safe: docs/decisions/0010-changes-of-the-cluster.md.
 """
 
 from ..model.errors import ChangeRefused, NotMaster, NotYet
@@ -16,13 +16,13 @@ from ..view_change.choice import feasible, reconfigured, seated
 from ..view_change.election import Election
 
 MAX_SEATS = 15
-"""Every replica handles everything: more of them cost speed and add nothing."""
+"""Largest number of replicas. Each one handles every entry, so more of them only cost speed."""
 MAX_SEAT_BYTES = 2048
 """Largest data of a seat, in bytes."""
 
 
 class Membership:
-    """Takes requests to change who belongs to the cluster, and tells who does."""
+    """Handles requests to add or remove replicas, and tells replicas whether they belong to the cluster."""
 
     def __init__(self, state: ReplicaState, replication: Replication, election: Election) -> None:
         self._state = state
@@ -31,17 +31,21 @@ class Membership:
         self._took_part = False
         """This process was a member of an active view, or its witness."""
 
-    # Of an operator, at the master
+    # Requests of an operator, at the master
 
     def admit(self, now: float, replica: int, data: bytes, *, witness: bool) -> bool:
-        """Let a replica belong to the cluster, or say elsewhere of it. See `Channel.admit`."""
+        """Add a replica to the cluster, or change its data. Raises as `Channel.admit` does.
+
+        Return False if the cluster has this replica with this data already.
+        """
         view = self._master()
         if (replica, data, witness) in view.seats:
             return False
         self._check_free()
         if len(data) > MAX_SEAT_BYTES:
             raise ChangeRefused(
-                f"What is said of replica {replica} has {len(data)} bytes; shorten its names."
+                f"The data of replica {replica} have {len(data)} bytes, and at most {MAX_SEAT_BYTES} are "
+                "allowed: shorten its names."
             )
         if not view.lists(replica) and len(view.seats) >= MAX_SEATS:
             raise ChangeRefused(
@@ -53,12 +57,15 @@ class Membership:
         state = self._state
         living = [voter for voter in view.members if voter.replica == replica]
         if living and (living[0] == state.me or not state.peers.departs(living[0])):
-            raise ChangeRefused(f"Replica {replica} takes part: stop it before you say that it is elsewhere.")
+            raise ChangeRefused(f"Replica {replica} is running: stop it before you change its address.")
         self._append(now, view, Admit(replica, data, witness))
         return True
 
     def remove(self, now: float, replica: int) -> bool:
-        """Let a replica belong to the cluster no more. See `Channel.remove`."""
+        """Remove a replica from the cluster. Raises as `Channel.remove` does.
+
+        Return False if it does not belong to the cluster.
+        """
         view = self._master()
         if not view.lists(replica):
             return False
@@ -78,7 +85,7 @@ class Membership:
         copies = sum(not seat.witness for seat in seated(view.seats, change))
         witness = any(seat.witness for seat in view.seats if seat.replica == replica)
         if not witness and copies < least:
-            # It would take no entry any more, however many of the others are there.
+            # The cluster would accept no entry, however many of the other replicas take part.
             raise ChangeRefused(
                 f"Without replica {replica} the cluster would have {copies} "
                 f"cop{'y' if copies == 1 else 'ies'}, and min_copies is {least}: "
@@ -108,32 +115,32 @@ class Membership:
             what = "" if pending is None else f" ({described(decode_reconfig(pending.payload))})"
             raise NotYet(f"Another change of the cluster is under way{what}: ask again when it is done.")
         if not state.commits:
-            # With too few copies it takes a change all the same: it may be the one that brings another copy.
+            # With too few copies a change is still accepted: it may be the one that adds another copy.
             raise NotYet("The master cannot commit anything now: too few replicas can be reached.")
 
     def _append(self, now: float, view: View, change: Change) -> None:
         state = self._state
         seats = [str(seat.replica) for seat in seated(view.seats, change)]
-        state.output.note(f"is asked for a cluster of {', '.join(seats)}")
+        state.output.note(f"an operator asks for a cluster of replicas {', '.join(seats)}")
         self._replication.reconfigure(now, change)
 
     # Between replicas
 
     def greet(self, link: Link) -> None:
-        """Tell a replica that has connected who belongs to the cluster."""
+        """Send the list of replicas to one that has just connected."""
         state = self._state
         view = state.accepted
         if state.serving and view is not None:
             state.output.send(link.replica, Seats(view.number, view.seats))
 
     def on_seats(self, message: Seats) -> None:
-        """A member of an active view says who belongs to the cluster: those are to be connected with."""
+        """Connect to the replicas of the cluster, as a member of an active view lists them."""
         state = self._state
         if not state.member and message.view > state.seats.as_of and len(message.seats) <= MAX_SEATS:
             state.sit(message.view, message.seats, active=True)
 
     def lets_in(self, link: Link) -> bool:
-        """As the master: whether a replica that wants in belongs to the cluster. If not it is told."""
+        """Return, as the master, whether a replica that wants to join may do so. If not, tell it."""
         state = self._state
         view = state.accepted
         if not state.leading or view is None or view.lists(link.replica):
@@ -142,7 +149,7 @@ class Membership:
         return False
 
     def on_unlisted(self, message: Unlisted) -> None:
-        """The master says that this replica does not belong to the cluster."""
+        """Stop or wait: the master reports that this replica does not belong to the cluster."""
         state = self._state
         if state.member or message.view < max(state.newer, state.seats.as_of):
             return

@@ -1,11 +1,12 @@
-"""The master's side of a witness that comes: no state to transfer, only its place in the configuration.
+"""The master's side of a witness that joins: no state is transferred, it only needs a place as a voter.
 
-Source: the channel protocol, section 4. The voter of its dead life leaves first, then the new one comes, one
-change per view. From the next view on it records views and votes. That view waits for its promise, and gives
-the change up if none comes; so one whose disk hangs, say, is tried again, but more and more seldom.
+Source: the channel protocol, section 4. The voter of its earlier life leaves the configuration first, then
+the new one comes, one change per view. From the next view on the witness records views and votes. That view
+waits for the promise of the witness, and drops the change if none comes. A witness that does not promise,
+for example because its disk hangs, is tried again after growing pauses.
 
-A witness that has promised a later view, whose proposer did not come through with it, records no view below
-that: another one is proposed for it, above.
+A witness that has promised a later view, which was never installed, records no view with a lower number: the
+master proposes a higher one for it.
 """
 
 from ..model.messages import Join, Reconfig
@@ -14,12 +15,11 @@ from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
 
 MAX_PAUSE = 64
-"""A witness that was to come and could not is tried again after pauses that double, up to so many
-`view_change_s`."""
+"""Longest pause before a witness is tried again, in multiples of `view_change_s`. Each failure doubles it."""
 
 
 class WitnessAdmission:
-    """Lets one witness in at a time."""
+    """Adds one witness at a time to the configuration."""
 
     def __init__(self, state: ReplicaState, replication: Replication) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class WitnessAdmission:
         """Next attempt and pause, in seconds, of each witness whose admission failed."""
 
     def on_join(self, voter: Voter, message: Join) -> None:
-        """A witness announces itself. One that may not promise yet would stop the others: later then."""
+        """Note that a witness wants to join. One that may not promise yet would delay the others: wait."""
         state = self._state
         if message.bound or not state.leading or state.accepted is None:
             return
@@ -38,12 +38,15 @@ class WitnessAdmission:
             state.attention = True
 
     def step(self, now: float) -> bool:
-        """Append the next change it needs; true when a new view will do. Called on an idle master only."""
+        """Append the next change that is needed. Return True if a new view suffices.
+
+        Call on an idle master only.
+        """
         state, voter = self._state, self._waiting
         view = state.accepted
         if view is None:
             return False
-        # Who was gone meanwhile, perhaps for another disk, need not wait.
+        # A witness that reconnected may have another disk, and need not wait.
         self._tried = {
             each: tried
             for each, tried in self._tried.items()
@@ -58,7 +61,7 @@ class WitnessAdmission:
         if pending is not None and pending.view == view.number:
             return False
         if voter in view.config:
-            # Whoever proposed what it has promised may still come through with that.
+            # The proposer of the view that it has promised may still install that.
             return self._may_try(now, voter, state.active_since + state.settings.view_change_s)
         old = [other for other in view.config if other.replica == voter.replica]
         if old:
@@ -70,13 +73,13 @@ class WitnessAdmission:
         return False
 
     def _lacks(self, view: View, voter: Voter) -> bool:
-        """Whether a witness has no vote, or is bound to another view."""
+        """Return whether a witness is no voter, or has promised a later view."""
         link = self._state.peers.link(voter)
         heard = None if link is None else link.heartbeat
         return voter not in view.config or (heard is not None and heard.promised > view.number)
 
     def _may_try(self, now: float, voter: Voter, first: float) -> bool:
-        """Whether it is time to do something for a witness, which is done then. first: for the first time."""
+        """Return whether to try a witness now, and count the attempt. first: time of the first attempt."""
         again, pause = self._tried.get(voter, (first, self._state.settings.view_change_s))
         if now < again:
             return False

@@ -1,7 +1,7 @@
-"""The second phase of a join, at the donor: entries until the learner lacks few enough for the next view.
+"""The second phase of a join, at the donor: send entries until the learner can join the next view.
 
-Source: the channel protocol, section 4. The learner answers each CatchUp with CaughtUp. Before a view counts
-on the learner, it must prove that it answers in time.
+Source: the channel protocol, section 4. The learner answers each CatchUp with CaughtUp. Before a view
+includes the learner, it must prove that it answers in time.
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class CatchUpSender:
         self.push(transfer, phase)
 
     def push(self, transfer: Transfer, phase: CatchUpPhase, *, again: bool = False) -> None:
-        """Send as many entries as the window allows. again: these were sent before."""
+        """Send as many entries as the window allows. again: they were sent before."""
         state = self._state
         log = state.log
         assert state.accepted is not None
@@ -75,12 +75,12 @@ class CatchUpSender:
             phase.sent = phase.acked = message.index
             transfer.hold = min(phase.acked, message.commit)
             if phase.reset_to == message.index:
-                # Sent at once, the same entries would get the same answer: they go after its next Join.
+                # The same entries sent at once would get the same answer: wait for its next Join.
                 return
             phase.reset_to = message.index
         elif phase.acked < message.index <= log.last.at:
             phase.acked = message.index
-            # The learner may have more than what was sent again after its answers were lost.
+            # If its answers were lost, the learner may have more than what was sent again.
             phase.sent = max(phase.sent, message.index)
             transfer.hold = min(message.index, message.commit)
             transfer.moved = transfer.progressed = now
@@ -90,7 +90,7 @@ class CatchUpSender:
         self._state.attention = True
 
     def _note_proof(self, now: float, transfer: Transfer, phase: CatchUpPhase, message: CaughtUp) -> None:
-        """Take an answer in time for a proof. With a disk it has waited for the disk, as a promise would."""
+        """Count an answer in time as a proof. A learner with a disk answers after a sync, as it promises."""
         proof = phase.proof
         question = proof.question
         if question is None or now - question.asked > self._state.settings.view_change_s:
@@ -103,12 +103,12 @@ class CatchUpSender:
             proof.question = Question(question.asked, min(question.again, now + message.bound_s))
 
     def proved(self, now: float, transfer: Transfer, phase: CatchUpPhase) -> bool:
-        """Return whether the learner has proved that it can answer and may promise; if not, ask it to.
+        """Return whether the learner has proved that it answers and may promise; if not, send a question.
 
-        A learner whose disk hangs still announces itself, and lacks nothing while nothing is submitted. Each
-        view that counts on it would stop the others for `view_change_s` in vain. The same holds for a learner
-        that a grant to an earlier master binds. Each question has a token of its own, so that answers to
-        earlier messages and questions prove nothing.
+        A learner whose disk hangs still announces itself, and lacks no entry while none is submitted. Each
+        view that includes it would stop the others for `view_change_s` in vain. So would a learner that is
+        bound by a grant to an earlier master. Each question has its own token, so that an answer to an
+        earlier message or question proves nothing.
         """
         state, proof = self._state, phase.proof
         if not proof.given and (proof.question is None or now > proof.question.again):

@@ -1,4 +1,4 @@
-"""The parts of a state on the wire: cut into pieces at one end, put together at the other. A leaf, pure."""
+"""Chunks: the parts of a state, cut into pieces at one end and joined at the other. A leaf, pure."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,10 +16,10 @@ MAX_PART_BYTES = 1 << 30
 
 
 class Parts:
-    """The parts that an application has given in advance, each made shortly before it is wanted.
+    """The parts that an application has provided in advance, each made shortly before it is needed.
 
-    Whatever `parts` raises is raised by the call that needs the part. After that the object must not be used:
-    it would look as if there were no more parts.
+    An exception of the iterable is raised by the call that needs the part. After that the object must not be
+    used: the remaining parts would seem not to exist.
     """
 
     def __init__(self, parts: Iterable[bytes] = ()) -> None:
@@ -33,7 +33,7 @@ class Parts:
         return bool(self._here)
 
     def take(self) -> bytes:
-        """Return the next part. There must be one."""
+        """Remove and return the next part. There must be one."""
         taken = self._here.popleft()
         self._prefetch()
         return taken
@@ -48,27 +48,31 @@ class Parts:
 
 @attrs.define(eq=False)
 class OutgoingChunks:
-    """The pieces of the donor, each kept until the learner has taken it."""
+    """The chunks of the donor, each kept until the learner has acknowledged it."""
 
     token: int
     piece_bytes: int
-    """The largest piece, but for the last one of a part."""
+    """Size of a piece; the last one of a part may be shorter, or longer by one part in `SLACK`."""
     window: int
     """Largest number of pieces in flight."""
     acked: int = 0
-    """Pieces that the learner has taken."""
+    """Number of pieces that the learner has."""
     acked_bytes: int = 0
-    """Their bytes."""
+    """Bytes of these pieces."""
     sent: int = 0
-    """Pieces sent and not taken for lost."""
+    """Number of pieces sent; those that seem lost do not count."""
     _pieces: deque[Chunk] = attrs.field(factory=deque[Chunk])
     _next: int = 0
 
     def put(self, data: bytes, at: Tag | None, submitters: Rows = ()) -> None:
-        """Cut a part. at, submitters: it is the last one, the whole is the state after that entry."""
+        """Cut a part into pieces.
+
+        at: in the last part, the entry that the whole state follows; else None. submitters: the table of
+        submitters after that entry.
+        """
         start = 0
         while True:
-            # The end of a part that is a little longer than a piece does not go alone.
+            # A short end of a part is sent with the piece before it.
             more = len(data) - start > self.piece_bytes + self.piece_bytes // SLACK
             piece = data[start : start + self.piece_bytes] if more else data[start:]
             start += len(piece)
@@ -89,14 +93,14 @@ class OutgoingChunks:
         return self.sent == self._next and self.sent - self.acked < self.window
 
     def due(self) -> Iterator[Chunk]:
-        """Yield the pieces that the window has room for; they count as sent."""
+        """Yield the pieces that fit into the window; they count as sent."""
         while self.sent < self._next and self.sent - self.acked < self.window:
             piece = self._pieces[self.sent - self.acked]
             self.sent += 1
             yield piece
 
     def ack(self, count: int) -> bool:
-        """Note that the learner has `count` pieces; return whether that is new."""
+        """Note that the learner has the first `count` pieces; return whether that is new."""
         if not self.acked < count <= self._next:
             return False
         for _ in range(count - self.acked):
@@ -106,34 +110,34 @@ class OutgoingChunks:
         return True
 
     def again(self) -> None:
-        """Take what was sent and not acknowledged for lost."""
+        """Consider all pieces lost that were sent and not acknowledged."""
         self.sent = self.acked
 
 
 @attrs.define(eq=False)
 class IncomingChunks:
-    """The pieces of the learner, in their order."""
+    """The chunks that a learner has received, in order, on their way to the application."""
 
     window: int
-    """Pieces that may wait for the application."""
+    """Half the number of pieces that may wait for the application."""
     taken: int = 0
-    """Pieces that the application has, or that are the beginning of a part."""
+    """Number of pieces that the application has confirmed, or that begin an incomplete part."""
     taken_bytes: int = 0
-    """Bytes of the parts that the application was given."""
+    """Bytes of the parts that the application has got."""
     _waiting: deque[Chunk] = attrs.field(factory=deque[Chunk])
     _part: list[bytes] = attrs.field(factory=list[bytes])
     _part_bytes: int = 0
     _given: bool = False
-    """The application has a part that it has not confirmed."""
+    """The application has got a part that it has not confirmed."""
 
     def add(self, piece: Chunk) -> None:
-        """A piece arrived; one that does not follow, or for which there is no room, comes again."""
+        """Add a piece that arrived. One that is out of order or without room is ignored, and sent again."""
         expected = self.taken + self._given + len(self._waiting)
         if piece.number == expected and len(self._waiting) < 2 * self.window:
             self._waiting.append(piece)
 
     def part(self) -> tuple[bytes, Chunk] | None:
-        """The next part and its last piece, if it is here and the one before is confirmed."""
+        """Return the next part and its last piece; None until it is complete and the one before confirmed."""
         while self._waiting and not self._given:
             piece = self._waiting.popleft()
             self._part.append(piece.data)
@@ -154,7 +158,7 @@ class IncomingChunks:
         return self._part_bytes > MAX_PART_BYTES
 
     def confirm(self) -> bool:
-        """The application has taken the part; says whether it had one to take."""
+        """Note that the application has stored its part. Return whether it had one."""
         given, self._given = self._given, False
         self.taken += given
         return given

@@ -1,7 +1,7 @@
-"""The learner: a replica outside the active view that announces itself, gets the state and catches up.
+"""The learner: a replica outside the active view that announces itself, receives the state and catches up.
 
-Source: the channel protocol, section 4. At start-up the same announcement is the barrier: enough empty
-replicas that see each other found the cluster.
+Source: the channel protocol, section 4. The same announcement serves at start-up: enough empty replicas that
+see each other found the cluster.
 """
 
 from collections.abc import Callable
@@ -31,26 +31,26 @@ class Learning:
     donor: int
     chunks: IncomingChunks
     tail: TailReceiver
-    """Entries after the state that have arrived and are not in the log."""
+    """Entries after the state that have arrived and are not in the log yet."""
     parts: int = 0
-    """Parts given to the application."""
+    """Number of parts that the application has got."""
     at: Tag | None = None
-    """The application has the last part: the whole is the state after this entry."""
+    """The entry that the state follows, once the application has got the last part; else None."""
     submitters: Rows = ()
-    """Table of submitters at that entry."""
+    """Table of submitters after the entry `at`."""
     installed: bool = False
-    """The state is there, or need not come."""
+    """The state is installed, or not needed."""
     tail_mark: int = 0
     """Mark of the record of the last entries appended from the tail."""
 
     @property
     def ready(self) -> bool:
-        """The next entries are those after the end of the log."""
+        """Whether the next entries are those after the end of the log."""
         return self.installed and not self.tail
 
 
 class Learner:
-    """Joining, from the first announcement to the last entry before the view that includes this replica."""
+    """The joining of this replica, from its first announcement to the view that includes it."""
 
     def __init__(
         self, state: ReplicaState, lease: Lease, busy: Callable[[bool], None], *, fresh: bool
@@ -59,7 +59,7 @@ class Learner:
         self._lease = lease
         self._busy = busy
         self.fresh = fresh
-        """The state of this replica is useless or lost: it needs a whole state, not entries."""
+        """The state of this replica is unusable or lost: it needs a whole state, not only entries."""
         self.learning: Learning | None = None
         self._next_join = 0.0
         self._marker = b""
@@ -68,29 +68,29 @@ class Learner:
         """The token of the last transfer that failed here."""
         self._failures = 0
         self._shown = 0
-        """Mark of the record that waits for the disk so that an answer does."""
+        """Mark of the last record that was written only to make an answer wait for the disk."""
 
     @property
     def phase(self) -> str:
-        """The phase of the transfer: see `phases.LEARNING`."""
+        """The phase of the transfer, one of `phases.LEARNING`."""
         if self.learning is None:
             return "alone"
         return "entries" if self.learning.ready else "state"
 
     @property
     def tail_length(self) -> int:
-        """How many entries wait for the state that they follow."""
+        """Number of entries that wait for the state that they follow."""
         return 0 if self.learning is None else len(self.learning.tail)
 
     @property
     def wake(self) -> float | None:
-        """When to tick next: at once while there is something to put into the log."""
+        """Time of the next tick: now while entries can be appended to the log; else None."""
         learning = self.learning
         return self._state.now if learning is not None and self._may_append_tail(learning) else None
 
     @property
     def empty(self) -> bool:
-        """This replica holds nothing, has heard of no cluster and was never in one.
+        """Whether this replica has no state, has heard of no cluster and was never in one.
 
         It may have accepted a first view that is not known to be active.
         """
@@ -111,7 +111,7 @@ class Learner:
         state.broadcast(self.join())
 
     def join(self) -> Join:
-        """The announcement."""
+        """Return the announcement of this replica."""
         state, learning = self._state, self.learning
         return Join(
             state.configuration.cluster,
@@ -131,7 +131,7 @@ class Learner:
         self._next_join = 0.0
 
     def _follows(self, voter: Voter, token: int, *, entries: bool) -> Learning | None:
-        """Return the transfer that a message belongs to; begin a new one for a token above all others."""
+        """Return the transfer of a message, begun now if its token is the highest; None to ignore it."""
         learning = self.learning
         if self._state.member or self._state.seats.witness or token <= self._refused:
             return None
@@ -147,11 +147,11 @@ class Learner:
 
     @property
     def installing(self) -> bool:
-        """The application replaces its state."""
+        """Whether the application is replacing its state."""
         return self.learning is not None and self.learning.at is not None and not self.learning.installed
 
     def on_chunk(self, voter: Voter, message: Chunk) -> None:
-        """Take a chunk of the state."""
+        """Store a chunk of the state, and pass a complete part to the application."""
         learning = self._follows(voter, message.token, entries=False)
         if learning is None or message.number < 0:
             return
@@ -164,17 +164,17 @@ class Learner:
         chunks, tail = learning.chunks, learning.tail
         if tail_fill(self._state.settings, chunks.taken_bytes, len(tail), tail.size_bytes) < 1:
             tail.ack()
-        # The last piece counts when all is in the log: if the answer that says so is lost it comes again.
+        # The last chunk is confirmed once the tail is in the log: the donor repeats it if the answer is lost.
         tail_waits = learning.installed and not learning.ready
         answer = ChunkAck(learning.token, chunks.taken - tail_waits, learning.ready, tail.acked)
         if learning.ready:
-            # With a disk it is only true once it is there.
+            # With a disk this holds only after a sync.
             self._state.output.send_after_sync(learning.donor, answer)
         else:
             self._state.output.send(learning.donor, answer)
 
     def _give(self, learning: Learning) -> None:
-        """Hand the next part to the application, if all of it is here and the application has no other."""
+        """Pass the next part to the application, if it is complete and the one before is confirmed."""
         state = self._state
         part = learning.chunks.part()
         if learning.chunks.too_large:
@@ -184,12 +184,12 @@ class Learner:
         data, piece = part
         at, forwarded = piece.at, 0
         if at is not None and self._has(at):
-            state.output.note(f"the state after entry {at.at} is not needed any more")
+            state.output.note(f"the state after entry {at.at} is no longer needed")
             learning.installed = learning.chunks.confirm()
             return
         if at is not None and at.at < state.commit:
-            # Of a transfer that this replica has had before, in an earlier process, with entries after it.
-            self._give_up(learning, f"what follows entry {at.at} is committed here")
+            # An earlier process of this replica got this state before, and entries after it.
+            self._give_up(learning, f"entries after {at.at} are committed here already")
             return
         if at is not None:
             state.output.note(f"installs the state after entry {at.at}")
@@ -202,15 +202,15 @@ class Learner:
         learning.parts += 1
 
     def _has(self, at: Tag) -> bool:
-        """Return whether the state here is usable and that after this entry or a later one."""
+        """Return whether this replica has a usable state, after this entry or a later one."""
         state = self._state
         if self.fresh or at.at > state.applied:
             return False
-        # Where disks were lost there may be another entry in its place.
+        # If disks were lost, another entry may have this index.
         return at.at < state.applied or state.log.tag(at.at) == at
 
     def part_installed(self, token: int, marker: bytes) -> None:
-        """Go on: the application has taken a part, and after the last one has replaced its state."""
+        """Continue: the application has stored a part, and with the last one has replaced its state."""
         learning = self.learning
         if learning is None or learning.token != token or not learning.chunks.confirm():
             return
@@ -222,7 +222,7 @@ class Learner:
             learning.installed = True
             self._state.reset(learning.at, learning.submitters)
             if learning.tail and learning.tail.base != learning.at:
-                self._give_up(learning, "what came beside it does not follow it")
+                self._give_up(learning, "the entries sent beside it do not follow it")
                 return
             self._forget()
         self._answer(learning)
@@ -245,7 +245,7 @@ class Learner:
         return there and not state.member and state.output.is_durable(learning.tail_mark)
 
     def _append_tail(self, learning: Learning) -> None:
-        """Append up to `part_bytes` of the tail to the log, so that other messages are handled in between."""
+        """Append up to `part_bytes` of the tail to the log. Other messages are handled in between."""
         state = self._state
         entries = learning.tail.pop(state.settings.part_bytes)
         reason = state.splice(entries, None)
@@ -257,7 +257,7 @@ class Learner:
         self._answer(learning)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
-        """Ask for everything in a new transfer: the application refused a part."""
+        """Ask for the whole state in a new transfer: the application has refused a part."""
         if self.learning is not None and self.learning.token == token:
             self._give_up(self.learning, reason)
             self._failures += 1
@@ -265,7 +265,7 @@ class Learner:
             self._next_join = now + pause
 
     def _give_up(self, learning: Learning, reason: str) -> None:
-        self._state.output.note(f"the state cannot be taken from replica {learning.donor}: {reason}")
+        self._state.output.note(f"the state of replica {learning.donor} cannot be used: {reason}")
         self._busy(False)
         self.learning = None
         self._marker = b""
@@ -273,7 +273,7 @@ class Learner:
         self.fresh = True
 
     def on_catch_up(self, voter: Voter, message: CatchUp) -> None:
-        """Entries after the state."""
+        """Append entries that follow the state."""
         state = self._state
         learning = self._follows(voter, message.token, entries=True)
         if learning is None or not learning.ready:
@@ -281,7 +281,7 @@ class Learner:
         log = state.log
         base = message.base
         if base.at > log.last.at or (base.at >= log.base.at and log.tag(base.at) != base):
-            # Not what this replica has: only the committed part is sure to be shared.
+            # This replica has other entries: only the committed ones are certainly the same.
             state.output.send(voter.replica, CaughtUp(message.token, state.commit, state.commit, True))
             return
         if base.at < 0 or (message.entries and message.entries[0].index != base.at + 1):
@@ -289,13 +289,13 @@ class Learner:
         last = log.last.at
         reason = state.splice(message.entries, None)
         if reason:
-            state.output.note(f"cannot take entries after {base.at} from replica {voter.replica}: {reason}")
+            state.output.note(f"cannot append entries after {base.at} from replica {voter.replica}: {reason}")
             return
         reached = max(base.at + len(message.entries), state.commit)
         state.commit_to(min(message.commit, reached))
         if log.last.at == last and state.output.is_durable(self._shown):
-            # Perhaps it is asked whether it can answer. If nothing waits for the disk, this does, though it
-            # changes nothing; no server's disk is in a hurry with `Committed`. One is enough while it hangs.
+            # This may be a question, and the answer must prove that the disk works. If nothing waits for the
+            # disk, a record that changes nothing makes the answer wait. One is enough while the disk hangs.
             self._shown = state.output.record(Truncated(last))
         bound_s = self._lease.bound_s(state.now, voter)
         state.output.send_after_sync(
@@ -303,12 +303,12 @@ class Learner:
         )
 
     def _forget(self) -> None:
-        """Forget what was kept of earlier transfers."""
+        """Forget the marker and the failures of earlier transfers."""
         self._marker = b""
         self._failures = 0
         self.fresh = False
 
     def done(self) -> None:
-        """End the transfer: a view has this replica as a member."""
+        """End the transfer: this replica is a member of a view."""
         self.learning = None
         self._forget()

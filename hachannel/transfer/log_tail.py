@@ -1,7 +1,7 @@
 """The log tail of a transfer: committed entries sent beside a state, at both ends. A leaf, pure.
 
-While a large state is transferred, the master orders more entries. If it kept them all for the learner, its
-memory would grow. So the learner gets them as they are committed, holds them, and appends them to its log in
+While a large state is transferred, the master appends more entries. If it kept them all for the learner, its
+log would grow. So the learner receives them as they are committed, holds them, and appends them to its log in
 steps once the state is installed.
 """
 
@@ -18,28 +18,31 @@ __all__ = ["TailReceiver", "TailSender"]
 
 
 class TailSender:
-    """The entries of the log tail that the master has sent. Times are those of `now`, in seconds."""
+    """The entries of the log tail that the master has sent. Times are those of `now`, in seconds.
+
+    Its length is the number of entries that the learner has.
+    """
 
     def __init__(self, now: float, token: int, window: int, start: int) -> None:
-        """window: messages on their way. start: the state is that after this entry."""
+        """window: messages that may be in flight. start: the entry that the state follows."""
         self.acked = start
-        """The last entry that the learner has."""
+        """Index of the last entry that the learner has."""
         self.acked_bytes = 0
-        """Payload bytes of all that it was given and has."""
+        """Payload bytes of the entries that the learner has."""
         self.moved = now
-        """When it last took some, or was sent again what it lacks."""
+        """Time when the learner last acknowledged entries, or when entries were sent again."""
         self._token = token
         self._window = window
         self._start = start
         self._sent = start
-        """The last entry sent and not taken for lost."""
+        """Index of the last entry sent; entries that seem lost do not count."""
         self._most = start
-        """The last entry that was ever given."""
+        """Index of the last entry that was ever sent."""
         self._under_way: deque[int] = deque()
-        """The last entry of each message."""
+        """Index of the last entry of each message in flight."""
 
     def __len__(self) -> int:
-        """How many entries the learner was given, and has."""
+        """Return the number of entries that the learner has."""
         return self.acked - self._start
 
     @property
@@ -48,11 +51,11 @@ class TailSender:
         return bool(self._under_way)
 
     def wants(self, upto: int) -> bool:
-        """Whether something is to be sent of the entries up to `upto`."""
+        """Return whether entries up to `upto` can be sent now."""
         return self._sent < upto and len(self._under_way) < self._window
 
     def due(self, now: float, log: Log, upto: int, part_bytes: int) -> Iterator[TailEntries]:
-        """Return the messages to send now, with committed entries up to `upto`."""
+        """Yield the messages to send now, with committed entries up to `upto`."""
         while self.wants(upto):
             if not self._under_way:
                 self.moved = now
@@ -64,19 +67,19 @@ class TailSender:
             yield TailEntries(self._token, self._start, base, entries)
 
     def ack(self, now: float, log: Log, index: int) -> bool:
-        """The learner has everything up to `index`; says whether that is news."""
+        """Note that the learner has the entries up to `index`. Return whether that is new."""
         if not self.acked < index <= self._most:
             return False
         self.acked_bytes += sum(len(log.get(each).payload) for each in range(self.acked + 1, index + 1))
         self.acked, self.moved = index, now
-        # It may have more than what was sent again after its answers were lost.
+        # If its answers were lost, the learner may have more than what was sent again.
         self._sent = max(self._sent, index)
         while self._under_way and self._under_way[0] <= index:
             self._under_way.popleft()
         return True
 
     def again(self, now: float) -> None:
-        """Take what was sent and not acknowledged for lost."""
+        """Consider all messages lost that were sent and not acknowledged."""
         self.moved = now
         self._under_way.clear()
         self._sent = self.acked
@@ -84,31 +87,31 @@ class TailSender:
 
 @attrs.define(eq=False)
 class TailReceiver:
-    """The entries of the log tail that the learner holds outside its log."""
+    """The entries of the log tail that the learner holds outside its log. Its length is their number."""
 
     window: int
-    """Messages that may arrive before they are acknowledged; twice as many at most."""
+    """Half the number of messages that may be held without being acknowledged."""
     base: Tag | None = None
-    """The entry after which the first one came."""
+    """The entry before the first one received; None before that."""
     last: int = 0
-    """The last one."""
+    """Index of the last entry held."""
     acked: int = 0
-    """Index up to which the master has an acknowledgement."""
+    """Index of the last entry acknowledged to the master."""
     size_bytes: int = 0
     """Payload bytes held."""
     _batches: deque[tuple[Entry, ...]] = attrs.field(factory=deque[tuple[Entry, ...]])
     _unacked: int = 0
-    """Messages that have arrived since the last acknowledgement."""
+    """Number of messages received since the last acknowledgement."""
 
     def __bool__(self) -> bool:
         return bool(self._batches)
 
     def __len__(self) -> int:
-        """How many entries there are."""
+        """Return the number of entries held."""
         return self.last - self._batches[0][0].index + 1 if self._batches else 0
 
     def add(self, message: TailEntries) -> None:
-        """A message arrived; one that does not follow, or for which there is no room, comes again."""
+        """Add a message that arrived. One out of order or without room is ignored, and sent again."""
         at, entries = message.base.at, message.entries
         if self.base is None:
             if at != message.start or at < 0:
@@ -126,11 +129,11 @@ class TailReceiver:
         self.size_bytes += sum([len(entry.payload) for entry in entries])
 
     def ack(self) -> None:
-        """Note that everything held is acknowledged to the master."""
+        """Count all entries held as acknowledged."""
         self.acked, self._unacked = self.last, 0
 
     def pop(self, part_bytes: int) -> tuple[Entry, ...]:
-        """Return the next entries, up to `part_bytes` but at least one message. There must be some."""
+        """Remove and return the next entries, at least one message and then up to `part_bytes`."""
         taken: list[Entry] = []
         room = part_bytes
         while self._batches:

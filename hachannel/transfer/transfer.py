@@ -1,6 +1,6 @@
-"""One state transfer as the donor remembers it: what both phases share, and one class for each phase.
+"""The donor's record of one state transfer: a class for the transfer and one for each of its two phases.
 
-`Donor` and `CatchUpSender` decide what is sent; the classes here only remember.
+`Donor` and `CatchUpSender` decide what is sent; the classes here only hold data.
 """
 
 from collections import deque
@@ -19,16 +19,16 @@ __all__ = ["CatchUpPhase", "CompleteState", "Proof", "Question", "StatePhase", "
 
 @attrs.define(eq=False)
 class CompleteState:
-    """The end of a state: the application has given the last part, or all parts in advance."""
+    """The end of a state: the application has provided the last part, or all parts in advance."""
 
     at: Tag
-    """The whole is the state after this entry."""
+    """The entry that the state follows."""
     submitters: Rows
-    """The rows of the submitters after that entry."""
+    """Table of submitters after that entry."""
     tail: TailSender
     """Committed entries after `at`, sent beside the state."""
     rest: Parts = attrs.field(factory=Parts)
-    """Parts that the application has given in advance and that are not sent yet."""
+    """Parts that the application has provided in advance and that are not sent yet."""
 
 
 @attrs.define(eq=False)
@@ -42,33 +42,33 @@ class StatePhase:
     have: int = 0
     """The learner has the state after this entry; 0 if it has none."""
     kept: int = 0
-    """Chunks acknowledged before the connection was lost: a learner that has fewer is another process."""
+    """Chunks acknowledged before the connection was lost: a learner with fewer is another process."""
     begun: bool = False
-    """The application was asked for the first part."""
+    """The application has been asked for the first part."""
     asked: bool = False
-    """The application was asked for a part and has not answered."""
+    """The application has been asked for a part and has not answered."""
     frozen: bool = False
-    """The application has named the entry after which the whole is the state: `Transfer.hold` or later."""
+    """The application has named the entry that the state follows: `Transfer.hold` or a later one."""
     complete: CompleteState | None = None
-    """None until the application has given the last part."""
+    """The end of the state; None until the application has provided it."""
     tail_after: float | None = None
-    """When entries may be sent beside the state again; None: at once. Few large messages cost less than many
-    small ones."""
+    """Time when entries may be sent beside the state again; None if at once. The pause gathers entries: few
+    large messages cost less than many small ones."""
     unread: ChunkAck | None = None
     """The last acknowledgement that came while the view was changing."""
 
     @property
     def whole(self) -> bool:
-        """Every part was cut into chunks: the learner may install the state, which may take long."""
+        """Whether all parts were cut into chunks: the learner may be installing the state for long."""
         return self.complete is not None and not self.complete.rest
 
     @property
     def tail(self) -> TailSender | None:
-        """The entries sent beside the state; None until it is known which entry the state follows."""
+        """The entries sent beside the state; None until the state is complete."""
         return None if self.complete is None else self.complete.tail
 
     def tail_due(self, now: float) -> bool:
-        """Whether the pause between two bursts of entries is over."""
+        """Return whether the pause between two bursts of entries is over."""
         return self.tail_after is None or now >= self.tail_after
 
 
@@ -78,7 +78,7 @@ class Question:
 
     asked: float
     again: float
-    """When it is asked again."""
+    """Time when the question is repeated."""
 
 
 @attrs.define(eq=False)
@@ -90,15 +90,15 @@ class Proof:
     given: bool = False
     """The learner answered within `view_change_s`, and no grant binds it."""
     doubted: float | None = None
-    """When the first question was asked that has not been answered in time since; None if none is open."""
+    """Time of the first question since the last answer in time; None if no question is open."""
 
     def forget(self) -> None:
-        """Ask anew in another view."""
+        """Require a new proof, since the view has changed."""
         self.question = None
         self.given = False
 
     def missing_for(self, now: float) -> float:
-        """Seconds since the first question without an answer in time; 0 if none is open."""
+        """Return the seconds since the first question without an answer in time; 0 if none is open."""
         return 0.0 if self.doubted is None else now - self.doubted
 
 
@@ -108,7 +108,7 @@ class CatchUpPhase:
 
     since: float
     sent: int
-    """Index of the last entry sent and not taken for lost."""
+    """Index of the last entry sent; entries that seem lost do not count."""
     acked: int
     """Index of the last entry acknowledged."""
     state_bytes: int = 0
@@ -116,13 +116,13 @@ class CatchUpPhase:
     whole: bool = False
     """A whole state was transferred before."""
     reset_to: int | None = None
-    """The entry after which the learner last wanted to begin again."""
+    """Entry after which the learner last asked to start again; None if it never did."""
     in_flight: deque[int] = attrs.field(factory=deque[int])
-    """The last indices of the CatchUp messages under way."""
+    """Index of the last entry of each CatchUp message in flight."""
     proof: Proof = attrs.field(factory=Proof)
 
     def rewind(self) -> None:
-        """Take everything sent and not acknowledged for lost."""
+        """Consider all entries lost that were sent and not acknowledged."""
         self.in_flight.clear()
         self.sent = self.acked
 
@@ -134,27 +134,27 @@ class Transfer:
     voter: Voter
     first_token: int
     token: int
-    """The present token: each question whether the learner can answer takes a new one."""
+    """The present token: each question (see `Proof`) has a new one."""
     heard: float
-    """When the learner last sent anything of this transfer."""
+    """Time of the last message of the learner for this transfer."""
     moved: float | None
-    """When the learner last made progress, or was sent again what it lacks.
+    """Time when the learner last made progress, or when messages were sent again.
 
-    None after the connection was lost: the next Join of the learner tells what it has.
+    None after the connection was lost: the next Join of the learner shows what it has.
     """
     progressed: float
-    """When the learner last made progress, or got entries after it had all."""
+    """Time when the learner last made progress, or when new entries were sent after it had all."""
     resend_s: float
-    """After this time without progress, what is in flight is taken for lost."""
+    """After this time without progress, the messages in flight are considered lost and sent again."""
     phase: StatePhase | CatchUpPhase
     hold: int | None = None
     """The log above this index is kept for the learner; None if none of it is."""
     reached: int = 0
     """The commit index that the learner last announced."""
     full_since: float | None = None
-    """Since when the log is full, or the learner lacks more than it may; None if neither."""
+    """Start of the time in which the log is full, or the learner lags too far; None if neither."""
     wait_noted: bool = False
-    """The replica's log file already says that all wait for this learner."""
+    """The log has the note that all wait for this learner."""
 
     @property
     def state_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""The states of an attempt to agree on a view: preparing, and fetching the log of the view. A leaf."""
+"""The states of an attempt to elect a view: preparing, and fetching the log of the view. A leaf."""
 
 from collections.abc import Collection
 
@@ -11,16 +11,16 @@ from .choice import Choice
 
 @attrs.define(eq=False)
 class Preparing:
-    """Waiting for promises."""
+    """The proposer waits for promises."""
 
     number: ViewNumber
     reason: str
     since: float
     sent: float
     ran: float
-    """When this replica last evaluated the promises."""
+    """Time when this replica last evaluated the promises."""
     exclude: Collection[Voter]
-    """Members that shall not be in the view even if they answer."""
+    """Members that must not be in the view even if they answer."""
     boot: bool
     """The proposed view is the first one of the cluster."""
     joiner: Voter | None
@@ -30,19 +30,19 @@ class Preparing:
 
 @attrs.define(eq=False)
 class Fetched:
-    """The beginning of a log that a member of a view has beyond that of the proposer.
+    """The entries fetched so far from a member whose log is longer than that of the proposer.
 
-    Kept from one attempt to the next: with one interrupted by every part that comes, and begun again from the
-    start, no view would ever follow. Entries of one view are the same whoever sends them.
+    They are kept from one attempt to the next. If attempts were interrupted again and again, and each fetched
+    all entries anew, no view would ever follow. Entries of one view are the same from every sender.
     """
 
     source: ViewNumber = NO_VIEW
-    """The view."""
+    """The view whose log is fetched."""
     base: int = 0
-    """The entry before the first one."""
+    """Index of the entry before the first one."""
     entries: list[Entry] = attrs.field(factory=list[Entry])
     again_s: float = 0.0
-    """After this time without a part, it is asked for again."""
+    """Time without an answer, in seconds, after which a part is asked for again."""
 
     @property
     def reached(self) -> int:
@@ -50,7 +50,7 @@ class Fetched:
         return self.base + len(self.entries)
 
     def resume(self, choice: Choice, base: int, again_s: float) -> "Fetched":
-        """Return what is already here of the log to adopt, after entry `base`."""
+        """Return the fetched entries that can be kept for a choice, after entry `base`."""
         if (self.source, self.base) != (choice.source.number, base):
             return Fetched(choice.source.number, base, [], again_s)
         del self.entries[choice.last.at - base :]
@@ -59,11 +59,11 @@ class Fetched:
 
 @attrs.define(eq=False)
 class Fetching:
-    """Waiting for the end of the log to adopt."""
+    """The proposer waits for the end of the log to adopt."""
 
     prepared: Preparing
     choice: Choice
     fetched: Fetched
     asked: float
     moved: float
-    """When the last part came."""
+    """Time when the last part arrived."""

@@ -1,4 +1,4 @@
-"""The conclusions that a proposer may draw from promises. Pure functions over views; a leaf.
+"""The choice of a proposer: the conclusions that promises allow. Pure functions over views; a leaf.
 
 Source: the channel protocol, section 3, step 3. The two overlaps make sure that every committed entry is in
 the log that is adopted: |R and C| >= maj(C) finds the last view that can have been active, and
@@ -16,25 +16,26 @@ from ..model.view import Seat, Tag, View, Voter, majority, present, watching
 
 @attrs.frozen
 class Choice:
-    """The log to adopt and who may carry it on."""
+    """The log to adopt, and the possible members of the view that continues it."""
 
     source: View
-    """The highest view accepted by anybody who answered."""
+    """The highest view that a voter which answered has accepted."""
     activation: "Activation"
-    """Whether it was active, if it is a first one."""
+    """Whether `source`, if it is a first view, was active."""
     holder: Voter
-    """Voter with the longest log among the members that accepted the view."""
+    """The voter with the longest log among the members that accepted `source`."""
     last: Tag
-    """The end of that log."""
+    """The last entry of that log."""
     members: tuple[Voter, ...]
-    """Its members that answered and do not leave, in order of seniority."""
+    """The members of `source` that answered and do not leave, in order of seniority."""
 
 
 def quorum_of(view: View, active: bool) -> int:
-    """Return how many voters of a view's configuration must promise a view that replaces it.
+    """Return the number of voters of a view's configuration that must promise a view which replaces it.
 
-    A majority. Competing first views share no configuration; while the first view is not known to be active
-    it takes more than half of all replicas, as it does to found a cluster: any two such sets meet.
+    This is a majority. But competing first views have no common configuration. So while a first view is not
+    known to be active, more than half of all replicas must promise, as for founding a cluster: any two such
+    sets overlap.
     """
     return view.quorum if active else max(view.quorum, view.boot)
 
@@ -43,18 +44,18 @@ class Activation(Enum):
     """Whether a first view was active, as far as the promises at hand prove it."""
 
     ACTIVE = "active"
-    """The view was active, or so many members know of it that no proposer can conclude it never was."""
+    """The view was active, or enough members know of it that no proposer can conclude it never was."""
     OPEN = "open"
     """The view may have been active; other proposers may conclude that it never was."""
     NEVER = "never"
-    """The view never was active, and neither it nor a view that builds on it ever will be."""
+    """The view was never active, and neither it nor a view that builds on it will ever be."""
 
 
 def activation(view: View, promises: Mapping[Voter, Promise]) -> Activation:
-    """Whether a first view was active, as far as those know who have promised more.
+    """Return whether a first view was active, as far as voters know that have promised a later view.
 
-    It becomes active once k members have noted that it may be, its proposer before all others. Who
-    does not know it, and has promised more, will never note it. See docs/decisions/0019.
+    A first view becomes active once k members have recorded that it may be, the proposer first. A member that
+    has not recorded it and has promised a later view will never record it. See docs/decisions/0019.
     """
     same = accepted_by(view, promises)
     if any(promise.active for promise in same.values()):
@@ -69,15 +70,15 @@ def activation(view: View, promises: Mapping[Voter, Promise]) -> Activation:
     behind = {voter for voter, promise in promises.items() if _before(promise.accepted, view)}
     if behind.intersection(view.members) or len(view.members) - len(unaware) < view.k:
         return Activation.NEVER
-    # Its proposer has not made it active, and is past it. Nor can a majority take it for active: one of these
-    # would have to accept what follows from that.
+    # Its proposer has not made it active, and has promised a later view. Nor can a majority conclude that it
+    # was active: one of these voters would have to accept the view that follows.
     if proposer in same and len(view.config) - present({*same, *behind}, view.config) < view.quorum:
         return Activation.NEVER
     return Activation.OPEN
 
 
 def _replaces(accepted: View | None, view: View) -> bool:
-    """Whether a later first view was accepted: who proposed it found that none before was active."""
+    """Return whether this is a later first view, whose proposer found that no earlier one was active."""
     return accepted is not None and accepted.number > view.number and accepted.boot > 0 and not accepted.again
 
 
@@ -118,7 +119,7 @@ def accepted_by(view: View, promises: Mapping[Voter, Promise]) -> dict[Voter, Pr
 
 
 def overlap(answered: Collection[Voter], source: View, active: bool) -> str:
-    """Return why those who answered do not meet every quorum of `source`, "" when they do."""
+    """Return why the voters that answered do not overlap every quorum of `source`; "" if they do."""
     voters, voters_needed = present(answered, source.config), quorum_of(source, active)
     if voters < voters_needed:
         return f"{voters} of {voters_needed} voters of view {source.number} answered"
@@ -172,12 +173,12 @@ def witnesses_of(config: Iterable[Voter], seats: Iterable[Seat]) -> tuple[Voter,
 
 
 def feasible(config: Collection[Voter], answered: Collection[Voter]) -> bool:
-    """Return whether a new configuration could become active with those who answered."""
+    """Return whether a new configuration could become active with the voters that answered."""
     return present(answered, config) >= majority(config)
 
 
 def activated(have: Collection[Voter], source: View | None, active: bool, view: View) -> bool:
-    """Return whether those who accepted or recorded `view` make it active."""
+    """Return whether the voters that accepted or recorded `view` make it active."""
     if not set(view.members) <= set(have):
         return False
     if source is not None and present(have, source.config) < quorum_of(source, active):

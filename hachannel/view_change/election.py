@@ -1,4 +1,4 @@
-"""Agreeing on another view: prepare, promise, choose, and get the log to adopt.
+"""The election of a view: prepare, promise, choose, and fetch the log to adopt.
 
 Source: the channel protocol, section 3, steps 2 to 4.
 """
@@ -32,7 +32,7 @@ from .founding import AlreadyFounded, FirstView, Founding, Impossible, Waiting
 from .installation import Installation, Installing
 
 MAX_YIELDS = 2
-"""How often a proposer yields to the same first member before it goes on without it."""
+"""A proposer yields at most this many times to the same first member, then leaves it out."""
 FREE_PROPOSALS = 2
 """This many proposals have the timeout `view_change_s`; each further one has twice the previous timeout."""
 MAX_DOUBLINGS = 2
@@ -40,11 +40,11 @@ MAX_DOUBLINGS = 2
 VOTER_TIMEOUTS = 2
 """Voters use twice the timeout of the proposer: only the proposer sees progress."""
 MAX_MISSED = 2
-"""After this many views that waited for a member in vain, it is left out and joins a later view."""
+"""A member for which this many views waited in vain is left out; it can join a later view."""
 
 
 class Election:
-    """Prepare, Promise and Choose; Installation does the rest."""
+    """The election of a view, as proposer and as voter, up to the log to adopt. `Installation` follows."""
 
     def __init__(self, state: ReplicaState, replication: Replication, donor: Donor, lease: Lease) -> None:
         self._state = state
@@ -55,27 +55,27 @@ class Election:
         self.installation = Installation(state, replication, lease, self.abandon)
         self._attempt: Preparing | Fetching | None = None
         self.since = 0.0
-        """When the last proposal known here made progress."""
+        """Time when the last proposal known here made progress."""
         self.failures = 0
-        """How many attempts of this replica failed in a row."""
+        """Number of attempts of this replica that failed in a row."""
         self._proposals = 0
-        """How many were promised, here or elsewhere, since this replica last served."""
+        """Number of proposals, of this or another replica, promised here since this replica last served."""
         self._lacking: View | None = None
         self._yields: dict[Voter, int] = {}
         self._missed: dict[Voter, int] = {}
-        """How many views in a row waited in vain for a member to take their log."""
+        """For each member: the number of views in a row that waited in vain for it to accept them."""
         self._fetched = Fetched()
         self._deferred: tuple[Voter, Prepare] | None = None
-        """The proposal that a grant forbids to promise before it ends."""
+        """The highest proposal that cannot be promised before a grant ends."""
 
     @property
     def idle(self) -> bool:
-        """No attempt of this replica is under way."""
+        """Whether no attempt of this replica is in progress."""
         return self._attempt is None and self.installation.current is None
 
     @property
     def phase(self) -> str:
-        """How far the attempt of this replica has come: see `phases.VIEW_CHANGE`."""
+        """The phase of the attempt of this replica, one of `phases.VIEW_CHANGE`."""
         if self.installation.current is not None:
             return "installing"
         match self._attempt:
@@ -88,10 +88,10 @@ class Election:
 
     @property
     def attempt_timeout_s(self) -> float:
-        """Return after how many seconds a proposer gives up a view that is not installed.
+        """The timeout, in seconds, after which a proposer gives up a view that is not installed.
 
-        The timeout grows with every proposal, up to a bound. Otherwise proposals of several replicas could
-        interrupt each other forever where the log takes longer to send.
+        It grows with every proposal, up to a bound. With a fixed timeout, proposals of several replicas could
+        interrupt each other forever if sending the log takes longer.
         """
         doublings = min(max(self._proposals - FREE_PROPOSALS, 0), MAX_DOUBLINGS)
         return self._state.settings.view_change_s * (1 << doublings)
@@ -103,7 +103,7 @@ class Election:
 
     @property
     def lacking(self) -> View | None:
-        """Return the last view known to those who answered, while too few of its voters can be reached."""
+        """The last view known to the voters that answered, while too few of its voters can be reached."""
         view = self._lacking
         if view is not None and overlap(self._state.alive(view), view, active=True):
             return view
@@ -114,7 +114,10 @@ class Election:
     def propose(
         self, now: float, reason: str, exclude: Collection[Voter] = (), *, boot: bool = False
     ) -> None:
-        """Start a view change. Not while a grant to another replica binds this one."""
+        """Start a view change, unless a grant to another replica forbids it.
+
+        exclude: members that the view must not have. boot: propose the first view of the cluster.
+        """
         state = self._state
         if self._lease.blocks(now, state.me):
             return
@@ -129,7 +132,7 @@ class Election:
         state.output.send_after_sync(state.me.replica, self._promise(number))
 
     def _send_prepare(self, attempt: Preparing) -> None:
-        """Ask everybody who has not answered; for the first view, only those who may found a cluster."""
+        """Ask all peers that have not answered; for the first view, only those that may found a cluster."""
         message = Prepare(attempt.number, attempt.reason)
         for link in self._state.peers:
             asked = founds(link, self._state.configuration.birth) if attempt.boot else not link.foreign
@@ -137,7 +140,7 @@ class Election:
                 self._state.output.send_after_sync(link.replica, message)
 
     def next_counter(self) -> int:
-        """A view counter above all that were seen, so that no number is used twice."""
+        """Return a view counter above all that were seen, so that no number is used twice."""
         return self._state.counter + 1
 
     def _promise(self, number: ViewNumber) -> Promise:
@@ -154,7 +157,7 @@ class Election:
         )
 
     def on_prepare(self, now: float, voter: Voter, message: Prepare) -> None:
-        """Somebody proposes a view."""
+        """Promise the view that another replica proposes, or refuse it."""
         state = self._state
         number = message.number
         if number.replica != voter.replica or number.incarnation != voter.incarnation:
@@ -175,7 +178,7 @@ class Election:
         state.output.send_after_sync(voter.replica, self._promise(number))
 
     def answer_deferred(self, now: float) -> None:
-        """Promise what a grant forbade to promise, once it is over."""
+        """Promise the deferred proposal once the grant that forbade it has ended."""
         if self._deferred is None:
             return
         voter, message = self._deferred
@@ -186,26 +189,26 @@ class Election:
 
     @property
     def wake(self) -> float | None:
-        """When a grant that forbids a promise is over."""
+        """Time when the grant ends that forbids a promise; None if there is none."""
         if self._deferred is None:
             return None
         until = self._lease.bound_until
         return until if until > self._state.now else None
 
     def abandon(self, now: float) -> None:
-        """Another proposal is ahead of that of this replica."""
+        """End the attempt of this replica: another proposal has a higher number."""
         self._attempt = None
         self.installation.current = None
         self.since = now
 
     def withdraw(self, now: float) -> None:
-        """This replica leaves: a view that it has not begun to install is left to the others."""
+        """End an attempt that has not begun to install, because this replica leaves."""
         if self._attempt is not None:
             self._state.output.note("leaves the next view to the others")
             self.abandon(now)
 
     def lost(self, now: float) -> None:
-        """A view is active without this replica: it has nothing to propose."""
+        """End the attempt of this replica: a view is active without it."""
         if not self.idle:
             self.abandon(now)
         if self._fetched.entries:
@@ -213,14 +216,14 @@ class Election:
         self.installation.forget()
 
     def fail(self, now: float, reason: str) -> None:
-        """The attempt of this replica came to nothing; another one follows after a pause."""
+        """End the attempt of this replica, for a reason; another attempt follows after a pause."""
         self._state.output.note(f"view {self._state.promised} not installed: {reason}")
         self.abandon(now)
         self.failures += 1
         self._state.attention = True
 
     def on_refuse(self, now: float, voter: Voter, message: Refuse) -> None:
-        """A voter has promised a higher view."""
+        """End the attempt of this replica if a voter that it needs has promised a higher view."""
         state = self._state
         state.saw(message.promised)
         if self.idle or message.number != state.promised or message.promised <= state.promised:
@@ -233,11 +236,11 @@ class Election:
     # Choose
 
     def on_promise(self, now: float, voter: Voter, message: Promise) -> None:
-        """A voter answers a proposal of this replica."""
+        """Count the promise of a voter for the proposal of this replica."""
         link = self._state.peers.link(voter)
         if link is not None:
-            # Its last word counts: who only once said that it leaves must not be dropped again and again. But
-            # it may have promised before that, and the promise waited, say for its disk.
+            # The latest message counts, so that a voter which returned is not left out again and again. But
+            # the promise may be older than the voter's decision to leave, for example after a slow sync.
             link.leaving = message.leaving or (link.leaving and message.number <= link.left_at)
         attempt = self._attempt
         if isinstance(attempt, Preparing) and message.number == attempt.number:
@@ -247,10 +250,10 @@ class Election:
             self._evaluate(now, attempt)
 
     def _evaluate(self, now: float, attempt: Preparing) -> None:
-        """Go on as soon as the promises suffice and everybody alive has answered."""
+        """Continue as soon as the promises suffice and all living voters have answered."""
         if now - attempt.ran > self._state.settings.suspect_s:
-            # Who has promised may be gone, and was not missed: this replica would accept a view whose other
-            # members never will, and which nobody can replace without them.
+            # Voters that promised may have gone unnoticed. This replica would accept a view that its other
+            # members never accept, and that no voter can replace without them.
             self.fail(now, "this replica did not run meanwhile")
             return
         attempt.ran = now
@@ -265,7 +268,7 @@ class Election:
             return
         late = now - attempt.since >= state.settings.view_change_s
         expected = {*state.alive(choice.source)}
-        # A change that a voter it brings does not answer for would be given up.
+        # Without an answer of the voter that it adds, a change would be dropped.
         expected |= {
             voter
             for voter in reconfigured(choice.source.config, self.change(choice.source, attempt.promises))
@@ -273,7 +276,7 @@ class Election:
         }
         if attempt.joiner is not None and state.peers.link(attempt.joiner) is not None:
             expected.add(attempt.joiner)
-        # Who is too far behind answers only after all that is on its way to it.
+        # A member that missed several views is slow: it answers only after all that is in flight to it.
         expected = {voter for voter in expected if voter not in attempt.exclude and self._answers(voter)}
         if not late and not expected <= attempt.promises.keys():
             attempt.waiting = "not everybody alive has answered"
@@ -283,7 +286,7 @@ class Election:
             members = members[1:]
         if not members:
             self.fail(now, "nobody who answered can be a member")
-            # It yielded to all who can lead, and they did not: the patience of one of them ends first now.
+            # It has yielded to all possible masters, and none led: now one of them must time out first.
             self.since = now + (VOTER_TIMEOUTS + 1) * self.attempt_timeout_s
         elif members[0] != state.me:
             self._yield(now, attempt, members[0])
@@ -291,20 +294,20 @@ class Election:
             self._adopt(now, attempt, attrs.evolve(choice, members=members))
 
     def _staying(self, source: View, members: Collection[Voter], attempt: Preparing) -> tuple[Voter, ...]:
-        """Those who may be members of the view: not who is excluded, has ended, or leaves for good."""
+        """Return the possible members of the view: not those excluded, ended, or removed by the change."""
         peers = self._state.peers
         members = tuple(voter for voter in members if voter not in attempt.exclude and not peers.ended(voter))
         members = tuple(voter for voter in members if self._answers(voter)) or members
         config = reconfigured(source.config, self.change(source, attempt.promises))
-        # When nobody else holds the log, the change is given up.
+        # If no other member holds the log, the change is dropped.
         return tuple(voter for voter in members if voter in config) or members
 
     def _answers(self, voter: Voter) -> bool:
-        """Whether a view need not do without a member: it took the log of those before in time."""
+        """Return whether a member may be in the view: it has not missed too many views in a row."""
         return self._missed.get(voter, 0) < MAX_MISSED
 
     def _yield(self, now: float, attempt: Preparing, first: Voter) -> None:
-        """The first member that answered leads."""
+        """Let the first member that answered propose a view instead."""
         state = self._state
         state.output.note(f"yields to replica {first.replica}")
         self._yields[first] = self._yields.get(first, 0) + 1
@@ -314,18 +317,18 @@ class Election:
         self.since = now + self.attempt_timeout_s
 
     def on_yield(self, now: float, voter: Voter, message: Yield) -> None:
-        """Another proposer found that this replica leads: it does not lead itself."""
+        """Propose a view: another proposer found that this replica is the first member."""
         state = self._state
         state.saw(message.number)
         fit = (state.member or state.accepted is None) and not state.seats.witness
         if self.idle and fit and not state.leaving and message.number >= state.promised:
             self._yields[voter] = MAX_YIELDS
-            # If a grant forbids it now, it is time as soon as that is over.
+            # If a grant forbids it now, this replica proposes as soon as the grant ends.
             self.since = -math.inf
             self.propose(now, message.reason)
 
     def _adopt(self, now: float, attempt: Preparing, choice: Choice) -> None:
-        """Get the end of the log to adopt, if another replica has it, then install."""
+        """Fetch the end of the log to adopt if only another replica has it, then install."""
         state = self._state
         accepted = state.accepted
         same = accepted is not None and accepted.number == choice.source.number
@@ -339,7 +342,7 @@ class Election:
         self._fetch(now, fetching)
 
     def _fetch(self, now: float, attempt: Fetching) -> None:
-        """Ask for the next part of the log, or install the view when all of it is here."""
+        """Ask for the next part of the log, or install the view if the log is complete."""
         if attempt.fetched.reached >= attempt.choice.last.at:
             self._splice(now, attempt)
             return
@@ -349,17 +352,17 @@ class Election:
         )
 
     def on_fetch(self, voter: Voter, message: Fetch) -> None:
-        """A proposer lacks the end of this replica's log."""
+        """Send a part of the end of this replica's log, which a proposer lacks."""
         state = self._state
         log = state.log
         if message.number == state.promised and log.base.at <= message.index <= log.last.at:
             entries = log.slice(message.index, log.last.at, state.settings.part_bytes)
-            # The proposal makes progress: a long end of a log over a slow network takes its time.
+            # The proposal makes progress, though a long log over a slow network takes its time.
             self.since = max(self.since, state.now)
             state.output.send(voter.replica, Suffix(message.number, message.index, tuple(entries)))
 
     def on_suffix(self, now: float, voter: Voter, message: Suffix) -> None:
-        """The end of the log to adopt, or a part of it."""
+        """Add a part of the log to adopt, and ask for the next."""
         attempt = self._attempt
         if (
             not isinstance(attempt, Fetching)
@@ -376,7 +379,7 @@ class Election:
             self._splice(now, attempt)
 
     def _splice(self, now: float, attempt: Fetching) -> None:
-        """The log may change only together with the acceptance of the view, which follows at once."""
+        """Replace the end of the log and install: the log may change only if the view is accepted at once."""
         self._fetched = Fetched()
         fetched = attempt.fetched
         end = fetched.entries[-1] if fetched.entries else None
@@ -390,7 +393,7 @@ class Election:
             self._install(now, attempt.prepared, attempt.choice)
 
     def _install(self, now: float, attempt: Preparing, choice: Choice) -> None:
-        """This replica holds the log of the view: decide on the members and install."""
+        """Decide on the members of the view, whose log this replica has, and install it."""
         state = self._state
         log = state.log
         source = choice.source
@@ -402,7 +405,7 @@ class Election:
         config = reconfigured(source.config, change)
         reason = self._unfeasible(change, config, attempt.promises)
         if reason:
-            state.output.note(f"the change of the configuration is given up: {reason}")
+            state.output.note(f"the change of the configuration is dropped: {reason}")
             change, config = None, source.config
         bases: dict[Voter, int] = {}
         for voter in remaining:
@@ -422,7 +425,7 @@ class Election:
         bases.pop(state.me, None)
         members = (state.me, *bases)
         seats = seated(source.seats, change)
-        # What replaces a first view that is not known to be active takes its place.
+        # A view that replaces a first view not known to be active is a first view, too.
         first = source.boot > 0 and choice.activation is not Activation.ACTIVE
         view = View(
             attempt.number,
@@ -442,9 +445,9 @@ class Election:
     def _unfeasible(
         self, change: Change | None, config: Collection[Voter], promises: Mapping[Voter, Promise]
     ) -> str:
-        """Why a configuration could not become active with those who answered, "" if it can."""
+        """Return why a configuration could not become active with the voters that answered; "" if it can."""
         adds = isinstance(change, Reconfig) and change.add
-        # Otherwise who stays needs no more votes than before, and who leaves waits for the view.
+        # Any other change needs no more votes than before, and a leaving voter waits for the view.
         stay = adds or isinstance(change, Dismiss)
         answered = {voter for voter, promise in promises.items() if not (stay and promise.leaving)}
         if self._state.me not in config or not feasible(config, answered):
@@ -452,13 +455,13 @@ class Election:
         if isinstance(change, Reconfig) and change.add:
             voter = Voter(change.replica, change.incarnation)
             link = self._state.peers.link(voter)
-            # One that is slow may answer too late each time, and comes all the same.
+            # A slow one may answer too late each time, and is added all the same.
             if voter not in answered and (link is None or link.suspected or link.leaving):
                 return f"replica {change.replica} leaves, or cannot be reached"
         return ""
 
     def change(self, source: View, promises: Mapping[Voter, Promise]) -> Change | None:
-        """The change of the configuration that the adopted log makes, if any."""
+        """Return the change of the configuration in the log to adopt; None if there is none."""
         entry = self._state.log.reconfig(source.start)
         if entry is None or entry.view != source.number:
             return None
@@ -466,14 +469,14 @@ class Election:
         if isinstance(change, Reconfig) and not change.add:
             promise = promises.get(Voter(change.replica, change.incarnation))
             if promise is not None and not promise.leaving:
-                # It was to go because it left, or could not be reached: it is there, and stays.
+                # It was removed because it left or could not be reached. It has answered, so it stays.
                 return None
         return change
 
     def _start(
         self, now: float, view: View, source: View | None, active: bool, bases: dict[Voter, int]
     ) -> None:
-        """Hand over to the installation."""
+        """Start the installation of the view."""
         self._attempt = None
         self._yields.clear()
         self._lacking = None
@@ -484,12 +487,12 @@ class Election:
         )
 
     def _evaluate_first(self, now: float, attempt: Preparing) -> None:
-        """Go on with a proposal of a first view as far as the promises allow."""
+        """Continue with the proposal of a first view as far as the promises allow."""
         match self.founding.decide(now, attempt):
             case FirstView(view=view, others=others):
                 self._start(now, view, None, False, dict.fromkeys(others, 0))
             case AlreadyFounded():
-                # The members that are left of the first view learn only now that it may be active.
+                # The remaining members of the first view learn only now that it may be active.
                 attempt.boot = False
                 self._evaluate(now, attempt)
             case Impossible(reason=reason):
@@ -500,7 +503,7 @@ class Election:
     # Time
 
     def tick(self, now: float) -> None:
-        """Repeat what was not answered, give up what takes too long."""
+        """Repeat messages without an answer, and end an attempt that takes too long."""
         state = self._state
         settings = state.settings
         attempt = self._attempt
@@ -521,7 +524,7 @@ class Election:
             if now - attempt.moved > 2 * self.attempt_timeout_s:
                 self.fail(now, f"replica {attempt.choice.holder.replica} does not send its log")
             elif now - attempt.asked >= attempt.fetched.again_s:
-                # It is lost, or its way slow: parts that come twice for that would make it slower and slower.
+                # The part is lost, or the network slow: asking more and more rarely does not slow it further.
                 attempt.fetched.again_s = min(2 * attempt.fetched.again_s, self.attempt_timeout_s)
                 self._fetch(now, attempt)
         if state.serving:

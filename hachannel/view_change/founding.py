@@ -1,4 +1,4 @@
-"""The first view of a cluster: when a replica may propose it, and what the promises for it allow.
+"""The founding of a cluster: when a replica may propose the first view, and what the promises allow.
 
 Source: the channel protocol, section 4. At start-up, enough empty replicas that see each other found the
 cluster. The rules for a first view that may have been active are in docs/decisions/0019.
@@ -41,7 +41,7 @@ class Waiting:
 
 @attrs.frozen
 class AlreadyFounded:
-    """The cluster has, or may have, a first view, which the promises allow to replace."""
+    """The cluster has, or may have, a first view, and the promises suffice to replace it."""
 
 
 @attrs.frozen
@@ -60,13 +60,13 @@ class Founding:
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._complete_since: float | None = None
-        """Since when this replica sees enough empty replicas; None if it does not."""
+        """Time since which this replica sees enough empty replicas; None if it does not."""
 
     def due(self, now: float, since: float, failures: int) -> bool:
         """Return whether enough empty replicas see each other and this one is the next to propose.
 
-        Call on a replica that is empty. since: when the last proposal known here made progress. failures:
-        how many proposals of this replica failed in a row.
+        Call on a replica that is empty. since: time when the last proposal known here made progress.
+        failures: number of proposals of this replica that failed in a row.
         """
         state = self._state
         if state.leaving or state.seats.witness:
@@ -93,8 +93,8 @@ class Founding:
     def decide(self, now: float, attempt: Preparing) -> Verdict:
         """Return what the promises of an attempt allow.
 
-        A first view takes promises of enough empty replicas, and for half of `view_change_s` of all empty
-        replicas in sight.
+        A first view needs the promises of enough empty replicas. For half of `view_change_s` the proposer
+        waits for those of all connected empty replicas.
         """
         state = self._state
         promises = {
@@ -123,7 +123,7 @@ class Founding:
         return self._first_view(attempt, promises)
 
     def _awaited(self, now: float, attempt: Preparing, promises: Mapping[Voter, Promise]) -> bool:
-        """Return whether an empty replica in sight may still promise in time."""
+        """Return whether a connected empty replica may still promise in time."""
         state = self._state
         if now - attempt.since >= state.settings.view_change_s / 2:
             return False

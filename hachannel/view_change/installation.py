@@ -1,9 +1,9 @@
-"""Installing a view: members take its log and accept it, other voters record it, then it becomes active.
+"""The installation of a view: members adopt its log and accept it, other voters record it, it becomes active.
 
 Source: the channel protocol, section 3, steps 4 to 6. A view is recorded only once all its members accepted
-it, so that whoever recorded it proves that every member holds its log. A first view becomes active only once
-as many members as commit an entry know that it will: whatever view follows without it hears of it from them,
-and does not say that the cluster begins, too.
+it, so a voter that recorded it proves that every member holds its log. A first view becomes active only once
+k members have recorded that it may: the proposer of any later view learns of it from them, so no second view
+reports that the cluster begins.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,38 +20,38 @@ from .choice import activated
 
 RESEND = 5
 """The log of a view is sent again after this many retry intervals, then after twice as many, and so on: it
-may be long, and its way slow."""
+may be long, and the network slow."""
 
 
 @attrs.define(eq=False)
 class Installing:
-    """A view this replica proposes and is installing."""
+    """A view that this replica has proposed and is installing."""
 
     view: View
     source: View | None
-    """The view it replaces, None for the first one."""
+    """The view that it replaces; None if it is the first one."""
     active: bool
-    """`source` was active, or nobody can find that it was not."""
+    """`source` was active, or no proposer can conclude that it was not."""
     bases: Mapping[Voter, int]
-    """For each other member: up to where it has the log already."""
+    """For each other member: index up to which it has the log already."""
     since: float
     sent: dict[Voter, float]
     accepted: set[Voter]
     recorded: set[Voter]
     recording: float | None = None
-    """When the view was last sent to the voters that record it; None if it was not."""
+    """Time when Record was last sent to the voters that are no members; None if it was not."""
     founding: float | None = None
-    """A first view that enough accepted: when the members were last told."""
+    """In a first view that enough voters accepted: time when Found was last sent; else None."""
     founded: set[Voter] = attrs.field(factory=set[Voter])
-    """The members that have confirmed it."""
+    """The members that have answered Found."""
     again: int = 0
-    """How often the log was sent again."""
+    """Number of times that the log was sent again."""
     known: bool = False
     """The view is active; a first view waits until that is durable here."""
 
     @property
     def lacking(self) -> list[Voter]:
-        """The other members whose answer is missing."""
+        """The other members that have not answered."""
         answered = self.accepted if self.founding is None else self.founded
         return [voter for voter in self.bases if voter not in answered]
 
@@ -66,7 +66,7 @@ class Staged:
 
 
 class Installation:
-    """Installs views: as the proposer, and as a member or voter."""
+    """Installs views, as the proposer and as a member or voter."""
 
     def __init__(
         self, state: ReplicaState, replication: Replication, lease: Lease, abandon: Callable[[float], None]
@@ -78,14 +78,14 @@ class Installation:
         self.current: Installing | None = None
         self._staged: Staged | None = None
         self._noted = NO_VIEW
-        """The active first view of the cluster, while that is being made durable."""
+        """Number of the first view for which Activated was recorded."""
         self.busy = False
         """The application is installing a snapshot: no view can be accepted meanwhile."""
 
     # The proposer
 
     def propose(self, now: float, installing: Installing) -> None:
-        """The log of the view is the log of this replica: accept it, and send it to the other members."""
+        """Install a view whose log this replica has: send it to the other members, and accept it."""
         state = self._state
         view = installing.view
         self.current = installing
@@ -96,13 +96,13 @@ class Installation:
             self._accept_own()
 
     def _accept_own(self) -> None:
-        """The proposer accepts too, once; the first view last, so that nothing is lost if it fails."""
+        """Accept the view as its proposer, once; a first view after all others: no loss if it fails."""
         if self.current is not None and self._state.accepted != self.current.view:
             self._state.accept(self.current.view)
             self._state.output.send_after_sync(self._state.me.replica, Accept(self.current.view.number))
 
     def _send(self, now: float, installing: Installing, voter: Voter) -> None:
-        """Send a member what it lacks of the log of the view, in parts."""
+        """Send a member the part of the log of the view that it lacks, in messages of `part_bytes`."""
         state = self._state
         log = state.log
         view = installing.view
@@ -139,7 +139,7 @@ class Installation:
             self._progress(now, installing)
 
     def _progress(self, now: float, installing: Installing) -> None:
-        """Record once all members accepted; activate once both majorities know."""
+        """Send Record once all members accepted the view; activate it once both majorities have it."""
         view = installing.view
         if installing.recording is None and self.complete(installing):
             self._record(now, installing)
@@ -153,22 +153,22 @@ class Installation:
             self._found(now, installing)
 
     def _found(self, now: float, installing: Installing) -> None:
-        """Note that the first view may be active at any moment, then tell the members."""
+        """Record that the first view may become active at any moment, then send Found to the members."""
         state = self._state
         first, installing.founding = installing.founding is None, now
         if first:
             state.foresee()
             state.output.send_after_sync(state.me.replica, Founded(installing.view.number))
         elif state.me in installing.founded:
-            self._tell(installing)
+            self._send_found(installing)
 
-    def _tell(self, installing: Installing) -> None:
-        """Send Found to the members, after the proposer noted it: a member that knows proves that two do."""
+    def _send_found(self, installing: Installing) -> None:
+        """Send Found to the members, after the proposer has recorded it: then at least two know."""
         for voter in installing.lacking:
             self._state.output.send(voter.replica, Found(installing.view.number))
 
     def on_founded(self, now: float, voter: Voter, message: Founded) -> None:
-        """A member will not forget that the first view may be active."""
+        """Note that a member has recorded that the first view may become active."""
         installing = self.current
         if (
             installing is not None
@@ -178,17 +178,17 @@ class Installation:
         ):
             installing.founded.add(voter)
             if voter == self._state.me:
-                self._tell(installing)
+                self._send_found(installing)
             if len(installing.founded) >= installing.view.k:
                 installing.known = True
                 self.activate(now)
 
     def complete(self, installing: Installing) -> bool:
-        """Whether every member has accepted."""
+        """Return whether every member has accepted the view."""
         return installing.accepted >= set(installing.view.members)
 
     def _record(self, now: float, installing: Installing) -> None:
-        """Tell the voters that are no members."""
+        """Send Record to the voters that are no members."""
         installing.recording = now
         view = installing.view
         voters = set(view.config)
@@ -199,9 +199,9 @@ class Installation:
                 self._state.output.send(voter.replica, Record(view))
 
     def drive(self, now: float, attempt_timeout_s: float) -> str:
-        """Repeat what was not answered; returns why the view cannot be installed, "" when it still can.
+        """Repeat messages without an answer. Return why the view cannot be installed; "" if it still can.
 
-        attempt_timeout_s: how long it may take.
+        attempt_timeout_s: time that the installation may take, in seconds.
         """
         installing, state = self.current, self._state
         if installing is None or installing.known:
@@ -231,7 +231,7 @@ class Installation:
         return ""
 
     def reconnected(self, now: float, voter: Voter) -> None:
-        """Send again what was on its way to a member when the connection was lost."""
+        """Send again the messages to a member that may be lost with its connection."""
         installing = self.current
         if installing is None or voter not in installing.lacking:
             return
@@ -243,7 +243,7 @@ class Installation:
     # Members and voters
 
     def on_new_view(self, now: float, voter: Voter, message: NewView) -> None:
-        """A part of the log of a new view; the last one completes it."""
+        """Stage a part of the log of a new view; with the last part adopt it and accept the view."""
         state = self._state
         view = message.view
         if voter != proposer(view.number) or state.me not in view.members or self.busy or state.seats.witness:
@@ -267,7 +267,7 @@ class Installation:
         state.output.send_after_sync(voter.replica, Accept(view.number))
 
     def _refused(self, voter: Voter, number: ViewNumber) -> bool:
-        """Answer a proposal below what was promised."""
+        """Refuse a view with a lower number than the promised one. Return whether it was refused."""
         state = self._state
         state.saw(number)
         if number >= state.promised:
@@ -280,7 +280,7 @@ class Installation:
         return number > self._state.promised and self._lease.blocks(now, voter)
 
     def _stage(self, message: NewView) -> Staged | None:
-        """Put a part after the earlier ones; None when it does not follow them."""
+        """Append a part to the earlier ones; None if it does not follow them."""
         if message.offset == 0:
             self._staged = Staged(message.view.number, message.base, list(message.entries))
             return self._staged
@@ -296,13 +296,13 @@ class Installation:
         return staged
 
     def _adopt(self, view: View, staged: Staged) -> str:
-        """Make the log of this replica the log of the view; returns why not, "" when done."""
+        """Make the log of this replica the log of the view. Return why that is impossible; "" if done."""
         log = self._state.log
         base = staged.base
         if base.at < 0 or base.at + len(staged.entries) != view.start:
             return "its log is incomplete"
         if staged.entries and staged.entries[0].index != base.at + 1:
-            return "its log does not begin where it says"
+            return "its first entry does not follow its base"
         if base.at > log.last.at:
             return f"this log ends at {log.last.at}, before {base.at}"
         if base.at >= log.base.at and log.tag(base.at) != base:
@@ -310,11 +310,11 @@ class Installation:
         return self._state.splice(staged.entries, view.start)
 
     def forget(self) -> None:
-        """Drop the parts of a log that have arrived: they are not needed any more."""
+        """Drop the parts of a log that have arrived: they are no longer needed."""
         self._staged = None
 
     def on_record(self, now: float, voter: Voter, message: Record) -> None:
-        """All members accepted a view this voter is no member of."""
+        """Record a view that all its members accepted, and that does not have this voter as a member."""
         state = self._state
         view = message.view
         if voter != proposer(view.number) or state.me in view.members:
@@ -328,7 +328,7 @@ class Installation:
         state.output.send_after_sync(voter.replica, Recorded(view.number))
 
     def on_found(self, voter: Voter, message: Found) -> None:
-        """The first view may be active at any moment: who replaces it must find out."""
+        """Record that the first view may become active: proposers of later views must learn of it."""
         state = self._state
         view = state.accepted
         if (
@@ -338,13 +338,13 @@ class Installation:
             and state.me in view.members
         ):
             if not state.foreseen:
-                # It comes along: no time yet for a proposal of this replica, which may be next in turn.
+                # The view makes progress: this replica, which may be the next to propose, must wait.
                 self._abandon(state.now)
                 state.foresee()
             state.output.send_after_sync(voter.replica, Founded(view.number))
 
     def on_activate(self, now: float, voter: Voter, message: Activate) -> None:
-        """The view is active."""
+        """Activate the view, as its master reports."""
         view = self._state.accepted
         if view is not None and view.number == message.number and voter == view.members[0]:
             self.activate(now)
@@ -363,19 +363,19 @@ class Installation:
             return
         resumed = view.number == state.resumed
         if resumed and view.members[0] == state.me:
-            # It has forgotten what its slaves hold: the next view tells.
+            # The master has restarted and does not know what its slaves hold. The next view shows it.
             return
         state.supersede(view.number)
         state.know_active()
         if not view.boot:
             self._begin(now, view, first_time=False)
         elif self._noted != view.number:
-            # A process that forgot it would say again that this is the first time.
+            # A process that forgot this would report the first view once more.
             self._noted = view.number
             state.output.send_after_sync(state.me.replica, Activate(view.number))
 
     def on_noted(self, now: float, message: Activate) -> None:
-        """Go on: the disk has recorded that the first view is active."""
+        """Serve: it is durable that the first view is active."""
         state = self._state
         view = state.accepted
         if (

@@ -465,7 +465,7 @@ def test_a_change_that_too_few_can_vote_for_is_given_up_and_its_replicas_are_nam
     hand.silence(3)
     hand.silence(2)
     hand.settle()
-    given_up = "the change of the configuration is given up: too few of replicas 0, 1, 2, 3 answer"
+    given_up = "the change of the configuration is dropped: too few of replicas 0, 1, 2, 3 answer"
     assert given_up in hand.notes[0]
     assert hand.channels[0].members == (0, 1)
 
