@@ -33,7 +33,7 @@ def test_a_path_that_is_too_long_for_sqlite_says_so(tmp_path: Path) -> None:
         place /= "x" * 40
     place.mkdir(parents=True)
     with pytest.raises(
-        JournalError, match=r"its path has 5\d\d bytes, and SQLite takes up to 503; choose a "
+        JournalError, match=r"its path has 5\d\d bytes, and SQLite allows 503; choose a "
     ):
         Journal.open(place / "journal.db", ME, 7)
 
@@ -47,7 +47,7 @@ def test_a_directory_in_the_place_of_a_file_is_named_with_what_to_do(journal: Jo
     with pytest.raises(JournalError) as raised:
         Journal.open(journal.path, ME, 7)
     assert str(raised.value) == (
-        f"The journal {file} cannot be used: Is a directory; move away what stands in the place of the file."
+        f"The journal {file} cannot be used: Is a directory; move away what has the name of the file."
     )
 
 
@@ -55,9 +55,9 @@ def test_a_directory_in_the_place_of_a_file_is_named_with_what_to_do(journal: Jo
     ("error", "said"),
     [
         (OSError(errno.EACCES, "Permission denied"), "Permission denied; let this user read and write it"),
-        (OSError(errno.ENOSPC, "No space"), "no space is left on the disk; free some"),
-        (OSError(errno.EIO, "Input/output error"), "Input/output error; mend or replace the disk"),
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; end other programs"),
+        (OSError(errno.ENOSPC, "No space"), "no space is left on the disk; free some space"),
+        (OSError(errno.EIO, "Input/output error"), "Input/output error; repair or replace the disk"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; stop other programs"),
     ],
 )  # fmt: skip
 def test_a_file_of_frames_that_cannot_be_used_is_named_with_what_to_do(
@@ -99,7 +99,7 @@ def test_a_journal_that_cannot_be_opened_leaves_no_file_open(
         sync(file)
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(JournalError, match="mend or replace the disk"):
+    with pytest.raises(JournalError, match="repair or replace the disk"):
         Journal.open(path, ME, 7)
     assert open_below(tmp_path) == []
 

@@ -225,7 +225,7 @@ def test_another_database_is_refused_and_left_alone(tmp_path: Path) -> None:
     with sqlite3.connect(path) as connection:
         connection.execute("CREATE TABLE recipes (name TEXT)")
     connection.close()
-    with pytest.raises(Foreign, match="no journal of a replica"):
+    with pytest.raises(Foreign, match="not the journal of a replica"):
         Journal.open(path, ME, 8)
 
 
@@ -420,7 +420,7 @@ def test_a_shortened_file_is_never_served(journal: Journal, copy: Copy) -> None:
 
 
 def test_a_missing_journal_is_a_loss_only_where_there_was_one(tmp_path: Path) -> None:
-    with pytest.raises(Damaged, match="is missing or empty, and there was one"):
+    with pytest.raises(Damaged, match="is missing or empty, but it existed before"):
         Journal.open(tmp_path / "journal.db", ME, 8, existing=True)
     assert Journal.open(tmp_path / "journal.db", ME, 8).incarnation == 8
 
@@ -428,9 +428,9 @@ def test_a_missing_journal_is_a_loss_only_where_there_was_one(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "flaw"),
     [
-        ("DELETE FROM remembered", "its row of remembered is missing or spoiled"),
+        ("DELETE FROM remembered", "its row of remembered is missing or damaged"),
         ("UPDATE remembered SET body = x'90'", "its row of remembered"),
-        ("DELETE FROM frames", "its row of frames is missing or spoiled"),
+        ("DELETE FROM frames", "its row of frames is missing or damaged"),
         ("UPDATE frames SET body = x'90'", "its row of frames"),
         ("UPDATE meta SET checksum = NULL", "its row of meta"),
         ("DROP TABLE frames", "no such table: frames"),

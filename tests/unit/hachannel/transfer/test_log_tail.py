@@ -328,7 +328,7 @@ def test_entries_that_do_not_follow_the_state_end_the_transfer():
     [message] = [message for message in hand.lose(0, 2) if isinstance(message, TailEntries)]
     hand.inject(0, 2, replace(message, base=Tag(ViewNumber(9, 0, 9), start)))
     install(hand)
-    assert any("does not follow it" in note for note in hand.notes[2])
+    assert any("do not follow it" in note for note in hand.notes[2])
     assert hand.channels[2].applied == start
     for _ in range(10):
         hand.tick(0.05)

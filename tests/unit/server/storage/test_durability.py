@@ -408,7 +408,7 @@ DAMAGE: dict[str, Callable[[Path], None]] = {
     "journal.db-frames is damaged: frame 1 is not what was written": lambda place: scratch(place),
     "journal.db-frames is damaged: it is missing": lambda place: (place / "journal.db-frames").unlink(),
     "missing or empty": unlink,
-    "missing or empty, and": empty,
+    "missing or empty, but": empty,
     "no such table: agents": lambda place: spoil(place, "DROP TABLE agents"),
     "not a database": lambda place: (place / "journal.db").write_bytes(b"x" * 9000) and None,
     "it has a state after entry 0, entries 6 to 12": lambda place: rebase(place),
@@ -464,7 +464,7 @@ def test_a_mark_that_was_deleted_is_there_again_after_a_start(place: Path) -> No
     (place / "journal.made").unlink()
     Replica(place, 8).end()
     unlink(place)
-    with pytest.raises(StartError, match="missing or empty, and there was one"):
+    with pytest.raises(StartError, match="missing or empty, but it existed before"):
         Replica(place, 9)
 
 
@@ -482,7 +482,7 @@ def test_without_mark_and_database_the_frames_say_that_there_was_a_journal(
         again.end()
         assert (place / "aside-8.db-frames").read_bytes() == frames
     else:
-        with pytest.raises(StartError, match="missing or empty, and there was one"):
+        with pytest.raises(StartError, match="missing or empty, but it existed before"):
             Replica(place, 8)
         assert (place / "journal.db-frames").read_bytes() == frames
 
@@ -508,7 +508,7 @@ def test_of_a_journal_that_is_gone_as_a_whole_nothing_is_said_to_be_kept(place: 
     for suffix in ("", "-frames"):
         (place / f"journal.db{suffix}").unlink()
     again = Replica(place, 8, clustered=True)
-    assert again.host.lines[0].endswith("and there was one. The state comes from the other replicas.")
+    assert again.host.lines[0].endswith("but it existed before. The state comes from the other replicas.")
     again.end()
 
 
