@@ -32,9 +32,7 @@ def test_a_path_that_is_too_long_for_sqlite_says_so(tmp_path: Path) -> None:
     while len(str(place)) < 500:
         place /= "x" * 40
     place.mkdir(parents=True)
-    with pytest.raises(
-        JournalError, match=r"its path has 5\d\d bytes, and SQLite allows 503; choose a "
-    ):
+    with pytest.raises(JournalError, match=r"its path has 5\d\d bytes, and SQLite allows 503; choose a "):
         Journal.open(place / "journal.db", ME, 7)
 
 
