@@ -91,7 +91,7 @@ class Catch:
 
 PAGE = """# Mutants: which checker notices which broken rule
 
-Each mutant breaks one rule of the channel, to test a checker: [simulation.md](simulation.md#mutants).
+Each mutant breaks one rule of the channel, to test a checker: [mutation.md](mutation.md).
 `make mutants MUTANTS_ARGS="--write docs/mutants.md"` writes this page. Noticed by: the invariant that failed
 first. Where: the first seed from 0 on at which it failed, or the scenario, or the start of the exploration.
 Limit: the seeds or states within which it must fail.
