@@ -1,4 +1,4 @@
-"""The driver of a session, over a transport that the connection class provides. No thread, no event loop."""
+"""The driver of a session, over a transport of any event loop."""
 
 from typing import Protocol
 
@@ -18,7 +18,7 @@ class Port(Protocol):
         ...
 
     def arm(self, deadline: float | None) -> None:
-        """Call `Driver.tick` at `deadline`, not at the one set before; None: not at all."""
+        """Call `Driver.tick` at `deadline` instead of the deadline set before; never if it is None."""
         ...
 
     def connect(self, endpoint: Endpoint) -> None:

@@ -25,27 +25,27 @@ class QuorateClientError(Exception):
 
 
 class BadUrl(QuorateClientError, ValueError):
-    """The URL of the servers cannot be understood. Caller's fault."""
+    """The URL of the servers cannot be parsed. Caller's fault."""
 
 
 class AuthenticationError(QuorateClientError):
-    """The server knows no such user, or the password is another one. Not retried."""
+    """The server has no such user, or the password is wrong. The client does not try again."""
 
 
 class ConnectionClosed(QuorateClientError):
     """The connection has ended for good: closed here, or expired or taken over on the server.
 
-    When it expired, the high availability is broken: what was not acknowledged may or may not have
-    been processed, and a new connection cannot tell.
+    If it has expired, what was not acknowledged may or may not have been processed, and a new connection
+    cannot find out.
     """
 
 
 class ConnectionLost(ConnectionClosed):
-    """No server could be reached any more within the time given for reconnection."""
+    """No replica could be reached within the time limit for reconnection."""
 
 
 class Unavailable(QuorateClientError):
-    """No replica answered within the timeout. The text tells which were tried and why each failed."""
+    """No replica answered within the time limit. The text names each replica and why it failed."""
 
 
 class FrameTooLarge(QuorateClientError, ValueError):
@@ -53,7 +53,7 @@ class FrameTooLarge(QuorateClientError, ValueError):
 
 
 class RequestTimeout(QuorateClientError, TimeoutError):
-    """No answer in time. The notification may still be processed."""
+    """The operation took longer than its time limit. The notification may still be processed."""
 
 
 class UnknownAgentError(QuorateClientError, LookupError):

@@ -24,32 +24,34 @@ __all__ = [
 
 @attrs.frozen
 class SessionSettings:
-    """Times in seconds, and bounds."""
+    """Time limits in seconds, and bounds."""
 
     open_timeout_s: float = 10.0
-    """To open the connection for the first time."""
+    """Time to open the connection for the first time."""
     reconnect_timeout_s: float = 120.0
-    """To reopen it, before the session ends with `ConnectionLost`."""
+    """Time to reopen the connection, before the session ends with `ConnectionLost`."""
     attempt_timeout_s: float = 2.0
     """Time for the TCP connection to one replica."""
     handshake_first_s: float = 1.5
     """Time for the answer of one replica to the handshake, in the first round through the replicas. It
-    doubles with every round: a replica that does not answer may be stopped, or just busy."""
+    doubles with every round, because a replica that does not answer may only be busy."""
     handshake_timeout_s: float = 6.0
-    """The most that it is doubled to."""
+    """Upper bound of the doubled time for the answer to the handshake."""
     close_timeout_s: float = 2.0
     """Time for the answer of the server to Close."""
     backoff_first_s: float = 0.05
     """Wait after the first round through all replicas; it doubles with every round."""
     backoff_cap_s: float = 0.5
+    """Upper bound of the doubled wait."""
     ping_interval_s: float = 1.0
-    """At most this long between keep-alives; less if a third of the idle timeout is less. A replica of which
-    nothing is heard for three intervals is left for another one; by then the others have replaced it."""
+    """Time between keep-alives; a third of the idle timeout if that is less. After three intervals without
+    any bytes from the replica, the session tries the other ones; by then they have replaced it."""
     ack_delay_s: float = 1.0
-    """Received notifications are acknowledged after this long, or with the next thing sent."""
+    """Time until received notifications are acknowledged, if nothing else is sent before."""
     ack_notes: int = 512
+    """Received notifications that are acknowledged at once."""
     ack_bytes: int = 256 * 1024
-    """Or as soon as this many notifications or bytes were received."""
+    """Received bytes that are acknowledged at once."""
     window: int = 16384
     """Notifications that may be unacknowledged; the server may ask for fewer."""
     window_bytes: int = 16 * 1024 * 1024

@@ -45,19 +45,19 @@ __all__ = [
 MAGIC: Final = "quorate-client"
 VERSION: Final = 1
 MAX_HELLO: Final = 4096
-"""Largest first frame of a client, in bytes: what a server holds for somebody it does not know yet."""
+"""Largest first frame of a client, in bytes: a server holds no more before it has checked the password."""
 DEFAULT_MAX_FRAME: Final = 1 << 20
-"""Largest body of a frame, in bytes, unless the server says otherwise."""
+"""Largest body of a frame, in bytes, until the Welcome frame gives the limit of the server."""
 PACK_BYTES: Final = 256 * 1024
 """Notifications are packed into frames of about this size."""
 NOTE_OVERHEAD: Final = 96
-"""More bytes than the envelope of one notification ever takes, texts aside."""
+"""Upper bound of the bytes of one notification besides its texts and payload."""
 
 _LENGTH = struct.Struct(">I")
 
 
 class Hello(msgspec.Struct, array_like=True, frozen=True, tag=0):
-    """First frame of a client: who it is, and which connection it comes back to."""
+    """First frame of a client: its user, and the connection that it reopens."""
 
     magic: str
     """Always ``quorate-client``."""
@@ -66,20 +66,20 @@ class Hello(msgspec.Struct, array_like=True, frozen=True, tag=0):
     user: str
     password: str
     connection: str | None = None
-    """The identifier that `Welcome` gave, to reopen a connection; none to open one."""
+    """The identifier from `Welcome`, to reopen a connection; None to open a new one."""
     out_ack: int = 0
     """Number of the last notification received on that connection."""
     attempt: int = 0
-    """Grows with every hello of a client: of two that meet on a server the higher one wins."""
+    """Grows with every hello of a client: of two on one server, the one with the higher number wins."""
 
 
 class Welcome(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """The connection is open, or open again."""
 
     version: int
-    """The version of the protocol that the server will speak; not above the client's."""
+    """The version of the protocol that the server uses from now on; not above the client's."""
     connection: str
-    """Identifier of the connection, to be presented when it is reopened."""
+    """Identifier of the connection, for the `Hello` that reopens it."""
     replicas: list[tuple[str, int]]
     """(host, port) of every replica of the server, in its order."""
     idle_timeout_s: float
@@ -120,7 +120,7 @@ class Ping(msgspec.Struct, array_like=True, frozen=True, tag=5):
     token: int
     out_ack: int = 0
     next_seq: int = 0
-    """Number of the next notification: shows the server whether it has missed any; 0 shows nothing."""
+    """Number of the next notification, so that the server sees whether it missed any; 0: not given."""
 
 
 class Pong(msgspec.Struct, array_like=True, frozen=True, tag=6):
@@ -168,7 +168,7 @@ def decode_server_frame(body: bytes) -> ServerFrame:
 
 
 def note_size(to: object, type_name: str, payload: bytes) -> int:
-    """Upper bound of the encoded size of a notification, in bytes."""
+    """Return an upper bound of the encoded size of a notification, in bytes."""
     named = 4 * len(to) if isinstance(to, str) else 0
     return NOTE_OVERHEAD + named + 4 * len(type_name) + len(payload)
 
@@ -191,14 +191,14 @@ def pack_outputs(in_ack: int, first_seq: int, notes: Sequence[ServerNote]) -> li
 
 
 class FrameBuffer:
-    """Cuts a stream of bytes into the bodies of frames. Holds at most one frame and what came with it."""
+    """Splits a stream of bytes into the bodies of frames. Holds one frame and what was read with it."""
 
     def __init__(self, max_frame: int):
         self.max_frame = max_frame
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> None:
-        """Take what was read from the stream."""
+        """Append bytes that were read from the stream."""
         self._buffer += data
 
     def next(self) -> bytes | None:

@@ -10,7 +10,7 @@ SILENT_INTERVALS: Final = 3
 
 
 class Liveness(enum.Enum):
-    """What `KeepAlive.tick` found."""
+    """The result of `KeepAlive.tick`."""
 
     ALIVE = enum.auto()
     PING = enum.auto()

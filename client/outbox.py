@@ -18,19 +18,19 @@ class Outbox:
         self.acked = 0
         """Number of the last notification that the cluster has."""
         self.last_bytes = 0
-        """Bytes of all that was ever appended."""
+        """Bytes of all notifications appended so far."""
         self.acked_bytes = 0
-        """Bytes of all that was ever acknowledged."""
+        """Bytes of all notifications acknowledged so far."""
         self._sent: deque[tuple[ClientNote, int]] = deque()
         self._unsent: deque[tuple[ClientNote, int]] = deque()
 
     @property
     def waiting(self) -> bool:
-        """Whether there is something to write."""
+        """Whether notifications wait to be written."""
         return bool(self._unsent)
 
     def append(self, note: ClientNote, size: int) -> int:
-        """Take a notification of `size` bytes and return its number."""
+        """Append a notification of `size` bytes and return its number."""
         self._unsent.append((note, size))
         self.last_bytes += size
         self.last_seq += 1
@@ -52,13 +52,13 @@ class Outbox:
         return notes
 
     def rewind(self) -> None:
-        """Have everything that is not acknowledged written again."""
+        """Begin to write again from the first notification that is not acknowledged."""
         self._unsent.extendleft(reversed(self._sent))
         self._sent.clear()
         self.last_sent = self.acked
 
     def acknowledge(self, seq: int) -> None:
-        """Forget everything up to `seq`, which is above `acked` and not above `last_seq`."""
+        """Remove everything up to `seq`, which is above `acked` and not above `last_seq`."""
         for _ in range(seq - self.acked):
             self.acked_bytes += (self._sent or self._unsent).popleft()[1]
         self.acked = seq

@@ -1,4 +1,4 @@
-"""The reply window: how much a client may have unacknowledged, so that the answers fit on the server. Pure.
+"""The reply window: how much a client may have unacknowledged, so that the server can hold the answers.
 
 The server holds a bounded number of bytes for each client until the client acknowledges them. An
 acknowledgement reaches the server only behind the notifications that the client sent before it. So the
@@ -20,9 +20,9 @@ earlier ones that still wait."""
 FIRST: Final = 256
 """Window at the beginning, in notifications. It grows by one with each acknowledgement."""
 LEAST: Final = 1
-"""Smallest window, in notifications: a client may also receive notifications that are no answers."""
+"""Smallest window, in notifications: a client may also receive notifications that are not answers."""
 LATEST: Final = 4096
-"""Above this number of counted notifications both counts are halved, so that the latest count most."""
+"""Above this number of counted notifications both counts are halved, so that the latest weigh most."""
 LATE_S: Final = 1.0
 """Bytes that arrive later than this after something was unacknowledged are not counted as answers."""
 

@@ -1,8 +1,9 @@
 """The session of a client with a replicated server. Sans-IO: no socket, clock, thread or random in here.
 
 Source: HA Joram specification, section 5.1.6. The session numbers what it sends and keeps it until the
-cluster has it. It looks for the master among the replicas, beginning with the last master, reopens its
-connection there, sends again what is unacknowledged and drops what it has seen.
+cluster has it. When its TCP connection fails, it looks for the master among the replicas, beginning with the
+last master, and reopens the connection there. Then it sends again what is unacknowledged, and drops what it
+receives a second time.
 
 A driver calls `start`, `connected`, `attempt_failed`, `received`, `lost`, `tick`, `send` and `close` with the
 time in seconds of any monotonic clock. After each call the driver carries out the events that `pop_events`
@@ -153,7 +154,7 @@ class Session:
 
     @property
     def deadline(self) -> float | None:
-        """When `tick` is to be called at the latest."""
+        """The time by which the driver has to call `tick`."""
         match self._state:
             case New() | Closed():
                 return None
@@ -168,7 +169,7 @@ class Session:
                 return keep_alive.deadline if ack is None else min(keep_alive.deadline, ack)
 
     def pop_events(self) -> list[Event]:
-        """Return what has happened and what the driver has to do, in order, once."""
+        """Return the events since the last call, in order: what happened, and what the driver has to do."""
         events = self._events
         self._events = []
         return events
@@ -181,7 +182,7 @@ class Session:
             self._attempt(self._attempts.start(now))
 
     def connected(self, now: float) -> None:
-        """The TCP connection of the last `Connect` is open."""
+        """Process that the TCP connection of the last `Connect` is open."""
         match self._state:
             case Connecting(endpoint, _):
                 self._buffer = FrameBuffer(MAX_SERVER_FRAME)
@@ -203,7 +204,7 @@ class Session:
                 self._events.append(Disconnect())
 
     def attempt_failed(self, now: float, reason: str) -> None:
-        """The TCP connection of the last `Connect` could not be opened."""
+        """Process that the TCP connection of the last `Connect` could not be opened."""
         match self._state:
             case Connecting(endpoint, _):
                 self._attempt(self._attempts.failed(now, endpoint, reason))
@@ -211,7 +212,7 @@ class Session:
                 pass
 
     def lost(self, now: float, reason: str) -> None:
-        """The TCP connection has ended without being asked to."""
+        """Process that the TCP connection has ended, without a `Disconnect`."""
         match self._state:
             case Handshaking(endpoint, _):
                 self._attempt(self._attempts.failed(now, endpoint, reason))
@@ -224,7 +225,7 @@ class Session:
                 pass
 
     def received(self, now: float, data: bytes) -> None:
-        """Bytes have arrived on the TCP connection."""
+        """Process bytes from the TCP connection."""
         if isinstance(self._state, Open):
             self._state.keep_alive.heard_at = now
         self._buffer.feed(data)
@@ -240,7 +241,7 @@ class Session:
     def send(self, to: AgentId | str, type: str, payload: bytes, request: int = 0) -> int:
         """Queue a notification and return its number.
 
-        The driver looks at `full` before. Raises `FrameTooLarge` if no frame can hold it, and the
+        The driver checks `full` before. Raises `FrameTooLarge` if no frame can hold it, and the
         session's error (or `ConnectionClosed`) once it has ended; in both cases nothing is queued.
         """
         if self.ended:
@@ -274,7 +275,7 @@ class Session:
             self._end(error)
 
     def tick(self, now: float) -> None:
-        """Let time pass. May be called at any time."""
+        """Process the passing of time. May be called at any time."""
         match self._state:
             case Waiting() | Connecting() | Handshaking() if now >= self._attempts.deadline:
                 self._end(self._timeout_error())
@@ -298,7 +299,8 @@ class Session:
     def data_to_send(self, now: float) -> bytes:
         """Return the bytes to write now: at most one frame of notifications; call again until empty.
 
-        A driver whose transport is full waits, and what gathers meanwhile shares the next frame.
+        While the transport of a driver is full, the driver does not call: what is queued meanwhile shares the
+        next frame.
         """
         control = bytes(self._control)
         self._control.clear()
@@ -327,7 +329,7 @@ class Session:
     # Attempts.
 
     def _attempt(self, state: Connecting | Waiting | None) -> None:
-        """Go on with the next attempt, or the wait before it. None: the time for attempts is over."""
+        """Make the next attempt, or wait before it. None: the time for attempts is over."""
         if state is None:
             self._end(self._timeout_error())
             return

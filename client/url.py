@@ -20,7 +20,7 @@ _ENDPOINT = re.compile(
 def parse_url(url: str) -> tuple[Endpoint, ...]:
     """Return the replicas that a URL names, in its order and each once.
 
-    Raises `BadUrl` with a sentence that quotes the part that is wrong.
+    Raises `BadUrl` with a sentence that quotes the wrong part.
     """
     example = f"write it as {SCHEME}host:port,host:port"
     if not url.startswith(SCHEME):

@@ -20,7 +20,7 @@ S = TypeVar("S", bound="Service")
 EmissionCallback = Callable[[AgentId, msgspec.Struct], None]
 
 DEFAULT_MAX_CONNECTIONS = 10_000
-"""Property ``max_connections``: clients of a proxy service. The server must be able to open so many files."""
+"""Property ``max_connections``: clients of a proxy service. The server must be able to open as many files."""
 
 
 class ServiceError(Exception):
@@ -57,29 +57,30 @@ class ServiceContext(Protocol):
 
     @property
     def reactor(self) -> ReactorPort:
-        """The reactor. A call put off with it waits while the replica may not serve.
+        """The reactor. Its delayed calls wait while the replica may not serve.
 
-        A process that was stopped finds its calls due when it goes on, and perhaps another replica serving.
+        A process that was stopped for a while finds calls due when it continues, but by then another replica
+        may serve.
         """
         ...
 
     @property
     def accepting(self) -> bool:
-        """False while the server wants no more input: stop reading from clients."""
+        """Whether the server accepts input. While it does not, a service stops reading from its clients."""
         ...
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
-        """Call back once, as soon as `accepting` is true (at once when it is)."""
+        """Call `callback` once, as soon as `accepting` is true; now if it is."""
         ...
 
     def setting(self, name: str, default: str = "") -> str:
-        """Value of a ``<property>`` of the replica, its server or the configuration, nearest first."""
+        """Return the value of a ``<property>`` of the replica, else of its server or the configuration."""
         ...
 
     def sibling(self, service: type[S]) -> S | None:
         """Return the service of that class which runs in this replica, or None.
 
-        Services are started in the order of their declaration, each once the former has started.
+        Services start in the order of their declaration, each after the one before it has started.
         """
         ...
 
@@ -98,7 +99,7 @@ class ServiceContext(Protocol):
     def post(self, notes: list[Note]) -> None:
         """Put notifications into the next batch, in the order of the calls.
 
-        Fire and forget: what is not committed is lost with the master.
+        There is no answer. What is not committed is lost if the master fails.
         """
         ...
 
@@ -111,9 +112,9 @@ class ServiceContext(Protocol):
         ...
 
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
-        """Be called with (agent, message) for every emission of built-in agents on a topic.
+        """Call `callback` with (agent, message) for every emission of built-in agents on a topic.
 
-        In order, and only once committed. Emissions are not given to a replica that is not master.
+        The calls come in order, and only when the emission is committed. Only the master gets them.
         """
         ...
 
@@ -122,10 +123,11 @@ class Service:
     """Base class of services. The classes named in the XML derive from it and take no argument."""
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
-        """Start. ``first_time``: nothing was ever committed in the life of the cluster.
+        """Start.
 
-        What a service sends before it returns is part of the first entry, so no later master is told so once
-        that is committed. If the first master dies before, the next one is told.
+        ``first_time`` is true if nothing was ever committed in the life of the cluster. What the service
+        posts before it returns is part of the first entry. If the first master fails before that entry is
+        committed, ``first_time`` is true for the next master, too.
         Raises `ServiceError` (or fails the Deferred with it) when the service cannot run.
         """
         raise NotImplementedError

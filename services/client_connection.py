@@ -1,4 +1,4 @@
-"""One TCP connection of a client, on the server."""
+"""The server's end of the TCP connection of a client."""
 
 from collections.abc import Callable
 from typing import Final, Protocol, cast
@@ -43,8 +43,9 @@ HANDSHAKE_TIMEOUT_S: Final = 5.0
 MAX_HELD_BYTES: Final = 4 * MAX_OUTPUT_BYTES
 """Most bytes held for a client that does not read; with more its TCP connection is aborted."""
 MAX_HELD_NOTES: Final = 4 * MAX_OUTPUT_NOTES
-GOODBYE_TIMEOUT_S: Final = 5.0
-"""Time for the last frame to leave before the connection is aborted."""
+"""Most notifications held for a client that does not read."""
+BYE_TIMEOUT_S: Final = 5.0
+"""Time for the last frame to be written before the connection is aborted."""
 
 
 class LinkSettings(Protocol):
@@ -64,28 +65,28 @@ class LinkSettings(Protocol):
 class ConnectionOwner(Protocol):
     """The service, as a client connection sees it."""
 
-    def joined(self, link: "ClientConnection") -> None:
-        """The TCP connection was made."""
+    def connection_made(self, link: "ClientConnection") -> None:
+        """Record a TCP connection that was made."""
         ...
 
-    def left(self, link: "ClientConnection") -> None:
-        """The TCP connection is gone."""
+    def connection_lost(self, link: "ClientConnection") -> None:
+        """Forget a TCP connection that has ended."""
         ...
 
-    def garbage(self, link: "ClientConnection", reason: str) -> None:
-        """The client does not follow the protocol."""
+    def protocol_violated(self, link: "ClientConnection", reason: str) -> None:
+        """Count and log that the client does not follow the protocol."""
         ...
 
-    def complain(self, line: str) -> None:
+    def log(self, line: str) -> None:
         """Log a line about a client."""
         ...
 
-    def greet(self, link: "ClientConnection", hello: Hello) -> None:
+    def open_connection(self, link: "ClientConnection", hello: Hello) -> None:
         """Open or reopen the connection of a client, as its first frame asks."""
         ...
 
     def submit_inputs(self, link: "ClientConnection", bodies: list[bytes]) -> None:
-        """Checked bodies of input frames arrived."""
+        """Post the checked bodies of input frames."""
         ...
 
     def keep_alive(self, link: "ClientConnection", ping: Ping) -> None:
@@ -96,25 +97,25 @@ class ConnectionOwner(Protocol):
         """End the connection on a Close frame of the client."""
         ...
 
-    def dirty(self, link: "ClientConnection") -> None:
+    def schedule_flush(self, link: "ClientConnection") -> None:
         """Call `ClientConnection.flush` soon."""
         ...
 
 
 class ClientConnection(TwistedProtocol):
-    """The server's side of the client protocol: Hello, the answer of the service, input and output, the end.
+    """The client protocol on one TCP connection: handshake, input and output, end.
 
-    The service sets `proxy`. For a connection that is reopened it does so before it answers: what the proxy
-    emits until then is held back here.
+    The service sets `proxy`, the agent that holds the connection context. When a connection is reopened, the
+    service sets it before it answers, and the output of the proxy is held back here until the answer.
 
     The class has more than 15 attributes: they are the state of both directions of one socket, which every
-    method reads. The connections of all clients, and their routes, are the service's.
+    method reads. The service keeps the connections of all clients and the routes to them.
     """
 
     def __init__(self, owner: ConnectionOwner, reactor: ClockPort, settings: LinkSettings):
         self.proxy: AgentId | None = None
         self.attempt = 0
-        """Number of the client's hello."""
+        """Number of the client's handshake: the latest one of a connection wins."""
         self.peer = "?"
         self.is_open = False
         """Whether the client has been welcomed."""
@@ -124,16 +125,16 @@ class ClientConnection(TwistedProtocol):
         self._reactor = reactor
         self._settings = settings
         self._buffer = FrameBuffer(MAX_HELLO)
-        self._frame: Callable[[bytes, list[bytes]], None] = self._hello
+        self._handler: Callable[[bytes, list[bytes]], None] = self._handle_hello
         self._timer: DelayedCallPort | None = None
-        self._posted = 0.0
+        self._posted_at = 0.0
         self._in_ack = 0
         self._in_acked = 0
         self._next_out = 1
         self._notes: list[ServerNote] = []
         self._held_bytes = 0
-        self._early: list[ClientOutput] = []
-        self._dirty = False
+        self._held_outputs: list[ClientOutput] = []
+        self._flush_scheduled = False
         self._writable = True
 
     @property
@@ -143,16 +144,16 @@ class ClientConnection(TwistedProtocol):
     # What Twisted calls.
 
     def connectionMade(self) -> None:  # noqa: N802
-        """Wait for the first frame, not for ever."""
+        """Wait for the first frame, for a limited time."""
         peer = self._tcp.getPeer()
         self.peer = f"{getattr(peer, 'host', '?')}:{getattr(peer, 'port', '?')}"
         self._tcp.setTcpNoDelay(True)
         self._tcp.registerProducer(self, True)
-        self._timer = self._reactor.callLater(HANDSHAKE_TIMEOUT_S, self._too_slow)
-        self._owner.joined(self)
+        self._timer = self._reactor.callLater(HANDSHAKE_TIMEOUT_S, self._handshake_timed_out)
+        self._owner.connection_made(self)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        """Cut frames, check them, and hand all inputs over at once."""
+        """Cut and check frames, and submit all inputs together."""
         if self.closed:
             return
         self._buffer.feed(data)
@@ -162,48 +163,48 @@ class ClientConnection(TwistedProtocol):
                 body = self._buffer.next()
                 if body is None:
                     break
-                self._frame(body, inputs)
+                self._handler(body, inputs)
         except ProtocolError as error:
-            self._broken(str(error))
+            self._reject(str(error))
         if inputs:
-            self._posted = self._reactor.seconds()
+            self._posted_at = self._reactor.seconds()
             self._owner.submit_inputs(self, inputs)
 
     def connectionLost(self, reason: Failure = connectionDone) -> None:  # noqa: N802, ARG002
-        """Forget the client; its proxy keeps the connection context."""
+        """Report the end to the service. The proxy keeps the connection context."""
         self.closed = True
         self.is_open = False
         self._cancel_timer()
-        self._owner.left(self)
+        self._owner.connection_lost(self)
 
     def pauseProducing(self) -> None:  # noqa: N802
-        """The transport holds enough: what the proxy emits waits here."""
+        """Hold the output of the proxy: the buffer of the transport is full."""
         self._writable = False
 
     def resumeProducing(self) -> None:  # noqa: N802
-        """The transport takes more."""
+        """Write again: the buffer of the transport has room."""
         self._writable = True
         self.flush()
 
     def stopProducing(self) -> None:  # noqa: N802
-        """The transport is gone."""
+        """Stop writing: the transport has ended."""
         self._writable = False
 
     # Frames.
 
-    def _hello(self, body: bytes, _: list[bytes]) -> None:
+    def _handle_hello(self, body: bytes, _: list[bytes]) -> None:
         frame = decode_client_frame(body)
         if not isinstance(frame, Hello) or frame.magic != MAGIC:
             raise ProtocolError("the first frame is not the hello of a quorate client")
         self._cancel_timer()
         self._buffer.max_frame = self._settings.max_frame
-        self._frame = self._too_early
-        self._owner.greet(self, frame)
+        self._handler = self._reject_early_frame
+        self._owner.open_connection(self, frame)
 
-    def _too_early(self, _: bytes, __: list[bytes]) -> None:
+    def _reject_early_frame(self, _: bytes, __: list[bytes]) -> None:
         raise ProtocolError("the client sent a frame before it was welcomed")
 
-    def _flowing(self, body: bytes, inputs: list[bytes]) -> None:
+    def _handle_frame(self, body: bytes, inputs: list[bytes]) -> None:
         frame = decode_client_frame(body)
         match frame:
             case ClientInput(notes=notes):
@@ -216,83 +217,83 @@ class ClientConnection(TwistedProtocol):
                         raise ProtocolError(f"the client sent a {note.type} that cannot be read: {TOO_DEEP}")
                 inputs.append(body)
             case Ping():
-                if self._writable:  # one that does not read its answers gets no more of them
+                if self._writable:  # a client that does not read its answers gets no more of them
                     self._tcp.write(encode_frame(Pong(frame.token)))
                 self._on_ping(frame, inputs)
             case Close():
-                self._frame = self._after_close
+                self._handler = self._ignore_frame
                 if inputs:
                     self._owner.submit_inputs(self, inputs[:])
                     inputs.clear()
                 self._owner.close(self)
             case Hello():
-                raise ProtocolError("the client said hello twice")
+                raise ProtocolError("the client sent a second hello")
 
     def _on_ping(self, ping: Ping, inputs: list[bytes]) -> None:
-        """The replicated idle time needs to know only now and then."""
+        """Post a keep-alive only a few times in each idle time: every post is a reaction on all replicas."""
         now = self._reactor.seconds()
-        if not inputs and now - self._posted >= self._settings.idle_timeout_s / 4:
-            self._posted = now
+        if not inputs and now - self._posted_at >= self._settings.idle_timeout_s / 4:
+            self._posted_at = now
             self._owner.keep_alive(self, ping)
 
-    def _after_close(self, _: bytes, __: list[bytes]) -> None:
-        """A client that has closed is not listened to any more."""
+    def _ignore_frame(self, _: bytes, __: list[bytes]) -> None:
+        """Ignore a frame after the Close frame."""
 
-    def _broken(self, reason: str) -> None:
-        self._owner.garbage(self, reason)
-        self.bye(ByeCode.PROTOCOL, reason)
+    def _reject(self, reason: str) -> None:
+        self._owner.protocol_violated(self, reason)
+        self.send_bye(ByeCode.PROTOCOL, reason)
 
-    def _too_slow(self) -> None:
+    def _handshake_timed_out(self) -> None:
         self._timer = None
-        self._owner.complain(f"client {self.peer}: said nothing for {HANDSHAKE_TIMEOUT_S:g} s")
-        self.bye(ByeCode.UNAVAILABLE, f"no hello within {HANDSHAKE_TIMEOUT_S:g} s")
+        self._owner.log(f"client {self.peer}: sent no hello within {HANDSHAKE_TIMEOUT_S:g} s")
+        self.send_bye(ByeCode.UNAVAILABLE, f"no hello within {HANDSHAKE_TIMEOUT_S:g} s")
 
     # What the service calls.
 
     def open(self, welcome: Welcome, first_seq: int, notes: list[ServerNote]) -> None:
-        """Welcome the client, and give it what it has not acknowledged."""
+        """Welcome the client, and send it what it has not acknowledged."""
         self.is_open = True
-        self._frame = self._flowing
-        self._posted = self._reactor.seconds()
+        self._handler = self._handle_frame
+        self._posted_at = self._reactor.seconds()
         self._in_ack = self._in_acked = welcome.in_ack
         self._next_out = first_seq
         self._tcp.write(encode_frame(welcome))
-        early, self._early = self._early, []
+        held, self._held_outputs = self._held_outputs, []
         if notes:
-            self.give(ClientOutput(welcome.in_ack, first_seq, notes))
-        for output in early:
-            self.give(output)
+            self.send_output(ClientOutput(welcome.in_ack, first_seq, notes))
+        for output in held:
+            self.send_output(output)
 
-    def give(self, output: ClientOutput) -> None:
-        """Take what the proxy emitted; it leaves with the next `flush`."""
+    def send_output(self, output: ClientOutput) -> None:
+        """Queue what the proxy emitted, until the next `flush`."""
         if self.closed:
             return
         if not self.is_open:
-            self._early.append(output)
-            self._bounded(output.notes)
+            self._held_outputs.append(output)
+            self._check_held(output.notes)
             return
         if output.notes:
             known = self._next_out - output.first_seq
             if known < 0:
-                self._drop(f"notification {self._next_out} for it is missing")
+                self._disconnect(f"notification {self._next_out} for the client is missing")
                 return
             notes = output.notes[known:]
             self._notes += notes
             self._next_out += len(notes)
-            self._bounded(notes)
+            self._check_held(notes)
         self._in_ack = max(self._in_ack, output.in_ack)
-        if not self._dirty:
-            self._dirty = True
-            self._owner.dirty(self)
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._owner.schedule_flush(self)
 
-    def _bounded(self, notes: list[ServerNote]) -> None:
+    def _check_held(self, notes: list[ServerNote]) -> None:
         self._held_bytes += sum(len(note.payload) for note in notes)
         if self._held_bytes > MAX_HELD_BYTES or len(self._notes) > MAX_HELD_NOTES:
-            self._drop("it reads too slowly what it gets")
+            self._disconnect("the client reads too slowly")
 
     def flush(self) -> None:
-        """Write what gathered, unless the transport holds enough already."""
-        self._dirty = False
+        """Write what is queued, unless the buffer of the transport is full."""
+        self._flush_scheduled = False
         if not self.is_open or self.closed or not self._writable:
             return
         if self._notes or self._in_ack > self._in_acked:
@@ -302,12 +303,12 @@ class ClientConnection(TwistedProtocol):
             self._tcp.write(b"".join(pack_outputs(self._in_ack, self._next_out - len(notes), notes)))
 
     def end(self, message: ClientEnd) -> None:
-        """The proxy ends the connection, or wants it to be reopened."""
+        """End the TCP connection, as the proxy asks: for good, or so that the client reopens it."""
         self.flush()
-        self.bye(message.code, message.text)
+        self.send_bye(message.code, message.text)
 
-    def bye(self, code: str, text: str) -> None:
-        """Say the last word and close."""
+    def send_bye(self, code: str, text: str) -> None:
+        """Send a Bye frame and close."""
         if self.closed:
             return
         self.closed = True
@@ -315,12 +316,12 @@ class ClientConnection(TwistedProtocol):
         self._tcp.write(encode_frame(Bye(code, text)))
         self._tcp.unregisterProducer()
         self._tcp.loseConnection()
-        # loseConnection waits for the last bytes to leave, and a peer may never read them.
-        self._timer = self._reactor.callLater(GOODBYE_TIMEOUT_S, self._abort)
+        # loseConnection waits until the last bytes are written, and a peer may never read them.
+        self._timer = self._reactor.callLater(BYE_TIMEOUT_S, self._abort)
 
-    def _drop(self, reason: str) -> None:
-        """Abort; the client reopens and gets again what is missing."""
-        self._owner.complain(f"client {self.peer}: {reason}; its TCP connection is dropped")
+    def _disconnect(self, reason: str) -> None:
+        """Abort the TCP connection. The client reopens it and gets what is missing."""
+        self._owner.log(f"client {self.peer}: {reason}; its TCP connection is dropped")
         self.closed = True
         self._cancel_timer()
         self._tcp.abortConnection()
@@ -330,12 +331,12 @@ class ClientConnection(TwistedProtocol):
         self._tcp.abortConnection()
 
     def pause_reading(self) -> None:
-        """Let the client wait: the server has enough to do."""
+        """Stop reading from the client: the server accepts no more input."""
         if not self.closed:
             self._tcp.pauseProducing()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Read from the client again."""
         if not self.closed:
             self._tcp.resumeProducing()
 

@@ -48,7 +48,7 @@ class ConnectionManager(Service):
 
     def __init__(self) -> None:
         self._users: dict[str, _Secret] = {}
-        # Checked for unknown users, so that these take as long as known ones.
+        # Compared for unknown users, so that a refusal takes the same time for all names.
         self._nobody = _Secret(os.urandom(16).hex())
 
     def init(self, ctx: ServiceContext, args: str, first_time: bool) -> "Deferred[None] | None":
@@ -78,6 +78,6 @@ class ConnectionManager(Service):
         return started.addCallback(created)
 
     def check(self, user: str, password: str) -> bool:
-        """Say whether that is the password of a user."""
+        """Return whether `password` is the password of the user."""
         known = self._users.get(user)
         return (known or self._nobody).matches(password) and known is not None

@@ -44,7 +44,7 @@ REQUEST_TIMEOUT_S: Final = 5.0
 """Time for the connection manager or a proxy to answer."""
 LOG_LINES: Final = 10
 LOG_PERIOD_S: Final = 10.0
-"""At most so many lines about bad clients in such a period."""
+"""At most `LOG_LINES` lines about misbehaving clients are logged in this time."""
 WINDOW: Final = 16384
 """Unacknowledged notifications that a client may have."""
 UNKNOWN: Final = "this server knows no such connection"
@@ -61,14 +61,14 @@ class ProxySettings:
     max_frame: int = DEFAULT_MAX_FRAME
     """Property ``max_frame``: bytes."""
     max_connections: int = DEFAULT_MAX_CONNECTIONS
-    """Property ``max_connections``: client connections, whether their TCP connection stands or not."""
+    """Property ``max_connections``: client connections, with or without a TCP connection at present."""
     interface: str = ""
     """Property ``client_interface``: the address to listen on; all of them by default, but the loopback
     if the host of the replica is this machine itself."""
 
     @classmethod
     def read(cls, args: str, ctx: ServiceContext) -> "ProxySettings":
-        """Read them. Raises ServiceError."""
+        """Read the settings. Raises ServiceError."""
         words = args.split()
         if not 1 <= len(words) <= 2:
             raise ServiceError(
@@ -99,7 +99,7 @@ def _number(what: str, text: str, low: int, high: int) -> float:
 
 
 class _Listener(Factory):
-    """Makes a link of every TCP connection."""
+    """The factory of the client connections that the port accepts."""
 
     noisy = False
 
@@ -119,7 +119,7 @@ class TcpProxyService(Service):
     def __init__(self) -> None:
         self.links: set[ClientConnection] = set()
         self._routes: dict[AgentId, list[ClientConnection]] = {}
-        self._dirty: list[ClientConnection] = []
+        self._to_flush: list[ClientConnection] = []
         self._port: ListeningPort | None = None
         self._users: ConnectionManager | None = None
         self._reading = True
@@ -136,7 +136,7 @@ class TcpProxyService(Service):
             raise ServiceError(
                 "TcpProxyService needs the users of a ConnectionManager; declare that service before it"
             )
-        ctx.subscribe(CLIENT_TOPIC, self._emitted)
+        ctx.subscribe(CLIENT_TOPIC, self._handle_emission)
         try:
             self._port = DirectWriteReactor(ctx.reactor).listenTCP(
                 self.settings.port, _Listener(self), interface=self.settings.interface
@@ -150,35 +150,37 @@ class TcpProxyService(Service):
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """The number of the port that the service listens on."""
         assert self._port is not None
         return int(self._port.getHost().port)
 
     def stop(self) -> "Deferred[None] | None":
-        """Stop listening, and send every client to look for the new master."""
+        """Stop listening, and disconnect every client: it then looks for the new master."""
         self._stopped = True
         port, self._port = self._port, None
         for link in list(self.links):
-            link.bye(ByeCode.UNAVAILABLE, "this replica is no longer master")
+            link.send_bye(ByeCode.UNAVAILABLE, "this replica is no longer master")
         return port.stopListening() if port is not None else None
 
-    # Links.
+    # TCP connections.
 
     def build_connection(self) -> ClientConnection:
         """Make the protocol of a new TCP connection."""
         return ClientConnection(self, self.ctx.reactor, self.settings)
 
-    def joined(self, link: ClientConnection) -> None:
-        """A TCP connection was made."""
+    def connection_made(self, link: ClientConnection) -> None:
+        """Record a TCP connection. With too many, it is refused."""
         self.links.add(link)
         self.ctx.gauge("connections", len(self.links))
-        # The proxies are counted by their manager; a client that comes back must find room before its
-        # former TCP connection is noticed to be dead.
+        # Not the limit itself: a client may reconnect before the end of its former TCP connection is noticed.
+        # The connection manager limits the number of proxies.
         if len(self.links) > 2 * self.settings.max_connections:
-            link.bye(ByeCode.FULL, f"this server has {self.settings.max_connections} connections already")
+            link.send_bye(
+                ByeCode.FULL, f"this server has {self.settings.max_connections} connections already"
+            )
 
-    def left(self, link: ClientConnection) -> None:
-        """A TCP connection is gone. Its connection context stays, until the idle timeout."""
+    def connection_lost(self, link: ClientConnection) -> None:
+        """Forget a TCP connection. Its connection context stays until the idle timeout."""
         self.links.discard(link)
         self._unroute(link)
         self.ctx.gauge("connections", len(self.links))
@@ -190,13 +192,13 @@ class TcpProxyService(Service):
             if not routed and link.proxy is not None:
                 del self._routes[link.proxy]
 
-    def garbage(self, link: ClientConnection, reason: str) -> None:
-        """A client does not follow the protocol: one line, and the count."""
+    def protocol_violated(self, link: ClientConnection, reason: str) -> None:
+        """Count and log that a client does not follow the protocol."""
         self.ctx.count("garbage")
-        self.complain(f"client {link.peer}: {reason}")
+        self.log(f"client {link.peer}: {reason}")
 
-    def complain(self, line: str) -> None:
-        """Log a line about a client, unless there were too many."""
+    def log(self, line: str) -> None:
+        """Log a line about a client, unless there were too many of them lately."""
         now = self.ctx.reactor.seconds()
         if now - self._log_since >= LOG_PERIOD_S:
             self._log_since, self._log_lines = now, 0
@@ -208,17 +210,17 @@ class TcpProxyService(Service):
 
     # Opening.
 
-    def greet(self, link: ClientConnection, hello: Hello) -> None:
+    def open_connection(self, link: ClientConnection, hello: Hello) -> None:
         """Open or reopen the connection that a client asks for."""
         if hello.version < 1:
-            link.bye(ByeCode.VERSION, f"this server speaks version {VERSION} of the protocol")
+            link.send_bye(ByeCode.VERSION, f"this server speaks version {VERSION} of the protocol")
             return
         link.attempt = hello.attempt
         assert self._users is not None
         if not self._users.check(hello.user, hello.password):
             self.ctx.count("authentication_failures")
-            self.complain(f"client {link.peer}: wrong user or password")
-            link.bye(ByeCode.AUTHENTICATION, "wrong user or password")
+            self.log(f"client {link.peer}: wrong user or password")
+            link.send_bye(ByeCode.AUTHENTICATION, "wrong user or password")
             return
         if hello.connection is None:
             request = Open(hello.user, self.settings.idle_timeout_s, self.settings.max_connections)
@@ -230,7 +232,7 @@ class TcpProxyService(Service):
         except ValueError:
             proxy = None
         if proxy is None or proxy.host != self.ctx.server_id or proxy.stamp < FIRST_CONNECTION_STAMP:
-            link.bye(ByeCode.EXPIRED, UNKNOWN)
+            link.send_bye(ByeCode.EXPIRED, UNKNOWN)
             return
         link.proxy = proxy
         self._routes.setdefault(proxy, []).append(link)
@@ -242,8 +244,8 @@ class TcpProxyService(Service):
         def failed(failure: Failure) -> None:
             error = cast("BaseException", failure.value)  # pyright: ignore[reportUnknownMemberType]
             if not isinstance(error, TimeoutError) and not self._stopped:
-                self.complain(f"client {link.peer}: opening failed: {error}")
-            link.bye(ByeCode.UNAVAILABLE, "this replica cannot open a connection at the moment")
+                self.log(f"client {link.peer}: opening failed: {error}")
+            link.send_bye(ByeCode.UNAVAILABLE, "this replica cannot open a connection at the moment")
 
         self.ctx.request(note, REQUEST_TIMEOUT_S).addCallback(answered).addErrback(failed)
 
@@ -251,11 +253,11 @@ class TcpProxyService(Service):
         if reply.type != Opened.type_name:
             refused = reply.type == OpenRefused.type_name
             reason = decode(OpenRefused, reply.payload).reason if refused else "it cannot open a connection"
-            link.bye(ByeCode.FULL if refused else ByeCode.UNAVAILABLE, reason)
+            link.send_bye(ByeCode.FULL if refused else ByeCode.UNAVAILABLE, reason)
             return
         proxy = decode(Opened, reply.payload).connection
         if link.closed:
-            # The client has gone on to another attempt, which got another proxy.
+            # The client has made another attempt meanwhile, which got another proxy.
             self.ctx.post([note_from_service(self.ctx, proxy, CloseConnection())])
             return
         link.proxy = proxy
@@ -270,16 +272,16 @@ class TcpProxyService(Service):
         if reply.type != Reopened.type_name or reply.sender != proxy:
             foreign = reply.type == ReopenRefused.type_name
             if foreign:
-                self.complain(f"client {link.peer}: asked for the connection of another user")
-            link.bye(ByeCode.EXPIRED, UNKNOWN if foreign else SILENT)
+                self.log(f"client {link.peer}: asked for the connection of another user")
+            link.send_bye(ByeCode.EXPIRED, UNKNOWN if foreign else SILENT)
             return
         others = [other for other in self._routes[proxy] if other is not link and not other.closed]
         if any(other.attempt > link.attempt for other in others):
-            # This hello was overtaken by a later one on its way.
-            link.bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+            # A later handshake of the client was processed first.
+            link.send_bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
             return
         for former in [other for other in others if other.is_open]:
-            former.bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
+            former.send_bye(ByeCode.REPLACED, "the connection was opened again elsewhere")
         reopened = decode(Reopened, reply.payload)
         self.ctx.count("reconnections")
         welcome = self._welcome(proxy, reopened.idle_timeout_s, reopened.in_ack)
@@ -306,36 +308,36 @@ class TcpProxyService(Service):
             self._reading = False
             for other in self.links:
                 other.pause_reading()
-            self.ctx.when_accepting(self._read_again)
+            self.ctx.when_accepting(self._resume_reading)
 
-    def _read_again(self) -> None:
+    def _resume_reading(self) -> None:
         self._reading = True
         for link in list(self.links):
             link.resume_reading()
 
     def keep_alive(self, link: ClientConnection, ping: Ping) -> None:
-        """Post that a client is alive, and what it has received and sent."""
+        """Post a keep-alive of a client, with the numbers of what it has received and sent."""
         self.submit_inputs(link, [msgspec.msgpack.encode(ClientInput(ping.out_ack, ping.next_seq, []))])
 
     def close(self, link: ClientConnection) -> None:
-        """Post that a client closes for good."""
+        """Post that a client closes its connection."""
         assert link.proxy is not None
         self.ctx.post([note_from_service(self.ctx, link.proxy, CloseConnection())])
 
-    def _emitted(self, proxy: AgentId, message: msgspec.Struct) -> None:
+    def _handle_emission(self, proxy: AgentId, message: msgspec.Struct) -> None:
         for link in list(self._routes.get(proxy, ())):
             if isinstance(message, ClientOutput):
-                link.give(message)
+                link.send_output(message)
             elif isinstance(message, ClientEnd):
                 link.end(message)
 
-    def dirty(self, link: ClientConnection) -> None:
-        """Have a link flushed at the end of this turn of the reactor: one write for all that gathers."""
-        if not self._dirty:
+    def schedule_flush(self, link: ClientConnection) -> None:
+        """Flush a link at the end of this turn of the reactor: all its output of the turn is one write."""
+        if not self._to_flush:
             cast("Any", self.ctx.reactor).callLater(0, self._flush)
-        self._dirty.append(link)
+        self._to_flush.append(link)
 
     def _flush(self) -> None:
-        links, self._dirty = self._dirty, []
+        links, self._to_flush = self._to_flush, []
         for link in links:
             link.flush()
