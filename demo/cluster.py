@@ -10,8 +10,7 @@ import attrs
 from ..server.cli.restart_policy import RestartPolicy
 from ..server.cli.supervisor import Event as ProcessEvent
 from ..server.cli.supervisor import Supervisor, SupervisorError
-from ..server.config import load
-from ..server.config.model import TCP_PROXY_SERVICE
+from ..server.config import TCP_PROXY_SERVICE, load
 from .ports import place
 from .result import Event, Killed
 

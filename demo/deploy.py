@@ -18,7 +18,7 @@ from ..agents import (
 from ..server.admin import wire
 from ..server.admin.client import ServerAdmin
 from ..server.admin.connection import AdminError
-from ..server.config.model import Config
+from ..server.config import Config
 from .cluster import CLUSTER, DemoError
 from .data import FlightFile
 from .feed import PULSE

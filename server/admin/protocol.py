@@ -13,7 +13,7 @@ from twisted.python.failure import Failure as TwistedFailure
 from ...agents.envelope import Note
 from ...agents.ids import AgentId, outside
 from ...hachannel import ChangeRefused, NotYet
-from ..config.model import MAX_ID
+from ..config import MAX_ID
 from ..network.hello import Address
 from . import wire
 

@@ -19,8 +19,7 @@ from ...agents import AgentId, Notification, decode, known_type
 from ...agents.fields import field_names
 from ..admin.client import FAILOVER_TIMEOUT_S, ServerAdmin
 from ..admin.connection import AdminError, CallFailed
-from ..config import Config, ConfigError, Server, UnknownName, load
-from ..config.model import MAX_ID
+from ..config import MAX_ID, Config, ConfigError, Server, UnknownName, load
 from ..storage.data_directory import DataDirectoryError
 from .supervisor import SupervisorError
 

@@ -4,9 +4,9 @@ import ipaddress
 
 import attrs
 
-from .model import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
 from .reader import EXPECTED_PROPERTY, Draft, ServerDraft, nat_target
 from .report import Report, quoted
+from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
 
 MAX_REPLICAS = 15
 """Every replica handles everything: more of them cost speed and add nothing."""

@@ -10,19 +10,15 @@ from ...engine import EngineSettings
 from ...hachannel import Settings
 from ...hachannel.model.settings import LEAST_S
 from ...services.base import DEFAULT_MAX_CONNECTIONS
+from .digest import REPLICATED_PROPERTIES, SECRET_PROPERTY
 from .dtd import Element
 from .imports import import_problem
-from .model import (
-    AGENT_MODULES_PROPERTY,
-    REPLICATED_PROPERTIES,
-    SECRET_PROPERTY,
-    TCP_PROXY_SERVICE,
-    Config,
-    Replica,
-    Server,
-)
+from .model import Config
 from .reader import EXPECTED_PROPERTY
 from .report import Report, quoted, suggestion
+from .servers import TCP_PROXY_SERVICE, Replica, Server
+
+AGENT_MODULES_PROPERTY = "agent_modules"
 
 HEARTBEATS_TO_SUSPECT = 4
 """A replica is suspected after the silence of at least so many heartbeats: see `hachannel.Settings`."""

@@ -10,8 +10,8 @@ from typing import cast
 import attrs
 
 from .dtd import Element
-from .model import MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
 from .report import Report, quoted
+from .servers import MAX_ID, Ack, Durability, Nat, Network, Replica, Server, ServiceSpec
 from .service_classes import args_problem, class_problem, number_of, port_of, resolve
 
 MAX_NAME = 64

@@ -4,7 +4,7 @@ from difflib import get_close_matches
 
 import attrs
 
-from .model import ConfigError, Problem
+from .errors import ConfigError, Problem
 
 
 @attrs.define

@@ -3,8 +3,8 @@
 import importlib
 
 from .imports import import_problem, one_line
-from .model import CONNECTION_MANAGER, TCP_PROXY_SERVICE
 from .report import quoted, suggestion
+from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE
 
 BUILT_IN = {
     CONNECTION_MANAGER: "ConnectionManager",

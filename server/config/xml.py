@@ -14,7 +14,7 @@ from typing import Protocol, cast
 from lxml import etree
 
 from .dtd import Element, check_vocabulary, local_name
-from .model import ConfigError, Problem
+from .errors import ConfigError, Problem
 from .report import Report, quoted
 from .syntax_errors import syntax_sentence
 

@@ -1,0 +1,61 @@
+"""The digest of a configuration, which the processes of all servers compare."""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from .servers import Server
+
+SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
+REPLICATED_PROPERTIES = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
+"""Properties that decide how a replica reacts: replicas with other values would drift apart."""
+
+
+def config_digest(
+    domains: Sequence[str],
+    servers: Sequence[Server],
+    properties: Mapping[str, str],
+    setting: Callable[..., str | None],
+) -> str:
+    """Return a hash that is equal for files that differ in comments, spacing, or aliases of classes only.
+
+    `setting` is `Config.setting`. Left out are: secrets and passwords, because the digest is sent in clear;
+    nbClusterExpected, which an operator may override at a start; the arguments of services and <nat>, which
+    concern one process; and the replicas of clusters, which are added and removed while the cluster runs.
+    The properties that decide how agents react count, wherever they are set.
+    """
+    facts = [
+        "a3servers 3",
+        sorted(domains),
+        _visible(properties),
+        [_server_facts(server, setting) for server in sorted(servers, key=lambda server: server.id)],
+    ]
+    return blake2b(msgspec.json.encode(facts), digest_size=16).hexdigest()
+
+
+def _server_facts(server: Server, setting: Callable[..., str | None]) -> list[object]:
+    return [
+        (server.id, server.name, server.clustered, server.transient),
+        (server.mode, server.ack, server.durability, server.min_copies),
+        _visible(server.properties),
+        # The replicas of a server do not differ in these: `check_replicas_agree` sees to it.
+        [setting(name, server=server.id, replica=server.replicas[0].id) for name in REPLICATED_PROPERTIES],
+        sorted(server.domains),
+        sorted({service.class_name for each in server.replicas for service in each.services}),
+        []
+        if server.clustered
+        else [
+            [
+                (replica.id, replica.host, replica.witness),
+                sorted((network.domain, network.host, network.port) for network in replica.networks),
+                _visible(replica.properties),
+            ]
+            for replica in server.replicas
+        ],
+    ]
+
+
+def _visible(properties: Mapping[str, str]) -> list[tuple[str, str]]:
+    hidden = {SECRET_PROPERTY, "nbClusterExpected"}
+    return sorted((name, value) for name, value in properties.items() if name not in hidden)
