@@ -296,7 +296,7 @@ def _run(
     def tell(line: str) -> None:
         printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
-    running.on_announce = tell
+    running.log.on_announce = tell
     foreground = Foreground(
         reactor,
         running,

@@ -1,7 +1,7 @@
 """The services of a master: started, given events and stopped, with a context for each of them."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 from twisted.internet.defer import Deferred, DeferredLock, maybeDeferred
@@ -11,12 +11,14 @@ from ...engine import Effects
 from ...engine.error_text import described, error_text
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
 from ...services.base import EmissionCallback, Service
-from ..config import Config, Replica, Server, ServiceSpec
-from ..metrics import Metrics
+from ..config import ServiceSpec
+from ..context import ReplicaContext
+from ..network.addresses import Addresses
 from .leased_reactor import LeasedReactor
 from .service_class import load_service
+from .submissions import Submissions
 
-__all__ = ["ServiceHost", "Services"]
+__all__ = ["Services"]
 
 INIT_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 5.0
@@ -27,81 +29,44 @@ RETRY_LAST_S = 30.0
 S = TypeVar("S", bound=Service)
 
 
-class ServiceHost(Protocol):
-    """The replica, as its services need it."""
-
-    @property
-    def accepting(self) -> bool:
-        """False while clients should not send more."""
-        ...
-
-    @property
-    def may_act(self) -> bool:
-        """Whether the replica serves, and holds the lease at this moment."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """The counters and gauges of the replica."""
-        ...
-
-    def service_peers(self, class_name: str) -> Sequence[tuple[int, str, str]]:
-        """(replica, host, arguments) of a service on each replica of the server."""
-        ...
-
-    @property
-    def reactor(self) -> Any:
-        """The reactor."""
-        ...
-
-    def post_notes(self, notes: list[Note]) -> None:
-        """Put notifications into the next batch."""
-        ...
-
-    def request_note(self, note: Note, timeout_s: float) -> "Deferred[Note]":
-        """Send a notification and wait for its reply."""
-        ...
-
-    def log(self, line: str) -> None:
-        """Write a line to the log."""
-        ...
-
-    def tell(self, line: str) -> None:
-        """Write a line to the log, and to whoever has started the replica."""
-        ...
-
-
 class _Context:
     """The server as one service sees it: a `ServiceContext`."""
 
-    def __init__(self, services: "Services", host: ServiceHost, spec: ServiceSpec) -> None:
+    def __init__(
+        self,
+        context: ReplicaContext,
+        submissions: Submissions,
+        addresses: Addresses,
+        services: "Services",
+        spec: ServiceSpec,
+    ) -> None:
+        self._context = context
+        self._submissions = submissions
+        self._addresses = addresses
         self._services = services
-        self._host = host
         self._spec = spec
-        config, server, replica = services.place
-        self.server_id = server.id
-        self.server_name = server.name
-        self.replica = replica.id
-        self.host = replica.host
-        self.leased = LeasedReactor(host.reactor, lambda: host.may_act)
+        self.server_id = context.server.id
+        self.server_name = context.server.name
+        self.replica = context.replica.id
+        self.host = context.replica.host
+        self.leased = LeasedReactor(context.reactor, submissions.may_act)
         self.reactor: ReactorPort = self.leased
-        self._config = config
         self.lacked = ""
         """The class of another service that this one asked for and that could not start; "" if none."""
 
     @property
     def peers(self) -> Sequence[tuple[int, str, str]]:
-        return self._host.service_peers(self._spec.class_name)
+        return self._addresses.service_peers(self._spec.class_name)
 
     @property
     def accepting(self) -> bool:
-        return self._host.accepting
+        return self._submissions.accepting
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
         self._services.when_accepting(callback)
 
     def setting(self, name: str, default: str = "") -> str:
-        value = self._config.setting(name, default, server=self.server_id, replica=self.replica)
+        value = self._context.config.setting(name, default, server=self.server_id, replica=self.replica)
         return self._services.bounded(name, default if value is None else value)
 
     def sibling(self, service: type[S]) -> S | None:
@@ -111,19 +76,19 @@ class _Context:
         return found
 
     def log(self, line: str) -> None:
-        self._host.log(f"{self._spec.short_name}: {line}")
+        self._context.log(f"{self._spec.short_name}: {line}")
 
     def count(self, metric: str, n: int = 1) -> None:
-        self._host.metrics.count(metric, n)
+        self._context.metrics.count(metric, n)
 
     def gauge(self, metric: str, value: float) -> None:
-        self._host.metrics.gauge(metric, value)
+        self._context.metrics.gauge(metric, value)
 
     def post(self, notes: list[Note]) -> None:
-        self._host.post_notes(notes)
+        self._submissions.post(notes)
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
-        return self._host.request_note(note, timeout_s)
+        return self._submissions.request(note, timeout_s)
 
     def subscribe(self, topic: str, callback: EmissionCallback) -> None:
         self._services.subscribe(self, topic, callback)
@@ -137,16 +102,18 @@ class Services:
     Starts and stops never overlap.
     """
 
-    def __init__(self, config: Config, server: Server, replica: Replica, host: ServiceHost) -> None:
-        self.place = (config, server, replica)
+    def __init__(self, context: ReplicaContext, submissions: Submissions, addresses: Addresses) -> None:
+        """`addresses` are those of the replicas of this server."""
         self.failed: dict[str, str] = {}
         """Why services could not start so far, by their class."""
         self.limits: dict[str, int] = {}
         """The largest value that this process allows for a setting, by the name of the setting."""
-        self._host = host
-        self._specs = replica.services
+        self._context = context
+        self._submissions = submissions
+        self._addresses = addresses
+        self._specs = context.replica.services
         self._running: dict[int, tuple[_Context, Service]] = {}
-        """By their place in the XML."""
+        """By their position in the XML."""
         self._order = 0
         """Number of the last order to start or stop: a start for an earlier one is given up."""
         self._turns = DeferredLock()
@@ -192,7 +159,7 @@ class Services:
 
     def when_accepting(self, callback: Callable[[], None]) -> None:
         """Call back when clients may send, at once if they may now."""
-        if self._host.accepting:
+        if self._submissions.accepting:
             callback()
         else:
             self.waiting.append(callback)
@@ -214,77 +181,77 @@ class Services:
         try:
             callback(*args)
         except (Exception, SystemExit) as error:
-            self._host.metrics.count("service_errors")
-            self._host.log(f"{what} failed: {': '.join(described(error))}")
+            self._context.metrics.count("service_errors")
+            self._context.log(f"{what} failed: {': '.join(described(error))}")
 
     def _in_turn(self, first_time: bool, order: int, pause_s: float) -> "Deferred[None]":
         return self._turns.run(lambda: Deferred.fromCoroutine(self._start(first_time, order, pause_s)))
 
     async def _start(self, first_time: bool, order: int, pause_s: float) -> None:
         """Try to start each service that does not run; try those that failed again after the pause."""
-        for place, spec in enumerate(self._specs):
+        for position, spec in enumerate(self._specs):
             if order != self._order:
                 return
-            if place not in self._running:
-                await self._start_one(place, spec, first_time, order)
+            if position not in self._running:
+                await self._start_one(position, spec, first_time, order)
         if order == self._order and len(self._running) < len(self._specs):
             later = min(2 * pause_s, RETRY_LAST_S)
-            self._retry = self._host.reactor.callLater(pause_s, self._again, first_time, order, later)
+            self._retry = self._context.reactor.callLater(pause_s, self._again, first_time, order, later)
 
     def _again(self, first_time: bool, order: int, pause_s: float) -> None:
         self._in_turn(first_time, order, pause_s).addErrback(
-            lambda failure: self._host.log(f"starting the services failed: {failure.getErrorMessage()}")
+            lambda failure: self._context.log(f"starting the services failed: {failure.getErrorMessage()}")
         )
 
-    async def _start_one(self, place: int, spec: ServiceSpec, first_time: bool, order: int) -> None:
+    async def _start_one(self, position: int, spec: ServiceSpec, first_time: bool, order: int) -> None:
         try:
             service = load_service(spec.class_name)()
         except (Exception, SystemExit) as error:
             self._record_failure(spec, error)
             return
-        context = _Context(self, self._host, spec)
+        context = _Context(self._context, self._submissions, self._addresses, self, spec)
         # Before init: services that start later may ask for it, and one that fails half-way must be stopped.
-        self._running[place] = (context, service)
+        self._running[position] = (context, service)
         try:
             done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)
-            await done.addTimeout(INIT_TIMEOUT_S, self._host.reactor)
+            await done.addTimeout(INIT_TIMEOUT_S, self._context.reactor)
         except (Exception, SystemExit) as error:
             if order == self._order:
                 self._record_failure(spec, error, context.lacked)
-            del self._running[place]
+            del self._running[position]
             for subscribers in self._topics.values():
                 subscribers[:] = [each for each in subscribers if each[0] is not context]
             await self._stop_one(spec, context, service)
         else:
             if self.failed.pop(spec.class_name, None) is not None:
-                self._host.tell(f"service {spec.short_name} has started now")
+                self._context.announce(f"service {spec.short_name} has started now")
 
     async def _stop(self) -> None:
         self.failed = {}
         self._topics.clear()
         self.waiting.clear()
         running, self._running = self._running, {}
-        for place in sorted(running, reverse=True):
-            await self._stop_one(self._specs[place], *running[place])
+        for position in sorted(running, reverse=True):
+            await self._stop_one(self._specs[position], *running[position])
 
     async def _stop_one(self, spec: ServiceSpec, context: _Context, service: Service) -> None:
         context.leased.ending = True
         try:
             done = maybeDeferred(cast("Any", service.stop))
-            await done.addTimeout(STOP_TIMEOUT_S, self._host.reactor)
+            await done.addTimeout(STOP_TIMEOUT_S, self._context.reactor)
         except (Exception, SystemExit) as error:
-            self._host.log(f"{spec.short_name} did not stop in order: {': '.join(described(error))}")
+            self._context.log(f"{spec.short_name} did not stop in order: {': '.join(described(error))}")
 
     def _record_failure(self, spec: ServiceSpec, error: BaseException, lacked: str = "") -> None:
         """Record why a service cannot start: because of `lacked`, the service it needs, or of `error`."""
         reason = f"it needs {lacked}" if lacked else error_text(error) or type(error).__name__
         before = self.failed.get(spec.class_name)
         if before is None:
-            self._host.metrics.count("services_failed")
+            self._context.metrics.count("services_failed")
         if before != reason:
             self.failed[spec.class_name] = reason
             # The failure of the required service has been reported already.
-            (self._host.log if lacked else self._host.tell)(
+            (self._context.log if lacked else self._context.announce)(
                 f"service {spec.short_name} cannot start: {reason}; "
                 "it is tried again while this replica is master"
             )

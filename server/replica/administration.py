@@ -29,7 +29,7 @@ class Administration:
     @property
     def server_id(self) -> int:
         """Identifier of the server."""
-        return self._replica.server.id
+        return self._replica.context.server.id
 
     def status(self) -> "Deferred[Mapping[str, Any]]":
         """Return the state of the replica: see `AdminTarget`."""
@@ -44,7 +44,7 @@ class Administration:
                 answer.errback(error)
                 return
             if not done:
-                self._replica.reactor.callLater(0, step)
+                self._replica.context.reactor.callLater(0, step)
             elif engine.has_digest(digest):
                 answer.callback({**found, "digest": digest.digest.hex()})
             else:
@@ -69,12 +69,13 @@ class Administration:
 
     def lacks_all(self) -> str:
         """Return why this replica holds no agents, if it is a witness; "" otherwise."""
-        me, addresses = self._replica.replica.id, self._replica.addresses
+        context, addresses = self._replica.context, self._replica.peers.addresses
+        me = context.replica.id
         if me not in addresses.witnesses:
             return ""
         others = [str(id) for id in addresses.ids if id not in addresses.witnesses]
         which = " or ".join([", ".join(others[:-1]), others[-1]] if others[1:] else others)
-        return f"{self._replica.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
+        return f"{context.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
 
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
         """(id, name, class, reactions) of every agent."""
@@ -94,12 +95,12 @@ class Administration:
     def post(self, note: Note) -> "Deferred[None]":
         """Post a notification; fires once committed. Raises NotMaster."""
         self._require_master()
-        return self._replica.master.post_note(note)
+        return self._replica.master.submissions.submit(note)
 
     def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
         """Send a notification and wait for its reply. Raises NotMaster."""
         self._require_master()
-        return self._replica.master.request_note(note, timeout_s)
+        return self._replica.master.submissions.request(note, timeout_s)
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
         """Add a replica to the cluster. Raises NotMaster, ChangeRefused.
@@ -121,16 +122,16 @@ class Administration:
         return self._replica.stop(together=together)
 
     def _change(self, request: Callable[[Channel, float], bool]) -> bool:
-        replica = self._replica
-        if not replica.server.clustered:
-            raise ChangeRefused(f"{replica.server.name} is no <cluster>: its replica cannot be changed.")
+        replica, server = self._replica, self._replica.context.server
+        if not server.clustered:
+            raise ChangeRefused(f"{server.name} is no <cluster>: its replica cannot be changed.")
         changed: list[bool] = []
 
         def change(now: float, wall_ns: int) -> None:
             changed.append(replica.node.change(now, wall_ns, request))
 
         try:
-            replica.give(change)
+            replica.driver.call(change)
         except ChannelMaster:
             raise NotMaster(replica.master_address(), replica.diagnosis()) from None
         return bool(changed and changed[0])

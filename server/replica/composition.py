@@ -1,13 +1,17 @@
-"""Making a replica with its administration."""
+"""The composition of a replica: context, parts, and the handlers of its inbound connections."""
 
 from pathlib import Path
 from typing import Any
 
 from ..config import Config, Server
 from ..config import Replica as ReplicaConfig
-from ..network.hello import ADMIN
+from ..context import ReplicaContext
+from ..metrics import Metrics
+from ..network.hello import ADMIN, CHANNEL, NETWORK
+from ..settings import ReplicaSettings
 from .administration import Administration
-from .inbound import AdminHandler
+from .inbound import AdminHandler, ChannelHandler
+from .log_file import ReplicaLog
 from .replica import Replica
 
 __all__ = ["make_replica"]
@@ -16,7 +20,7 @@ __all__ = ["make_replica"]
 def make_replica(
     config: Config,
     server: Server,
-    replica: ReplicaConfig,
+    declared: ReplicaConfig,
     *,
     data: Path,
     expected: int | None,
@@ -24,16 +28,32 @@ def make_replica(
     reactor: Any,
     join: bool = False,
 ) -> Replica:
-    """Return a replica that has not started, and that administrators can reach. See `Replica`."""
-    made = Replica(
+    """Return a replica that has not started.
+
+    `declared` is its entry in the configuration. `incarnation` is a number that grows with every life of this
+    replica. `expected` takes the place of the configuration's nbClusterExpected. `join`: the replica waits to
+    be admitted by a cluster, and never founds one. Raises StartError for a setting that cannot be used.
+    """
+    directory = data / server.name / str(declared.id)
+    log = ReplicaLog(directory)
+    context = ReplicaContext(
         config,
         server,
-        replica,
-        data=data,
-        expected=expected,
-        incarnation=incarnation,
-        reactor=reactor,
-        join=join,
+        declared,
+        ReplicaSettings.read(config, server, declared),
+        directory,
+        incarnation,
+        reactor,
+        Metrics(),
+        log.line,
+        log.announce,
     )
-    made.handlers[ADMIN] = AdminHandler(made, Administration(made))
-    return made
+    replica = Replica(context, log, server.expected if expected is None else expected, join=join)
+    replica.listeners.handlers.update(
+        {
+            CHANNEL: ChannelHandler(context, replica.driver, replica.peers),
+            NETWORK: replica.master.networks.incoming,
+            ADMIN: AdminHandler(context, Administration(replica)),
+        }
+    )
+    return replica

@@ -1,15 +1,15 @@
-"""The driver of a node: calls it in time with the reactor, and hands its outputs to the replica."""
+"""The driver of a replica's node: calls it with the time of the reactor, and passes on its outputs."""
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from ...hachannel.transport.ports import ClockPort
 from ...hachannel.transport.timer import Timer
 from ..node.node import Node
 from ..node.outputs import Output
 
-__all__ = ["Driver", "DriverHost"]
+__all__ = ["Driver"]
 
 SLICE_S = 0.02
 """Seconds after which applying entries yields to the sockets, so that a busy replica sends heartbeats."""
@@ -19,34 +19,43 @@ MAX_UNAPPLIED = 512
 """Committed entries that may wait to be applied; while there are more, no socket is read."""
 
 
-class DriverHost(Protocol):
-    """The replica, which acts on the outputs of its node."""
-
-    def act(self, out: Output) -> None:
-        """Act on an output."""
-        ...
-
-    def acted(self) -> None:
-        """Note that the node has no more output for now."""
-        ...
-
-
 class Driver:
-    """Drives the node of one incarnation. After `stop` the node is not called any more."""
+    """Drives the node of the present incarnation: `begin` with each of them, `stop` in between."""
 
-    def __init__(self, node: Node, reactor: ClockPort, host: DriverHost) -> None:
-        self.node = node
+    node: Node
+    """The node of the present incarnation, or of the last one; there is none before the first `begin`."""
+
+    def __init__(
+        self, reactor: ClockPort, carry_out: Callable[[Output], None], settled: Callable[[], None]
+    ) -> None:
+        """`carry_out` gets the outputs; `settled` is called when the node has no more output for now."""
         self._reactor = reactor
-        self._host = host
-        self._driving = self._again = self._flush_due = self._stopped = False
+        self._carry_out = carry_out
+        self._settled = settled
+        self._driving = self._again = self._flush_due = False
+        self._stopped = True
         self._spare = False
         """One step of a background digest may be done in this turn of the reactor."""
-        self._alarm = Timer(self._deadline, reactor, time.monotonic, lambda: self.give(node.tick))
+        self._alarm = self._new_alarm()
 
-    def give(self, call: Callable[..., None], *args: Any) -> None:
-        """Call an input of the node with the present time and these arguments, and act on its outputs."""
+    def begin(self, node: Node) -> None:
+        """Drive this node from now on."""
+        self.node = node
+        self._stopped = False
+        self._alarm = self._new_alarm()
+
+    def stop(self) -> None:
+        """Stop calling the node."""
+        self._stopped = True
+        self._alarm.stop()
+
+    def call(self, entry: Callable[..., None], *args: Any) -> None:
+        """Call an input of the node with the present time and these arguments, and carry out its outputs.
+
+        After `stop` it does nothing.
+        """
         if not self._stopped:
-            call(time.monotonic(), time.time_ns(), *args)
+            entry(time.monotonic(), time.time_ns(), *args)
             self._drive()
 
     def flush_soon(self) -> None:
@@ -55,20 +64,15 @@ class Driver:
             self._flush_due = True
             self._reactor.callLater(0, self._flush)
 
-    def stop(self) -> None:
-        """Stop calling the node."""
-        self._stopped = True
-        self._alarm.stop()
-
     def _flush(self) -> None:
         self._flush_due = False
         self._spare = True
-        self.give(self.node.flush)
+        self.call(self.node.flush)
 
     def _drive(self) -> None:
-        """Act on outputs until there are no more, or for `SLICE_S`."""
+        """Carry out outputs until there are no more, or for `SLICE_S`."""
         if self._driving:
-            # An action has called an input of the node: the loop below handles its output.
+            # While an output was carried out, an input was called: the loop below handles its output.
             self._again = True
             return
         self._driving = True
@@ -77,7 +81,7 @@ class Driver:
         try:
             while not self._stopped:
                 self._again = False
-                self._host.act(node.take())
+                self._carry_out(node.take())
                 now = time.monotonic()
                 if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
                     self.flush_soon()
@@ -93,13 +97,16 @@ class Driver:
                 if not worked and not self._again:
                     break
             if not self._stopped:
-                self._host.acted()
+                self._settled()
                 if self._again:
                     self.flush_soon()
         finally:
             # Whatever was raised, the node must be called again in time.
             self._driving = False
             self._alarm.arm()
+
+    def _new_alarm(self) -> Timer:
+        return Timer(self._deadline, self._reactor, time.monotonic, lambda: self.call(self.node.tick))
 
     def _deadline(self) -> float | None:
         return self.node.deadline(time.monotonic(), time.time_ns())

@@ -3,6 +3,7 @@
 import contextlib
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,16 +27,22 @@ class ReplicaLog:
     """
 
     def __init__(self, directory: Path) -> None:
-        """Open the file. Raises OSError when the directory cannot be written."""
-        directory.mkdir(parents=True, exist_ok=True)
+        self.on_announce: Callable[[str], None] | None = None
+        """Called with the lines meant for the user who started the replica."""
         self.lost = 0
         self.errors = 0
         """Errors that Twisted reported: each is a defect."""
         self._directory = directory
-        self._closed = False
+        self._closed = True
         self._lock = threading.RLock()
-        self._file: Any = self._open()
+        self._file: Any = None
         """None: it is to be opened again."""
+
+    def open(self) -> None:
+        """Open the file; lines before are dropped. Raises OSError when the directory cannot be written."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._file = self._open()
+        self._closed = False
         globalLogPublisher.addObserver(cast("ILogObserver", self._observe))
 
     def line(self, text: str) -> None:
@@ -45,12 +52,24 @@ class ReplicaLog:
         flat = _printable(" ".join(text.split("\n")))[:LINE_CHARS]
         self._write(f"{clock}.{int(now * 1000) % 1000:03d}Z {flat}\n")
 
+    def announce(self, line: str) -> None:
+        """Write a line, and show it to the user who started the replica."""
+        self.line(line)
+        self.show(line)
+
+    def show(self, line: str) -> None:
+        """Show a line to the user who started the replica, without writing it."""
+        if self.on_announce is not None:
+            # The terminal of the user may be closed, and a disk behind it full.
+            with contextlib.suppress(OSError, ValueError):
+                self.on_announce(line)
+
     def close(self) -> None:
         """Close the file; lines that come later are dropped."""
         globalLogPublisher.removeObserver(cast("ILogObserver", self._observe))
         with self._lock:
             self._closed = True
-            self._let_go()
+            self._close_file()
 
     def _open(self) -> Any:
         return cast("Any", LogFile)(
@@ -61,7 +80,7 @@ class ReplicaLog:
             defaultMode=0o640,
         )
 
-    def _let_go(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             with contextlib.suppress(OSError):
@@ -78,7 +97,7 @@ class ReplicaLog:
             except OSError:
                 self.lost += 1
                 # Where it could not be rotated it is closed already, and takes nothing any more.
-                self._let_go()
+                self._close_file()
 
     def _observe(self, event: LogEvent) -> None:
         if event.get("log_level") not in (LogLevel.error, LogLevel.critical):

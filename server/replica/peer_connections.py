@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from ...hachannel import Message, ProtocolError, Seat, decode_message
 from ...hachannel.transport.connection import NO_ADDRESS, NOBODY_LISTENS, SILENCE
@@ -10,80 +10,25 @@ from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.sending import send_messages
 from ...hachannel.transport.transport import ChannelTransport
-from ..config import Config, Replica, Server
-from ..metrics import Metrics
+from ..context import ReplicaContext
 from ..network.addresses import Addresses
 from ..network.handshake import SECRET
 from ..network.hello import CHANNEL
 from ..network.hello import ProtocolError as HelloError
 from ..network.link_handshake import LinkHandshake
-from ..node.node import Node
-from ..settings import ReplicaSettings
-from .inbound import OTHER_FILE, STRANGER
+from .driver import Driver
 
-__all__ = ["PeerConnections", "PeerHost"]
+__all__ = ["OTHER_FILE", "STRANGER", "PeerConnections"]
 
+STRANGER = "does not belong to"
+"""Part of the reason with which a cluster turns away a replica that does not belong to it."""
+OTHER_FILE = "has another configuration than"
+"""Part of the reason with which replicas turn each other away that were started with different files."""
 CALLED_S = 10.0
 """Seconds after a call of a peer in which it is assumed to run."""
 
 
-class PeerHost(Protocol):
-    """The replica, as its peer connections need it."""
-
-    @property
-    def config(self) -> Config:
-        """The configuration."""
-        ...
-
-    @property
-    def server(self) -> Server:
-        """The server."""
-        ...
-
-    @property
-    def replica(self) -> Replica:
-        """The replica."""
-        ...
-
-    @property
-    def settings(self) -> ReplicaSettings:
-        """The settings of the replica."""
-        ...
-
-    @property
-    def incarnation(self) -> int:
-        """The voter that the replica is at present."""
-        ...
-
-    @property
-    def node(self) -> Node:
-        """The node of the replica's present incarnation."""
-        ...
-
-    @property
-    def reactor(self) -> Any:
-        """The reactor."""
-        ...
-
-    @property
-    def metrics(self) -> Metrics:
-        """Counters and gauges."""
-        ...
-
-    def give(self, call: Callable[..., None], *args: Any) -> None:
-        """Call an input of the node with the present time and these arguments, and act on what follows."""
-        ...
-
-    def log(self, line: str) -> None:
-        """Write a line to the log."""
-        ...
-
-    def tell(self, line: str) -> None:
-        """Write a line to the log, and to whoever has started the replica."""
-        ...
-
-
-class _PeerShaking(LinkHandshake):
+class _PeerHandshake(LinkHandshake):
     """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it.
 
     A hello that only asks the peer to connect ends with `asked`, if that is not "".
@@ -115,9 +60,12 @@ class PeerConnections:
     It is the `ChannelHost` of its transport.
     """
 
-    def __init__(self, host: PeerHost) -> None:
-        self._host = host
-        self.addresses = Addresses(host.server, host.replica)
+    def __init__(self, context: ReplicaContext, driver: Driver) -> None:
+        self._context = context
+        self._driver = driver
+        self.incarnation = context.incarnation
+        """The voter that the replica is at present."""
+        self.addresses = Addresses(context.server, context.replica)
         """Where the replicas are, as far as is known."""
         self.transport: ChannelTransport | None = None
         """The connections; None in a plain server, or before joining again."""
@@ -125,7 +73,7 @@ class PeerConnections:
         """By peer, the reason for which it or this replica refused the connection."""
         self._calling: dict[int, float] = {}
         """By peer, when it last asked this replica to connect, in seconds of the reactor."""
-        self._told: dict[int, str] = {}
+        self._announced: dict[int, str] = {}
         """By peer, the reason that the user who started this replica has read."""
         self.mute: set[int] = set()
         """Peers that cannot be reached, and not because nobody listens where they should be."""
@@ -142,19 +90,20 @@ class PeerConnections:
         chosen = next((reason for reason in reasons if STRANGER in reason), next(iter(reasons), ""))
         return _without(reasons.get(chosen, []), chosen)
 
-    def start(self) -> None:
-        """Begin to reach the others."""
-        host = self._host
-        if not host.server.clustered:
+    def start(self, incarnation: int) -> None:
+        """Connect with the others, as this incarnation."""
+        self.incarnation = incarnation
+        context = self._context
+        if not context.server.clustered:
             return
         self.transport = ChannelTransport(
-            host.replica.id,
+            context.replica.id,
             self.addresses.in_domain(),
             self,
-            DirectWriteReactor(host.reactor),
+            DirectWriteReactor(context.reactor),
             self._handshake,
-            host.log,
-            host.settings.link,
+            context.log,
+            context.settings.link,
         )
         self.transport.start()
 
@@ -175,82 +124,82 @@ class PeerConnections:
         if self.transport is not None:
             self.transport.follow(self.addresses.in_domain())
         names = ", ".join(f"{replica} at {place}" for replica, place in self.addresses.items())
-        self._host.log(f"{self._host.server.name} has the replicas {names}")
+        self._context.log(f"{self._context.server.name} has the replicas {names}")
         difference = self.addresses.difference()
         if difference:
-            self._host.log(difference)
+            self._context.log(difference)
 
     def _handshake(self, peer: int, calls: bool) -> LinkHandshake:
-        host = self._host
+        context = self._context
         fields = {
-            "replica": host.replica.id,
-            "incarnation": host.incarnation,
-            "cluster": host.config.digest,
+            "replica": context.replica.id,
+            "incarnation": self.incarnation,
+            "cluster": context.config.digest,
             "calls": calls,
             "process": this_process(),
         }
-        here = self.addresses.in_domain(nat=False).get(host.replica.id)
+        here = self.addresses.in_domain(nat=False).get(context.replica.id)
         where = "" if here is None else f" at {here[0]}:{here[1]}"
         asked = (
             f"an answer comes, but no connection to this replica{where}; "
             "give all replicas the same file, or mend the network"
         )
         refused = partial(self._refused, peer)
-        return _PeerShaking(fields, host.settings.secret, refused, asked if calls else "")
+        return _PeerHandshake(fields, context.settings.secret, refused, asked if calls else "")
 
     def called(self, peer: int) -> None:
         """A peer has asked to be connected with: it runs, and is reached if it is where it should be."""
-        self._calling[peer] = self._host.reactor.seconds()
+        self._calling[peer] = self._context.reactor.seconds()
 
     def _refused(self, peer: int, reason: str) -> None:
         """Record why a hello ended, whichever side ended it."""
         self._refusals[peer] = reason
         # A replica that waits for the others gives this as the reason, in its status.
-        settled = self._host.node.role in ("master", "slave", "witness")
-        if settled and self._told.get(peer) != reason and (SECRET in reason or OTHER_FILE in reason):
-            self._told[peer] = reason
-            self._host.tell(_without([peer], reason))
+        settled = self._driver.node.role in ("master", "slave", "witness")
+        if settled and self._announced.get(peer) != reason and (SECRET in reason or OTHER_FILE in reason):
+            self._announced[peer] = reason
+            self._context.announce(_without([peer], reason))
 
     # What the transport reports
 
     def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
         """Frames of a peer."""
-        host = self._host
+        context = self._context
         try:
             messages = [decode_message(body) for body in bodies]
         except ProtocolError as error:
-            host.metrics.count("garbage")
-            host.log(f"replica {peer} sent garbage: {error}")
+            context.metrics.count("garbage")
+            context.log(f"replica {peer} sent garbage: {error}")
             if self.transport is not None:
                 self.transport.drop(peer, "it sent garbage")
             return
-        host.give(host.node.receive, peer, messages)
+        self._driver.call(self._driver.node.receive, peer, messages)
 
     def peer_alive(self, peer: int) -> None:
         """Some of a long frame of a peer has arrived."""
-        self._host.give(self._host.node.partial_received, peer)
+        self._driver.call(self._driver.node.partial_received, peer)
 
     def peer_up(self, peer: int, incarnation: int) -> None:
         """A connection to a peer."""
         self._refusals.pop(peer, None)
-        self._told.pop(peer, None)
+        self._announced.pop(peer, None)
         self._calling.pop(peer, None)
         self.mute.discard(peer)
         self.astray.discard(peer)
-        self._host.give(self._host.node.connected, peer, incarnation)
+        self._driver.call(self._driver.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
         """No connection to a peer any more."""
         if SILENCE in reason:
             self.mute.add(peer)
         ended = self.transport is not None and self.transport.ended(peer)
-        self._host.give(self._host.node.disconnected, peer, ended)
+        self._driver.call(self._driver.node.disconnected, peer, ended)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
         """A peer without connection cannot be reached."""
         if STRANGER in reason:
             # Somebody lives in a cluster without this replica: it must not found another one.
-            self._host.node.channel.bar_founding()
+            self._driver.node.channel.bar_founding()
         if self._refusals.get(peer) != reason:
             self._refusals.pop(peer, None)
         if NOBODY_LISTENS in reason and self._runs(peer):
@@ -268,7 +217,7 @@ class PeerConnections:
     def _runs(self, peer: int) -> bool:
         """Return whether the peer has called so lately that it must be running."""
         called = self._calling.get(peer)
-        return called is not None and self._host.reactor.seconds() - called < CALLED_S
+        return called is not None and self._context.reactor.seconds() - called < CALLED_S
 
     def _elsewhere(self, peer: int) -> str:
         at = self.addresses.in_domain().get(peer)

@@ -16,14 +16,16 @@ def build_status(replica: Replica) -> dict[str, Any]:
     channel, engine = node.channel, node.engine
     view = channel.view
     voters = {voter.replica for voter in view.config} if view is not None else set[int]()
-    network = replica.replica.networks[0] if replica.replica.networks else None
-    metrics = replica.metrics
+    context, addresses = replica.context, replica.peers.addresses
+    server, declared, metrics = context.server, context.replica, context.metrics
+    network = declared.networks[0] if declared.networks else None
+    transport, durability = replica.peers.transport, replica.disk.durability
     master_address = replica.master_address()
-    listeners = {id: list(address) for id, address in replica.addresses.in_domain(nat=False).items()}
+    listeners = {id: list(address) for id, address in addresses.in_domain(nat=False).items()}
     return {
-        "server": replica.server.name,
-        "server_id": replica.server.id,
-        "replica": replica.replica.id,
+        "server": server.name,
+        "server_id": server.id,
+        "replica": declared.id,
         "role": node.role,
         "serving": node.serving,
         "waits_for": node.waits_for,
@@ -34,17 +36,17 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "changeable": channel.standing.may_change,
         "replicas": {
             str(id): {
-                "at": str(place),
+                "at": str(address),
                 "address": listeners.get(id),
                 "voter": id in voters,
                 "member": id in channel.members,
-                "witness": id in replica.addresses.witnesses,
+                "witness": id in addresses.witnesses,
             }
-            for id, place in replica.addresses.items()
+            for id, address in addresses.items()
         },
-        "agreed": replica.addresses.agreed,
-        "removed": sorted(replica.addresses.removed),
-        "difference": replica.addresses.difference(),
+        "agreed": addresses.agreed,
+        "removed": sorted(addresses.removed),
+        "difference": addresses.difference(),
         "diagnosis": replica.diagnosis(),
         "turned_away": replica.peers.turned_away,
         "strangers": strangers(channel),
@@ -54,13 +56,13 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "last": channel.last,
         "lag": max(0, channel.commit - engine.applied) if node.unapplied else 0,
         "connections": int(metrics.gauges.get("connections", 0)) if node.serving else 0,
-        "network_connections": replica.connections,
-        "peers": replica.transport.connected if replica.transport is not None else [],
+        "network_connections": replica.listeners.connections,
+        "peers": transport.connected if transport is not None else [],
         "servers": {
-            str(server): {"connected": way.connected, "waiting": way.waiting}
-            for server, way in replica.master.outgoing.items()
+            str(other): {"connected": connection.connected, "waiting": connection.waiting}
+            for other, connection in replica.master.networks.outgoing.items()
         },
-        "from_servers": replica.master.incoming.connected,
+        "from_servers": replica.master.networks.incoming.connected,
         "notifications": engine.position,
         "reactions": node.reactions,
         "dead_letters": engine.dead_letters,
@@ -69,13 +71,13 @@ def build_status(replica: Replica) -> dict[str, Any]:
         "accepting": node.accepting,
         "garbage": metrics.counters.get("garbage", 0),
         "agents": sum(1 for _ in engine.cells()),
-        "incarnation": replica.incarnation,
-        "durability": replica.server.durability,
-        "saved": replica.durability.saved if replica.durability is not None else None,
-        "syncs": replica.durability.writes if replica.durability is not None else None,
+        "incarnation": replica.incarnations.current,
+        "durability": server.durability,
+        "saved": durability.saved if durability is not None else None,
+        "syncs": durability.writes if durability is not None else None,
         "pid": os.getpid(),
-        "uptime_s": round(time.monotonic() - replica.started_at, 3),
-        "host": network.host if network is not None else replica.replica.host,
+        "uptime_s": round(time.monotonic() - context.started_at, 3),
+        "host": network.host if network is not None else declared.host,
         "port": network.port if network is not None else 0,
         "address": [network.host, network.port] if network is not None else None,
         "services_failed": replica.master.services.failed,

@@ -4,16 +4,14 @@ The files of one life hold its reactions without a gap. Where some are missing, 
 another replica, a new life begins.
 """
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThread
 
 from ...engine import Reaction
-from ..config import Replica, Server
-from ..settings import ReplicaSettings
+from ..context import ReplicaContext
 
 if TYPE_CHECKING:
     from ..trace.writer import TraceWriter
@@ -24,21 +22,9 @@ __all__ = ["TraceLives"]
 class TraceLives:
     """Opens and closes the trace of a replica; does nothing where none is wanted, or none can be written."""
 
-    def __init__(
-        self,
-        directory: Path,
-        server: Server,
-        replica: Replica,
-        settings: ReplicaSettings,
-        log: Callable[[str], None],
-    ) -> None:
-        """`directory` is where the replica keeps its data; `log` takes lines."""
-        self._directory = directory / "trace"
-        self._server = server
-        self._replica = replica
-        self._wanted = settings.trace and not replica.witness
-        self._roll_s = settings.trace_roll_s
-        self._log = log
+    def __init__(self, context: ReplicaContext) -> None:
+        self._context = context
+        self._wanted = context.settings.trace and not context.replica.witness
         self._writer: TraceWriter | None = None
         self._life = 0
         """Tells the files of this trace from those of earlier ones; within one, no reaction is missing."""
@@ -54,21 +40,22 @@ class TraceLives:
         """Begin with a life that is `life` or later; perhaps no file has the reactions `replayed`."""
         if not self._wanted:
             return
+        context = self._context
         self._life = max(self._life + 1, life)
         try:
             from ..trace.writer import TraceWriter
 
             self._writer = TraceWriter(
-                self._directory,
-                self._server.name,
-                self._server.id,
-                self._replica.id,
+                context.directory / "trace",
+                context.server.name,
+                context.server.id,
+                context.replica.id,
                 self._life,
-                roll_s=self._roll_s,
+                roll_s=context.settings.trace_roll_s,
             )
         except ImportError as error:
             self._writer = None
-            self._log(f"no trace is written: {error}; install quorate[replay] for one")
+            context.log(f"no trace is written: {error}; install quorate[replay] for one")
         self._traced = 0
         if replayed:
             self.write(list(replayed))

@@ -113,7 +113,7 @@ class Durability:
                         "start with nothing."
                     ) from None
                 kept = self._files.set_aside(incarnation)
-                self._host.tell(
+                self._host.announce(
                     f"{error} It is kept as {kept}; the state comes from the other replicas."
                     if kept
                     else f"{error} The state comes from the other replicas."

@@ -28,7 +28,7 @@ class ProgressHost(Protocol):
         """Write a line to the log."""
         ...
 
-    def tell(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         """Write a line to the log, and to whoever has started the replica. Called from another thread."""
         ...
 
@@ -73,7 +73,7 @@ class RecoveryProgress:
     def _report(self) -> None:
         pause_s = FIRST_REPORT_S
         while not self._over.wait(pause_s):
-            self._host.tell(
+            self._host.announce(
                 f"recovers: {self.done} of the {len(self._entries)} entries committed after its saved state "
                 "are applied again; it takes part when all are"
             )

@@ -49,7 +49,8 @@ ROOMS: dict[str, tuple[str, ...]] = {
         *("transport", "group"),
     ),
     "server": (
-        *("config", "network", "storage", "trace", "node", "settings", "admin", "master", "replica", "cli"),
+        *("config", "network", "storage", "trace", "node", "settings", "context", "admin", "master"),
+        *("replica", "cli"),
     ),
     "testing": ("harness", "channel", "checks", "faults", "schedules", "exploration", "mutation", "servers"),
 }

@@ -21,6 +21,7 @@ from quorate.agents import (
 )
 from quorate.engine import Engine
 from quorate.server.config import load
+from quorate.server.context import ReplicaContext
 from quorate.server.master.master import MasterSide
 from quorate.server.metrics import Metrics
 from quorate.server.network.addresses import Addresses
@@ -101,13 +102,17 @@ class Site:
         replica = server.replicas[0]
         self.addresses = Addresses(server, replica)
         settings = ReplicaSettings.read(config, server, replica)
-        self.master = MasterSide(config, server, replica, settings, self, self.life, world.random)
-        purposes = {NETWORK: self.master.incoming}
+        context = ReplicaContext(
+            *(config, server, replica, settings, config.path.parent, self.life),
+            *(self.reactor, self.metrics, self.log, self.log),
+        )
+        self.master = MasterSide(context, self, self.addresses, world.random)
+        handlers = {NETWORK: self.master.networks.incoming}
         for network in replica.networks:
-            front = Listener(self.reactor, purposes, secret=None, log=self.log, count=self.metrics.count)
-            front.listen(network.port)
+            listener = Listener(self.reactor, handlers, secret=None, log=self.log, count=self.metrics.count)
+            listener.listen(network.port)
         self.books.append(Book())
-        self.give(self.node.start)
+        self.call(self.node.start)
         self.tick()
 
     def restart(self, after_s: float, notice_s: float) -> None:
@@ -122,18 +127,18 @@ class Site:
         self.lines.append(line)
 
     def flush_soon(self) -> None:
-        self.reactor.callLater(0, self.give, self.node.flush)
+        self.reactor.callLater(0, self.call, self.node.flush)
 
     def tick(self) -> None:
-        self.give(self.node.tick)
+        self.call(self.node.tick)
         self.reactor.callLater(0.05, self.tick)
 
     def time(self) -> tuple[float, int]:
         now = self.world.net.clock.seconds()
         return now, EPOCH_NS + int(now * 1e9)
 
-    def give(self, call: Any) -> None:
-        call(*self.time())
+    def call(self, entry: Any) -> None:
+        entry(*self.time())
         self.act()
 
     def act(self) -> None:
@@ -160,7 +165,7 @@ class Site:
         found = self.node.engine.find("book")
         if found is not None and isinstance(found.agent, Book):
             self.books[-1] = found.agent
-        self.master.call_waiting()
+        self.master.resume()
         if self.node.unapplied and not self.working:
             self.working = True
             self.reactor.callLater(self.world.random.choice(WORK_S), self.work)
@@ -179,7 +184,7 @@ class Site:
         self.token += 1
         if self.node.post([note], self.token):
             self.tokens[self.token] = target
-            self.give(self.node.flush)
+            self.call(self.node.flush)
 
 
 class World:
@@ -280,8 +285,8 @@ def test_servers_of_two_domains_exchange_everything_through_a_router(seed: int, 
     faults(world, [0, 2], pairs)
     for pair in pairs:
         world.check(*pair)
-    assert set(world.sites[0].master.outgoing) == {1}
-    assert world.sites[2].master.incoming.connected == [1]
+    assert set(world.sites[0].master.networks.outgoing) == {1}
+    assert world.sites[2].master.networks.incoming.connected == [1]
 
 
 def test_one_clear_line_tells_that_a_server_has_lost_its_state(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The master's side of a replica: what it starts, and what becomes of it when it is master no longer."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,8 +8,10 @@ from twisted.internet.task import Clock
 
 from quorate.hachannel.transport.connection import LinkSettings
 from quorate.server.config import Config, Replica, Server, ServiceSpec
+from quorate.server.context import ReplicaContext
 from quorate.server.master.master import MasterSide
 from quorate.server.metrics import Metrics
+from quorate.server.network.addresses import Addresses
 
 SERVICES = (
     ServiceSpec("quorate.services.manager:ConnectionManager", "root root"),
@@ -19,20 +22,17 @@ SERVICES = (
 def test_services_that_wait_while_the_master_goes_have_not_failed() -> None:
     told: list[str] = []
     node = SimpleNamespace(serving=True, engine=None, post=lambda *_: True)
-    host: Any = SimpleNamespace(
-        node=node,
-        reactor=Clock(),
-        metrics=Metrics(),
-        log=told.append,
-        tell=told.append,
-        flush_soon=lambda: None,
-    )
+    port: Any = SimpleNamespace(node=node, flush_soon=lambda: None)
     replica = Replica(0, "localhost", services=SERVICES)
     server = Server(0, "s0", False, (replica,))
     config = Config(path=__file__, domains=(), servers=(server,))
     settings: Any = SimpleNamespace(link=LinkSettings(), secret=None)
-    master = MasterSide(config, server, replica, settings, host, 1)
+    metrics = Metrics()
+    context = ReplicaContext(
+        config, server, replica, settings, Path(), 1, Clock(), metrics, told.append, told.append
+    )
+    master = MasterSide(context, port, Addresses(server, replica))
     master.start(True)
     master.stop("this replica was blocked for too long")
     assert told == []
-    assert host.metrics.counters == {}
+    assert metrics.counters == {}

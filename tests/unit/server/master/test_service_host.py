@@ -1,5 +1,6 @@
 """Services of a master: started in order, stopped in the opposite order, and a broken one hurts no other."""
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,9 +11,11 @@ from twisted.internet.task import Clock
 from quorate.agents import Note, outside
 from quorate.engine import Effects
 from quorate.server.config import Config, Replica, Server, ServiceSpec
+from quorate.server.context import ReplicaContext
 from quorate.server.master.requests import NotServing, Requests
 from quorate.server.master.service_host import Services
 from quorate.server.metrics import Metrics
+from quorate.server.network.addresses import Addresses
 from quorate.services.base import Service, ServiceContext, ServiceError
 
 happened: list[str] = []
@@ -53,27 +56,31 @@ class Taken(Recording):
 
 
 class Host:
+    """A replica whose services are started and stopped. Its node accepts input, or not."""
+
     def __init__(self) -> None:
         self.accepting = True
         self.metrics = Metrics()
         self.reactor: Any = Clock()
         self.lines: list[str] = []
-        self.log = self.lines.append
         self.told: list[str] = []
-        self.tell = self.told.append
 
-    def post_notes(self, notes: list[Note]) -> None:
-        pass
-
-    def request_note(self, note: Note, timeout_s: float) -> "Deferred[Note]":
-        return Deferred()
+    def may_act(self) -> bool:
+        return True
 
 
 def services(host: Host, *specs: tuple[str, str]) -> Services:
     declared = tuple(ServiceSpec(f"{__name__}:{name}", args) for name, args in specs)
     replica = Replica(0, "localhost", services=declared)
     server = Server(0, "s0", False, (replica,))
-    return Services(Config(path=__file__, domains=(), servers=(server,)), server, replica, host)
+    config = Config(path=__file__, domains=(), servers=(server,))
+    settings: Any = None
+    context = ReplicaContext(
+        *(config, server, replica, settings, Path(), 1, host.reactor, host.metrics),
+        *(host.lines.append, host.told.append),
+    )
+    submissions: Any = host
+    return Services(context, submissions, Addresses(server, replica))
 
 
 @pytest.fixture(autouse=True)

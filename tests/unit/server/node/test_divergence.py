@@ -124,12 +124,6 @@ class Slow:
 
     receive = flush
 
-    def act(self, out: Output) -> None:
-        pass
-
-    def acted(self) -> None:
-        pass
-
 
 class Reactor:
     """What is to be called in the next turn, as in a real reactor, is not called in this one."""
@@ -149,10 +143,11 @@ class Reactor:
 
 def test_what_has_time_is_done_once_in_a_turn_of_the_reactor_however_much_comes_in() -> None:
     node, reactor = Slow(), Reactor()
-    driver = Driver(cast("Any", node), cast("Any", reactor), node)
+    driver = Driver(cast("Any", reactor), lambda _: None, lambda: None)
+    driver.begin(cast("Any", node))
     for turn in range(5):
         for _ in range(3):
-            driver.give(node.receive)
+            driver.call(node.receive)
         assert node.works == turn
         reactor.turn()
     assert node.works == 5

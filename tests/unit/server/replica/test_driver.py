@@ -42,24 +42,23 @@ class Node:
         return now if self.due else None
 
 
-class Host:
-    def act(self, out: Any) -> None:
-        """Nothing is wanted."""
-
-    def acted(self) -> None:
-        """Nothing."""
+def driver_of(node: Node, clock: Clock) -> Driver:
+    """A driver that drops the outputs of the node."""
+    driver = Driver(clock, lambda _: None, lambda: None)
+    made: Any = node
+    driver.begin(made)
+    return driver
 
 
 def test_after_a_tick_that_raised_there_is_another_and_not_at_once() -> None:
     clock, node = Clock(), Node()
-    made: Any = node
-    driver = Driver(made, clock, Host())
+    driver = driver_of(node, clock)
     node.fails = True
-    driver.give(node.flush)
+    driver.call(node.flush)
     with pytest.raises(RuntimeError):
         clock.advance(0.0)
     assert node.ticks == 1
-    driver.give(node.flush)
+    driver.call(node.flush)
     clock.advance(0.0)
     assert node.ticks == 1
     assert len(clock.getDelayedCalls()) == 1
@@ -79,6 +78,6 @@ def test_work_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     made: Any = node
     made.work, made.slow = work, said.append
     monkeypatch.setattr("quorate.server.replica.driver.time.monotonic", lambda: now[0])
-    Driver(made, clock, Host()).give(node.flush)
+    driver_of(node, clock).call(node.flush)
     assert took == []
     assert said == [pytest.approx(7.5)]

@@ -8,8 +8,8 @@ import pytest
 
 from quorate.server.config import Config, load
 from quorate.server.replica import fd_limits
+from quorate.server.replica.composition import make_replica
 from quorate.server.replica.fd_limits import Room, make_room
-from quorate.server.replica.replica import Replica
 from quorate.testing.servers.memory_network import MemoryNet
 
 CLIENTS = (
@@ -113,7 +113,7 @@ def test_the_services_of_a_replica_keep_to_it_and_its_log_says_so(
     allow(64, 64)
     config = config_of(tmp_path)
     server = config.server("s0")
-    replica = Replica(
+    replica = make_replica(
         config,
         server,
         server.replicas[0],
@@ -127,7 +127,7 @@ def test_the_services_of_a_replica_keep_to_it_and_its_log_says_so(
     assert replica.master.services.bounded("max_connections", "10000") == "8"
     assert replica.master.services.bounded("max_connections", "5") == "5"
     assert replica.master.services.bounded("max_frame", "10000") == "10000"
-    assert "takes 8 client connections at most" in (replica.directory / "log").read_text()
+    assert "takes 8 client connections at most" in (replica.context.directory / "log").read_text()
     ended: list[None] = []
     replica.stop().addBoth(ended.append)
     net.until(lambda: ended == [None])

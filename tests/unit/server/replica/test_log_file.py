@@ -13,6 +13,7 @@ from quorate.server.replica.log_file import LINE_CHARS, ReplicaLog
 
 def test_control_characters_are_escaped_and_a_line_stays_one(tmp_path: Path) -> None:
     log = ReplicaLog(tmp_path)
+    log.open()
     log.line("client\x1b[2J said\r\n\x00\ud800 é")
     log.line("\x07" * LINE_CHARS)
     log.close()
@@ -23,6 +24,7 @@ def test_control_characters_are_escaped_and_a_line_stays_one(tmp_path: Path) -> 
 
 def test_the_traceback_of_a_defect_is_escaped_too(tmp_path: Path) -> None:
     log = ReplicaLog(tmp_path)
+    log.open()
     try:
         raise ValueError("bad\x1b[31m")
     except ValueError:
@@ -43,6 +45,7 @@ def test_a_log_that_cannot_be_rotated_loses_lines_and_goes_on_once_it_can(
 
     monkeypatch.setattr("quorate.server.replica.log_file.ROTATE_BYTES", 100)
     log = ReplicaLog(tmp_path)
+    log.open()
     log.line("x" * 100)
     with monkeypatch.context() as trouble:
         if step == "rename":

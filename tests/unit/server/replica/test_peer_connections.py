@@ -9,8 +9,7 @@ from twisted.internet.task import Clock
 from quorate.server.config import Network, Replica, Server
 from quorate.server.network.handshake import NONCE_BYTES, SECRET, Acceptor
 from quorate.server.network.hello import CHANNEL
-from quorate.server.replica.inbound import OTHER_FILE, STRANGER
-from quorate.server.replica.peer_connections import CALLED_S, PeerConnections
+from quorate.server.replica.peer_connections import CALLED_S, OTHER_FILE, STRANGER, PeerConnections
 
 REASON = f"The {SECRET} of the two sides differs; mend it."
 
@@ -25,20 +24,22 @@ def told() -> list[str]:
 def side(told: list[str]) -> PeerConnections:
     """The side of the peers of replica 0, a slave."""
     replicas = tuple(Replica(id, "h", networks=(Network("D1", "h", id + 1),)) for id in range(3))
-    host: Any = SimpleNamespace(
-        server=Server(0, "s0", True, replicas),
-        replica=replicas[0],
+    driver: Any = SimpleNamespace(
         node=SimpleNamespace(
             role="slave", connected=None, disconnected=None, channel=SimpleNamespace(bar_founding=lambda: 0)
         ),
-        tell=told.append,
-        give=lambda *_: None,
+        call=lambda *_: None,
+    )
+    context: Any = SimpleNamespace(
+        server=Server(0, "s0", True, replicas),
+        replica=replicas[0],
+        announce=told.append,
         reactor=Clock(),
         config=SimpleNamespace(digest="d"),
         settings=SimpleNamespace(secret=None),
         incarnation=1,
     )
-    return PeerConnections(host)
+    return PeerConnections(context, driver)
 
 
 def test_replicas_that_refuse_for_one_reason_are_named_in_one_sentence(side: PeerConnections) -> None:
@@ -69,10 +70,10 @@ def test_a_replica_that_serves_tells_once_of_another_secret_or_file(
 def test_a_replica_that_waits_says_it_as_the_reason_and_tells_it_when_it_serves(
     side: PeerConnections, told: list[str]
 ) -> None:
-    side._host.node.role = "joining"  # type: ignore[misc]
+    side._driver.node.role = "joining"  # type: ignore[misc]
     side._refused(1, REASON)
     assert told == []
-    side._host.node.role = "slave"  # type: ignore[misc]
+    side._driver.node.role = "slave"  # type: ignore[misc]
     side._refused(1, REASON)
     assert len(told) == 1
 
@@ -90,7 +91,7 @@ def test_one_that_runs_elsewhere_than_the_file_says_is_told_from_one_that_is_dow
         "give all replicas the same file"
     )
     assert side.mute == set()
-    side._host.reactor.advance(CALLED_S)
+    side._context.reactor.advance(CALLED_S)
     side.peer_unreachable(1, "Connection was refused by other side: 111.")
     assert side.turned_away == "", "it has not called for long"
 

@@ -10,6 +10,7 @@ from twisted.python.failure import Failure
 
 from quorate.server.config import load
 from quorate.server.replica.administration import Administration
+from quorate.server.replica.composition import make_replica
 from quorate.server.replica.replica import Replica, ReplicaFailed
 from quorate.server.storage.durability import Durability
 from quorate.testing.servers.memory_network import MemoryNet
@@ -38,7 +39,7 @@ def replica(net: MemoryNet, tmp_path: Path) -> Replica:
     )
     config = load(path)
     server, reactor = config.server("s0"), net.machine("localhost")
-    return Replica(
+    return make_replica(
         config, server, server.replicas[0], data=tmp_path, expected=None, incarnation=1, reactor=reactor
     )
 
@@ -46,7 +47,7 @@ def replica(net: MemoryNet, tmp_path: Path) -> Replica:
 def test_a_state_that_the_disk_refuses_at_a_stop_is_no_orderly_end(net: MemoryNet, replica: Replica) -> None:
     replica.start()
     net.until(lambda: replica.node.role == "master")
-    replica.durability = cast("Durability", Refusing(replica.disk_failed))
+    replica.disk.durability = cast("Durability", Refusing(replica.disk.disk_failed))
     ended: list[Any] = []
     replica.stopped.addBoth(ended.append)
     left: list[Any] = []
@@ -63,15 +64,15 @@ def test_a_replica_whose_starter_reads_no_more_goes_on_and_ends_all_the_same(
     def closed(line: str) -> None:
         raise BrokenPipeError
 
-    replica.on_announce = closed
+    replica.log.on_announce = closed
     replica.start()
     net.until(lambda: replica.node.role == "master")
-    replica.tell("service Clock cannot start: no port")
+    replica.context.announce("service Clock cannot start: no port")
     ended: list[Any] = []
     replica.stopped.addBoth(ended.append)
     replica._node_ended("This replica was removed.", False)
     net.until(lambda: ended == [None])
-    assert "service Clock cannot start: no port" in (replica.directory / "log").read_text()
+    assert "service Clock cannot start: no port" in (replica.context.directory / "log").read_text()
 
 
 def one_of(net: MemoryNet, tmp_path: Path, count: int, me: int = 0, witnesses: int = 0) -> Replica:
@@ -88,7 +89,7 @@ def one_of(net: MemoryNet, tmp_path: Path, count: int, me: int = 0, witnesses: i
     )
     config = load(path)
     server, reactor = config.server("s0"), net.machine("localhost")
-    return Replica(
+    return make_replica(
         config, server, server.replicas[me], data=tmp_path, expected=None, incarnation=1, reactor=reactor
     )
 

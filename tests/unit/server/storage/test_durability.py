@@ -68,7 +68,7 @@ class Host:
     def log(self, line: str) -> None:
         self.lines.append(line)
 
-    def tell(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         self.lines.append(f"told: {line}")
 
 

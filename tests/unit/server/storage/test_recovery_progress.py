@@ -32,7 +32,7 @@ class ReportingHost:
     def log(self, line: str) -> None:
         self.lines.append(line)
 
-    def tell(self, line: str) -> None:
+    def announce(self, line: str) -> None:
         self.lines.append(f"told: {line}")
         self.told.set()
 

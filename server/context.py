@@ -1,0 +1,37 @@
+"""The context of a replica: the configuration, the settings and the tools that all of its parts share."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from .config import Config, Replica, Server
+from .metrics import Metrics
+from .settings import ReplicaSettings
+
+__all__ = ["ReplicaContext"]
+
+
+@attrs.frozen
+class ReplicaContext:
+    """Everything that stays the same while the process of a replica runs."""
+
+    config: Config
+    server: Server
+    replica: Replica
+    """The declaration of this replica in the configuration."""
+    settings: ReplicaSettings
+    directory: Path
+    """The directory in which the replica keeps its data."""
+    incarnation: int
+    """The incarnation with which this process begins: higher than those of all earlier processes."""
+    reactor: Any
+    metrics: Metrics
+    log: Callable[[str], None]
+    """Write a line to the log."""
+    announce: Callable[[str], None]
+    """Write a line to the log, and show it to the user who started the replica."""
+    started_at: float = attrs.field(factory=time.monotonic)
+    """The time at which the process began with the replica, in monotonic seconds."""

@@ -1,0 +1,73 @@
+"""What services and administrators submit to the agents of this server while this replica is master."""
+
+import time
+
+from twisted.internet.defer import Deferred
+
+from ...agents import Note
+from ..context import ReplicaContext
+from .node_port import NodePort
+from .requests import NotServing, Requests
+
+__all__ = ["Submissions"]
+
+
+class Submissions:
+    """Posts notifications to the node, and reports their commits and replies to the submitters."""
+
+    def __init__(self, context: ReplicaContext, port: NodePort) -> None:
+        self._port = port
+        self._requests = Requests(context.reactor, context.incarnation)
+        self._uncommitted: dict[int, Deferred[None]] = {}
+        """By token, the deferreds of `submit` that have not fired."""
+        self._token = 0
+
+    @property
+    def accepting(self) -> bool:
+        """False while submitters must not send more."""
+        return self._port.node.accepting
+
+    def may_act(self) -> bool:
+        """Return whether the replica serves, and holds the lease at this moment."""
+        node = self._port.node
+        return node.serving and node.channel.holds_lease(time.monotonic())
+
+    def post(self, notes: list[Note]) -> None:
+        """Put notifications into the next batch; they are dropped when this replica is not master."""
+        if self._port.node.post(notes):
+            self._port.flush_soon()
+
+    def submit(self, note: Note) -> "Deferred[None]":
+        """Put a notification into the next batch; fires once it is committed. Raises NotServing."""
+        self._token += 1
+        if not self._port.node.post([note], self._token):
+            raise NotServing("this replica is not the master")
+        committed: Deferred[None] = Deferred()
+        self._uncommitted[self._token] = committed
+        self._port.flush_soon()
+        return committed
+
+    def request(self, note: Note, timeout_s: float) -> "Deferred[Note]":
+        """Post a notification; fires with its reply, or fails with TimeoutError. Raises NotServing."""
+        if not self._port.node.serving:
+            raise NotServing("this replica is not the master")
+        token, reply = self._requests.new(timeout_s)
+        self.post([Note(note.to, note.sender, note.type, note.payload, token)])
+        return reply
+
+    def committed(self, token: int) -> None:
+        """Fire the deferred of `submit` for a token: its notification is committed."""
+        committed = self._uncommitted.pop(token, None)
+        if committed is not None:
+            committed.callback(None)
+
+    def answer(self, reply: Note) -> None:
+        """Pass a reply to its request; it is dropped if no request waits for it."""
+        self._requests.answer(reply)
+
+    def fail(self, reason: str) -> None:
+        """Fail everything that waits for a commit or a reply, with NotServing."""
+        self._requests.fail(reason)
+        uncommitted, self._uncommitted = self._uncommitted, {}
+        for committed in uncommitted.values():
+            committed.errback(NotServing(reason))

@@ -1,0 +1,96 @@
+"""The incarnations of a replica, each with a node of its own."""
+
+import time
+
+from ...agents import AgentError
+from ...engine import Engine, Reaction, import_modules
+from ...hachannel import Channel
+from ...hachannel.journal.durable_log import DurableLog
+from ..context import ReplicaContext
+from ..errors import StartError
+from ..network.addresses import Addresses
+from ..node.node import Node
+from . import gc_freeze
+from .disk import ReplicaDisk
+
+__all__ = ["Incarnations"]
+
+REJOIN_FIRST_S = 0.5
+REJOIN_LAST_S = 60.0
+"""Pauses before a replica joins again, doubled from the first to the last."""
+
+
+class Incarnations:
+    """Makes the node of each incarnation from what the disk holds.
+
+    A replica whose state differs from that of the others, or that was turned away, replaces its node by one
+    of a new incarnation, which gets the state from the others.
+    """
+
+    def __init__(
+        self, context: ReplicaContext, disk: ReplicaDisk, addresses: Addresses, expected: int, *, join: bool
+    ) -> None:
+        """`expected`: the replicas that found the cluster. `join`: this replica never founds one."""
+        self.current = context.incarnation
+        """The incarnation of the voter: unchanged by a restart if the journal survived it."""
+        self.life = context.incarnation
+        """Number of the present node: never the same twice, whatever the journal holds."""
+        self.replayed: list[Reaction] = []
+        """The reactions that the recovery of the present node has run again."""
+        self._context = context
+        self._disk = disk
+        self._addresses = addresses
+        self._expected = expected
+        self._join = join
+        self._rejoins = 0
+
+    def renew(self) -> float:
+        """Begin a new incarnation; return the seconds to wait before its node is made."""
+        self.life = self.current = max(self.life + 1, time.time_ns() // 1_000_000)
+        self._rejoins += 1
+        return min(REJOIN_LAST_S, REJOIN_FIRST_S * 2.0 ** min(self._rejoins, 16))
+
+    def new_node(self, *, fresh: bool = False) -> Node:
+        """Make the node of this incarnation. `fresh`: see `Channel`. Raises StartError."""
+        context, server = self._context, self._context.server
+        try:
+            import_modules(context.settings.agent_modules)
+        except AgentError as error:
+            raise StartError(f"The property agent_modules: {error}.") from None
+        engine = Engine(
+            server.id,
+            context.config.names,
+            context.settings.engine,
+            routes=context.config.routes(server.id),
+        )
+        log = self._recover(engine)
+        try:
+            channel = Channel(
+                context.replica.id,
+                server.replica_ids,
+                incarnation=self.current,
+                cluster=context.config.digest,
+                expected=self._expected + len(server.witness_ids),
+                settings=context.settings.channel,
+                log=log,
+                data=self._addresses.data,
+                fresh=fresh,
+                witnesses=server.witness_ids,
+            )
+        except ValueError as error:
+            raise StartError(str(error)) from None
+        if self._join:
+            channel.bar_founding()
+        return Node(channel, engine, context.settings.node)
+
+    def _recover(self, engine: Engine) -> DurableLog | None:
+        """Bring the engine to the state on the disk; return the log that is there."""
+        recovery = self._disk.recover(self.life, engine)
+        self.replayed = []
+        if recovery is None:
+            return None
+        self.current, self.replayed = recovery.incarnation, recovery.trace
+        for line in recovery.lines:
+            self._context.log(line)
+        gc_freeze.freeze()
+        return recovery.log

@@ -1,0 +1,54 @@
+"""The listeners of a replica, one for each of its networks."""
+
+from typing import Any
+
+from twisted.internet.defer import Deferred
+
+from ...hachannel.transport.direct_write import DirectWriteReactor
+from ..context import ReplicaContext
+from ..network.listener import InboundHandler, Listener
+
+__all__ = ["Listeners"]
+
+
+class Listeners:
+    """Accept the connections of peers, other servers and administrators: `open`, then `close`."""
+
+    def __init__(self, context: ReplicaContext) -> None:
+        self.handlers: dict[str, InboundHandler] = {}
+        """Handlers of the connections, by the purpose in the hello."""
+        self._context = context
+        self._open: list[Listener] = []
+
+    @property
+    def connections(self) -> int:
+        """Open connections on all networks."""
+        return sum(listener.connections for listener in self._open)
+
+    def open(self) -> None:
+        """Listen on all networks. Raises StartError; the networks before the failed one stay open then."""
+        context = self._context
+        for network in context.replica.networks:
+            listener = Listener(
+                DirectWriteReactor(context.reactor),
+                self.handlers,
+                secret=context.settings.secret,
+                log=context.log,
+                count=context.metrics.count,
+                settings=context.settings.link,
+                client_port=context.replica.client_port,
+            )
+            listener.listen(network.port, _interface(network.host))
+            self._open.append(listener)
+
+    def close(self) -> "list[Deferred[Any]]":
+        """Close all listeners and connections. Each deferred fires when one of them is closed."""
+        listeners, self._open = self._open, []
+        return [listener.stop() for listener in listeners]
+
+
+def _interface(host: str) -> str:
+    """Return the interface to listen on: the loopback if only this machine reaches the host, else all."""
+    if host == "localhost" or host.startswith("127."):
+        return "127.0.0.1"
+    return "::" if ":" in host else ""

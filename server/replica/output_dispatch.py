@@ -1,0 +1,53 @@
+"""The dispatch of a node's outputs to the peers, the disk, the services and the trace."""
+
+from ..context import ReplicaContext
+from ..master.master import MasterSide
+from ..node.outputs import Output
+from . import gc_freeze
+from .disk import ReplicaDisk
+from .peer_connections import PeerConnections
+from .trace import TraceLives
+
+__all__ = ["OutputDispatch"]
+
+
+class OutputDispatch:
+    """Carries out the outputs of the node, except those that end it or change the role of the replica."""
+
+    def __init__(
+        self,
+        context: ReplicaContext,
+        peers: PeerConnections,
+        disk: ReplicaDisk,
+        master: MasterSide,
+        trace: TraceLives,
+    ) -> None:
+        self._context = context
+        self._peers = peers
+        self._disk = disk
+        self._master = master
+        self._trace = trace
+
+    def carry_out(self, out: Output) -> None:
+        """Carry out an output, messages first: the receivers wait for their own disks meanwhile."""
+        context = self._context
+        if out.loaded:
+            gc_freeze.freeze()
+        if out.messages:
+            self._peers.send(out.messages)
+        if out.persist or out.staged:
+            self._disk.write(out)
+        if out.seats is not None:
+            self._peers.follow(out.seats)
+        for effects in out.effects:
+            try:
+                self._master.carry_out(effects)
+            except Exception as error:  # The outputs of other entries leave all the same.
+                context.metrics.count("service_errors")
+                context.log(f"defect: the outputs of entry {effects.index} did not all leave: {error!r}")
+        if out.trace:
+            self._trace.write(out.trace)
+        for line in out.lines:
+            context.log(line)
+        for token in out.committed:
+            self._master.submissions.committed(token)
