@@ -8,7 +8,8 @@ and the operator may ask again. Why this is safe: docs/decisions/0010-changes-of
 
 from ..model.errors import ChangeRefused, NotMaster, NotYet
 from ..model.messages import Admit, Change, Dismiss, Reconfig, Seats, Unlisted, decode_reconfig
-from ..model.view import View
+from ..model.view import View, Voter
+from ..replication.handlers import Handlers
 from ..replication.normal_case import Replication
 from ..replication.peers import Link
 from ..replication.replica_state import ReplicaState
@@ -30,6 +31,11 @@ class Membership:
         self._election = election
         self._took_part = False
         """This process was a member of an active view, or its witness."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {Unlisted: self.on_unlisted, Seats: self.on_seats}
 
     # Requests of an operator, at the master
 
@@ -133,7 +139,7 @@ class Membership:
         if state.serving and view is not None:
             state.output.send(link.replica, Seats(view.number, view.seats))
 
-    def on_seats(self, message: Seats) -> None:
+    def on_seats(self, _now: float, _voter: Voter, message: Seats) -> None:
         """Connect to the replicas of the cluster, as a member of an active view lists them."""
         state = self._state
         if not state.member and message.view > state.seats.as_of and len(message.seats) <= MAX_SEATS:
@@ -148,9 +154,10 @@ class Membership:
         state.output.send(link.replica, Unlisted(view.number))
         return False
 
-    def on_unlisted(self, message: Unlisted) -> None:
+    def on_unlisted(self, _now: float, _voter: Voter, message: Unlisted) -> None:
         """Stop or wait: the master reports that this replica does not belong to the cluster."""
         state = self._state
+        state.attention = True
         if state.member or message.view < max(state.newer, state.seats.as_of):
             return
         if self._took_part:

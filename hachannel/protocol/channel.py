@@ -2,35 +2,25 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from ..membership.departures import Departures
-from ..membership.membership import Membership
-from ..membership.witness_admission import WitnessAdmission
 from ..model.configuration import configure
 from ..model.errors import ChannelError
 from ..model.events import DirectReceived, Output
 from ..model.log import Log, MemoryLog
 from ..model.messages import DirectMessage, Heartbeat, Message
 from ..model.settings import Settings
-from ..model.view import NO_TAG, NO_VIEW, Seat, View, Voter
-from ..replication.forwarding import Forwarding
-from ..replication.lease import Lease
-from ..replication.normal_case import Replication
+from ..model.view import NO_TAG, NO_VIEW, Voter
 from ..replication.peers import Peers
 from ..replication.replica_state import ReplicaState
-from ..transfer.donor import Donor
-from ..transfer.learner import Learner
-from ..view_change.election import Election
-from ..view_change.installation import Installing
+from .channel_status import ChannelStatus
 from .decision_loop import DecisionLoop
-from .dispatch import Dispatch
+from .dispatch import FREQUENT, Dispatch
 from .heartbeats import Heartbeats
-from .observed import Role, Standing, observe
-from .phases import Phases
+from .parts import assemble
 from .view_triggers import ViewTriggers
 
 
-class Channel:
-    """One replica of a cluster.
+class Channel(ChannelStatus):
+    """One replica of a cluster: its inputs, and the output that follows from them.
 
     Call one input, then `drain()` and act on the output; call `tick` when `deadline` is reached. Times are
     monotonic seconds. No input raises because of what a peer did.
@@ -66,199 +56,24 @@ class Channel:
         configuration = configure(
             me, members, cluster, expected, {} if data is None else data, witnesses, settings.min_copies
         )
-        self.state = ReplicaState(
+        state = ReplicaState(
             Voter(me, incarnation), configuration, settings, MemoryLog() if log is None else log
         )
-        self.lease = Lease(self.state)
-        self._replication = Replication(self.state)
-        self._forwarding = Forwarding(self.state, self._replication)
-        self._donor = Donor(self.state, self._replication, self.lease)
-        self._election = Election(self.state, self._replication, self._donor, self.lease)
-        witness_admission = WitnessAdmission(self.state, self._replication)
-        departures = self._departures = Departures(self.state, self._replication)
-        view_triggers = ViewTriggers(
-            self.state,
-            self._replication,
-            self._donor,
-            witness_admission,
-            departures,
-            self._election,
-            self.lease,
-        )
-        self._membership = Membership(self.state, self._replication, self._election)
-        self._heartbeats = Heartbeats(
-            self.state,
-            self._replication,
-            self._election,
-            view_triggers,
-            self._donor,
-            self._membership,
-            witness_admission,
-            self.lease,
-        )
         # A guest that was let in has got what it lacked.
-        fresh = fresh or (self.state.guest and self.state.log.last == NO_TAG)
-        self._learner = Learner(self.state, self.lease, self._set_busy, fresh=fresh)
-        self._dispatch = Dispatch(
-            self.state,
-            self.lease,
-            self._replication,
-            self._forwarding,
-            self._election,
-            self._heartbeats,
-            self._membership,
-            self._donor,
-            self._learner,
-            self._observe,
-        )
-        self.state.output.loopback = self._dispatch.to_oneself
-        self._decision_loop = DecisionLoop(
-            self.state,
-            self.lease,
-            self._replication,
-            self._forwarding,
-            self._election,
-            view_triggers,
-            self._heartbeats,
-            self._membership,
-            self._donor,
-            self._learner,
-        )
-
-        self.standing = observe(self.state, self.lease, Standing())
-        """Where this replica is in its cluster, as of the end of the last input."""
-
-    def _set_busy(self, busy: bool) -> None:
-        self._election.installation.busy = busy
+        parts = assemble(state, fresh=fresh or (state.guest and state.log.last == NO_TAG))
+        super().__init__(parts)
+        self._membership = parts.membership
+        self._departures = parts.departures
+        view_triggers = ViewTriggers(parts)
+        self._heartbeats = Heartbeats(parts, view_triggers)
+        self._decision_loop = DecisionLoop(parts, view_triggers, self._heartbeats)
+        dispatch = Dispatch(parts, self._heartbeats)
+        self._handlers = dispatch.handlers
+        state.output.loopback = dispatch.to_oneself
 
     def _step(self, now: float, *, tick: bool = False) -> None:
         self._decision_loop.step(now, tick=tick)
         self._observe()
-
-    def _observe(self) -> None:
-        self.standing = observe(self.state, self.lease, self.standing)
-
-    # What an observer sees
-
-    @property
-    def role(self) -> Role:
-        """Role of this replica in its cluster."""
-        return self.standing.role
-
-    @property
-    def phases(self) -> Phases:
-        """Where this replica is in each of the tables of `phases`."""
-        return Phases(self.standing.role, self._election.phase, self._learner.phase, self._donor.phase)
-
-    @property
-    def view(self) -> View | None:
-        """Last view that this replica accepted; None before the first."""
-        return self.standing.view
-
-    @property
-    def master(self) -> int | None:
-        """Replica id of the master that this replica follows; None while there is none."""
-        return self.standing.master
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """Replica ids of the members of the view, master first."""
-        return self.standing.members
-
-    @property
-    def seats(self) -> tuple[Seat, ...]:
-        """Seats of the cluster, as far as this replica knows."""
-        return self.state.seats.listed
-
-    @property
-    def commit(self) -> int:
-        """Index of the last committed entry known here."""
-        return self.state.commit
-
-    @property
-    def stable(self) -> int:
-        """All members of the view hold everything up to this index, which is committed."""
-        return self.state.stable
-
-    @property
-    def last(self) -> int:
-        """Index of the last entry in the log."""
-        return self.state.log.last.at
-
-    @property
-    def applied(self) -> int:
-        """Index of the last entry handed out as an event."""
-        return self.state.applied
-
-    @property
-    def foreigners(self) -> list[int]:
-        """Connected replicas that belong to another cluster than this one."""
-        return sorted(link.replica for link in self.state.peers if link.connected and link.foreign)
-
-    def may_come_back(self, replica: int, incarnation: int) -> bool:
-        """Whether this life of a replica is a voter of the latest view known here, and has a disk.
-
-        Then it is as good as ever when it is started again, whatever ran in its place meanwhile.
-        """
-        view = self.state.accepted
-        return self.state.log.durable and view is not None and Voter(replica, incarnation) in view.config
-
-    @property
-    def lacking(self) -> View | None:
-        """A view that this replica has heard of in vain: too few of those who hold it can be reached."""
-        return self._election.lacking
-
-    @property
-    def proposing(self) -> bool:
-        """Whether a view change proposed by this replica is under way."""
-        return not self._election.idle
-
-    @property
-    def installing(self) -> Installing | None:
-        """The view that this replica proposes, once its log and members are chosen and until it is active."""
-        return self._election.installation.current
-
-    @property
-    def can_submit(self) -> bool:
-        """Whether `submit` accepts a payload now: `Standing.may_submit`, and the window has room."""
-        return self.standing.may_submit and self._replication.room
-
-    def holds_lease(self, now: float) -> bool:
-        """Return whether this replica may do at this moment what only one replica may do."""
-        return self.standing.holds_lease(now)
-
-    @property
-    def can_forward(self) -> bool:
-        """Whether `forward` accepts a payload now. The payload may wait here for a master."""
-        return self._forwarding.room
-
-    @property
-    def forwarding(self) -> int:
-        """How many payloads were forwarded here and have not been delivered here."""
-        return self._forwarding.waiting
-
-    @property
-    def tail_length(self) -> int:
-        """How many entries wait here for the state that they follow."""
-        return self._learner.tail_length
-
-    @property
-    def idle(self) -> bool:
-        """The inputs since the last `drain` have produced nothing that it would return."""
-        return self.state.output.empty and not self._replication.owes
-
-    @property
-    def commit_unannounced(self) -> bool:
-        """Whether this replica is a master whose slaves may not know yet what is committed.
-
-        If nothing is submitted soon, call `drain` with `announce`.
-        """
-        return self._replication.commit_unannounced
-
-    @property
-    def announced(self) -> int:
-        """Index up to which the master has announced to the slaves that all members hold everything."""
-        return self._replication.announced
 
     @property
     def deadline(self) -> float | None:
@@ -340,9 +155,12 @@ class Channel:
         if link.foreign and not isinstance(message, Heartbeat):
             return
         self.lease.watch(now)
-        self._dispatch.message(now, link, link.voter, message)
+        kind = type(message)
+        self._handlers[kind](now, link.voter, message)
         if self.state.attention:
             self._step(now)
+        elif kind not in FREQUENT:
+            self._observe()
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
         """Append a payload; returns its index. Delivered once committed; perhaps never if the view is lost.

@@ -2,16 +2,9 @@
 
 import math
 
-from ..membership.membership import Membership
 from ..model.view import NO_VIEW
-from ..replication.forwarding import Forwarding
-from ..replication.lease import Lease
-from ..replication.normal_case import Replication
-from ..replication.replica_state import ReplicaState
-from ..transfer.donor import Donor
-from ..transfer.learner import Learner
-from ..view_change.election import Election
 from .heartbeats import Heartbeats
+from .parts import ChannelParts
 from .view_triggers import HEARTBEATS, ViewTriggers
 
 __all__ = ["DecisionLoop"]
@@ -49,29 +42,17 @@ def bereft(master: int, last: int, commit: int, *, durable: bool) -> str:
 class DecisionLoop:
     """Lets the parts decide, each after what it depends on."""
 
-    def __init__(
-        self,
-        state: ReplicaState,
-        lease: Lease,
-        replication: Replication,
-        forwarding: Forwarding,
-        election: Election,
-        view_triggers: ViewTriggers,
-        heartbeats: Heartbeats,
-        membership: Membership,
-        donor: Donor,
-        learner: Learner,
-    ) -> None:
-        self._state = state
-        self._lease = lease
-        self._replication = replication
-        self._forwarding = forwarding
-        self._election = election
+    def __init__(self, parts: ChannelParts, view_triggers: ViewTriggers, heartbeats: Heartbeats) -> None:
+        self._state = parts.state
+        self._lease = parts.lease
+        self._replication = parts.replication
+        self._forwarding = parts.forwarding
+        self._election = parts.election
+        self._membership = parts.membership
+        self._donor = parts.donor
+        self._learner = parts.learner
         self._view_triggers = view_triggers
         self._heartbeats = heartbeats
-        self._membership = membership
-        self._donor = donor
-        self._learner = learner
         self._next_heartbeat = 0.0
         self._leave_by: float | None = None
         self._leave_latest = math.inf

@@ -1,40 +1,29 @@
 """Heartbeats, exits and announcements: messages about the standing of a replica."""
 
-from ..membership.membership import Membership
-from ..membership.witness_admission import WitnessAdmission
 from ..model.messages import Exit, Heartbeat, Join, Record
 from ..model.view import NO_VIEW, ViewNumber, Voter
-from ..replication.lease import Lease
-from ..replication.normal_case import Replication
-from ..replication.peers import Link
-from ..replication.replica_state import ReplicaState
-from ..transfer.donor import Donor
-from ..view_change.election import Election
+from ..replication.handlers import Handlers
+from .parts import ChannelParts
 from .view_triggers import ViewTriggers
 
 
 class Heartbeats:
     """Tells where this replica stands, and takes in where the others do."""
 
-    def __init__(
-        self,
-        state: ReplicaState,
-        replication: Replication,
-        election: Election,
-        view_triggers: ViewTriggers,
-        donor: Donor,
-        membership: Membership,
-        witness_admission: WitnessAdmission,
-        lease: Lease,
-    ) -> None:
-        self._state = state
-        self._replication = replication
-        self._election = election
+    def __init__(self, parts: ChannelParts, view_triggers: ViewTriggers) -> None:
+        self._state = parts.state
+        self._replication = parts.replication
+        self._election = parts.election
+        self._donor = parts.donor
+        self._membership = parts.membership
+        self._witness_admission = parts.witness_admission
+        self._lease = parts.lease
         self._view_triggers = view_triggers
-        self._donor = donor
-        self._membership = membership
-        self._witness_admission = witness_admission
-        self._lease = lease
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {Heartbeat: self.on_heartbeat, Exit: self.on_exit, Join: self.on_join}
 
     def is_blocked(self) -> bool:
         """Whether too few replicas can be reached to go on."""
@@ -79,9 +68,10 @@ class Heartbeats:
             state.newer,
         )
 
-    def on_heartbeat(self, now: float, link: Link, voter: Voter, message: Heartbeat) -> None:
-        """Where a peer stands."""
+    def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
+        """Note the standing of a peer."""
         state = self._state
+        link = state.peers.links[voter.replica]
         before, link.heartbeat = link.heartbeat, message
         state.review_lineage(link)
         if link.foreign:
@@ -140,8 +130,9 @@ class Heartbeats:
         number = NO_VIEW if state.accepted is None else state.accepted.number
         return Exit(number, True, f"replica {state.me.replica} leaves")
 
-    def on_exit(self, now: float, link: Link, message: Exit) -> None:
-        """A peer does not follow the master, or leaves."""
+    def on_exit(self, now: float, voter: Voter, message: Exit) -> None:
+        """Note that a peer does not follow the master, or leaves."""
+        link = self._state.peers.links[voter.replica]
         if not message.leaving and self._of_before(message.view):
             return
         if not link.exit:
@@ -151,9 +142,10 @@ class Heartbeats:
             link.leaving, link.left_at = True, self._state.promised
         self._state.attention = True
 
-    def on_join(self, now: float, link: Link, voter: Voter, message: Join) -> None:
-        """A peer is outside the view and wants in."""
+    def on_join(self, now: float, voter: Voter, message: Join) -> None:
+        """Note that a peer is outside the view, and begin to let it in if this replica is the master."""
         state = self._state
+        link = state.peers.links[voter.replica]
         if message.cluster != state.configuration.cluster:
             state.output.note(f"replica {link.replica} has another configuration: ignored")
             return

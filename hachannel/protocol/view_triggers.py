@@ -6,16 +6,11 @@ and the quorums decide.
 
 from collections.abc import Collection
 
-from ..membership.departures import Departures
-from ..membership.witness_admission import WitnessAdmission
 from ..model.messages import Exit
 from ..model.view import View, Voter, present
-from ..replication.lease import Lease
-from ..replication.normal_case import Replication
-from ..replication.replica_state import ReplicaState
-from ..transfer.donor import Donor
 from ..view_change.choice import quorum_of
-from ..view_change.election import VOTER_TIMEOUTS, Election
+from ..view_change.election import VOTER_TIMEOUTS
+from .parts import ChannelParts
 
 HEARTBEATS = 2
 """When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
@@ -26,23 +21,14 @@ MAX_BACKOFF = 10
 class ViewTriggers:
     """Watches the master as a slave, the slaves as a master, and proposes when it must."""
 
-    def __init__(
-        self,
-        state: ReplicaState,
-        replication: Replication,
-        donor: Donor,
-        witness_admission: WitnessAdmission,
-        departures: Departures,
-        election: Election,
-        lease: Lease,
-    ) -> None:
-        self._state = state
-        self._lease = lease
-        self._departures = departures
-        self._replication = replication
-        self._donor = donor
-        self._witness_admission = witness_admission
-        self._election = election
+    def __init__(self, parts: ChannelParts) -> None:
+        self._state = parts.state
+        self._lease = parts.lease
+        self._replication = parts.replication
+        self._donor = parts.donor
+        self._election = parts.election
+        self._departures = parts.departures
+        self._witness_admission = parts.witness_admission
         self.exit = False
         """This replica does not follow a master."""
         self.wake: float | None = None

@@ -15,6 +15,7 @@ from ..model.log import Booted
 from ..model.messages import Forward, Forwarded
 from ..model.submitters import Source, Submitters
 from ..model.view import View, Voter
+from .handlers import Handlers
 from .normal_case import Replication
 from .replica_state import ReplicaState
 
@@ -73,6 +74,11 @@ class Forwarding:
         self._turn = 0
 
     # The submitter
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {Forward: self.on_forward, Forwarded: self.on_forwarded}
 
     @property
     def room(self) -> bool:
@@ -226,7 +232,7 @@ class Forwarding:
             self._given_bytes += len(payload)
             state.output.send(master, Forward(state.boot, self._given, payload))
 
-    def on_forwarded(self, voter: Voter, message: Forwarded) -> None:
+    def on_forwarded(self, _now: float, voter: Voter, message: Forwarded) -> None:
         """The master says how far it is, and whether what comes after that was lost.
 
         What is on its way is not sent again for that: it would come twice, and so ask for the same of what
@@ -248,7 +254,7 @@ class Forwarding:
 
     # The master
 
-    def on_forward(self, voter: Voter, message: Forward) -> None:
+    def on_forward(self, _now: float, voter: Voter, message: Forward) -> None:
         """A member submits."""
         state = self._state
         view = state.accepted

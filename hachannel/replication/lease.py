@@ -16,6 +16,7 @@ from ..model.events import LeaseChanged
 from ..model.log import Leased
 from ..model.messages import Grant, Release
 from ..model.view import ViewNumber, Voter
+from .handlers import Handlers
 from .replica_state import ReplicaState
 
 
@@ -50,6 +51,11 @@ class Lease:
         """Lost before its time, and the application may still act on it: like a grant to oneself."""
         self._released: float | None = None
         """Given up: once the application has answered, the others hear that grants up to this are over."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {Grant: self.on_grant, Release: self.on_release}
 
     def start(self, now: float) -> None:
         """Bind this process to the unrecorded grant of an earlier one."""
@@ -113,6 +119,10 @@ class Lease:
         if lease_s > self._leased_s or (lease_s < self._leased_s and now >= self._earlier_until):
             self._leased_s = lease_s
             state.output.record(Leased(lease_s))
+
+    def on_release(self, _now: float, voter: Voter, message: Release) -> None:
+        """The master has ended what needs the lease: grants up to a mark are over."""
+        self.release(voter, message.mark)
 
     def release(self, voter: Voter, mark: float = math.inf) -> None:
         """A replica does nothing any more that needs the lease: what was granted to its marks is over."""

@@ -24,6 +24,7 @@ from ..model.messages import (
 from ..model.settings import TRIM_STEP
 from ..model.submitters import Source
 from ..model.view import View, Voter
+from .handlers import Handlers
 from .replica_state import ReplicaState
 
 MAX_REPAIR_PAUSE_S = 1.0
@@ -75,6 +76,11 @@ class Replication:
         self._ack_due = False
         self._repair_at = 0.0
         self._repair_pause_s = 0.0
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {Ack: self.on_ack, Commit: self.on_commit, Repair: self.on_repair}
 
     # The master
 
@@ -269,7 +275,7 @@ class Replication:
         slave.sent = index
         slave.flight_bytes = sum(len(log.get(known).payload) for known in range(slave.match + 1, index + 1))
 
-    def on_repair(self, voter: Voter, message: Repair) -> None:
+    def on_repair(self, _now: float, voter: Voter, message: Repair) -> None:
         """A slave misses entries, or may."""
         state = self._state
         slave = self._slaves.get(voter)

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from ..model.events import ProvidePart, ProvideSnapshot
 from ..model.messages import CaughtUp, ChunkAck, Join, Reconfig
 from ..model.view import Voter
+from ..replication.handlers import Handlers
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
@@ -49,6 +50,11 @@ class Donor:
         """The learner that the last proposed view includes."""
         self._flow_control = FlowControl(state)
         self._catch_up = CatchUpSender(state, self._token_above, self._close)
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {ChunkAck: self.on_chunk_ack, CaughtUp: self.on_caught_up}
 
     @property
     def phase(self) -> str:

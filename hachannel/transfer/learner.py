@@ -13,6 +13,7 @@ from ..model.log import Truncated
 from ..model.messages import CatchUp, CaughtUp, Chunk, ChunkAck, Join, TailEntries
 from ..model.submitters import Rows, Submitters
 from ..model.view import NO_TAG, NO_VIEW, Tag, Voter
+from ..replication.handlers import Handlers
 from ..replication.lease import Lease, proposer
 from ..replication.replica_state import ReplicaState
 from .chunks import IncomingChunks
@@ -69,6 +70,11 @@ class Learner:
         self._failures = 0
         self._shown = 0
         """Mark of the last record that was written only to make an answer wait for the disk."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {Chunk: self.on_chunk, TailEntries: self.on_tail_entries, CatchUp: self.on_catch_up}
 
     @property
     def phase(self) -> str:
@@ -150,7 +156,7 @@ class Learner:
         """Whether the application is replacing its state."""
         return self.learning is not None and self.learning.at is not None and not self.learning.installed
 
-    def on_chunk(self, voter: Voter, message: Chunk) -> None:
+    def on_chunk(self, _now: float, voter: Voter, message: Chunk) -> None:
         """Store a chunk of the state, and pass a complete part to the application."""
         learning = self._follows(voter, message.token, entries=False)
         if learning is None or message.number < 0:
@@ -229,7 +235,7 @@ class Learner:
 
     # Entries
 
-    def on_tail_entries(self, voter: Voter, message: TailEntries) -> None:
+    def on_tail_entries(self, _now: float, voter: Voter, message: TailEntries) -> None:
         """Hold entries of the log tail until the state is installed."""
         learning = self.learning
         if learning is None or (message.token, voter.replica) != (learning.token, learning.donor):
@@ -272,7 +278,7 @@ class Learner:
         self._refused = learning.token
         self.fresh = True
 
-    def on_catch_up(self, voter: Voter, message: CatchUp) -> None:
+    def on_catch_up(self, _now: float, voter: Voter, message: CatchUp) -> None:
         """Append entries that follow the state."""
         state = self._state
         learning = self._follows(voter, message.token, entries=True)

@@ -21,6 +21,7 @@ from ..model.messages import (
     decode_reconfig,
 )
 from ..model.view import Tag, View, ViewNumber, Voter, required
+from ..replication.handlers import Handlers
 from ..replication.lease import Lease
 from ..replication.normal_case import Replication
 from ..replication.peers import founds
@@ -67,6 +68,18 @@ class Election:
         self._fetched = Fetched()
         self._deferred: tuple[Voter, Prepare] | None = None
         """The highest proposal that cannot be promised before a grant ends."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {
+            Prepare: self.on_prepare,
+            Promise: self.on_promise,
+            Refuse: self.on_refuse,
+            Fetch: self.on_fetch,
+            Suffix: self.on_suffix,
+            Yield: self.on_yield,
+        }
 
     @property
     def idle(self) -> bool:
@@ -351,7 +364,7 @@ class Election:
             attempt.choice.holder.replica, Fetch(attempt.prepared.number, attempt.fetched.reached)
         )
 
-    def on_fetch(self, voter: Voter, message: Fetch) -> None:
+    def on_fetch(self, _now: float, voter: Voter, message: Fetch) -> None:
         """Send a part of the end of this replica's log, which a proposer lacks."""
         state = self._state
         log = state.log

@@ -13,6 +13,7 @@ import attrs
 from ..model.events import ViewEvent
 from ..model.messages import Accept, Activate, Entry, Found, Founded, NewView, Record, Recorded, Refuse
 from ..model.view import NO_VIEW, Tag, View, ViewNumber, Voter
+from ..replication.handlers import Handlers
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
@@ -81,6 +82,23 @@ class Installation:
         """Number of the first view for which Activated was recorded."""
         self.busy = False
         """The application is installing a snapshot: no view can be accepted meanwhile."""
+
+    @property
+    def handlers(self) -> Handlers:
+        """Message types that this part receives, each with its handler."""
+        return {
+            NewView: self.on_new_view,
+            Accept: self.on_accept,
+            Record: self.on_record,
+            Recorded: self.on_recorded,
+            Found: self.on_found,
+            Founded: self.on_founded,
+            Activate: self.on_activate,
+        }
+
+    def set_busy(self, busy: bool) -> None:
+        """Note that the application begins, or ends, installing a snapshot."""
+        self.busy = busy
 
     # The proposer
 
@@ -327,7 +345,7 @@ class Installation:
             state.output.note(f"recorded view {view.number} of {view.replicas()}")
         state.output.send_after_sync(voter.replica, Recorded(view.number))
 
-    def on_found(self, voter: Voter, message: Found) -> None:
+    def on_found(self, _now: float, voter: Voter, message: Found) -> None:
         """Record that the first view may become active: proposers of later views must learn of it."""
         state = self._state
         view = state.accepted

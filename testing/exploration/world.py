@@ -40,7 +40,7 @@ LATE_S = 20.0
 
 # The cells of an application follow from its chain.
 _UNCOMPARED = frozenset(
-    {"world", "_clock", "checks", "host", "pending", "settings", "_settings", "syncs", "cells"}
+    {"world", "_clock", "checks", "host", "pending", "settings", "_settings", "_handlers", "syncs", "cells"}
 )
 """Attributes of hosts that do not tell two states apart: see `canonical_form`."""
 

@@ -293,7 +293,7 @@ def two_reconfigs_in_a_view():
 
 @mutant("A learner appends entries after its own log without comparing the two.")
 def catch_up_unchecked():
-    def on_catch_up(original, self, voter, message):
+    def on_catch_up(original, self, now, voter, message):
         log = self._state.log
         if log.base.at <= message.base.at <= log.last.at:
             mine = log.tag(message.base.at)
@@ -304,7 +304,7 @@ def catch_up_unchecked():
                 message = msgspec.structs.replace(message, base=base, entries=entries)
             else:
                 message = msgspec.structs.replace(message, base=mine, entries=())
-        original(self, voter, message)
+        original(self, now, voter, message)
 
     with wrapped(learner.Learner, "on_catch_up", on_catch_up):
         yield

@@ -79,11 +79,11 @@ def table_forgotten_at_failover():
             row for row in self._admitted.rows if row.replica == self._state.me.replica
         )
 
-    def believing(self, voter, message):
+    def believing(self, now, voter, message):
         source = Source(voter.replica, voter.incarnation, message.boot, message.oseq - 1)
         if self._admitted.last(*source[:3]) == 0 and message.oseq > 1:
             self._admitted.add(source)
-        on_forward(self, voter, message)
+        on_forward(self, now, voter, message)
 
     with (
         patched(forwarding.Forwarding, "begin", forgetful),
@@ -125,8 +125,8 @@ def sent_again_after_new_ones():
 
 @mutant("A master admits a payload that it has admitted before.", caught=("I7",))
 def duplicates_admitted():
-    def on_forward(original, self, voter, message):
-        original(self, voter, message)
+    def on_forward(original, self, now, voter, message):
+        original(self, now, voter, message)
         held = self._held.get(voter.replica)
         if held is not None and held.repeated and self._state.leading and self._replication.room:
             source = Source(voter.replica, voter.incarnation, message.boot, message.oseq)
@@ -233,11 +233,11 @@ def an_origin_comes_back_within_the_view():
     caught=("I7", "scenario"),
 )
 def held_of_the_process_before():
-    def on_forward(original, self, voter, message):
+    def on_forward(original, self, now, voter, message):
         held = self._held.get(voter.replica)
         if held is not None and message.boot > held.boot:
             message = msgspec.structs.replace(message, boot=held.boot)
-        original(self, voter, message)
+        original(self, now, voter, message)
 
     with wrapped(forwarding.Forwarding, "on_forward", on_forward):
         yield

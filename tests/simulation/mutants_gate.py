@@ -49,10 +49,10 @@ def old_exits_count():
     original = heartbeats.Heartbeats.on_heartbeat
     ever = set()
 
-    def on_heartbeat(self, now, link, voter, message):
+    def on_heartbeat(self, now, voter, message):
         if message.exit:
             ever.add((id(self._view_triggers), voter))
-        original(self, now, link, voter, message)
+        original(self, now, voter, message)
 
     def opened(self, view):
         exits = 0

@@ -104,11 +104,14 @@ def activate_of_any_view():
     caught=("I2",),
 )
 def entry_of_any_view_activates():
-    def activate(original, self, now, voter, message):
+    def on_data(original, self, now, voter, message):
+        if self._state.serving or self._state.accepted is None:
+            original(self, now, voter, message)
+            return
         entry = msgspec.structs.replace(message.entry, view=self._state.accepted.number)
         original(self, now, voter, msgspec.structs.replace(message, entry=entry))
 
-    with wrapped(dispatch.Dispatch, "_activate", activate):
+    with wrapped(dispatch.Dispatch, "on_data", on_data):
         yield
 
 
@@ -118,8 +121,8 @@ def entry_of_any_view_activates():
     caught=("I2",),
 )
 def heartbeat_of_any_view_activates():
-    def on_heartbeat(original, self, now, link, voter, message):
-        original(self, now, link, voter, message)
+    def on_heartbeat(original, self, now, voter, message):
+        original(self, now, voter, message)
         state = self._state
         if message.active and not state.serving and message.view <= state.accepted.number:
             self._election.installation.activate(now)

@@ -114,12 +114,12 @@ def entry_after_state_skipped():
     def begin(self, now, transfer, after):
         original(self, now, transfer, min(after + 1, self._state.log.last.at))
 
-    def on_catch_up(self, voter, message):
+    def on_catch_up(self, now, voter, message):
         log = self._state.log
         if message.base.at == log.last.at + 1:
             log.reset(message.base)
             self._state.commit = self._state.applied = message.base.at
-        original_catch_up(self, voter, message)
+        original_catch_up(self, now, voter, message)
 
     original_catch_up = learner.Learner.on_catch_up
     with (
