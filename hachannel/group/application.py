@@ -1,7 +1,8 @@
-"""The application of a member: its handler, called so that nothing that it raises harms the group.
+"""The application of a member: calls of its handler, whose exceptions do no harm to the group.
 
-What the handler raises is logged, and the group goes on. That includes `SystemExit` and `KeyboardInterrupt`:
-in a callback of the reactor they would not end the process, but the calls that follow would be lost.
+An exception of the handler is logged, and the group goes on. This includes `SystemExit` and
+`KeyboardInterrupt`: raised in a callback of the reactor, they would not end the process, but calls would be
+lost.
 """
 
 from collections import deque
@@ -14,11 +15,11 @@ from .handler import GroupFailed, GroupHandler
 __all__ = ["Application", "Messages"]
 
 NOT_A_STATE: Final = (str, bytes, bytearray, memoryview, Mapping)
-"""Types that can be iterated over, but whose items are never the chunks of a state."""
+"""Iterable types whose items are never the chunks of a state."""
 
 
 class Messages(NamedTuple):
-    """Messages of one member that follow each other."""
+    """Consecutive messages of one member."""
 
     first: int
     """Index of the first message."""
@@ -33,15 +34,15 @@ class Application:
     def __init__(self, handler: GroupHandler, log: Callable[[str], None], now: Callable[[], float]) -> None:
         """log: writes a line. now: a clock, in seconds."""
         self.position = 0
-        """Index of the last message that the handler got, or that is part of the state it received."""
+        """Index of the last message that the handler got, directly or as part of a state."""
         self._handler = handler
         self._log = log
         self._now = now
 
     def deliver(self, first: int, origin: int, payloads: list[bytes], until: float) -> Messages | None:
-        """Deliver messages, the first with index `first`, until the time `until` has come.
+        """Deliver messages, the first with index `first`, until the time `until`.
 
-        At least one message is delivered. Returns those that are left, None if there are none.
+        At least one message is delivered. Return the rest, None if there is none.
         """
         delivered, now = self._handler.delivered, self._now
         index = first
@@ -78,15 +79,15 @@ class Application:
             self._log_raised("provide_state", error)
             return None
         for kind in set(map(type, chunks)) - {bytes}:
-            # A subclass of bytes is refused, too: its code might fail once parts are on their way.
+            # A subclass of bytes is refused, too: its code might fail after some parts were sent.
             self._log_wrong_state(kind, "an iterable with ")
             return None
         return chunks
 
     def receive_state(self, chunks: list[bytes], position: int) -> None:
-        """Replace the state by that after the message with the index `position`.
+        """Replace the state by the one after the message with index `position`.
 
-        Raises GroupFailed when the handler cannot use it: what the handler holds then is unknown.
+        Raises GroupFailed if the handler cannot use it: then the state of the handler is unknown.
         """
         self.position = position
         try:
@@ -106,7 +107,7 @@ class Application:
 
 
 def unusable_state(error: BaseException) -> GroupFailed:
-    """Return the error of a member that cannot use the state which it received."""
+    """Return the error of a member that cannot use the state that it received."""
     return GroupFailed(f"the state of the other members cannot be used here: {_shown(error)}")
 
 

@@ -1,4 +1,4 @@
-"""Checks of what a caller without type checker may get wrong when it makes or uses a `Group`. Pure."""
+"""Checks of the arguments of a `Group`, for callers without a type checker. Pure."""
 
 from collections.abc import Mapping, Sequence
 from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction, signature
@@ -11,7 +11,7 @@ from .handler import GroupLimits
 __all__ = ["ROOM_BYTES", "as_messages", "check_all_members", "check_arguments"]
 
 ROOM_BYTES = 64
-"""Bytes that an entry with one message needs beside those of the message, at most."""
+"""Largest overhead of an entry with one message, in bytes."""
 MAX_NUMBER = 2**63 - 1
 """The largest id or incarnation that a message can carry."""
 HANDLER = {
@@ -20,7 +20,7 @@ HANDLER = {
     "provide_state": (),
     "receive_state": ("chunks",),
 }
-"""The methods of a handler, and the arguments that each gets by position."""
+"""The methods of a handler, and the positional arguments of each."""
 REACTOR = ("seconds", "callLater", "connectTCP", "listenTCP")
 
 
@@ -95,7 +95,7 @@ def _check_addresses(addresses: Mapping[Any, Any]) -> None:
 
 
 def _is_host(host: str) -> bool:
-    """Return whether it may be a name or an address; Twisted never answers a query for anything else."""
+    """Return whether a host may be a name or an address; Twisted never answers a query for other texts."""
     try:
         return bool(host.strip() and host.encode("idna"))
     except UnicodeError:
@@ -124,7 +124,7 @@ def _check_handler(handler: object) -> None:
 
 
 def _accepts(method: Any, given: Sequence[str]) -> bool:
-    """Return whether a method may be called with these arguments by position; True if that is unknown."""
+    """Return whether a method accepts these positional arguments; True if that is unknown."""
     try:
         parameters = signature(method)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Delivery: what the channel has ordered, on its way to the application in short time slices."""
+"""Delivery of the channel's events to the application, in short time slices."""
 
 import math
 from collections import deque
@@ -18,11 +18,11 @@ __all__ = ["Delivery", "StableWaits"]
 T = TypeVar("T")
 
 MAX_UNDELIVERED = 512
-"""Entries that may wait for the handler; above, nothing is read until there are fewer."""
+"""Entries that may wait for the handler; with more, delivery goes on and reads from no socket meanwhile."""
 
 
 class StableWaits(Generic[T]):
-    """Tickets of entries that are delivered here, while perhaps some member of the view lacks them."""
+    """Tickets of entries that are delivered here, but that some member of the view may lack."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, T, int]] = deque()
@@ -33,7 +33,7 @@ class StableWaits(Generic[T]):
         self._waiting.append((entry, ticket, index))
 
     def reached(self, upto: int) -> Iterator[tuple[T, int]]:
-        """Remove, one by one, the tickets of entries up to `upto`; yield (ticket, index)."""
+        """Remove the tickets of entries up to `upto` one by one, and yield each as (ticket, index)."""
         while self._waiting and self._waiting[0][0] <= upto:
             _, ticket, index = self._waiting.popleft()
             yield ticket, index
@@ -54,7 +54,7 @@ class Delivery:
         on_event: Callable[[Event], None],
         fail: Callable[[GroupError], None],
     ) -> None:
-        """on_event: acts on an event that concerns no message. fail: ends this member."""
+        """on_event: handles an event that concerns no message. fail: stops this member."""
         self.events: deque[Event | Messages] = deque()
         """Events to deliver, oldest first; `Messages` are the rest of an entry."""
         self.applied = 0
@@ -75,7 +75,7 @@ class Delivery:
         self._stopped = False
 
     def run(self, until: float) -> bool:
-        """Deliver until the time `until` has come. Return False when it has, even if nothing is left."""
+        """Deliver until the time `until`. Return False if that has passed, even if no event is left."""
         events = self.events
         while events and not self._stopped:
             event = events.popleft()
@@ -147,7 +147,7 @@ class Delivery:
                 done.callback(index)
 
     def stop(self) -> None:
-        """Deliver nothing more; all Deferreds that still wait fail."""
+        """Stop delivering; all Deferreds that still wait fail."""
         self._stopped = True
         self.events.clear()
         for done in self._order.drop():

@@ -1,4 +1,4 @@
-"""Departure: how a member leaves so that the others go on at once and nothing is lost."""
+"""Departure: an orderly leave, after which the others go on at once and no message is lost."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,16 +9,16 @@ from .context import MemberContext
 __all__ = ["Departure"]
 
 LEAVE_TIMEOUT_S = 10.0
-"""How long a leaving member waits for the others to agree; after that it goes without their agreement."""
+"""Time, in seconds, that a leaving member waits for the agreement of the others; then it stops."""
 HAND_OVER_S = 5.0
-"""How long the last member waits for a member that is receiving the state."""
+"""Time, in seconds, that the last member waits for another one to receive its state."""
 
 
 class Departure:
-    """The two steps of leaving: hand the state over if no other member has it, then leave the channel."""
+    """The two steps of leaving: hand over the state if no other member has it, then leave the channel."""
 
     def __init__(self, context: MemberContext, leaving: Callable[[], None], gone: Callable[[], None]) -> None:
-        """leaving: called when the channel has been asked to leave. gone: called when that took too long."""
+        """leaving: called when the channel was asked to leave. gone: called when that takes too long."""
         self._me = context.me
         self._channel = context.channel
         self._reactor = context.reactor
@@ -28,7 +28,7 @@ class Departure:
         self._gone = gone
         self._timeout: DelayedCallPort | None = None
         self._handing_over = False
-        """The member is to leave, and the channel has not been asked yet."""
+        """The member wants to leave, and the channel has not been asked yet."""
         self._receiver_seen = False
         """Another member was receiving the state in the meantime."""
 
@@ -38,7 +38,7 @@ class Departure:
         return self._timeout is not None
 
     def begin(self) -> None:
-        """Leave as soon as that loses nothing."""
+        """Leave as soon as no state is lost by it, or after HAND_OVER_S."""
         self._timeout = self._reactor.callLater(HAND_OVER_S, partial(self.advance, late=True))
         self._handing_over = True
         self.advance()
@@ -46,19 +46,19 @@ class Departure:
     def advance(self, *, late: bool = False) -> None:
         """Leave, unless only this member has the state and another one is receiving it.
 
-        Call it after every tick of the channel. late: HAND_OVER_S are over, leave in any case.
+        Call after every tick of the channel. late: leave in any case, since HAND_OVER_S have passed.
         """
         if not self._handing_over:
             return
         channel = self._channel
         standing = channel.standing
         if standing.members == (self._me,) and standing.role in ("master", "blocked", "changing"):
-            # If the connection to the receiver breaks, it may be back in a moment.
+            # If the connection to the receiver breaks, it may be restored soon.
             self._receiver_seen = self._receiver_seen or channel.phases.giving != "nobody"
             if (self._receiver_seen or standing.role == "changing") and not late:
                 return
             if self._receiver_seen:
-                self._log("leaves before another member has the state, and nobody else has it: it is lost")
+                self._log("leaves before another member has received the state: the state is lost")
         self._handing_over = False
         self._cancel_timeout()
         self._timeout = self._reactor.callLater(LEAVE_TIMEOUT_S, self._gone)

@@ -1,4 +1,4 @@
-"""The driver of a member's channel: it calls the channel in time and acts on its output. Twisted."""
+"""The driver of a member's channel: it calls the channel in time and handles its output. Twisted."""
 
 from collections.abc import Callable
 
@@ -17,13 +17,13 @@ from .stall_report import StallReport
 __all__ = ["ChannelDriver"]
 
 SLICE_S = 0.02
-"""Delivering gives way to the sockets after this time, so that a busy member shows that it lives."""
+"""Longest time of delivery, in seconds, before the sockets are served, so that peers hear a busy member."""
 
 
 class ChannelDriver:
-    """Gives the channel packs, frames and the time; sends its messages, and delivers its events.
+    """Passes packs, frames and the time to the channel, sends its messages, and delivers its events.
 
-    It is the `ChannelHost` of its transport.
+    The driver is the `ChannelHost` of its transport.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class ChannelDriver:
         packs_in_flight: int,
         ticked: Callable[[], None],
     ) -> None:
-        """connect: makes the transport. packs_in_flight: a limit. ticked: called after each tick."""
+        """connect: makes the transport. packs_in_flight: their limit. ticked: called after each tick."""
         self.transport = connect(self)
         self.running = False
         self._channel = context.channel
@@ -51,7 +51,7 @@ class ChannelDriver:
         self._timer = Timer(lambda: self._channel.deadline, self._reactor, self._now, self._tick)
         self._driving = self._stirred = self._run_due = False
         self._silence = False
-        """No entry followed the last commit: the slaves are to learn of it by a message of its own."""
+        """No entry followed the last commit, so a Commit message must announce it to the slaves."""
         self._announcement: DelayedCallPort | None = None
 
     def start(self) -> None:
@@ -62,7 +62,7 @@ class ChannelDriver:
         self.run(arm=True)
 
     def stop(self) -> None:
-        """Close the connections and do nothing more."""
+        """Close the connections, and cancel all calls."""
         self.running = False
         self._timer.stop()
         if self._announcement is not None and self._announcement.active():
@@ -72,7 +72,7 @@ class ChannelDriver:
     # Input of this member
 
     def submit(self) -> None:
-        """Send the messages that wait in the order: now if no pack is in flight, else later in this turn."""
+        """Send the messages that wait: now if no pack is in flight, else in the next reactor turn."""
         if self._driving:
             self._stirred = True
         elif not self._run_due and self._room:
@@ -87,7 +87,7 @@ class ChannelDriver:
                 self._submit_packs(now)
                 self._collect()
             finally:
-                # When a connection breaks meanwhile, messages about it are sent after these.
+                # If a connection breaks meanwhile, messages about that are sent after these.
                 self._driving = False
             if self._delivery.events or self._stirred:
                 self._run_soon()
@@ -105,10 +105,10 @@ class ChannelDriver:
     # The loop
 
     def run(self, *, arm: bool = False) -> None:
-        """Submit, send and deliver until there is nothing more to do, or for SLICE_S.
+        """Submit, send and deliver until all is done, or for SLICE_S.
 
-        A call from within a run makes that run ask the channel for output once more. arm: the deadline of
-        the channel may be earlier than before.
+        A call during a run makes that run ask the channel for output once more. arm: the deadline of the
+        channel may be earlier than before.
         """
         if self._driving:
             self._stirred = True
@@ -140,7 +140,7 @@ class ChannelDriver:
                 self._announce_later()
 
     def enqueue(self, event: ProvideSnapshot) -> None:
-        """Act on an event again, after all that wait now."""
+        """Handle an event again, after all events that wait now."""
         if self.running:
             self._delivery.events.append(event)
             self.run(arm=True)
@@ -180,7 +180,7 @@ class ChannelDriver:
             self._announcement = self._reactor.callLater(ANNOUNCE_AFTER_S, self._announce, applied)
 
     def _announce(self, applied: int) -> None:
-        """Announce the commit to the slaves if no entry came after `applied`; a later entry announces it."""
+        """Announce the commit to the slaves, unless an entry after `applied` has done so."""
         self._announcement = None
         self._silence = self._delivery.applied == applied
         if self._silence:
@@ -198,7 +198,7 @@ class ChannelDriver:
     # Reports of the transport
 
     def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
-        """Give the channel the messages of a peer."""
+        """Pass the messages of a peer to the channel."""
         now = self._now()
         receive = self._channel.receive
         quiet = True
@@ -209,13 +209,13 @@ class ChannelDriver:
                 quiet = quiet and (kind is Ack or kind is Data)
                 receive(now, peer, message)
         except ProtocolError as error:
-            self._log(f"member {peer} sent garbage: {error}")
-            self.transport.drop(peer, "it sent garbage")
+            self._log(f"member {peer} sent an invalid message: {error}")
+            self.transport.drop(peer, "it sent an invalid message")
             quiet = False
         if quiet and self._announcement is not None and self._channel.idle:
-            # Some members have acknowledged, and others have not.
+            # Only some members have acknowledged.
             return
-        # Acks and entries move no deadline to an earlier time, and the timer looks again anyway.
+        # Acks and entries make no deadline earlier, and the timer checks the deadline anyway.
         self.run(arm=not quiet)
 
     def peer_alive(self, peer: int) -> None:

@@ -1,4 +1,4 @@
-"""One member of a process group: processes that get the same messages in the same order. Twisted.
+"""A member of a process group, whose members get the same messages in the same order. Twisted.
 
 Every member makes a `Group` with the same name and addresses and calls `join`. Any member may `multicast`.
 An acknowledged message survives as long as a majority of the members does.
@@ -47,7 +47,7 @@ def _to_twisted_log(line: str) -> None:
 
 
 def _never_raising(log: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a log that never raises: a closed terminal must not stop the member."""
+    """Return a `log` that never raises: a closed terminal must not stop the member."""
 
     def write(line: str) -> None:
         try:
@@ -59,11 +59,11 @@ def _never_raising(log: Callable[[str], None]) -> Callable[[str], None]:
 
 
 class Group:
-    """One member. Make it, `join`, `multicast`; at the end `leave`. Not used again after that.
+    """One member. Make it, `join`, `multicast`, and at the end `leave`; after that it cannot be used again.
 
-    Its parts do the work: `ChannelDriver` drives the channel, `Delivery` hands messages to the application,
-    `StateTransfer` states, `Departure` leaves, `StallReport` explains why nothing happens. The constructor
-    takes all that a program can choose, so it has more than six arguments.
+    The work is in its parts: `ChannelDriver` drives the channel, `Delivery` passes messages to the
+    application, `StateTransfer` transfers states, `Departure` leaves, `StallReport` explains why the member
+    makes no progress. The constructor has more than six arguments: it has all options of a program.
     """
 
     def __init__(
@@ -80,23 +80,23 @@ class Group:
         log: Callable[[str], None] = _to_twisted_log,
         incarnation: int | None = None,
     ) -> None:
-        """A member that has not joined.
+        """Make a member that has not joined.
 
-        name: of the group; members of other groups are turned away by it. me: this member's id. addresses:
-        (host, port) of every member that may ever join, by id; the same on every member. expected: how many
-        members found the group when nobody is in it yet (default all; always more than half). reactor:
-        Twisted's unless given. log: gets lines. incarnation: a number that rises with every life of this
-        member (default: from the clock, in microseconds).
-        Raises ValueError when an argument has another type, or contradicts another one.
+        name: of the group; members of groups with other names are refused. me: id of this member. addresses:
+        (host, port) by id of every member that may ever join, the same on every member. expected: number of
+        members that found the group while it has none (default: all; always more than half). reactor:
+        default Twisted's. log: gets lines. incarnation: a number that rises with every life of this member
+        (default: from the clock, in microseconds).
+        Raises ValueError if an argument has another type, or contradicts another one.
         """
         check_arguments(name, me, addresses, handler, expected, settings, limits, reactor, log, incarnation)
         if reactor is None:
             from twisted.internet import reactor
         self.me = me
         self.view: ViewEvent | None = None
-        """The view that the handler got last, None before the first."""
+        """The last view that the handler got; None before the first."""
         self.stopped: Deferred[None] = Deferred()
-        """Fires when this member has stopped, or its port was taken; GroupFailed if it cannot go on."""
+        """Fires when this member has stopped, or its port was in use. Fails with GroupFailed."""
         self._settings = settings = settings or Settings()
         limits = limits or GroupLimits()
         incarnation = time.time_ns() // 1000 if incarnation is None else incarnation
@@ -156,7 +156,7 @@ class Group:
         longest = self._settings.max_payload_bytes - ROOM_BYTES
         return Order(self.me, self._hello.incarnation, limits, longest)
 
-    # What can be asked
+    # State
 
     @property
     def role(self) -> str:
@@ -165,22 +165,22 @@ class Group:
 
     @property
     def master(self) -> int | None:
-        """The member that orders the messages, None while there is none."""
+        """The id of the member that orders the messages; None while there is none."""
         return self._channel.standing.master if self._state == "running" else None
 
     @property
     def members(self) -> tuple[int, ...]:
-        """The members of the present view, master first, the youngest last."""
+        """The ids of the members of the present view, the master first, the youngest last."""
         return self.view.members if self.view is not None else ()
 
     @property
     def accepting(self) -> bool:
-        """False while so much waits that the caller should wait for earlier messages."""
+        """Whether the queue has room; if not, the caller should wait for earlier messages."""
         return self._state == "running" and self._order.accepting
 
     @property
     def waits_for(self) -> str:
-        """A sentence that says why this member makes no progress, and what to do; empty if it does.
+        """The reason why this member makes no progress, and what to do, as a sentence; "" if it does.
 
         It makes none while it is neither master nor slave, or is the master of too few members.
         """
@@ -191,13 +191,13 @@ class Group:
         """Index of the last message delivered here."""
         return self._application.position
 
-    # What can be done
+    # Actions
 
     def join(self) -> "Deferred[None]":
         """Listen and join the others.
 
-        Fires with None once the handler got the first view, which is `view` then. Fails with GroupError, once
-        and with a sentence.
+        The Deferred fires with None once the handler has got the first view, which is then in `view`. It
+        fails with GroupError.
         """
         if self._state != "new":
             return fail(GroupError("join is called once for each Group: make another one to join again"))
@@ -214,17 +214,20 @@ class Group:
     def multicast(self, payload: bytes, *, all_members: bool = False) -> "Deferred[int]":
         """Send a message to all members, this one included.
 
-        Fires with its index once it is committed and delivered here; until then it is sent again, to another
-        master if need be, and delivered once. Messages of one member are delivered in the order of the calls.
-        all_members: wait until every member of the view holds it; in the mode ALL that is always so. A
-        member that is gone, and one that comes later, is not waited for.
-        Fails with QueueFull, PayloadTooLarge, NotInGroup. Raises TypeError for what is not bytes, or an
-        `all_members` that is neither True nor False.
+        The Deferred fires with the index of the message once it is committed and delivered here. Until then
+        the message is sent again, if necessary to another master; it is delivered once. Messages of one
+        member are delivered in the order of the calls. all_members: wait until every member of the view has
+        the message, as the mode ALL always does; members that have gone, or join later, do not count.
+        It fails with QueueFull, PayloadTooLarge, NotInGroup. Raises TypeError for a payload that is not
+        bytes, or an `all_members` that is neither True nor False.
         """
         return self._send((payload,), all_members)
 
     def multicast_many(self, payloads: Sequence[bytes], *, all_members: bool = False) -> "Deferred[int]":
-        """Send messages that follow each other directly or nearly so; fires with the index of the last."""
+        """Send several messages, as `multicast` does. The Deferred fires with the index of the last one.
+
+        Messages of other members may be delivered between them.
+        """
         payloads = as_messages(payloads)
         if not payloads:
             return fail(ValueError("multicast_many needs at least one message"))
@@ -245,7 +248,7 @@ class Group:
         return done
 
     def leave(self) -> "Deferred[None]":
-        """Stop in order: the others go on at once. Messages not committed yet fail with NotInGroup."""
+        """Leave in order, so that the others go on at once. Uncommitted messages fail with NotInGroup."""
         done: Deferred[None] = Deferred()
         if self._state == "new":
             self._finish()
@@ -261,7 +264,7 @@ class Group:
             self._departure.begin()
         return done
 
-    # What the parts report
+    # Reports of the parts
 
     def _run(self) -> None:
         self._driver.run(arm=True)
@@ -287,7 +290,7 @@ class Group:
     def _on_view(self, event: ViewEvent) -> None:
         self.view = event
         self._delivery.is_master = event.master == self.me
-        # The handler may ask what this member waits for.
+        # The handler may read `waits_for`.
         self._report.update(self._now())
         self._application.change_view(event)
         joining, self._joining = self._joining, None
@@ -311,7 +314,7 @@ class Group:
     # The end
 
     def _finish(self, error: GroupError | None = None) -> None:
-        """Stop this member now. error: why it cannot go on; None if it was to stop."""
+        """Stop this member now. error: the reason why it cannot go on; None after `leave`."""
         if self._state == "stopped":
             return
         self._state = "stopped"

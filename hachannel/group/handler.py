@@ -1,4 +1,4 @@
-"""The interface of a group beside `Group` itself: its handler, its limits, its errors."""
+"""The handler, the limits and the errors of a group."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -20,19 +20,19 @@ __all__ = [
 
 
 MAX_PACKS_IN_FLIGHT = 16
-"""Limit of `GroupLimits.packs_in_flight`; every member remembers the indices of this many packs of each."""
+"""Limit of `GroupLimits.packs_in_flight`: each member remembers this many packs of every member."""
 
 
 class GroupError(ChannelError):
-    """Any refusal of a group. The text is one sentence that says what to do."""
+    """The base of all errors of a group. The text is one sentence that says what to do."""
 
 
 class NotInGroup(GroupError):
-    """The caller multicasts before `join` or after `leave`, or the member left before the commit."""
+    """The caller used `multicast` before `join` or after `leave`, or the member left before the commit."""
 
 
 class QueueFull(GroupError):
-    """The caller multicasts faster than the group commits: wait for earlier messages."""
+    """The caller sends faster than the group commits: wait for earlier messages."""
 
 
 class GroupFailed(GroupError):
@@ -42,7 +42,7 @@ class GroupFailed(GroupError):
 class GroupHandler(Protocol):
     """The application on one member. All members get the same calls of `delivered` in the same order.
 
-    An exception of a method is logged, also SystemExit, and the group goes on. Only after an exception of
+    An exception of a method, even SystemExit, is logged, and the group goes on. Only after an exception of
     `receive_state` the member stops, with GroupFailed.
     """
 
@@ -51,7 +51,7 @@ class GroupHandler(Protocol):
         ...
 
     def view_changed(self, view: ViewEvent) -> None:
-        """Note that the members, the master, or only the voters have changed.
+        """Handle a change of the members, the master, or only the voters.
 
         The call comes between the same two messages on every member.
         """
@@ -64,24 +64,24 @@ class GroupHandler(Protocol):
     def receive_state(self, chunks: list[bytes]) -> None:
         """Replace the state by one that `provide_state` returned on the master.
 
-        `chunks` are the pieces that it returned, one by one; pieces above 1 MiB come cut.
+        chunks: the pieces that `provide_state` returned, in order; pieces above 1 MiB are cut.
         """
         ...
 
 
 @attrs.frozen(kw_only=True)
 class GroupLimits:
-    """How messages are gathered, and what may wait. Sizes in bytes."""
+    """Limits of the packs and of the queue of a member. Sizes in bytes."""
 
     pack_messages: int = 1024
     """Messages in one entry of the channel."""
     pack_bytes: int = 256 * 1024
-    """Payload bytes in one entry; a larger message goes alone."""
+    """Payload bytes in one entry; a larger message gets an entry of its own."""
     packs_in_flight: int = 4
-    """Entries of this member that may be in flight. With more of them messages wait less; with fewer of
-    them each entry has more messages."""
+    """Entries of this member that may be in flight. With more, messages wait less; with fewer, each entry has
+    more messages."""
     queue_messages: int = 100_000
-    """Messages that may wait here; above, `multicast` fails with QueueFull."""
+    """Messages that may wait here; with more, `multicast` fails with QueueFull."""
     queue_bytes: int = 64 * 1024 * 1024
     """Payload bytes that may wait here."""
 

@@ -1,4 +1,4 @@
-"""The handshake of a group: which member may connect to which, and why another one may not. Pure."""
+"""The handshake of a group: the check which members may connect to each other. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -32,7 +32,7 @@ class Dialer:
         return {} if self._answer is None else self._answer.fields
 
     def receive(self, frame: bytes) -> list[bytes]:
-        """Read the hello of the other side. Raises ProtocolError when this member was turned away."""
+        """Read the hello of the other side. Raises ProtocolError if that refuses this member."""
         answer = parse_hello(frame)
         _check_group(self._hello, answer)
         self._answer = answer
@@ -40,9 +40,9 @@ class Dialer:
 
 
 def check_peer(mine: Hello, other: Hello, known: tuple[int, str]) -> None:
-    """Check the hello of a member that connects. known: its life that was connected last.
+    """Check the hello of a member that connects. Raises ProtocolError with the reason to refuse it.
 
-    A life is (incarnation, nonce), (0, "") if unknown. Raises ProtocolError with the reason to refuse it.
+    known: the life of that member that was connected last, as (incarnation, nonce); (0, "") if unknown.
     """
     _check_group(mine, other)
     if other.replica == mine.replica:
@@ -54,7 +54,7 @@ def check_peer(mine: Hello, other: Hello, known: tuple[int, str]) -> None:
 
 
 def _check_group(mine: Hello, other: Hello) -> None:
-    """Check that both belong to one group and agree on it. The sentences hold on either side."""
+    """Check that both belong to one group and agree on it. The errors are true on either side."""
     if other.group != mine.group:
         raise ProtocolError(
             "it is a member of another group: give every member the same name, or another port"
@@ -80,13 +80,13 @@ def _check_life(member: int, life: tuple[int, str], known: tuple[int, str]) -> N
     """Check that a life of a member is not older than the one that was connected last."""
     if life[0] < known[0]:
         raise ProtocolError(
-            f"member {member} comes as an earlier life of itself than was here before: if another process "
-            f"runs as member {member}, stop one of the two; if none does, its clock was set back: set it "
-            f"right and start the member again, or give it an incarnation above {known[0]}"
+            f"member {member} has a lower incarnation than a life of it that was here before: if another "
+            f"process runs as member {member}, stop one of the two; if none does, its clock was set back: "
+            f"correct the clock and start the member again, or give it an incarnation above {known[0]}"
         )
     if life[0] == known[0] and life[1] != known[1]:
         raise ProtocolError(
-            f"member {member} comes with the incarnation {known[0]}, as another life of itself did before: "
-            f"if another process runs as member {member}, stop one of the two; if none does, give every life "
-            "a higher one, or none"
+            f"member {member} has the incarnation {known[0]}, as another life of it had before: if another "
+            f"process runs as member {member}, stop one of the two; if none does, give every life a higher "
+            "one, or none"
         )

@@ -26,10 +26,10 @@ from .wire import MAX_HELLO_BYTES, Hello, encode_hello, encode_refusal, parse_he
 __all__ = ["Listener"]
 
 MAX_GUESTS = 64
-"""Connections that have not sent a hello; above, new ones are closed."""
+"""Connections that may be open without a hello; with more, new ones are closed."""
 TOO_MANY = "too many connections have not said hello"
 MAX_LINES = 20
-"""Lines in the log within REPEAT_S about members that are turned away, and as many about other processes."""
+"""Largest number of log lines within REPEAT_S about refused members, and about other processes."""
 REPEAT_S = 60.0
 """Pause before an equal line is logged again, in seconds."""
 LOOPBACK = "127.0.0.1"
@@ -40,7 +40,7 @@ class _LogLimit:
 
     def __init__(self) -> None:
         self._logged: dict[tuple[str, str], float] = {}
-        """When (host, reason) was logged last, in seconds."""
+        """Time when each (host, reason) was logged last, in seconds."""
 
     def allows(self, now: float, host: str, reason: str) -> bool:
         """Return whether a line may be logged now; if so it counts as logged."""
@@ -90,7 +90,7 @@ class Listener(Factory):
         log: Callable[[str], None],
         settings: LinkSettings,
     ) -> None:
-        """mine: the hello of this member. address: its own, as the others know it."""
+        """mine: the hello of this member. address: of this member, as the others know it."""
         self._mine = mine
         self._address = address
         self._transport = transport
@@ -98,12 +98,12 @@ class Listener(Factory):
         self._log = log
         self._settings = attrs.evolve(settings, max_frame_bytes=MAX_HELLO_BYTES)
         self._guests: set[_Guest] = set()
-        # Each kind has a limit of its own, so that strangers do not hide why a member is turned away.
+        # Each kind has its own limit, so that strangers do not hide why a member is refused.
         self._member_lines, self._stranger_lines = _LogLimit(), _LogLimit()
         self._port: ListeningPort | None = None
 
     def listen(self) -> None:
-        """Listen at this member's address. Raises GroupError when the port is taken."""
+        """Listen at this member's address. Raises GroupError if the port is in use."""
         host, port = self._address
         try:
             self._port = self._reactor.listenTCP(port, self, interface=_interface(host))
@@ -175,7 +175,7 @@ class Listener(Factory):
         self._log_stranger(link, reason)
 
     def hello(self, link: Link, bodies: list[bytes]) -> None:
-        """Read the first frames of a guest: hand its connection to the transport, or turn it away."""
+        """Read the first frames of a guest: pass its connection to the transport, or refuse it."""
         try:
             hello = parse_hello(bodies[0])
         except ProtocolError as error:
@@ -205,17 +205,17 @@ class Listener(Factory):
         link.close()
 
     def _log_stranger(self, link: Link, reason: str) -> None:
-        # Numbers in the reason come from what was sent: each piece of garbage has others.
+        # Numbers in the reason come from the received bytes, and differ each time.
         self._log_refusal(link, reason, self._stranger_lines, re.sub(r"\d+", "", reason))
 
     def _log_refusal(self, link: Link, reason: str, limit: _LogLimit, key: str) -> None:
-        """Log a refusal, unless the limit has seen the same key lately."""
+        """Log a refusal, unless the limit has had the same key recently."""
         if limit.allows(self._reactor.seconds(), link.peer_host, key):
             self._log(f"{link.peer} was turned away: {reason}")
 
 
 def _interface(host: str) -> str:
-    """Return where to listen for a host: on the loopback interface for its names, else on all addresses."""
+    """Return the interface to listen on for a host: loopback for its names, else all addresses."""
     if host == "localhost" or host.startswith("127."):
         return LOOPBACK
     return "::" if ":" in host else ""

@@ -1,7 +1,8 @@
-"""The order of a group's messages: they go into packs before the channel, and are numbered after it. Pure.
+"""The order of a group's messages: packs on the way to the channel, message indices on the way back. Pure.
 
-A pack is the payload of one entry of the channel, which orders it once, after the earlier packs of its
-member. The index of a message is its place among all messages of the group, from 1.
+A pack is the payload of one entry of the channel. The channel orders each pack once, and the packs of one
+member in the order in which they were made. The index of a message is its position among all messages of the
+group, from 1.
 """
 
 from collections import deque
@@ -20,12 +21,12 @@ __all__ = ["Order"]
 T = TypeVar("T")
 
 MESSAGE_BYTES = 5
-"""Bytes that a message needs in a pack beside its own, at most."""
+"""Largest overhead of a message in a pack, in bytes."""
 
 
 @attrs.define
 class _Ends:
-    """The latest packs of one member. From a state, their sender learns that they were delivered."""
+    """The latest packs of one member. They are in a state, so that their sender learns of the delivery."""
 
     incarnation: int
     boot: int
@@ -46,8 +47,8 @@ class _Pack(NamedTuple, Generic[T]):
 class Order(Generic[T]):
     """The messages of one member that are not delivered yet, and the index of every message of the group.
 
-    A ticket stands for the messages of one call. The caller gets it back with the index of the last of them,
-    when that is delivered.
+    A ticket represents the messages of one call of `append`. `delivered` returns it, with the index of the
+    last of these messages, when that message is delivered.
     """
 
     def __init__(self, me: int, incarnation: int, limits: GroupLimits, max_payload_bytes: int) -> None:
@@ -65,13 +66,13 @@ class Order(Generic[T]):
         self._tickets: deque[tuple[int, T]] = deque()
         """(number of the call's last message, ticket) of messages that wait for a pack."""
         self._packs = 0
-        """How many packs were made."""
+        """Number of packs made so far."""
         self._flight: deque[_Pack[T]] = deque()
         """Packs that are not delivered, oldest first."""
         self._delivered: list[tuple[int, _Pack[T]]] = []
-        """(index of its last message, pack) of delivered packs whose tickets were not handed back yet."""
+        """(index of its last message, pack) of each delivered pack whose tickets were not returned yet."""
 
-    # In
+    # Messages to send
 
     def __bool__(self) -> bool:
         """Whether messages wait for a pack."""
@@ -79,19 +80,19 @@ class Order(Generic[T]):
 
     @property
     def in_flight(self) -> int:
-        """How many packs of this member are in flight: made, and not delivered here."""
+        """Number of packs of this member in flight: made, and not delivered here."""
         return len(self._flight)
 
     @property
     def accepting(self) -> bool:
-        """False while more than half of the messages or bytes that may wait do."""
+        """Whether at most half of the queue is used, in messages and in bytes."""
         limits = self._limits
         return (
             2 * len(self._waiting) <= limits.queue_messages and 2 * self._waiting_bytes <= limits.queue_bytes
         )
 
     def append(self, payloads: Sequence[bytes], ticket: T) -> None:
-        """Append messages to those that wait. `delivered` hands the ticket back after the last one.
+        """Append messages to those that wait. `delivered` returns the ticket after the last one.
 
         Raises QueueFull, PayloadTooLarge, and TypeError for a message that is not bytes.
         """
@@ -158,8 +159,8 @@ class Order(Generic[T]):
         return size <= self._limits.pack_bytes and size + MESSAGE_BYTES * count <= self._max_payload_bytes
 
     def drop(self) -> list[T]:
-        """Forget all messages of this member; return the tickets that were not handed back."""
-        # Also of delivered packs: perhaps not all of their messages have reached the handler.
+        """Forget all messages of this member. Return the tickets that were not returned before."""
+        # Delivered packs count, too: some of their messages may not have reached the handler.
         packs = [*(pack for _, pack in self._delivered), *self._flight]
         tickets = [ticket for pack in packs for _, ticket in pack.tickets]
         tickets += [ticket for _, ticket in self._tickets]
@@ -170,13 +171,13 @@ class Order(Generic[T]):
         self._waiting_bytes = 0
         return tickets
 
-    # Out
+    # Delivered messages
 
     def deliver(self, source: Source, body: bytes) -> tuple[int, list[bytes]]:
         """Number the messages of an entry. Return the index of the first message, and the messages.
 
-        Raises ProtocolError when the entry is no pack, and GroupFailed when an earlier life of this member
-        has sent it with the same incarnation.
+        Raises ProtocolError if the entry is no pack, and GroupFailed if an earlier life of this member with
+        the same incarnation sent it.
         """
         payloads = decode_pack(body)
         index = self.position + 1
@@ -191,7 +192,7 @@ class Order(Generic[T]):
         return index, payloads
 
     def _confirm(self, pack: int, index: int) -> None:
-        """Note the delivery of packs of this member up to `pack`, whose last message has that index."""
+        """Note that packs of this member up to `pack` are delivered. index: of the last message of `pack`."""
         flight = self._flight
         if pack > self._packs:
             raise GroupFailed(
@@ -202,17 +203,17 @@ class Order(Generic[T]):
             self._delivered.append((index, flight.popleft()))
 
     def delivered(self) -> Iterator[tuple[T, int]]:
-        """Hand back the tickets whose messages are delivered, each with the index of its last message."""
+        """Yield the tickets whose messages are delivered, each with the index of its last message."""
         delivered, self._delivered = self._delivered, []
         for index, pack in delivered:
             above = index - pack.last
             for number, ticket in pack.tickets:
                 yield ticket, number + above
 
-    # Snapshots
+    # States
 
     def head(self) -> bytes:
-        """Return the first part of a state: the position, and the latest packs of all members."""
+        """Return the first part of a state: the position and the latest packs of all members."""
         rows = [
             (replica, known.incarnation, known.boot, list(known.ends))
             for replica, known in self._ends.items()
@@ -220,7 +221,7 @@ class Order(Generic[T]):
         return encode_head(self.position, rows)
 
     def restore(self, head: bytes) -> None:
-        """Continue after a state with this first part. Raises ProtocolError, and GroupFailed as `deliver`."""
+        """Continue after a state with this first part. Raises ProtocolError and GroupFailed, as `deliver`."""
         known = decode_head(head)
         self.position = known.position
         self._ends = {
@@ -234,7 +235,7 @@ class Order(Generic[T]):
 
 
 def _as_bytes(payload: object) -> bytes:
-    """Return a message as bytes, which the caller cannot change afterwards. Raises TypeError."""
+    """Return a message as bytes, so that the caller cannot change it later. Raises TypeError."""
     if isinstance(payload, bytes | bytearray | memoryview):
         return bytes(payload)
     raise TypeError(f"a message is bytes, not {type(payload).__name__}: encode it first")

@@ -10,7 +10,7 @@ from .wire import REFUSAL
 __all__ = ["StallReport"]
 
 REPORT_AFTER_S = 2.0
-"""A member that waits for the same this long logs it."""
+"""Time, in seconds, after which a member that still waits for the same reason logs it."""
 
 
 class StallReport:
@@ -22,13 +22,13 @@ class StallReport:
         self._channel = channel
         self._log = log
         self._unreachable: set[int] = set()
-        """Peers without connection whose hosts do not refuse one."""
+        """Peers that are not connected, and whose hosts do not refuse connections."""
         self._unresolved: set[int] = set()
-        """Those of them whose host names do not resolve."""
+        """Unreachable peers whose host names do not resolve."""
         self._refusals: dict[int, str] = {}
-        """Peers that turn this member away, with their reasons."""
+        """Peers that refuse this member, with their reasons."""
         self._since = 0.0
-        """When `sentence` became what it is."""
+        """Time when `sentence` last changed."""
         self._logged = ""
 
     def up(self, peer: int) -> None:
@@ -38,12 +38,12 @@ class StallReport:
         self._refusals.pop(peer, None)
 
     def down(self, peer: int, reason: str) -> None:
-        """Note that the connection to a peer is lost. reason: as the link gave it."""
+        """Note that the connection to a peer is lost. reason: that of the link."""
         if SILENCE in reason:
             self._unreachable.add(peer)
 
     def unreachable(self, peer: int, reason: str) -> None:
-        """Note that no connection can be made. reason: as the transport gave it."""
+        """Note that no connection can be made. reason: that of the transport."""
         self.up(peer)
         if reason.startswith(REFUSAL):
             self._refusals[peer] = reason.removeprefix(REFUSAL)
@@ -53,7 +53,7 @@ class StallReport:
                 self._unresolved.add(peer)
 
     def update(self, now: float) -> None:
-        """Find the sentence anew, and log it when it is due. Call it on a timer and after each view."""
+        """Determine the sentence, and log it when due. Call on a timer and after each view."""
         sentence = diagnose(self._channel, self._unreachable, astray=self._unresolved, refused=self._refusals)
         if sentence != self.sentence:
             self.sentence, self._since = sentence, now

@@ -1,7 +1,7 @@
-"""The state of a group on its way: from the application to a member that joins, and into one.
+"""The state transfer of a group, at both ends: the application's state to the channel, and back.
 
-The first part of a state has the positions of all senders (`Order.head`), the others have the chunks of the
-application.
+The first part of a state has the latest packs of all members (`Order.head`). The other parts have the chunks
+of the application.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,16 +16,16 @@ from .wire import decode_part, encode_parts
 __all__ = ["StateTransfer"]
 
 PROVIDE_AGAIN_S = 1.0
-"""Pause after a failure of `provide_state`."""
+"""Pause after a failure of `provide_state`, in seconds."""
 
 
 class StateTransfer:
-    """Asks the application for its state, and gives it the one that arrives, for the channel."""
+    """Answers the channel's requests for the state, and installs a state that the channel has received."""
 
     def __init__(
         self, context: MemberContext, application: Application, retry: Callable[[ProvideSnapshot], None]
     ) -> None:
-        """retry: queues the event again, behind all entries that wait for the application."""
+        """retry: queues the event again, after all entries that wait for the application."""
         self._channel = context.channel
         self._order = context.order
         self._reactor = context.reactor
@@ -33,16 +33,16 @@ class StateTransfer:
         self._application = application
         self._retry = retry
         self._token = 0
-        """The transfer for which the state was asked last."""
+        """Token of the transfer for which the state was last requested."""
         self._head = b""
-        """The first part of a state that arrives."""
+        """The first part of an incoming state."""
         self._chunks: list[bytes] = []
-        """The chunks of a state that arrives."""
+        """The chunks of an incoming state so far."""
 
     def provide(self, event: ProvideSnapshot, applied: int) -> None:
-        """Give the channel the parts of the state after the entry `applied`.
+        """Pass the parts of the state to the channel. applied: the entry that the state follows.
 
-        If the handler fails, it is asked again after PROVIDE_AGAIN_S: the member that joins waits for the
+        If the handler fails, it is asked again after PROVIDE_AGAIN_S: the joining member waits for the
         state, and no other member can provide it.
         """
         self._token = event.token
@@ -59,13 +59,13 @@ class StateTransfer:
 
     def _provide_again(self, event: ProvideSnapshot) -> None:
         if self._token == event.token and self._channel.phases.giving == "state":
-            # Not at once: a state must not end within an entry.
+            # Not here: the state must not be taken in the middle of an entry.
             self._retry(event)
 
     def install(self, event: InstallPart) -> None:
-        """Keep one part of a state that arrives; with the last part, replace the state.
+        """Store one part of an incoming state; with the last part, replace the state.
 
-        Raises GroupFailed when the state cannot be used.
+        Raises GroupFailed if the state cannot be used.
         """
         try:
             if event.number:

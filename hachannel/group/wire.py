@@ -35,10 +35,10 @@ VERSION: Final = 4
 PURPOSE: Final = "group"
 REFUSED: Final = "refused"
 REFUSAL: Final = "refused: "
-"""How the error for a refused connection begins; the reason that the other side gave follows."""
+"""Beginning of the error for a refused connection; the reason of the other side follows."""
 MAX_HELLO_BYTES = 4096
 CHUNK_BYTES = 1024 * 1024
-"""Bytes of the chunks in one part of a state, at most, with CHUNK_HEAD_BYTES for each chunk."""
+"""Largest size of one part of a state, in bytes, with CHUNK_HEAD_BYTES for each of its chunks."""
 CHUNK_HEAD_BYTES = 5
 
 _T = TypeVar("_T")
@@ -48,7 +48,7 @@ EndsRow: TypeAlias = tuple[int, int, int, list[tuple[int, int]]]
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True):
-    """The first part of a state: what the group itself must know."""
+    """The first part of a state: the facts that the group itself needs."""
 
     version: int
     position: int
@@ -56,13 +56,13 @@ class Head(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """The settings that every member must have alike, by their names in `Settings`."""
+    """The settings that must be equal on all members, by their names in `Settings`."""
 
     mode: str
     min_copies: int
-    """With `mode` it decides when a message is committed, which must not depend on the master."""
+    """With `mode` it defines when a message is committed, which must not depend on the master."""
     max_payload_bytes: int
-    """With `part_bytes` it bounds a frame: a longer one breaks the connection each time it is sent."""
+    """With `part_bytes` it bounds a frame: a longer one would break the connection each time."""
     part_bytes: int
 
 
@@ -83,7 +83,7 @@ class Hello(msgspec.Struct, frozen=True):
     knows: int = 0
     """The incarnation of the other side that was connected last; 0 if none was."""
     nonce: str = ""
-    """A text that no other life has, for the case that two lives get the same incarnation."""
+    """A unique text of this life, in case two lives get the same incarnation."""
     knows_nonce: str = ""
     """The nonce of the other side that was connected last."""
 
@@ -99,7 +99,7 @@ def shared_of(settings: Settings) -> Shared:
 
 
 def name_digest(name: str) -> str:
-    """Return what represents the name of a group towards processes that may be strangers."""
+    """Return a digest that stands for the name of a group on the wire, where strangers may read it."""
     return blake2b(name.encode(), digest_size=8).hexdigest()
 
 
@@ -142,11 +142,11 @@ def decode_head(data: bytes) -> Head:
 
 
 def encode_parts(chunks: deque[bytes]) -> Iterator[bytes]:
-    """Yield the other parts of a state. Small chunks share one, since every few parts cost a round trip.
+    """Yield the other parts of a state. Small chunks share a part, since every few parts cost a round trip.
 
-    Each part is made when it is asked for, and its chunks are removed from `chunks`: all parts at once would
-    need as much memory again, and seconds. `decode_part` returns the same chunks, but those above CHUNK_BYTES
-    are cut.
+    Each part is made when it is needed, and its chunks are removed from `chunks`: all parts at once would
+    double the memory, and take seconds. `decode_part` returns the same chunks, except that those above
+    CHUNK_BYTES are cut.
     """
     gathered: list[bytes] = []
     size = 0
@@ -174,12 +174,12 @@ def encode_hello(hello: Hello) -> bytes:
 
 
 def encode_refusal(reason: str) -> bytes:
-    """Encode the frame that gives the other side the reason why it is turned away."""
+    """Encode the frame that tells the other side why it is refused."""
     return _encoder.encode([MAGIC, VERSION, REFUSED, {"reason": reason}])
 
 
 def parse_hello(frame: bytes) -> Hello:
-    """Read the first frame of the other side. Raises ProtocolError, also with the reason of a refusal."""
+    """Read the first frame of the other side. Raises ProtocolError, also if that is a refusal."""
     if len(frame) > MAX_HELLO_BYTES:
         raise ProtocolError(f"the first frame has {len(frame)} bytes, a hello has at most {MAX_HELLO_BYTES}")
     magic, version, purpose, fields = _decode(_hello, frame, "the hello of a group")

@@ -30,17 +30,17 @@ __all__ = [
 ]
 
 NOBODY_LISTENS = "refused by other side"
-"""Part of Twisted's reason for a failed attempt: the other host answered that no such port is open."""
+"""Part of Twisted's reason for a failed attempt: nobody listens on the port of the other host."""
 NO_ADDRESS = "DNS lookup failed"
 """Part of Twisted's reason for a failed attempt: the host name does not resolve."""
 SILENCE = "nothing was heard"
-"""Part of the reason for a connection that was dropped: the peer is frozen, or cut off."""
+"""Part of the reason of a dropped connection: the peer is frozen, or cut off."""
 
 Address = tuple[str, int]
 
 
 def host_port(host: str, port: object) -> str:
-    """Return an address as people write it: host:port, IPv6 in brackets."""
+    """Return an address as text: host:port, with IPv6 in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -50,9 +50,9 @@ class LinkSettings:
 
     max_frame_bytes: int = MAX_FRAME_BYTES
     buffer_bytes: int = 64 * 1024 * 1024
-    """Bytes that may wait for a peer that does not read; above, the connection is dropped."""
+    """Bytes that may wait for a peer that does not read; with more the connection is dropped."""
     ping_s: float = 1.0
-    """An idle side sends an empty frame this often."""
+    """Pause after which an idle side sends an empty frame."""
     silence_s: float = 4.0
     """Silence after which a connection is dropped: TCP itself would wait for minutes."""
     connect_timeout_s: float = 2.0
@@ -76,8 +76,8 @@ class LinkHandler(Protocol):
 class Link(TwistedProtocol):
     """One TCP connection that carries frames. A listener hands it over by replacing the handler.
 
-    It is Twisted's protocol and the producer of its transport at once, so it has more methods than most
-    classes here: seven of them are Twisted's.
+    It is both a protocol of Twisted and the producer of its transport, so it has more methods than most
+    classes here: Twisted calls seven of them.
     """
 
     def __init__(self, reactor: ClockPort, settings: LinkSettings, handler: LinkHandler) -> None:
@@ -98,7 +98,7 @@ class Link(TwistedProtocol):
         self._reason = ""
         self._heard = self._sent = self._checked = 0.0
         self._check: DelayedCallPort | None = None
-        """The next check for silence; once the link is closing, its abortion if the peer reads nothing."""
+        """The next check for silence; while the link closes, its abortion in case the peer does not read."""
         self._gone = False
 
     @property
@@ -149,7 +149,7 @@ class Link(TwistedProtocol):
         self._end(self._reason or reason.getErrorMessage())
 
     def send(self, bodies: Sequence[Body]) -> None:
-        """Send frames in one write. Above the limit of what may wait, the connection is dropped."""
+        """Send frames in one write. If too many bytes wait already, drop the connection."""
         self.write(frame_parts(bodies))
 
     def write(self, parts: list[bytes]) -> None:
@@ -185,7 +185,7 @@ class Link(TwistedProtocol):
         self._writable = False
 
     def pause_reading(self) -> None:
-        """Stop reading, which is back-pressure to the peer. Its silence does not count meanwhile."""
+        """Stop reading, as back-pressure to the peer. Its silence does not count meanwhile."""
         self._tcp.pauseProducing()
         self._heard = float("inf")
 
@@ -208,10 +208,10 @@ class Link(TwistedProtocol):
         if self._held:
             tcp.writeSequence(self._held)
             self._held = []
-        # A registered producer that is paused would keep the connection open for ever.
+        # Twisted does not close a connection while a paused producer is registered.
         tcp.unregisterProducer()
         tcp.loseConnection()
-        # A peer that reads nothing would keep it, too.
+        # A peer that reads nothing would keep the connection open, too.
         self._check = self._reactor.callLater(self._settings.hello_timeout_s, tcp.abortConnection)
 
     def drop(self, reason: str) -> None:
@@ -246,7 +246,7 @@ class Link(TwistedProtocol):
         late = now - self._checked > 2 * settings.ping_s
         self._checked = now
         self._check = self._reactor.callLater(settings.ping_s, self._check_silence)
-        # A process that was itself stopped must first read the bytes that have arrived meanwhile.
+        # After a stop of this process, bytes that arrived meanwhile must be read before the peer is judged.
         if now - self._heard > settings.silence_s and not late:
             self.drop(f"{SILENCE} for {settings.silence_s:g} s")
         elif now - self._sent >= settings.ping_s * 0.9 and self._writable:
@@ -395,7 +395,7 @@ def connect(
     try:
         reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
     except OSError as error:
-        # The address cannot even be tried; it is that of an interface this machine lacks, say.
+        # The address cannot be tried, for example because this machine has no such interface.
         reactor.callLater(0, dialing.refused, error.strerror or str(error))
     return dialing.cancel
 
@@ -403,7 +403,7 @@ def connect(
 def is_own_address(address: str) -> bool:
     """Return whether this is an address of this machine; False for a name."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # The system lets nobody bind an address that is not its own.
+    # The system allows binding only to its own addresses.
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.bind((address, 0))

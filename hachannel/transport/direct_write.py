@@ -1,9 +1,9 @@
 """Direct writes: bytes go to the socket at once, instead of in the reactor's next turn.
 
 Twisted writes in the next turn of the reactor, which costs that turn and two system calls. With one message
-in flight at a time this is a good part of the cost. With large messages the cost is that Twisted gives a
-socket at most 128 KiB in a turn, and copies the rest. A direct write sends everything to the socket first.
-Twisted gets as much of the rest as it writes in one turn; after that the socket is tried again.
+in flight at a time this is a good part of the whole cost. With large messages, Twisted writes at most 128 KiB
+to a socket in a turn, and copies the rest. A direct write passes all bytes to the socket first. Twisted gets
+as much of the rest as it writes in one turn; after that the socket is tried again.
 """
 
 from collections import deque
@@ -18,20 +18,20 @@ __all__ = ["DirectWriteReactor"]
 MOST_PARTS = 512
 """Pieces in one system call; operating systems allow 1024."""
 TURN_BYTES = 128 * 1024
-"""Bytes that Twisted writes in a turn. With more than half of them waiting it pauses its producer."""
+"""Bytes that Twisted writes in a turn. If more than half as many wait, it pauses its producer."""
 
 
 class _DirectTcp:
-    """A TCP transport of Twisted that writes to the socket first, as much at once as that takes."""
+    """A TCP transport of Twisted that first writes as many bytes to the socket as that accepts."""
 
     def __init__(self, tcp: Any) -> None:
         self._tcp = tcp
         self._behind = False
-        """Twisted has bytes to write, which no direct write may overtake."""
+        """Twisted has bytes to write, so a direct write would overtake them."""
         self._rest: deque[bytes | memoryview] = deque()
-        """Bytes that follow those which Twisted has."""
+        """Bytes to send after those that Twisted has."""
         self._has_producer = False
-        """A streaming producer is registered, so Twisted reports when it has written its bytes."""
+        """A streaming producer is registered, so Twisted reports when its bytes are written."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._tcp, name)
@@ -47,7 +47,7 @@ class _DirectTcp:
             try:
                 sent = tcp.socket.send(data)
             except OSError:
-                # The socket is full; or it is broken, which the reactor finds and reports by itself.
+                # The socket is full, or broken; a broken one is found and reported by the reactor.
                 sent = 0
             if sent < len(data):
                 self._keep_rest(deque([data]), sent)
@@ -88,7 +88,7 @@ class _DirectTcp:
         self._give_to_twisted(TURN_BYTES if self._has_producer else None)
 
     def _give_to_twisted(self, most_bytes: int | None) -> None:
-        """Give the rest to Twisted, at most `most_bytes` of it if that is not None."""
+        """Pass the rest to Twisted; at most `most_bytes` of it unless that is None."""
         rest = self._rest
         parts: list[bytes] = []
         while rest and most_bytes != 0:
@@ -103,7 +103,7 @@ class _DirectTcp:
         self._tcp.writeSequence(parts)
 
     def registerProducer(self, producer: Any, streaming: bool) -> None:  # noqa: N802
-        """Register what writes here, to pause and resume it. streaming: it writes without being asked."""
+        """Register a producer, to pause and resume it. streaming: it writes without being asked."""
         self._has_producer = streaming
         self._tcp.registerProducer(_ProducerRelay(self, producer) if streaming else producer, streaming)
 
@@ -125,7 +125,7 @@ class _DirectTcp:
 
 
 class _ProducerRelay:
-    """Stands between Twisted and the producer, to write directly before the producer resumes."""
+    """A producer between Twisted and the real one: it writes directly before the real one resumes."""
 
     def __init__(self, tcp: _DirectTcp, producer: Any) -> None:
         self._tcp = tcp
@@ -165,7 +165,7 @@ class _DirectFactory:
         connect = protocol.makeConnection
 
         def make_connection(tcp: Any) -> None:
-            # Other transports have no socket, or show the socket of the one that they wrap (TLS).
+            # Other transports have no socket, or expose that of the transport which they wrap (TLS).
             connect(_DirectTcp(tcp) if "socket" in getattr(tcp, "__dict__", ()) else tcp)
 
         protocol.makeConnection = make_connection
@@ -180,7 +180,7 @@ class DirectWriteReactor:
         self.seconds: Callable[[], float] = reactor.seconds
         self.callLater: Callable[..., DelayedCallPort] = reactor.callLater
         self.resolve: Callable[[str], Any] | None = getattr(reactor, "resolve", None)
-        """Resolves a host name, as a Deferred; None where the reactor cannot (in a test)."""
+        """Resolves a host name to a Deferred; None if the reactor cannot, as in a test."""
 
     def connectTCP(self, host: str, port: int, factory: Any, timeout: float = 30) -> Any:  # noqa: N802
         """Open a TCP connection."""

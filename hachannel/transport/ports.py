@@ -1,7 +1,7 @@
-"""The parts of Twisted that this project uses, each a small port.
+"""The parts of Twisted that this project uses, each as a small protocol for type checkers.
 
 Twisted declares them as zope interfaces, which strict type checkers refuse in annotations. A reactor of
-Twisted, one of a simulation and a double of a test all have these shapes.
+Twisted, that of a simulation and the doubles of tests all conform to these protocols.
 """
 
 from collections.abc import Callable, Iterable
@@ -14,14 +14,14 @@ __all__ = ["ClockPort", "DelayedCallPort", "ListeningPort", "ReactorPort", "TcpP
 
 
 class DelayedCallPort(Protocol):
-    """A call that is to come (`IDelayedCall`)."""
+    """A scheduled call (`IDelayedCall`)."""
 
     def cancel(self) -> None:
-        """Cancel the call. Raises an exception when it is not active."""
+        """Cancel the call. Raises an exception if it is not active."""
         ...
 
     def active(self) -> bool:
-        """Return whether the call is still to come."""
+        """Return whether the call is neither made nor cancelled."""
         ...
 
 
@@ -41,7 +41,7 @@ class ClockPort(Protocol):
     """The clock of a reactor, and its timers (`IReactorTime`)."""
 
     def seconds(self) -> float:
-        """Return the time in seconds; only differences mean something."""
+        """Return the time in seconds; only differences have a meaning."""
         ...
 
     def callLater(self, delay: float, function: Callable[..., Any], *args: Any) -> DelayedCallPort:  # noqa: N802
@@ -65,7 +65,7 @@ class TcpPort(Protocol):
     """A TCP connection, and the flow control of what is written to it (`ITCPTransport`)."""
 
     def write(self, data: bytes) -> None:
-        """Send bytes; what the socket does not take is kept and sent later."""
+        """Send bytes; those that the socket does not accept are kept and sent later."""
         ...
 
     def writeSequence(self, data: Iterable[bytes]) -> None:  # noqa: N802
@@ -73,7 +73,7 @@ class TcpPort(Protocol):
         ...
 
     def loseConnection(self) -> None:  # noqa: N802
-        """Close the connection once everything is sent, and no streaming producer is registered."""
+        """Close the connection once all bytes are sent and no streaming producer is registered."""
         ...
 
     def abortConnection(self) -> None:  # noqa: N802

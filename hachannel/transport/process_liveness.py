@@ -1,8 +1,8 @@
 """Process liveness: whether the process at the other end of a connection has ended.
 
-A closed connection proves nothing: a proxy, a firewall or the peer itself may have closed it. For a process
-on the same machine the kernel knows, so nobody needs to wait until a killed process may be suspected. Only on
-Linux (`/proc`); elsewhere, and for processes of other machines, nothing is known.
+A closed connection is no proof: a proxy, a firewall or the peer itself may have closed it. But for a process
+on the same machine the kernel knows, so that peers need not wait before they suspect a killed process. This
+works on Linux only (`/proc`); elsewhere, and for processes on other machines, the answer is unknown.
 """
 
 import os
@@ -19,7 +19,7 @@ _STATE, _STARTED = 0, 19
 
 @cache
 def _machine() -> str:
-    """Return what identifies the booted system and its process number name space; "" if unknown."""
+    """Return the boot id of this system and its process id name space; "" if unknown."""
     try:
         boot = (_PROC / "sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {(_PROC / 'self/ns/pid').stat().st_ino}"
@@ -37,7 +37,7 @@ def _stat(pid: int) -> list[str] | None:
 
 
 def this_process() -> str:
-    """Return a description that no other process of this machine has, for a hello; "" if unknown."""
+    """Return a unique description of this process, for a hello; "" if unknown."""
     machine = _machine()
     try:
         fields = _stat(os.getpid()) if machine else None

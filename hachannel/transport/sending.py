@@ -1,4 +1,4 @@
-"""Sending the messages of a channel: each is encoded once, also for several peers."""
+"""Sending of a channel's messages: each is encoded once, also for several peers."""
 
 from ..codec.buffers import Body
 from ..model.messages import Message, encode_body
@@ -20,7 +20,7 @@ def send_messages(transport: ChannelTransport, messages: list[tuple[int, Message
     by_peer: dict[int, list[Body]] = {}
     for peer, message in messages:
         if message is not last:
-            # Equal messages to several peers stand one after the other.
+            # The channel puts equal messages to several peers next to each other.
             body, last = encode_body(message), message
         bodies = by_peer.get(peer)
         if bodies is None:

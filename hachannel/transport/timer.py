@@ -1,4 +1,4 @@
-"""The timer of a state machine: it keeps the deadline with one call of the reactor."""
+"""The timer of a state machine, with one scheduled call of the reactor."""
 
 import math
 from collections.abc import Callable
@@ -8,13 +8,13 @@ from .ports import ClockPort, DelayedCallPort
 __all__ = ["Timer"]
 
 RAISED_PAUSE_S = 0.1
-"""Pause after a call that raised: without it, a defect could keep the reactor busy with nothing else."""
+"""Pause after a call that raised, in seconds: without it, a defect could keep the reactor busy forever."""
 
 
 class Timer:
     """Calls `due` when the deadline is reached.
 
-    deadline: returns it in seconds of the clock `now`; None while there is none.
+    deadline: returns the deadline in seconds of the clock `now`; None while there is none.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Timer:
         return self._call is not None
 
     def arm(self) -> None:
-        """Schedule a call for the present deadline. An earlier one is kept: it schedules the next itself."""
+        """Schedule a call for the present deadline. An earlier call is kept: it schedules the next one."""
         deadline = self._deadline()
         if deadline is None or self._stopped:
             return
@@ -54,7 +54,7 @@ class Timer:
         self._call = self._reactor.callLater(max(0.0, deadline - self._now()), self._wake)
 
     def stop(self) -> None:
-        """Call nothing any more."""
+        """Make no more calls."""
         self._stopped = True
         self._cancel()
 
@@ -71,7 +71,7 @@ class Timer:
         try:
             self._due()
         except BaseException:
-            # The reactor logs the defect. Later deadlines must be kept all the same.
+            # The reactor logs the defect. Later deadlines must be met all the same.
             self._not_before = self._now() + RAISED_PAUSE_S
             self._cancel()
             self.arm()

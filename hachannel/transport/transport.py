@@ -2,11 +2,11 @@
 
 The replica with the lower id of a pair dials. The other one cannot dial, but it *calls*: it opens a short
 connection whose hello asks to be dialed. Then the lower id dials at once instead of waiting for its next
-attempt, and the caller learns quickly if nobody listens there. So there are never two connections to choose
-from, and a newer connection always replaces an older one.
+attempt, and the caller learns quickly if no process listens there. So a pair never has two connections to
+choose from, and a newer connection always replaces an older one.
 
-The transport knows nothing of the channel: it moves opaque frames and reports to a `ChannelHost`. It is
-bounded: a peer that does not read is disconnected (the protocol repairs the loss), and attempts to connect
+The transport knows nothing of the channel: it moves opaque frames and reports to a `ChannelHost`. Its memory
+is bounded: a peer that does not read is disconnected, and the protocol repairs the loss. Attempts to connect
 have growing pauses with jitter.
 """
 
@@ -27,7 +27,7 @@ __all__ = ["ChannelHost", "ChannelTransport"]
 
 
 MAX_REASONS = 8
-"""Different reasons why a peer cannot be reached that are logged at once; after that a line now and then."""
+"""The first this many different reasons for failed attempts are logged at once, later ones now and then."""
 
 
 class ChannelHost(Protocol):
@@ -42,7 +42,7 @@ class ChannelHost(Protocol):
         ...
 
     def peer_up(self, peer: int, incarnation: int) -> None:
-        """There is a connection to the peer now; an older one, if any, was reported down before."""
+        """A connection to the peer is open. An older one, if any, was reported down before."""
         ...
 
     def peer_down(self, peer: int, reason: str) -> None:
@@ -63,27 +63,27 @@ class _Peer:
     link: Link | None = None
     incarnation: int = 0
     asked: int = 0
-    """The incarnation of the peer that called last."""
+    """The incarnation in the peer's last call."""
     nonce: str = ""
-    """Distinguishes the connected life from others with the same incarnation; "" if unknown."""
+    """Identifies the connected life among lives with the same incarnation; "" if unknown."""
     process: str = ""
     """Description of the peer's process, see `process_liveness`; "" if it runs on another machine."""
     give_up: Callable[[], None] | None = None
     retry: DelayedCallPort | None = None
     failures: int = 0
     logged: set[str] = attrs.field(factory=set[str])
-    """The reasons for failures that were logged since the last connection."""
+    """The reasons of failed attempts that were logged since the last connection."""
     leaves: bool = False
-    """The peer left the cluster: an open connection stays, and is not opened again."""
+    """The peer has left the cluster: an open connection stays, but no new one is opened."""
 
 
 class ChannelTransport:
     """The connections of one replica to its peers.
 
-    `addresses` has every replica of the cluster, this one included. `handshake(peer, calls)` makes the
-    dialing side of a handshake (`calls`: the connection only asks the peer to dial). The listening side is
-    not part of the transport: a listener passes accepted connections to `accept`, and calls to `called`. Of
-    the answer, the fields ``replica``, ``incarnation``, ``process`` and ``nonce`` are used.
+    addresses: of all replicas of the cluster, this one included. handshake: makes the dialing side of a
+    handshake from (peer, calls); calls: the connection only asks the peer to dial. The listening side is not
+    part of the transport: a listener passes accepted connections to `accept`, and calls to `called`. Of the
+    fields of the other side's hello, ``replica``, ``incarnation``, ``process`` and ``nonce`` are used.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class ChannelTransport:
         return [peer.id for peer in self._peers.values() if peer.link is not None]
 
     def ended(self, peer: int) -> bool:
-        """Whether the process that was last connected as this peer is known to have ended."""
+        """Return whether the process that was last connected as this peer is known to have ended."""
         return process_liveness.has_ended(self._peers[peer].process)
 
     def start(self) -> None:
@@ -132,11 +132,11 @@ class ChannelTransport:
                 link.close()
 
     def knows(self, replica: int) -> bool:
-        """Whether a replica is a peer, which includes one that leaves and is still connected."""
+        """Return whether a replica is a peer. One that has left is a peer while it is connected."""
         return replica in self._peers
 
     def life(self, replica: int) -> tuple[int, str]:
-        """The incarnation and the nonce of a peer that was connected last; (0, "") if none was."""
+        """Return the incarnation and the nonce of a peer's last connection; (0, "") if it had none."""
         peer = self._peers.get(replica)
         return (0, "") if peer is None else (peer.incarnation, peer.nonce)
 
@@ -196,7 +196,7 @@ class ChannelTransport:
     def accept(
         self, link: Link, replica: int, incarnation: int, frames: list[bytes], fields: Mapping[str, Any]
     ) -> None:
-        """Take over an accepted connection after its hello, which has the fields. `frames` came with it."""
+        """Use an accepted connection. fields: of its hello. frames: those that came with the hello."""
         peer = self._peers.get(replica)
         if peer is None or not self._running or incarnation < peer.incarnation:
             link.close()
@@ -206,8 +206,8 @@ class ChannelTransport:
     def called(self, replica: int, incarnation: int) -> bool:
         """Dial a peer with a higher id, since it has called.
 
-        Return False if it was dialed after an earlier call, and an earlier life of it answered: then both
-        lives run, and the earlier one keeps the connection. Breaking it at each call would disturb the
+        Return False if an earlier life of the peer answered when it was dialed after an earlier call. Then
+        both lives run, and the earlier one keeps the connection: to break it at each call would disturb the
         earlier life and not reach the later one.
         """
         peer = self._peers.get(replica)
@@ -253,7 +253,9 @@ class ChannelTransport:
         if replica != peer.id or not isinstance(incarnation, int):
             link.close()
             peer.failures += 1
-            self._log(f"{link.peer} should be replica {peer.id} and says it is {replica}; check the networks")
+            self._log(
+                f"{link.peer} should be replica {peer.id}, but says that it is {replica}; check the addresses"
+            )
             self._retry(peer)
         elif peer.dials:
             self._adopt(peer, link, incarnation, frames, fields)
@@ -311,7 +313,7 @@ class ChannelTransport:
             self._forget(peer)
             if peer.leaves:
                 return
-            # At once: a refused connection is the quickest proof that the peer is gone.
+            # At once: a refused connection is the quickest proof that the peer has ended.
             if peer.retry is None and peer.link is None:
                 peer.retry = self._reactor.callLater(0, self._connect, peer)
 

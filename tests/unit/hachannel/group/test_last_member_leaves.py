@@ -80,7 +80,7 @@ def test_the_last_member_leaves_after_a_limit_and_logs_what_is_lost(net: MemoryN
     net.until(lambda: bool(left))
     assert HAND_OVER_S <= net.clock.seconds() - began <= HAND_OVER_S + 1
     assert back.joined == []
-    assert "leaves before another member has the state, and nobody else has it: it is lost" in alone.lines
+    assert "leaves before another member has received the state: the state is lost" in alone.lines
 
 
 def test_the_last_member_leaves_at_once_when_nobody_receives_the_state(

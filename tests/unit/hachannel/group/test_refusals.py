@@ -18,9 +18,9 @@ def told(member: Any, sentence: str) -> list[str]:
 def earlier_life(member: int, later: int) -> str:
     """Why a member is turned away of which a process with the incarnation `later` was connected."""
     return (
-        f"member {member} comes as an earlier life of itself than was here before: if another process runs "
-        f"as member {member}, stop one of the two; if none does, its clock was set back: set it right and "
-        f"start the member again, or give it an incarnation above {later}"
+        f"member {member} has a lower incarnation than a life of it that was here before: if another process "
+        f"runs as member {member}, stop one of the two; if none does, its clock was set back: correct the "
+        f"clock and start the member again, or give it an incarnation above {later}"
     )
 
 
@@ -54,7 +54,7 @@ def test_a_life_with_the_incarnation_of_an_earlier_one_is_turned_away(
     net.advance(30)
     assert late.joined == []
     sentence = (
-        f"member {back} comes with the incarnation 1, as another life of itself did before: if another "
+        f"member {back} has the incarnation 1, as another life of it had before: if another "
         f"process runs as member {back}, stop one of the two; if none does, give every life a higher one, or "
         "none"
     )
