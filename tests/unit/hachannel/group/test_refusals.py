@@ -104,7 +104,7 @@ def test_a_second_process_of_the_same_incarnation_is_turned_away(
     addresses = {0: ("m0", 100), 1: ("m1", 100), 2: ("twin", 100)}
     twin = make(2, host="twin", addresses=addresses).join()
     net.advance(10)
-    assert "replicas 0, 1 turn this one away: member 2 comes with the incarnation 1" in twin.group.waits_for
+    assert "replicas 0, 1 turn this one away: member 2 has the incarnation 1" in twin.group.waits_for
     assert [member.group.members for member in three] == [(0, 1, 2)] * 3
 
 
