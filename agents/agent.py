@@ -51,7 +51,7 @@ def reacts(function: F) -> F:
     """Mark a method ``(self, ctx: Context, note: SomeNotification) -> None`` as a reaction.
 
     The annotation of the third parameter says what the method reacts to: a notification class, several
-    joined by ``|``, or `Opaque` for everything that no other method takes.
+    joined by ``|``, or `Opaque` for everything that no other method reacts to.
 
     Raises AgentError if the method does not have that shape.
     """
@@ -65,7 +65,7 @@ def reacts(function: F) -> F:
         )
     annotation = parameters[2].annotation
     if annotation is inspect.Parameter.empty:
-        raise AgentError(f"{where}: say what it reacts to, as in `{parameters[2].name}: Deposit`")
+        raise AgentError(f"{where}: annotate what it reacts to, as in `{parameters[2].name}: Deposit`")
     if not isinstance(annotation, str):
         _reacted(where, annotation)
     setattr(function, _MARK, True)
@@ -84,7 +84,7 @@ def _reacted(where: str, annotation: Any) -> tuple[type, ...]:
                 f"{where}: {annotation!r} is not a notification; derive it from quorate.Notification"
             )
         if cls is Notification:
-            raise AgentError(f"{where}: name the notification's class, or Opaque to take whatever comes")
+            raise AgentError(f"{where}: name the notification's class, or Opaque to react to all others")
         check_notification(cls)
     return cast("tuple[type, ...]", classes)
 
@@ -140,8 +140,8 @@ def _names(cls: type[Agent]) -> tuple[str, ...]:
 def agent_named(name: str) -> type[Agent] | None:
     """Return the agent class to which this name was given, as its own or in `also`.
 
-    Returns None if this process has defined none. A name ``module:Class`` that is nothing but where the class
-    stands is not looked up. Imports nothing.
+    Returns None if this process has defined none. The name ``module:Class`` of a class without a name is not
+    found. Imports nothing.
     """
     return _named.find(name)
 
@@ -152,20 +152,20 @@ class AgentSpec:
 
     cls: type[Agent]
     names: tuple[str, ...]
-    """All names whose stored agents it loads, its own being the first."""
+    """Its own name, then all other names whose stored agents it loads."""
     location: str
     """``module:Class``, from which it can be imported."""
     handlers: Mapping[str, tuple[Callable[..., None], Callable[[bytes], Any]]]
-    """Type name to (unbound method, decoder of the payload)."""
+    """The unbound method and the decoder of the payload for each type name."""
     opaque: Callable[..., None] | None
     attributes: tuple[str, ...]
     """The names of the attributes that make up the state."""
     struct: type[msgspec.Struct]
     """The types of the state, member ``f0`` being the first attribute."""
     has_sets: bool
-    nests: bool
-    """Values of its attributes may be nested too deep to be stored."""
     """Whether the state may hold sets."""
+    nests: bool
+    """Whether values of its attributes may be nested too deep to be stored."""
     plain: tuple[tuple[str, tuple[type, ...]], ...] = ()
     """Attributes that are numbers, texts, bytes or None, with the classes their values may have."""
 
@@ -349,7 +349,7 @@ def _handlers(
         for reacted in _reacted(where, hints[parameter]):
             if reacted is Opaque:
                 if opaque is not None:
-                    raise AgentError(f"{where}: another method takes Opaque already; keep one of them")
+                    raise AgentError(f"{where}: another method reacts to Opaque already; keep one of them")
                 opaque = method
                 continue
             kind = cast("type[Notification]", reacted)

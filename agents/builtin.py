@@ -52,9 +52,9 @@ class Create(Notification, name="quorate.create"):
     name: str | None = None
     """A name, unique on the server."""
     state: bytes = b""
-    """Initial attributes as a MessagePack map; what is missing takes its default."""
+    """Initial attributes as a MessagePack map; missing ones get their defaults."""
     id: AgentId | None = None
-    """The identity, if the requester chose one; otherwise the factory does."""
+    """The id of the agent, if the requester has chosen it; None: the factory chooses it."""
     key: str = ""
     """Makes the request idempotent: the same key gets the same agent."""
 

@@ -1,4 +1,4 @@
-"""The context of a reaction: everything that it may read and ask for besides its state."""
+"""The context of a reaction: everything that it may read and request besides its state."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -37,7 +37,7 @@ class Outcome:
 
 
 class Context:
-    """Passed to every reaction; valid during that reaction only.
+    """The context of one reaction; not valid after it.
 
     Everything in it is the same on every replica of the server.
     """
@@ -114,7 +114,7 @@ class Context:
         return self._next_stamp
 
     def send(self, to: Address | ReplyTo, notification: Notification) -> None:
-        """Send a notification; it leaves when the reaction has ended well.
+        """Send a notification. It leaves when the reaction has ended without an exception.
 
         A notification to the sender of the current one is the answer to its request.
         Raises TypeError if it cannot be encoded, ValueError if it is too large or the server is unknown.
@@ -158,17 +158,17 @@ class Context:
         server: str | int | None = None,
         state: Mapping[str, Any] = _NO_STATE,
     ) -> AgentId:
-        """Create an agent, here or on another server, and give its id at once.
+        """Create an agent, here or on another server, and return its id at once.
 
         `state` holds arguments of the constructor. What is sent to the id from now on arrives after the
-        agent exists. If the other side cannot create it, this agent gets `CreateFailed`.
-        Raises AgentError if the class cannot be an agent or not have that state, ValueError if the server is
-        unknown, TypeError for a name that is no text.
+        agent was created. If the other side cannot create it, this agent gets `CreateFailed`.
+        Raises AgentError if the class cannot be an agent or cannot have that state, ValueError if the server
+        is unknown, TypeError for a name that is not text.
         """
         host = self.agent.host if server is None else self._resolve(server)
         spec = agent_spec(cls)
         if not isinstance(name, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"{name!r} is not a name; give text, or none")
+            raise TypeError(f"{name!r} is not a name; give text or None")
         try:
             values = msgspec.msgpack.encode(with_sorted_sets(dict(state)) if spec.has_sets else dict(state))
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -180,7 +180,7 @@ class Context:
         return identity
 
     def delete(self) -> None:
-        """Delete this agent when the reaction has ended well."""
+        """Delete this agent when the reaction has ended without an exception."""
         self._requests().deleted = True
 
     def timer(self, delay_s: float, notification: Notification) -> int:
@@ -199,16 +199,16 @@ class Context:
         return timer
 
     def cancel(self, timer: int) -> None:
-        """Cancel a timer of this agent. One that has fired or is unknown is let pass.
+        """Cancel a timer of this agent. A timer that has fired or is unknown is ignored.
 
-        Raises TypeError for what is no number.
+        Raises TypeError if `timer` is not a number.
         """
         if type(timer) is not int:
             raise TypeError(f"{timer!r} is not the number of a timer; give what `timer` returned")
         self._requests().cancelled.append(timer)
 
     def emit(self, topic: str, message: msgspec.Struct) -> None:
-        """Hand a message to the services of the master. For built-in agents."""
+        """Emit a message to the services of the master. For built-in agents."""
         if not isinstance(message, msgspec.Struct):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise AgentError(f"{type(message).__name__} is not a msgspec.Struct")
         self._requests().emitted.append((topic, message))

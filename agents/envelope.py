@@ -1,4 +1,4 @@
-"""The envelope in which a notification travels between socket, log and engine."""
+"""The envelope of a notification between socket, log and engine."""
 
 from typing import Final, NamedTuple
 
@@ -28,7 +28,7 @@ class Note(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Opaque(NamedTuple):
-    """A notification left encoded. A handler annotated with it gets whatever no other handler takes."""
+    """A notification left encoded. A reaction annotated with it gets all other types."""
 
     type: str
     payload: bytes
@@ -60,7 +60,7 @@ def check_address(to: object, request: object = 0) -> None:
         try:
             to.encode()
         except UnicodeEncodeError:
-            raise ValueError(f"{to!r} is not an address: it has half a character") from None
+            raise ValueError(f"{to!r} is not an address: it has half of a surrogate pair") from None
     if type(request) is not int:
         raise TypeError(f"{request!r} is not the number of a request; give an integer")
     if not 0 <= request <= MAX_REQUEST:

@@ -17,13 +17,13 @@ FIRST_FREE_STAMP: Final = 1025
 """Stamps below this one are reserved for built-in agents."""
 
 FIRST_CONNECTION_STAMP: Final = 10**12
-"""Stamps from this one on are those of client connections, and of nothing else: the id says what it is."""
+"""Stamps from this one on are those of client connections only, so the id shows what it is."""
 
 _TEXT = re.compile(r"#(\d{1,5})\.(\d{1,5})\.(\d{1,18})", re.ASCII)
 
 
 class AgentId(NamedTuple):
-    """The identity of an agent, for ever: no two agents share one.
+    """The identity of an agent. It is never used again for another agent.
 
     Text form: ``#creator.host.stamp``, for example ``#0.0.1025``.
     """
@@ -33,7 +33,7 @@ class AgentId(NamedTuple):
     host: int
     """The server on which the agent lives and reacts."""
     stamp: int
-    """A number that the creating server gives once."""
+    """A number that the creating server uses once."""
 
     def __str__(self) -> str:
         return f"#{self.creator}.{self.host}.{self.stamp}"
@@ -56,15 +56,15 @@ Address = AgentId | str
 
 
 def outside(server: int) -> AgentId:
-    """Stand-in for what is not an agent: services, administration, collocated threads of `server`."""
+    """Return the id that stands for senders that are not agents: services and administration of `server`."""
     return AgentId(server, server, 1)
 
 
 def factory(server: int) -> AgentId:
-    """The agent of `server` that creates and deletes agents on request."""
+    """Return the id of the agent of `server` that creates and deletes agents on request."""
     return AgentId(server, server, 2)
 
 
 def connection_manager(server: int) -> AgentId:
-    """The agent of `server` that opens client connections."""
+    """Return the id of the agent of `server` that opens client connections."""
     return AgentId(server, server, 3)

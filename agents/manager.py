@@ -46,7 +46,7 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
     connections: dict[str, str] = attrs.field(factory=dict[str, str])
     """User of each connection, by the text of its identifier."""
     opened: int = 0
-    """Connections so far."""
+    """Number of connections opened so far."""
 
     @reacts
     def open(self, ctx: Context, note: Open) -> None:
@@ -66,7 +66,7 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
 
     @reacts
     def ended(self, ctx: Context, _: ConnectionEnded) -> None:
-        """Forget a connection that its proxy has ended."""
+        """Remove a connection that its proxy has ended."""
         self.connections.pop(str(ctx.sender), None)
 
     @reacts
@@ -78,7 +78,7 @@ class ConnectionManagerAgent(Agent, name="quorate.connection-manager"):
 
     @reacts
     def created(self, __: Context, _: Created | CreateFailed) -> None:
-        """Ignore the answers of the factory: a proxy is created on this server, and always can be."""
+        """Ignore the answers of the factory: the creation of a proxy on this server cannot fail."""
 
     def _only_from_service(self, ctx: Context) -> None:
         if ctx.sender != outside(ctx.agent.host):

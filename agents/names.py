@@ -24,7 +24,7 @@ _PLATFORM: Final = __name__.partition(".")[0]
 class AgentError(TypeError):
     """A class cannot be an agent or a notification.
 
-    The sentence names the class, the place and what to write instead.
+    The text names the class and the place, and what to write instead.
     """
 
 
@@ -89,8 +89,8 @@ class ClassNames(Generic[T]):
     def add(self, cls: type[T], names: tuple[str, ...]) -> None:
         """Record a class.
 
-        A class takes the place of one of the same ``module:Class``: attrs builds a class twice, and a module
-        may be read again. Raises AgentError, naming both, if another class has one of the names.
+        A class replaces one of the same ``module:Class``: attrs builds a class twice, and a module may be
+        loaded again. Raises AgentError, naming both, if another class has one of the names.
         """
         own = location(cls)
         for name in names:

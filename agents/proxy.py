@@ -41,9 +41,9 @@ __all__ = [
 CLIENT_TOPIC: Final = "client"
 """Topic of what proxies emit for their clients."""
 CLIENT_INPUT: Final = "quorate.connection.input/1"
-"""Type name of the input of a client: the body of an input frame, untouched."""
+"""Type name of the input of a client: the body of an input frame, unchanged."""
 MAX_INPUT_NOTES: Final = 4096
-"""Notifications in one input: they are one reaction, and what they cause is one turn."""
+"""Most notifications in one input. They are one reaction, and what it sends is one turn of the engine."""
 MAX_OUTPUT_NOTES: Final = 65536
 """Most notifications that wait for a client; with one more the connection ends."""
 MAX_OUTPUT_BYTES: Final = 4 * 1024 * 1024
@@ -73,7 +73,7 @@ class ServerNote(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ClientInput(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_fields=True, tag=3):
-    """Consecutive notifications of a client, or none: then it acknowledges and keeps alive."""
+    """Consecutive notifications of a client; without any, an acknowledgement and keep-alive."""
 
     out_ack: int
     """Number of the last notification that the client has received."""
@@ -83,7 +83,7 @@ class ClientInput(msgspec.Struct, array_like=True, frozen=True, forbid_unknown_f
 
 
 class ClientOutput(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Consecutive notifications for a client, or none: then it acknowledges."""
+    """Consecutive notifications for a client; without any, an acknowledgement."""
 
     in_ack: int
     """Number of the last notification that the server has from the client."""
@@ -93,7 +93,7 @@ class ClientOutput(msgspec.Struct, array_like=True, frozen=True, tag=4):
 
 
 class ClientEnd(msgspec.Struct, array_like=True, frozen=True):
-    """Emitted when a connection ends, or when its TCP connection must be given up."""
+    """The end of a connection, or of its TCP connection, emitted by its proxy."""
 
     code: str
     """Code of the ``Bye`` frame: ``closed``, ``expired`` or ``unavailable``."""
@@ -130,8 +130,10 @@ class CloseConnection(Notification, name="quorate.connection.close"):
 
 @attrs.frozen
 class MasterChanged(Notification, name="quorate.connection.master-changed"):
-    """Notice of the service to the connection manager, which forwards it to the proxies: idle times
-    restart."""
+    """Notice of the service to the connection manager, which forwards it to the proxies.
+
+    All idle times restart.
+    """
 
 
 @attrs.frozen
@@ -187,7 +189,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     @reacts
     def reopen(self, ctx: Context, note: Reopen) -> None:
-        """Let the client continue where it was."""
+        """Return what the client has to send and to receive again, so that it can continue."""
         if ctx.sender != outside(ctx.agent.host):
             self._stray(ctx, note)
             return
@@ -203,7 +205,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
 
     @reacts
     def close(self, ctx: Context, note: CloseConnection) -> None:
-        """End the connection on the client's order."""
+        """End the connection, as the client asks."""
         if ctx.sender != outside(ctx.agent.host):
             self._stray(ctx, note)
             return
@@ -229,8 +231,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         ctx.timer(remaining_ns / 1e9, IdleCheck())
 
     def _stray(self, ctx: Context, note: Notification) -> None:
-        """Forward a request that does not come from the service to the client, like any other
-        notification."""
+        """Forward a request that does not come from the service to the client, as any notification."""
         self._queue_output(ctx, ctx.sender, note.type_name, encode(note), ctx.request)
 
     def _accept_input(self, ctx: Context, frame: ClientInput) -> None:
@@ -238,7 +239,7 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         self._acknowledge(frame.out_ack)
         known = self.last_in + 1 - frame.first_seq
         if known < 0:
-            # A post was lost on its way here; the client sends again when it reopens.
+            # A post of the service was lost; the client sends its notifications again when it reopens.
             ctx.emit(
                 CLIENT_TOPIC, ClientEnd("unavailable", f"notification {self.last_in + 1} did not arrive")
             )
@@ -253,8 +254,10 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out + 1, []))
 
     def _forward(self, ctx: Context, note: ClientNote) -> None:
-        """Send a notification of the client on. A wrong address is answered: it must not undo the whole
-        input."""
+        """Forward a notification of the client.
+
+        A wrong address is answered with a failure: an exception would undo the whole input.
+        """
         try:
             to = AgentId.parse(note.to) if isinstance(note.to, str) and note.to.startswith("#") else note.to
             refusal = "" if to == ctx.agent or not isinstance(to, AgentId) else _refusal(to)
@@ -282,8 +285,10 @@ class ProxyAgent(Agent, name="quorate.proxy"):
         ctx.emit(CLIENT_TOPIC, ClientOutput(self.last_in, self.last_out, [note]))
 
     def _too_large(self, ctx: Context, sender: AgentId, type: str, size: int, request: int) -> None:
-        """Report a notification too large for a client to its sender, and to the client if it waits for an
-        answer."""
+        """Report a notification that is too large for a client.
+
+        The report goes to the sender, and to the client if it waits for an answer.
+        """
         reason = f"it has {size} bytes, and a client can be sent {MAX_OUTPUT_BYTES} at most: send it in parts"
         failure = ExceptionNotification(ctx.agent, type, "ValueError", reason)
         if sender != ctx.agent:

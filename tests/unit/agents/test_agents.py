@@ -247,7 +247,7 @@ def test_a_reaction_to_what_is_no_notification_is_refused_when_the_class_is_defi
 
 
 def test_a_reaction_without_annotation_is_refused_when_the_class_is_defined() -> None:
-    with pytest.raises(AgentError, match="say what it reacts to"):
+    with pytest.raises(AgentError, match="annotate what it reacts to"):
 
         @reacts
         def wrong(self: Any, ctx: Context, note) -> None: ...  # type: ignore[no-untyped-def]
