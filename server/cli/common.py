@@ -1,4 +1,4 @@
-"""What the administration commands share: options, error sentences, JSON for people and machines."""
+"""Common parts of the commands: options, error sentences, JSON for people and programs."""
 
 import contextlib
 import importlib
@@ -29,7 +29,7 @@ _BARE_ID = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+")
 
 
 class Seconds(click.FloatRange):
-    """Type of an option: a time from `least` to `most`. NaN, which passes any limits, is refused, too."""
+    """Type of an option: a time from `least` to `most`. It refuses NaN, which passes every comparison."""
 
     def __init__(self, least: float, most: float = 86400) -> None:
         """Limits in seconds."""
@@ -55,7 +55,7 @@ master_timeout_option = click.option(
     type=Seconds(0.1),
     default=FAILOVER_TIMEOUT_S,
     show_default=True,
-    help="How long to wait, for a master and its answer together.",
+    help="Longest wait, for a master and its answer together.",
 )
 
 
@@ -73,7 +73,7 @@ replica_option = click.option(
 
 _LONG_WORD = re.compile(r"[^\s/]{256,}")
 KEPT_CHARS = 60
-"""Of a longer word, in a sentence."""
+"""The first characters of a longer word that are shown."""
 
 
 class CommandError(click.ClickException):
@@ -82,7 +82,7 @@ class CommandError(click.ClickException):
     exit_code = 1
 
     def show(self, file: typing.IO[Any] | None = None) -> None:
-        """Print the sentence, with words cut short that no name of a file is as long as."""
+        """Print the sentence; words longer than any file name are cut."""
         text = _LONG_WORD.sub(lambda word: f"{word[0][:KEPT_CHARS]}...", self.message)
         click.echo(f"quorate: {text}", file=file or sys.stderr)
 
@@ -99,7 +99,7 @@ class ConfigProblems(click.ClickException):
 
 @contextlib.contextmanager
 def reported_errors() -> Generator[None]:
-    """Turn the errors that are meant for users into the end of the command."""
+    """End the command with one sentence for each kind of error that is meant for users."""
     try:
         yield
     except ConfigError as error:
@@ -114,7 +114,7 @@ def read_config(path: Path) -> Config:
 
 
 def admins(config: Config, server: str | None = None) -> list[ServerAdmin]:
-    """The servers to administer: one, or all of the configuration. Raises UnknownName."""
+    """Return the servers to administer: one, or all of the configuration. Raises UnknownName."""
     servers: tuple[Server, ...] = config.servers if server is None else (config.server(server),)
     return [ServerAdmin(config, each, warn=_warn) for each in servers]
 
@@ -124,21 +124,21 @@ def _warn(sentence: str) -> None:
 
 
 def import_from_here() -> None:
-    """Let modules of the current directory be imported, after what is installed."""
+    """Make modules of the current directory importable; installed modules take precedence."""
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)
 
 
 class NotImportable(Exception):
-    """The module is not to be found here, which a server elsewhere may well find."""
+    """The module is not importable here; it may be importable for a server on another machine."""
 
 
 def import_class(name: str) -> type:
     """Import ``module:Class``.
 
-    Raises CommandError when it is not written so or the module has no such class, NotImportable when there is
-    no such module here.
+    Raises CommandError for another form or when the module has no such class, NotImportable when there is no
+    such module here.
     """
     module_name, _, qualname = name.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), *qualname.split("."))):
@@ -174,9 +174,9 @@ def import_notification(name: str) -> type[Notification]:
 
 
 def address_of(text: str) -> AgentId | str:
-    """Read an agent's id or name. Raises CommandError when it looks like an id and is none.
+    """Read an agent's id or name. Raises CommandError for an invalid id.
 
-    The ``#`` of an id may be left out: a shell takes it for the start of a comment.
+    The ``#`` of an id may be left out, because it begins a comment in a shell.
     """
     if _BARE_ID.fullmatch(text):
         text = f"#{text}"
@@ -233,17 +233,17 @@ def json_object(text: str, what: str) -> dict[str, Any]:
 
 
 def plain(payload: bytes) -> Any:
-    """What a MessagePack payload says, in values that JSON has (bytes become base64)."""
+    """Decode a MessagePack payload into values that JSON has (bytes become base64)."""
     if not payload:
         return None
     try:
         return msgspec.to_builtins(msgspec.msgpack.decode(payload), str_keys=True)
     except (msgspec.MsgspecError, ValueError, TypeError, RecursionError) as error:
-        raise CommandError(f"The server sent what cannot be shown: {error}.") from None
+        raise CommandError(f"The answer of the server cannot be shown: {error}.") from None
 
 
 def shown(type_name: str, payload: bytes) -> Any:
-    """What a notification says, as `plain` does, with agent ids as text where this process knows the type."""
+    """Decode a notification as `plain` does, with agent ids as text where this process knows the type."""
     kind = known_type(type_name)
     if kind is not None:
         with contextlib.suppress(ValueError, TypeError):
@@ -252,7 +252,7 @@ def shown(type_name: str, payload: bytes) -> Any:
 
 
 def _with_texts(value: Any) -> Any:
-    """The value in maps and lists, with agent ids as text."""
+    """Return the value as maps and lists, with agent ids as text."""
     if isinstance(value, AgentId):
         return str(value)
     if isinstance(value, dict):
@@ -264,16 +264,16 @@ def _with_texts(value: Any) -> Any:
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
-    """JSON on one line, or indented for people."""
+    """Encode as JSON, on one line or indented for people."""
     try:
         encoded = msgspec.json.encode(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise CommandError(f"The server sent what cannot be shown: {error}.") from None
+        raise CommandError(f"The answer of the server cannot be shown: {error}.") from None
     return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
 
 
 def console() -> Console:
-    """Where tables go: as wide as the terminal, or as wide as it takes when it is none."""
+    """Return the console for tables: as wide as the terminal, or wide enough for a table in a file."""
     made = Console(highlight=False)
     if not made.is_terminal:
         made.width = 200

@@ -1,4 +1,4 @@
-"""The standard output of a process that goes on when it cannot be written."""
+"""Output of a process that continues when its standard output cannot be written."""
 
 import contextlib
 import io
@@ -14,35 +14,37 @@ __all__ = ["Printer"]
 
 
 class Printer:
-    """Prints as long as that works. After the first failure it prints nothing more, and says so once."""
+    """Prints until the standard output fails; reports that once on the standard error, and drops the rest."""
 
-    def __init__(self, what: str) -> None:
-        """`what` goes on then, with the verb: "the replicas go on"."""
-        self._what = what
+    def __init__(self, outcome: str) -> None:
+        """`outcome` ends the report, for example "the replicas continue"."""
+        self._outcome = outcome
         self._lock = threading.Lock()
         self._failed = False
         if isinstance(sys.stdout, io.TextIOWrapper):
-            # A character that the terminal cannot show is no reason to print no more.
+            # A character that the terminal cannot show must not end the output.
             sys.stdout.reconfigure(errors="backslashreplace")
 
     def __call__(self, show: Callable[[], object]) -> None:
-        """Call `show`, which prints on the standard output. Takes any thread; never fails because of it."""
+        """Call `show`, which prints on the standard output. Thread-safe; never raises for a failed output."""
         with self._lock:
             if self._failed:
                 return
             try:
                 show()
             except (OSError, ValueError, SystemExit) as error:
-                # rich makes SystemExit of a broken pipe; a stream that was closed raises ValueError.
+                # rich turns a broken pipe into SystemExit; a closed stream raises ValueError.
                 self._failed = True
                 drop_output()
                 with contextlib.suppress(OSError, ValueError):
-                    click.echo(f"quorate: {_unwritable(error)}: no more is printed; {self._what}", err=True)
+                    click.echo(
+                        f"quorate: {_failure(error)}: nothing more is printed; {self._outcome}", err=True
+                    )
 
 
-def _unwritable(error: BaseException) -> str:
-    """That the standard output cannot be written, and why."""
-    reason = "nobody reads it any more"
+def _failure(error: BaseException) -> str:
+    """Say why the standard output cannot be written."""
+    reason = "its reader has gone"
     if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
         reason = error.strerror or str(error)
     return f"the standard output cannot be written ({reason})"

@@ -24,16 +24,16 @@ from .launcher import LIFELINE, STOP_TIMEOUT_S, STOP_TOGETHER
 from .output import Printer
 
 ROLE_PERIOD_S = 0.1
-"""How often the role is looked at, to print its changes."""
+"""The period at which the role is checked, to print its changes."""
 LEAVE_TIMEOUT_S = 0.8 * STOP_TIMEOUT_S
 """An orderly stop that takes longer is given up, shortly before a supervisor would use SIGKILL."""
 READY_ROLES = frozenset({"slave", "master", "witness"})
-PATIENCE_S = 1.0
-"""What keeps a replica from being slave or master is printed when it has lasted so long."""
+WAIT_REPORT_S = 1.0
+"""The reason why a replica waits is printed after the wait has lasted this long."""
 
 
 @click.command(
-    epilog="Exit status: 0 after Ctrl-C, SIGTERM, SIGHUP or quorate stop, 1 if it cannot start or go on."
+    epilog="Exit status: 0 after Ctrl-C, SIGTERM, SIGHUP or quorate stop, 1 if it cannot start or fails."
 )
 @config_argument
 @click.option("--server", metavar="NAME", required=True, help="Name or id of the server.")
@@ -48,15 +48,15 @@ PATIENCE_S = 1.0
 @click.option(
     "--join",
     is_flag=True,
-    help="A new replica of a cluster that runs: it waits to be let in, and never founds one.",
+    help="The replica joins a running cluster: it waits to be added, and never founds a cluster.",
 )
 def command(
     config: Path, server: str, replica: int | None, data: Path | None, expected: int | None, join: bool
 ) -> None:
     """Run one replica until it is stopped.
 
-    Prints one line when it is ready, one whenever its role changes, and one when something keeps it waiting.
-    The agents' modules are looked for in the current directory and in PYTHONPATH.
+    It prints one line when it is ready, one whenever its role changes, and one when something keeps it
+    waiting. The modules of agents are imported from the current directory and PYTHONPATH.
     """
     _hold_lifeline()
     import_from_here()
@@ -66,7 +66,7 @@ def command(
         replica_id = _which_replica(loaded, declared, replica)
         if join and not declared.clustered:
             raise CommandError(
-                f"{declared.name} is no <cluster>: there is nothing to join; leave --join out."
+                f"{declared.name} is not a <cluster>, so there is nothing to join; leave --join out."
             )
         if expected is not None:
             _check_expected(declared, expected)
@@ -78,7 +78,7 @@ def command(
 
 
 def _check_expected(server: Server, expected: int) -> None:
-    """As `nbClusterExpected` is checked in the file. Raises CommandError."""
+    """Check `--expected` as `nbClusterExpected` of the file is checked. Raises CommandError."""
     if objection := server.objection(expected):
         raise CommandError(f"--expected is {expected}, but {server.name} {objection}.")
 
@@ -89,7 +89,7 @@ def _which_replica(config: Config, server: Server, replica: int | None) -> int:
     if len(server.replicas) == 1:
         return server.replicas[0].id
     ids = ", ".join(str(each) for each in server.replica_ids)
-    raise CommandError(f"{server.name} is a cluster; say which of its replicas with --replica: {ids}.")
+    raise CommandError(f"{server.name} is a cluster; choose one of its replicas with --replica: {ids}.")
 
 
 def _hold_lifeline() -> None:
@@ -100,7 +100,7 @@ def _hold_lifeline() -> None:
 
     def watch() -> None:
         with contextlib.suppress(OSError, ValueError):
-            # What the agents start must not hold it.
+            # Processes that the agents start must not keep the pipe open.
             os.set_inheritable(int(descriptor), False)
             while os.read(int(descriptor), 1):
                 pass
@@ -113,7 +113,7 @@ def _hold_lifeline() -> None:
 
 
 def _install_reactor() -> Any:
-    """Choose epoll where there is one; return the reactor."""
+    """Install the epoll reactor where the system has epoll; return the reactor."""
     if "twisted.internet.reactor" not in sys.modules:
         with contextlib.suppress(ImportError):
             from twisted.internet import epollreactor
@@ -125,14 +125,15 @@ def _install_reactor() -> Any:
 
 
 def _install_signal_handlers(interrupt: Callable[[], None], all_stop: Callable[[], None]) -> None:
-    """Let signals stop the reactor, once it runs. `interrupt` is told at once: the reactor may be held up.
+    """Let signals stop the reactor, once it runs.
 
-    all_stop: is told before, when it is the signal that says that all replicas of the server stop.
+    `interrupt` is called at once, because a start may block the reactor. `all_stop` is called before it when
+    the signal is STOP_TOGETHER.
     """
-    # That of Twisted, which knows no SIGHUP. What it does is done when the reactor turns again.
+    # Twisted's handler, which is not installed for SIGHUP; it stops the reactor in its next iteration.
     stop_reactor = signal.getsignal(signal.SIGTERM)
 
-    def heed(number: int, frame: FrameType | None) -> None:
+    def handle(number: int, frame: FrameType | None) -> None:
         if number == STOP_TOGETHER:
             all_stop()
         interrupt()
@@ -140,17 +141,17 @@ def _install_signal_handlers(interrupt: Callable[[], None], all_stop: Callable[[
             stop_reactor(number, frame)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, STOP_TOGETHER):
-        # What was ignored stays so: nohup asks for that, and a shell for what it runs in the background.
+        # An ignored signal stays ignored: nohup sets that, and a shell for its background jobs.
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, heed)
+            signal.signal(number, handle)
 
 
 class Running(Protocol):
-    """The part of a runtime replica that is used here."""
+    """The part of a replica that `Foreground` uses."""
 
     @property
     def stopped(self) -> "Deferred[None]":
-        """Fires when the replica has stopped, whoever asked; fails when it could not go on."""
+        """Fires when the replica has stopped for any reason; fails when an error has stopped it."""
         ...
 
     def start(self) -> "Deferred[None] | None":
@@ -158,16 +159,16 @@ class Running(Protocol):
         ...
 
     def stop(self, *, together: bool) -> "Deferred[None] | None":
-        """Stop in order; `together`: all others of the server do."""
+        """Stop in order; `together`: all other replicas of the server stop, too."""
         ...
 
 
 class Foreground:
     """Runs a replica with the reactor: they start and stop together.
 
-    `role` tells what the replica is at the moment, `waits_for` what keeps it from being master or slave, or
-    from going on as master ("": nothing). `say` gets what is new and worth telling: ``master``, ``slave``, or
-    another role with the reason, ``blocked: ...``.
+    `role` returns the present role. `waits_for` returns why the replica is neither master nor slave, or does
+    not serve as master; "" if there is no reason. `report` is called with each new role, ``master`` say, or
+    with a role and the reason of a wait, ``blocked: ...``.
     """
 
     def __init__(
@@ -176,20 +177,21 @@ class Foreground:
         replica: Running,
         role: Callable[[], str],
         waits_for: Callable[[], str],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> None:
         self._reactor = reactor
         self._replica = replica
-        self._role_now = role
+        self._role = role
         self._waits_for = waits_for
-        self._say = say
-        self._said = ""
-        self._waiting = ""
-        self._waiting_since = 0.0
+        self._report = report
+        self._reported = ""
+        self._current = ""
+        """The line that describes the replica now, and since when."""
+        self._current_since = 0.0
         self._stopping = False
         self._together = False
         self.problem = ""
-        """Why it could not start or go on; "" after an orderly end."""
+        """The error that ended the replica, in one sentence; "" after an orderly end."""
 
     def run(self) -> None:
         """Run until a signal, an administrator or an error ends the replica."""
@@ -211,41 +213,41 @@ class Foreground:
             cast("Callable[..., Any]", self._replica.stop), together=self._together
         )
         stopped.addTimeout(LEAVE_TIMEOUT_S, self._reactor)
-        return stopped.addErrback(self._left_badly)
+        return stopped.addErrback(self._stop_failed)
 
-    def with_the_others(self) -> None:
-        """All replicas of the server are told to stop: `stop` is about to be called."""
+    def expect_stop_together(self) -> None:
+        """Note that all replicas of the server stop; `stop` follows."""
         self._together = True
 
     def _started(self, _result: object) -> None:
         self._replica.stopped.addCallbacks(self._ended, self._failed)
-        self._look()
+        self._check_role()
 
-    def _look(self) -> None:
-        """Tell the role when it has changed, or what keeps the replica waiting, and look again later."""
+    def _check_role(self) -> None:
+        """Report a changed role, or what keeps the replica waiting; called again after ROLE_PERIOD_S."""
         if self._stopping:
             return
         now = self._reactor.seconds()
-        role, waiting = self._role_now(), self._waits_for()
+        role, waiting = self._role(), self._waits_for()
         text = f"{role}: {waiting}" if waiting else role if role in READY_ROLES else ""
-        if text != self._waiting:
-            self._waiting, self._waiting_since = text, now
-        settled = text in READY_ROLES or now - self._waiting_since >= PATIENCE_S
-        if text and text != self._said and settled:
-            self._said = text
-            self._say(text)
-        self._reactor.callLater(ROLE_PERIOD_S, self._look)
+        if text != self._current:
+            self._current, self._current_since = text, now
+        settled = text in READY_ROLES or now - self._current_since >= WAIT_REPORT_S
+        if text and text != self._reported and settled:
+            self._reported = text
+            self._report(text)
+        self._reactor.callLater(ROLE_PERIOD_S, self._check_role)
 
     def _ended(self, _result: object) -> None:
         self._stop_reactor()
 
     def _failed(self, failure: Failure) -> None:
         error = cast("Any", failure).value
-        # That it was interrupted was asked for.
+        # A user who interrupts the start needs no explanation.
         self.problem = "" if isinstance(error, StartInterrupted) else str(error) or type(error).__name__
         self._stop_reactor()
 
-    def _left_badly(self, failure: Failure) -> None:
+    def _stop_failed(self, failure: Failure) -> None:
         if isinstance(cast("Any", failure).value, TimeoutError):
             self.problem = f"The replica did not leave in order within {LEAVE_TIMEOUT_S:g} s."
         else:
@@ -267,7 +269,7 @@ def _run(
     join: bool,
 ) -> None:
     reactor = _install_reactor()
-    # Defects go to the log of the replica with their traceback, not to the terminal.
+    # Defects are written to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
     from ..errors import StartError
     from ..replica.composition import make_replica
@@ -291,20 +293,20 @@ def _run(
         or "no network"
     )
 
-    printer = Printer(f"{server.name}.{replica} goes on")
+    printer = Printer(f"{server.name}.{replica} continues")
 
-    def tell(line: str) -> None:
+    def print_line(line: str) -> None:
         printer(lambda: click.echo(f"{server.name}.{replica} {line}"))
 
-    running.log.on_announce = tell
+    running.log.on_announce = print_line
     foreground = Foreground(
         reactor,
         running,
         lambda: running.node.role,
         running.diagnosis,
-        lambda text: tell(f"{text}, {where}" if text in READY_ROLES else text),
+        lambda text: print_line(f"{text}, {where}" if text in READY_ROLES else text),
     )
-    reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.with_the_others)
+    reactor.callWhenRunning(_install_signal_handlers, running.interrupt, foreground.expect_stop_together)
     foreground.run()
     if foreground.problem:
         raise CommandError(foreground.problem)

@@ -1,7 +1,7 @@
-"""`quorate stop`: an orderly end.
+"""`quorate stop`: stop replicas in order.
 
-A cluster with disks that is stopped as a whole stops after one entry, so that any majority of it may begin
-again. Otherwise slaves stop first: they leave a master that goes on.
+When a whole cluster with disks is stopped, all its replicas stop after the same entry, so that any majority
+of them can start again. Otherwise slaves stop first, while a master still serves.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from .local_hosts import is_local
 from .output import Printer
 
 STOP_TIMEOUT_S = 15.0
-"""How long all replicas of one wave may take to be down."""
+"""The longest time for all replicas of one wave to stop."""
 POLL_S = 0.1
 POLL_TIMEOUT_S = 1.0
 
@@ -35,11 +35,11 @@ class _StopTarget:
     admin: ServerAdmin
     replica: ReplicaStatus
     refusal: str = ""
-    """Why it does not let itself be stopped from here."""
+    """The reason why the replica refuses to be stopped from here; "" if it does not."""
     together: bool = False
-    """With all others of its server."""
+    """All replicas of its server stop at the same time."""
     starting: int | None = None
-    """Its process, which does not listen yet."""
+    """The id of its process, when that does not listen yet."""
 
     @property
     def name(self) -> str:
@@ -47,25 +47,26 @@ class _StopTarget:
 
     @property
     def leads(self) -> bool:
-        """It is the master."""
+        """Whether it is the master."""
         return self.replica.role == "master"
 
     @property
     def down(self) -> bool:
-        """There is nothing to stop."""
+        """Whether there is no process to stop."""
         return self.replica.nobody_there and self.starting is None
 
-    def look(self, data: Path) -> None:
-        """Whether it is about to start, with its directory there."""
+    def find_starting(self, data: Path) -> None:
+        """Find its process by its data directory, when it does not listen yet."""
         endpoint = self.replica.endpoint
         if self.replica.nobody_there and is_local(endpoint.host):
             self.starting = running_process(data, self.admin.server.name, endpoint.replica)
 
     def ask(self) -> None:
+        """Ask the replica, or its process, to stop."""
         if self.replica.refused:
             self.refusal = self.replica.reason
         elif self.starting is not None:
-            # Whether it is down is seen afterwards.
+            # A process that has ended meanwhile is found by `is_down`.
             with contextlib.suppress(OSError):
                 os.kill(self.starting, STOP_TOGETHER if self.together else signal.SIGTERM)
         else:
@@ -75,7 +76,7 @@ class _StopTarget:
         try:
             self.admin.ask_at(self.replica.endpoint, wire.Stop(self.together), type(None), CALL_TIMEOUT_S)
         except (Lost, Unreachable):
-            pass  # The same.
+            pass  # It may be stopping already: `is_down` finds out.
         except AdminError as error:
             self.refusal = str(error)
 
@@ -111,7 +112,7 @@ def _is_zombie(pid: int) -> bool:
     return stat.rpartition(b")")[2].split()[:1] == [b"Z"]
 
 
-@click.command(epilog="Exit status: 0 if all that was to stop is down, 1 otherwise.")
+@click.command(epilog="Exit status: 0 if all chosen replicas are down, 1 otherwise.")
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--replica", metavar="ID", callback=replica_id, help="Only this replica of --server.")
@@ -119,16 +120,16 @@ def _is_zombie(pid: int) -> bool:
     "--data",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Where replicas of this host are found that do not listen yet. Default: data beside the file.",
+    help="Where to find replicas of this host that do not listen yet. Default: data beside the file.",
 )
 def command(config: Path, server: str | None, replica: int | None, data: Path | None) -> None:
     """Stop servers in order, and wait until they are down.
 
-    The replicas of a cluster with disks stop together; of another one, slaves before the master.
+    The replicas of a cluster with disks stop together; otherwise slaves stop before the master.
     """
-    printer = Printer("what was asked to stop is stopped")
+    printer = Printer("the replicas are stopped anyway")
 
-    def say(line: str) -> None:
+    def print_line(line: str) -> None:
         printer(lambda: click.echo(line))
 
     with reported_errors():
@@ -145,27 +146,27 @@ def command(config: Path, server: str | None, replica: int | None, data: Path | 
             if replica in (None, each.endpoint.replica)
         ]
         for stopping in found:
-            stopping.look(data or loaded.path.parent / "data")
+            stopping.find_starting(data or loaded.path.parent / "data")
             if stopping.down:
-                say(f"{stopping.name} was down: {stopping.replica.reason}")
+                print_line(f"{stopping.name} was down: {stopping.replica.reason}")
         running = [each for each in found if not each.down]
         if replica is None:
             _tie(running)
-        left = _stop(_ordered([each for each in running if each.together]), say)
+        left = _stop(_ordered([each for each in running if each.together]), print_line)
         apart = [each for each in running if not each.together]
-        left += _stop([each for each in apart if not each.leads], say)
-        left += _stop([each for each in apart if each.leads], say)
+        left += _stop([each for each in apart if not each.leads], print_line)
+        left += _stop([each for each in apart if each.leads], print_line)
         late = [each.name for each in left if not each.refusal]
-        said = [f"{each.name}: {each.refusal}" for each in left if each.refusal]
+        problems = [f"{each.name}: {each.refusal}" for each in left if each.refusal]
         if late:
             names = ", ".join(late)
-            said.append(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
-        if said:
-            raise CommandError("\nquorate: ".join(said))
+            problems.append(f"{names}: still running after {STOP_TIMEOUT_S:g} s; end the process by hand.")
+        if problems:
+            raise CommandError("\nquorate: ".join(problems))
 
 
 def _tie(running: list[_StopTarget]) -> None:
-    """Let the replicas of each server stop together that has disks, a master, and others."""
+    """Mark the replicas that stop together: those of servers with disks, several replicas and a master."""
     for one in running:
         if one.leads and one.admin.server.stops_together:
             for each in running:
@@ -173,12 +174,12 @@ def _tie(running: list[_StopTarget]) -> None:
 
 
 def _ordered(wave: list[_StopTarget]) -> list[_StopTarget]:
-    """Slaves before the master, for which they wait, and last those that may be long in answering."""
+    """Order a wave: slaves before the master they wait for, and last the replicas that did not answer."""
     return sorted(wave, key=lambda each: (each.replica.status is None, each.leads))
 
 
-def _stop(wave: list[_StopTarget], say: Callable[[str], None]) -> list[_StopTarget]:
-    """Ask replicas to stop and wait until they have; return those that refuse, and that have not in time."""
+def _stop(wave: list[_StopTarget], report: Callable[[str], None]) -> list[_StopTarget]:
+    """Ask replicas to stop and wait for them; return those that refuse or have not stopped in time."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
     for each in wave:
         each.ask()
@@ -188,7 +189,7 @@ def _stop(wave: list[_StopTarget], say: Callable[[str], None]) -> list[_StopTarg
         still: list[_StopTarget] = []
         for each in left:
             if each.is_down():
-                say(f"{each.name} stopped")
+                report(f"{each.name} stopped")
             else:
                 still.append(each)
         left = still

@@ -34,21 +34,21 @@ POLL_S = 0.5
 @config_argument
 @click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Default: data beside the file.")
 @click.option("--server", "servers", metavar="NAME", multiple=True, help="Only this server; may be repeated.")
-@click.option("--restart", is_flag=True, help="Start a replica that died again, ever less eagerly.")
+@click.option("--restart", is_flag=True, help="Start replicas that died again, after growing delays.")
 @click.pass_context
 def command(
     ctx: click.Context, config: Path, data: Path | None, servers: tuple[str, ...], restart: bool
 ) -> None:
     """Run every replica that belongs to this host, one process each, until Ctrl-C.
 
-    One line per event. A replica that dies stays dead, unless --restart is given: its last line says how to
-    bring it back by hand.
+    It prints one line per event. Without --restart, a replica that dies stays dead; its last line is the
+    command that starts it again.
     """
     import_from_here()
-    screen, printer = console(), Printer("the replicas go on")
+    screen, printer = console(), Printer("the replicas continue")
     dead: set[str] = set()
 
-    def say(line: Text) -> None:
+    def print_line(line: Text) -> None:
         printer(lambda: screen.print(line, soft_wrap=True))
 
     def show(event: Event) -> None:
@@ -56,35 +56,35 @@ def command(
             dead.add(event.name)
         elif event.kind == "started":
             dead.discard(event.name)
-        say(Text.assemble(f"{event.name} ", (event.text, _COLOURS.get(event.kind, ""))))
+        print_line(Text.assemble(f"{event.name} ", (event.text, _COLOURS.get(event.kind, ""))))
 
-    with reported_errors(), _asked_to_stop() as asked:
+    with reported_errors(), _stop_requested() as requested:
         loaded = read_config(config)
         names = [loaded.server(name).name for name in servers] or None
         supervisor = Supervisor(
             config, data, restart=RestartPolicy() if restart else None, on_event=show, servers=names
         )
         try:
-            edited = ConfigFileWatch(config)
+            watch = ConfigFileWatch(config)
             supervisor.start()
-            while supervisor.running and not asked.wait(POLL_S):
-                for line in edited.look(supervisor.replicas):
-                    say(Text(line))
+            while supervisor.running and not requested.wait(POLL_S):
+                for line in watch.edits(supervisor.replicas):
+                    print_line(Text(line))
         finally:
             supervisor.stop()
-    ctx.exit(0 if asked.is_set() or not dead else 1)
+    ctx.exit(0 if requested.is_set() or not dead else 1)
 
 
 class ConfigFileWatch:
-    """Notices that the file was edited while its replicas run: they go on with what it said before."""
+    """Notices edits of the file while replicas run with its former text."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen = self._stamp()
         self._text = self._read()
 
-    def look(self, running: Collection[tuple[str, int]]) -> list[str]:
-        """What to say of an edit since the last look; `running` are the (server, replica) of `up`."""
+    def edits(self, running: Collection[tuple[str, int]]) -> list[str]:
+        """Return lines about an edit since the last call; `running` are the (server, replica) of `up`."""
         stamp = self._stamp()
         if stamp == self._seen:
             return []
@@ -99,8 +99,8 @@ class ConfigFileWatch:
         except ConfigError:
             return [f"{name} was edited and is not valid; see `quorate check {name}`"]
         lines = [
-            f"{name} was edited; what runs goes on as before: `quorate apply {name}` adds and removes "
-            "replicas, anything else takes a restart of all"
+            f"{name} was edited; the servers run as before: `quorate apply {name}` adds and removes "
+            "replicas, any other change needs a restart of all servers"
         ]
         for server in loaded.servers:
             lines += [
@@ -126,20 +126,20 @@ class ConfigFileWatch:
 
 
 @contextmanager
-def _asked_to_stop() -> Generator[threading.Event]:
-    """Signals set the event, instead of ending the process before the replicas are stopped."""
-    asked = threading.Event()
+def _stop_requested() -> Generator[threading.Event]:
+    """Let signals set the event, instead of ending the process before the replicas are stopped."""
+    requested = threading.Event()
 
-    def note(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
+    def handle(_number: int, _frame: FrameType | None) -> None:
+        requested.set()
 
-    heeded = [signal.SIGINT, signal.SIGTERM]
-    # nohup has it ignored.
+    handled = [signal.SIGINT, signal.SIGTERM]
+    # Under nohup, SIGHUP stays ignored.
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
-        heeded.append(signal.SIGHUP)
-    before = {number: signal.signal(number, note) for number in heeded}
+        handled.append(signal.SIGHUP)
+    before = {number: signal.signal(number, handle) for number in handled}
     try:
-        yield asked
+        yield requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -214,7 +214,7 @@ def test_replicas_stay_when_the_lines_of_up_cannot_be_printed(run: Run, place: P
         )
     try:
         assert up.stderr is not None
-        assert "no more is printed; the replicas go on" in up.stderr.readline()
+        assert "nothing more is printed; the replicas continue" in up.stderr.readline()
         assert run("status", "--server", "s1", "--wait", "30").returncode == 0
         assert up.poll() is None
     finally:

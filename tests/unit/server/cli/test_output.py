@@ -1,4 +1,4 @@
-"""Processes that go on when their lines cannot be printed."""
+"""Processes that continue when their lines cannot be printed."""
 
 import os
 import subprocess
@@ -10,12 +10,12 @@ import pytest
 from quorate.server.cli.output import Printer
 
 
-def test_after_a_line_that_cannot_be_printed_no_more_is_and_that_is_said_once(
+def test_after_a_failed_line_nothing_is_printed_and_that_is_reported_once(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is written to the standard output of the tests is not to be dropped.
     monkeypatch.setattr("quorate.server.cli.output.drop_output", lambda: None)
-    printer = Printer("the replicas go on")
+    printer = Printer("the replicas continue")
     printer(lambda: click.echo("one"))
 
     def full() -> None:
@@ -27,13 +27,13 @@ def test_after_a_line_that_cannot_be_printed_no_more_is_and_that_is_said_once(
     said = capsys.readouterr()
     assert said.out == "one\n"
     assert said.err == (
-        "quorate: the standard output cannot be written (No space left on device): no more is printed; "
-        "the replicas go on\n"
+        "quorate: the standard output cannot be written (No space left on device): nothing more is printed; "
+        "the replicas continue\n"
     )
 
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), SystemExit(1), ValueError("closed")])
-def test_that_nobody_reads_the_lines_is_no_end(
+def test_a_reader_that_has_gone_does_not_end_the_process(
     error: BaseException, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.cli.output.drop_output", lambda: None)
@@ -42,10 +42,10 @@ def test_that_nobody_reads_the_lines_is_no_end(
         raise error
 
     Printer("it goes on")(gone)
-    assert "(nobody reads it any more): no more is printed; it goes on" in capsys.readouterr().err
+    assert "(its reader has gone): nothing more is printed; it goes on" in capsys.readouterr().err
 
 
-def test_what_the_terminal_cannot_show_is_no_reason_to_print_no_more() -> None:
+def test_a_character_that_the_terminal_cannot_show_is_escaped() -> None:
     program = (
         "import click\n"
         "from quorate.server.cli.output import Printer\n"

@@ -23,15 +23,15 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", ALL)
-def test_up_is_asked_to_stop_by_each(number: signal.Signals) -> None:
-    with up._asked_to_stop() as asked:
+def test_up_is_stop_requested_by_each(number: signal.Signals) -> None:
+    with up._stop_requested() as asked:
         signal.raise_signal(number)
         assert asked.is_set()
 
 
 def test_up_that_is_not_to_hear_of_a_hang_up_does_not() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with up._asked_to_stop() as asked:
+    with up._stop_requested() as asked:
         signal.raise_signal(signal.SIGHUP)
         assert not asked.is_set()
 

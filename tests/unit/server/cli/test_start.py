@@ -7,7 +7,7 @@ import pytest
 from twisted.internet.defer import Deferred, succeed
 from twisted.internet.task import Clock
 
-from quorate.server.cli.start import LEAVE_TIMEOUT_S, PATIENCE_S, ROLE_PERIOD_S, Foreground
+from quorate.server.cli.start import LEAVE_TIMEOUT_S, ROLE_PERIOD_S, WAIT_REPORT_S, Foreground
 from quorate.server.errors import StartInterrupted
 
 
@@ -85,7 +85,7 @@ def test_what_keeps_a_replica_waiting_is_printed_once_it_has_lasted(scene: Scene
     reactor, replica, lines, foreground = scene
     replica.waits_for = "start replica 1"
     foreground.run()
-    reactor.pump([ROLE_PERIOD_S] * int(PATIENCE_S / ROLE_PERIOD_S))
+    reactor.pump([ROLE_PERIOD_S] * int(WAIT_REPORT_S / ROLE_PERIOD_S))
     assert lines == []
     reactor.pump([ROLE_PERIOD_S] * 50)
     assert lines == ["joining: start replica 1"]
@@ -113,7 +113,7 @@ def test_a_witness_that_waits_for_others_says_so_and_when_it_does_no_longer(scen
     replica.waits_for = "too few"
     reactor.pump([ROLE_PERIOD_S] * 4)
     assert lines == ["witness"]
-    reactor.advance(PATIENCE_S + ROLE_PERIOD_S)
+    reactor.advance(WAIT_REPORT_S + ROLE_PERIOD_S)
     assert lines == ["witness", "witness: too few"]
     replica.waits_for = ""
     reactor.advance(ROLE_PERIOD_S)
@@ -126,7 +126,7 @@ def test_a_signal_stops_the_replica_first(scene: Scene, together: bool) -> None:
     replica.stopping = Deferred()
     foreground.run()
     if together:
-        foreground.with_the_others()
+        foreground.expect_stop_together()
     reactor.stop()
     assert (replica.stops, replica.together, reactor.ended) == (1, together, False)
     replica.stopped.callback(None)

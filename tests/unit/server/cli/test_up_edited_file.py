@@ -18,14 +18,14 @@ def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_pa
     path = tmp_path / "a3servers.xml"
     write(path, (1, "localhost"), (2, "localhost"))
     edited = ConfigFileWatch(path)
-    assert edited.look(BEFORE) == []
+    assert edited.edits(BEFORE) == []
     os.utime(path, ns=(1, 1))
-    assert edited.look(BEFORE) == [], "touched, and still the same"
+    assert edited.edits(BEFORE) == [], "touched, and still the same"
     write(path, (1, "localhost"), (3, "localhost"), (4, "far.example"))
-    first, *rest = edited.look(BEFORE)
-    assert "was edited; what runs goes on as before" in first
+    first, *rest = edited.edits(BEFORE)
+    assert "was edited; the servers run as before" in first
     assert rest == [f"s0.3 is new: start it with `quorate start {path} --server s0 --replica 3 --join`"]
-    assert edited.look(BEFORE) == []
+    assert edited.edits(BEFORE) == []
 
 
 def test_an_edit_that_spoils_the_file_is_told_and_a_file_that_is_gone_is_not(tmp_path: Path) -> None:
@@ -33,6 +33,6 @@ def test_an_edit_that_spoils_the_file_is_told_and_a_file_that_is_gone_is_not(tmp
     write(path, (1, "localhost"))
     edited = ConfigFileWatch(path)
     path.unlink()
-    assert edited.look(BEFORE) == []
+    assert edited.edits(BEFORE) == []
     path.write_text("<config>")
-    assert edited.look(BEFORE) == [f"{path} was edited and is not valid; see `quorate check {path}`"]
+    assert edited.edits(BEFORE) == [f"{path} was edited and is not valid; see `quorate check {path}`"]
