@@ -17,7 +17,7 @@ Nothing here imports pyspark before one of the functions is called.
 
 from .errors import JavaNotFound, NoTrace, ReplayError, SparkMissing
 from .reports import AgentResult, Divergence, Report, RerunReport, ServerReport, Totals
-from .rerunning import rerun, state_at
+from .rerun_job import rerun, state_at
 from .session import spark_session
 from .totals import reactions, totals
 from .verification import verify

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from .errors import ReplayError
 from .live import compare, read_live
-from .rerunning import rerun, state_at
+from .rerun_job import rerun, state_at
 from .session import spark_session
 from .tables import as_json, print_problems, rerun_table, totals_table, verify_table
 from .totals import totals
@@ -82,10 +82,10 @@ def verify_command(
     """Check that every replica's trace is whole, that they agree, and that the agents do it again."""
     if live is not None and no_rerun:
         raise click.UsageError("--live needs the agents to be run again; leave out --no-rerun.")
-    with session(memory) as (spark, tell):
+    with session(memory) as (spark, report_step):
         states = None if live is None else read_live(live)
-        report = verify(spark, traces, server=server, progress=tell)
-        again = None if no_rerun else rerun(spark, traces, server=server, report=report, progress=tell)
+        report = verify(spark, traces, server=server, progress=report_step)
+        again = None if no_rerun else rerun(spark, traces, server=server, report=report, progress=report_step)
     differences = [] if again is None or states is None else compare(again, states)
     diverged = [] if again is None else [agent for agent in again.agents if agent.diverged is not None]
     if report.problems or diverged or differences:
@@ -98,13 +98,13 @@ def verify_command(
     if json_wanted:
         click.echo(as_json({"ok": not status, "problems": problems, "verify": report, "rerun": again}))
     else:
-        screen = console()
-        screen.print(verify_table(report))
+        output = console()
+        output.print(verify_table(report))
         if again is not None:
-            screen.print(rerun_table(again))
-        print_problems(screen, problems)
+            output.print(rerun_table(again))
+        print_problems(output, problems)
         if not status:
-            screen.print("All replicas agree at every position and no position is missing.", style="green")
+            output.print("All replicas agree at every position and no position is missing.", style="green")
     ctx.exit(status)
 
 
@@ -115,8 +115,8 @@ def verify_command(
 @memory_option
 def totals_command(traces: tuple[str, ...], server: str | None, json_wanted: bool, memory: str) -> None:
     """Count reactions by class and type of notification."""
-    with session(memory) as (spark, tell):
-        tell("counting")
+    with session(memory) as (spark, report_step):
+        report_step("counting")
         counted = totals(spark, traces, server=server)
     if json_wanted:
         click.echo(as_json(counted))
@@ -143,8 +143,8 @@ def show_command(
 ) -> None:
     """Print the state that an agent had after a position of its server."""
     identity = agent if agent.startswith("#") else f"#{agent}"
-    with session(memory) as (spark, tell):
-        tell("running the agent again")
+    with session(memory) as (spark, report_step):
+        report_step("running the agent again")
         result = state_at(spark, traces, identity, position, server=server)
     if json_wanted:
         click.echo(as_json(result))
@@ -167,15 +167,15 @@ def show_command(
 
 @contextmanager
 def session(memory: str) -> "Generator[tuple[SparkSession, Callable[[str], None]]]":
-    """Run Spark for one command, say what it is doing, and end the command on what keeps it from running."""
+    """Run Spark for one command and show its steps; a ReplayError ends the command with its sentence."""
     status = Console(stderr=True).status("starting Spark")
 
-    def tell(text: str) -> None:
+    def report_step(text: str) -> None:
         status.update(text)
 
     try:
         with status, spark_session(memory=memory) as spark:
-            yield spark, tell
+            yield spark, report_step
     except ReplayError as error:
         fail(str(error))
 
@@ -187,7 +187,7 @@ def fail(sentence: str) -> Any:
 
 
 def console() -> Console:
-    """Return where tables go: as wide as the terminal, or as they need when there is none."""
+    """Return the console for tables: as wide as the terminal; without one, wide enough for the tables."""
     made = Console(highlight=False)
     if not made.is_terminal:
         made.width = WIDTH_WITHOUT_TERMINAL

@@ -13,45 +13,45 @@ from .reports import Cover, Source, Span
 from .survey import Block, Detail, block_bounds
 
 __all__ = [
-    "Closer",
-    "Finding",
-    "Sorted",
+    "RowFindings",
+    "ServerFindings",
+    "Triage",
+    "compare_rows",
     "cover",
-    "examine",
+    "find_faults",
     "gaps",
-    "look_closer",
     "merge",
     "runs",
-    "sort_out",
+    "triage",
 ]
 
 MAX_INCOMPLETE = 2048
-"""Blocks of one server in which some source lacks positions, that are looked at row by row."""
+"""Incomplete blocks of one server that are compared row by row: some source lacks positions of them."""
 MAX_DIFFERING = 4
-"""Blocks of one server that differ between whole sources, that are looked at row by row."""
+"""Differing blocks of one server that are compared row by row: all sources have them whole."""
 
 SourceKey = tuple[int, int]
 
 
 @attrs.frozen
-class Sorted:
-    """The blocks of one server, by what the digests say."""
+class Triage:
+    """The blocks of one server, sorted by their digests."""
 
     blocks: tuple[Block, ...]
     whole: frozenset[tuple[SourceKey, int]]
     """Source and number of the blocks that have every position once."""
     details: frozenset[int]
-    """Numbers of the blocks that are to be looked at row by row."""
+    """Numbers of the blocks to compare row by row."""
     unseen: int
-    """Doubtful blocks beyond the limits."""
+    """The number of blocks in doubt beyond the limits."""
     later_differences: int
-    """How many of those differ for certain."""
+    """The number of those that certainly differ."""
     agreed: int
     """Positions in blocks that are the same in two or more sources."""
 
 
-def sort_out(blocks: Sequence[Block], expected: Mapping[int, int]) -> Sorted:
-    """Decide which blocks of one server need a closer look. ``expected`` is from `expected_digests`."""
+def triage(blocks: Sequence[Block], expected: Mapping[int, int]) -> Triage:
+    """Decide which blocks of one server to compare row by row. ``expected``: see `expected_digests`."""
     by_number: dict[int, list[Block]] = {}
     for block in blocks:
         by_number.setdefault(block.number, []).append(block)
@@ -71,7 +71,7 @@ def sort_out(blocks: Sequence[Block], expected: Mapping[int, int]) -> Sorted:
     details = frozenset(incomplete[:MAX_INCOMPLETE] + differing[:MAX_DIFFERING])
     unseen = len(incomplete) + len(differing) - len(details)
     later = len(differing[MAX_DIFFERING:])
-    return Sorted(tuple(blocks), frozenset(whole), details, unseen, later, agreed)
+    return Triage(tuple(blocks), frozenset(whole), details, unseen, later, agreed)
 
 
 def is_whole(block: Block, expected: Mapping[int, int]) -> bool:
@@ -85,7 +85,7 @@ def is_whole(block: Block, expected: Mapping[int, int]) -> bool:
 
 
 @attrs.frozen
-class Closer:
+class RowFindings:
     """The findings in the rows of some blocks of one server."""
 
     present: Mapping[SourceKey, list[Span]]
@@ -93,23 +93,23 @@ class Closer:
     difference: int | None
     """The first position at which sources differ."""
     later: int
-    """How many more there are."""
+    """The number of further positions at which they differ."""
     compared: int
 
 
-def look_closer(details: Sequence[Detail]) -> Closer:
-    """Look at the rows of some blocks of one server. Blocks do not depend on each other."""
+def compare_rows(details: Sequence[Detail]) -> RowFindings:
+    """Compare the rows of some blocks of one server. Blocks do not depend on each other."""
     present: dict[SourceKey, list[Span]] = {}
     twice: dict[SourceKey, list[Span]] = {}
     for detail in details:
         key = (detail.replica, detail.incarnation)
         present[key] = runs(detail.positions)
         twice[key] = runs(detail.positions[1:][detail.positions[1:] == detail.positions[:-1]])
-    return Closer(present, twice, *differences(details))
+    return RowFindings(present, twice, *differences(details))
 
 
 @attrs.frozen
-class Finding:
+class ServerFindings:
     """The findings of one server after its faulty blocks were compared row by row."""
 
     sources: tuple[Source, ...]
@@ -120,32 +120,32 @@ class Finding:
     difference: int | None
     """The first position at which sources differ."""
     later: int
-    """At least so many later positions differ."""
+    """At least this many later positions differ."""
     truncated: bool
 
 
-def examine(
-    sorted_out: Sorted, closer: Sequence[Closer], dropped: Mapping[SourceKey, int] | None = None
-) -> Finding:
-    """Find every fault of one server. ``closer`` together cover the blocks in ``sorted_out.details``."""
+def find_faults(
+    triaged: Triage, row_findings: Sequence[RowFindings], dropped: Mapping[SourceKey, int] | None = None
+) -> ServerFindings:
+    """Find every fault of one server. ``row_findings`` together cover the blocks ``triaged.details``."""
     present: dict[SourceKey, list[Span]] = {}
     twice: dict[SourceKey, list[Span]] = {}
     rows: dict[SourceKey, int] = {}
-    for block in sorted_out.blocks:
+    for block in triaged.blocks:
         rows[block.source] = rows.get(block.source, 0) + block.rows
-        if block.number not in sorted_out.details:
+        if block.number not in triaged.details:
             present.setdefault(block.source, []).append(Span(block.first, block.last))
-    for look in closer:
-        for key, spans in look.present.items():
+    for rows_found in row_findings:
+        for key, spans in rows_found.present.items():
             present.setdefault(key, []).extend(spans)
-        for key, spans in look.twice.items():
+        for key, spans in rows_found.twice.items():
             twice.setdefault(key, []).extend(spans)
     merged = {key: merge(spans) for key, spans in present.items()}
     union = merge(span for spans in merged.values() for span in spans)
     before = [Span(1, union[0].first - 1)] if union[0].first > 1 else []
-    found = [look.difference for look in closer if look.difference is not None]
-    later = sum(look.later for look in closer) + len(found) - 1 + sorted_out.later_differences
-    return Finding(
+    found = [rows_found.difference for rows_found in row_findings if rows_found.difference is not None]
+    later = sum(rows_found.later for rows_found in row_findings) + len(found) - 1 + triaged.later_differences
+    return ServerFindings(
         sources=tuple(
             Source(
                 replica=key[0],
@@ -161,10 +161,10 @@ def examine(
         last=union[-1].last,
         uncovered=(*before, *gaps(union)),
         cover=tuple(cover(merged)),
-        compared=sorted_out.agreed + sum(look.compared for look in closer),
+        compared=triaged.agreed + sum(rows_found.compared for rows_found in row_findings),
         difference=min(found, default=None),
         later=later if found else 0,
-        truncated=sorted_out.unseen > 0,
+        truncated=triaged.unseen > 0,
     )
 
 
@@ -215,7 +215,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 
 def gaps(merged: Sequence[Span]) -> list[Span]:
-    """Return what lies between merged spans."""
+    """Return the gaps between merged spans."""
     return [Span(before.last + 1, after.first - 1) for before, after in pairwise(merged)]
 
 

@@ -1,4 +1,4 @@
-"""The files of a trace: finding them, and setting aside those that cannot be read."""
+"""The files of a trace: their paths, and those among them that cannot be read."""
 
 import glob
 import os
@@ -13,7 +13,7 @@ import attrs
 from .errors import NoTrace
 from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED
 
-__all__ = ["TraceFiles", "Traces", "find_files", "look_into", "unreadable"]
+__all__ = ["TraceFiles", "Traces", "find_files", "inspect_files", "unreadable"]
 
 SUFFIX = ".parquet"
 READERS = 4
@@ -24,7 +24,7 @@ Traces = str | Path | Iterable[str | Path]
 
 @attrs.frozen
 class TraceFiles:
-    """The files of one run of the jobs. What a server writes meanwhile is not in it."""
+    """The files of one run of the jobs. Files that appear later are not among them."""
 
     paths: tuple[Path, ...]
     bad: tuple[str, ...]
@@ -62,7 +62,7 @@ def expand(place: str) -> list[Path]:
 
 
 def below(path: Path) -> Iterator[Path]:
-    """Give a file, or the trace files anywhere below a directory, as absolute paths."""
+    """Yield a file, or the trace files anywhere below a directory, as absolute paths."""
     if not path.is_dir():
         if path.name.endswith(SUFFIX):
             yield path.absolute()
@@ -73,7 +73,7 @@ def below(path: Path) -> Iterator[Path]:
                 yield (Path(directory) / name).absolute()
 
 
-def look_into(paths: Sequence[Path]) -> TraceFiles:
+def inspect_files(paths: Sequence[Path]) -> TraceFiles:
     """Read the footer of each file and set aside those that are not whole.
 
     Raises NoTrace when none is left.
@@ -98,7 +98,7 @@ def look_into(paths: Sequence[Path]) -> TraceFiles:
 
 
 def footer(path: Path) -> tuple[int, tuple[int, int, int] | None, int] | str:
-    """Return a file's rows, (server id, replica, incarnation) and dropped rows; or why it is of no use."""
+    """Return a file's rows, (server id, replica, incarnation) and dropped rows; or why it cannot be used."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
         metadata: Any = parquet.read_metadata(path)

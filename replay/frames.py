@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from .errors import NoTrace, ReplayError, SparkMissing
-from .files import TraceFiles, Traces, find_files, first_line, look_into, unreadable
+from .files import TraceFiles, Traces, find_files, first_line, inspect_files, unreadable
 from .schema import ddl
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Trace:
         """Find the files and check their footers. Raises NoTrace."""
         self._spark: Any = spark
         self._server = server
-        self.files: TraceFiles = look_into(find_files(traces))
+        self.files: TraceFiles = inspect_files(find_files(traces))
 
     @property
     def spark(self) -> Any:

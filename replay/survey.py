@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 BLOCK_SHIFT = 14
-"""Blocks are of 2**14 positions: small enough to look at row by row, large enough that there are few."""
+"""A block has 2**14 positions: small enough to compare row by row, large enough that there are few."""
 
 CONTENT = tuple(COLUMNS)[4:]
 """Columns that must be equal on all replicas: all but the writer's identity."""
@@ -92,7 +92,7 @@ def survey(frame: Any) -> list[Block]:
 
 
 def expected_digests(spark: Any, numbers: Sequence[int]) -> dict[int, int]:
-    """Return what ``Block.positions`` is for blocks that have every position once."""
+    """Return ``Block.positions`` of blocks that have every position once, by the number of the block."""
     if not numbers:
         return {}
     functions = spark_functions()

@@ -64,7 +64,7 @@ def verify_table(report: Report) -> Table:
 
 
 def together(server: ServerReport) -> Text:
-    """Say what the replicas of one server come to together."""
+    """Return the faults of one server's replicas taken together."""
     faults: list[str] = []
     if server.divergence is not None:
         faults.append(f"they differ at {server.divergence.position}")

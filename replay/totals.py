@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from .files import Traces
 from .frames import Trace, any_of, spark_functions
 from .reports import Report, ServerReport, TotalRow, Totals
-from .verification import study
+from .verification import verify_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +32,7 @@ def reactions(
     Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
     trace = Trace(spark, traces, server)
-    frame: DataFrame = merged(trace.frame(), report or study(trace))
+    frame: DataFrame = merged(trace.frame(), report or verify_trace(trace))
     return frame
 
 
@@ -75,7 +75,7 @@ def totals(
     """
     began = time.monotonic()
     trace = Trace(spark, traces, server)
-    found = report or study(trace)
+    found = report or verify_trace(trace)
     rows = trace.run(lambda frame: count(merged(frame, found)))
     return Totals(tuple(rows), time.monotonic() - began)
 

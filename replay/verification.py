@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from .errors import NoTrace
-from .faults import Closer, Finding, Sorted, examine, look_closer, sort_out
+from .faults import RowFindings, ServerFindings, Triage, compare_rows, find_faults, triage
 from .files import Traces
 from .frames import Trace
 from .reports import Divergence, Report, ServerReport, Side
@@ -16,10 +16,10 @@ from .survey import CONTENT, Block, block_bounds, block_details, expected_digest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["study", "verify"]
+__all__ = ["verify", "verify_trace"]
 
 DETAIL_BLOCKS = 64
-"""Blocks that are looked at row by row at a time, to bound what the driver holds."""
+"""Blocks that are compared row by row at a time, to bound the memory of the driver."""
 MAX_VALUE_SHOWN = 200
 
 Progress = Callable[[str], None]
@@ -40,25 +40,25 @@ def verify(
     ``progress`` is called with a few words when a step begins.
     Raises NoTrace when nothing can be read, ReplayError when Spark fails.
     """
-    return study(Trace(spark, traces, server), progress)
+    return verify_trace(Trace(spark, traces, server), progress)
 
 
-def study(trace: Trace, progress: Progress | None = None) -> Report:
-    """Check a trace that is open. See `verify`."""
-    tell = progress or ignore
+def verify_trace(trace: Trace, progress: Progress | None = None) -> Report:
+    """Check a trace; see `verify`."""
+    report_step = progress or ignore
     began = time.monotonic()
-    tell(f"reading {trace.files.rows:,} rows in {len(trace.files.paths)} files")
+    report_step(f"reading {trace.files.rows:,} rows in {len(trace.files.paths)} files")
     blocks = trace.run(survey)
     if not blocks:
         raise NoTrace("the trace files hold no reaction of that server.")
     expected = expected_digests(trace.spark, [block.number for block in blocks if may_be_whole(block)])
     by_server = {key: list(group) for key, group in groupby(blocks, key=lambda block: block.server_id)}
-    sorted_out = {key: sort_out(group, expected) for key, group in by_server.items()}
-    looks = closer_looks(trace, sorted_out, tell)
+    triaged = {key: triage(group, expected) for key, group in by_server.items()}
+    row_findings = compare_in_rows(trace, triaged, report_step)
     servers: list[ServerReport] = []
-    for server_id, result in sorted_out.items():
+    for server_id, result in triaged.items():
         dropped = {key[1:]: rows for key, rows in trace.files.dropped.items() if key[0] == server_id}
-        finding = examine(result, looks[server_id], dropped)
+        finding = find_faults(result, row_findings[server_id], dropped)
         servers.append(server_report(trace, by_server[server_id][0], finding))
     return Report(
         servers=tuple(servers),
@@ -70,7 +70,7 @@ def study(trace: Trace, progress: Progress | None = None) -> Report:
 
 
 def ignore(_: str) -> None:
-    """Take progress that nobody wants to see."""
+    """Ignore progress: the caller gave no function for it."""
 
 
 def may_be_whole(block: Block) -> bool:
@@ -78,23 +78,25 @@ def may_be_whole(block: Block) -> bool:
     return block.rows == len(block_bounds(block.number))
 
 
-def closer_looks(trace: Trace, sorted_out: dict[int, Sorted], tell: Progress) -> dict[int, list[Closer]]:
-    """Look at the rows of all blocks in doubt, some blocks at a time."""
-    looks: dict[int, list[Closer]] = {server_id: [] for server_id in sorted_out}
-    wanted = [(key, number) for key, found in sorted_out.items() for number in sorted(found.details)]
+def compare_in_rows(
+    trace: Trace, triaged: dict[int, Triage], report_step: Progress
+) -> dict[int, list[RowFindings]]:
+    """Compare the rows of all blocks in doubt, some blocks at a time."""
+    found: dict[int, list[RowFindings]] = {server_id: [] for server_id in triaged}
+    wanted = [(key, number) for key, each in triaged.items() for number in sorted(each.details)]
     for start in range(0, len(wanted), DETAIL_BLOCKS):
         part = wanted[start : start + DETAIL_BLOCKS]
-        tell(f"looking closer at {len(part)} of {len(wanted)} blocks of positions")
+        report_step(f"comparing the rows of {len(part)} of {len(wanted)} blocks of positions")
         details = trace.run(partial(block_details, blocks=part))
-        for server_id in sorted_out:
+        for server_id in triaged:
             own = [detail for detail in details if detail.server_id == server_id]
             if own:
-                looks[server_id].append(look_closer(own))
-    return looks
+                found[server_id].append(compare_rows(own))
+    return found
 
 
-def server_report(trace: Trace, block: Block, finding: Finding) -> ServerReport:
-    """Put together what is known of one server."""
+def server_report(trace: Trace, block: Block, finding: ServerFindings) -> ServerReport:
+    """Return the report of one server."""
     divergence = None
     if finding.difference is not None:
         position = finding.difference
@@ -114,7 +116,7 @@ def server_report(trace: Trace, block: Block, finding: Finding) -> ServerReport:
 
 
 def describe(rows: list[dict[str, Any]], position: int, later: int) -> Divergence:
-    """Say what the sources recorded differently at one position."""
+    """Return how the records of the sources differ at one position."""
     sides: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
     for row in rows:
         content = tuple(row[name] for name in CONTENT)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from quorate.replay.faults import cover, examine, look_closer, merge, runs, sort_out
+from quorate.replay.faults import compare_rows, cover, find_faults, merge, runs, triage
 from quorate.replay.reports import Span
 from quorate.replay.survey import BLOCK_SHIFT, Block, Detail, block_bounds
 
@@ -81,8 +81,8 @@ traces_strategy = st.dictionaries(
 
 @given(traces_strategy)
 def test_small_traces_are_judged_like_a_plain_comparison_does(traces: Rows) -> None:
-    result = sort_out(blocks_of(traces), {})
-    found = examine(result, [look_closer(details_of(traces, result.details))])
+    result = triage(blocks_of(traces), {})
+    found = find_faults(result, [compare_rows(details_of(traces, result.details))])
     by_position: dict[int, set[int]] = {}
     sharers: dict[int, set[Source]] = {}
     for source, rows in traces.items():
@@ -122,9 +122,9 @@ def long_trace(source: Source, *changes: tuple[int, int]) -> Rows:
 
 def test_whole_and_equal_blocks_need_no_closer_look() -> None:
     traces = long_trace((0, 1)) | long_trace((1, 1))
-    result = sort_out(blocks_of(traces), EXPECTED)
+    result = triage(blocks_of(traces), EXPECTED)
     assert result.details == frozenset()
-    found = examine(result, [])
+    found = find_faults(result, [])
     assert (found.compared, found.last, found.uncovered, found.difference) == (LONG, LONG, (), None)
     assert [str(piece.span) for piece in found.cover] == [f"1..{LONG}"]
 
@@ -133,9 +133,9 @@ def test_a_block_with_one_position_instead_of_another_is_looked_at() -> None:
     middle = (1 << BLOCK_SHIFT) + 5
     traces = long_trace((0, 1))
     traces[(0, 1)] = [(p if p != middle else p + 1, c) for p, c in traces[(0, 1)]]
-    result = sort_out(blocks_of(traces), EXPECTED)
+    result = triage(blocks_of(traces), EXPECTED)
     assert result.details == {1}
-    found = examine(result, [look_closer(details_of(traces, result.details))])
+    found = find_faults(result, [compare_rows(details_of(traces, result.details))])
     assert [str(span) for span in found.sources[0].holes] == [str(middle)]
     assert [str(span) for span in found.sources[0].duplicates] == [str(middle + 1)]
 
@@ -144,7 +144,7 @@ def test_a_missing_block_is_a_hole_of_one_source_and_covered_by_the_other() -> N
     traces = long_trace((0, 1)) | long_trace((1, 1))
     bounds = block_bounds(1)
     traces[(1, 1)] = [row for row in traces[(1, 1)] if not bounds.first <= row[0] <= bounds.last]
-    found = examine(sort_out(blocks_of(traces), EXPECTED), [])
+    found = find_faults(triage(blocks_of(traces), EXPECTED), [])
     assert found.sources[1].holes == (bounds,)
     assert found.uncovered == ()
     assert len(found.cover) == 1
@@ -152,9 +152,9 @@ def test_a_missing_block_is_a_hole_of_one_source_and_covered_by_the_other() -> N
 
 def test_a_single_difference_in_a_long_trace_is_found() -> None:
     traces = long_trace((0, 1)) | long_trace((1, 1), (40_000, 9))
-    result = sort_out(blocks_of(traces), EXPECTED)
+    result = triage(blocks_of(traces), EXPECTED)
     assert result.details == {2}
-    found = examine(result, [look_closer(details_of(traces, result.details))])
+    found = find_faults(result, [compare_rows(details_of(traces, result.details))])
     assert (found.difference, found.later, found.compared) == (40_000, 0, LONG)
 
 

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 
 from quorate.replay import AgentResult, JavaNotFound, NoTrace, ReplayError, RerunReport, SparkMissing
 from quorate.replay.command import command
-from quorate.replay.files import find_files, look_into
+from quorate.replay.files import find_files, inspect_files
 from quorate.replay.frames import escape
 from quorate.replay.live import compare, read_live
-from quorate.replay.session import check_user, last_words, spark_api
+from quorate.replay.session import check_user, failure_line, spark_api
 
 
 def result(agent: str, state: Any, **changes: Any) -> AgentResult:
@@ -59,9 +59,9 @@ def test_a_user_without_a_name_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_of_what_java_wrote_the_reason_is_shown(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
-    assert last_words(log) == ""
+    assert failure_line(log) == ""
     log.write_text("Error: could not create the Java Virtual Machine.\n\tat a.B.c(B.scala:1)\n... 3 more\n")
-    assert last_words(log) == "Error: could not create the Java Virtual Machine."
+    assert failure_line(log) == "Error: could not create the Java Virtual Machine."
 
 
 def test_places_without_a_trace_are_told_apart(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_trace_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     for path in paths:
         path.write_bytes(b"not parquet")
     with pytest.raises(NoTrace, match=r"none of the 3 trace files can be read; the first is .*/0\.parquet"):
-        look_into(paths)
+        inspect_files(paths)
 
 
 def test_names_with_wildcards_are_taken_literally() -> None:

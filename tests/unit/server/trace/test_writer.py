@@ -10,7 +10,7 @@ import pytest
 
 from quorate.agents import AgentId
 from quorate.engine import Reaction
-from quorate.replay.files import footer, look_into
+from quorate.replay.files import footer, inspect_files
 from quorate.replay.schema import COLUMNS
 from quorate.server.trace.writer import TraceWriter
 
@@ -181,7 +181,7 @@ def test_rows_for_which_there_is_no_room_are_counted_and_the_file_says_so(tmp_pa
     assert trace.problem == "the trace lacks 4 rows, for which there was no room while the disk was busy"
     trace.write(rows(15, 15))
     trace.close()
-    assert look_into(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 4}
+    assert inspect_files(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 4}
 
 
 def test_room_is_bounded_in_bytes_too(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_row_that_cannot_be_stored_does_not_end_the_trace_nor_take_others_with
     trace.close()
     assert trace.dropped == 2
     assert positions(tmp_path) == [[1, 4, 5, 6, 7, 8, 9], [10, 11]]
-    assert look_into(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 2}
+    assert inspect_files(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 2}
 
 
 def test_without_pyarrow_the_problem_says_what_to_install(

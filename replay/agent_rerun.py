@@ -11,7 +11,7 @@ from ..agents.notification import UNREADABLE
 from ..engine import Rerun
 from ..engine.error_text import described, summary
 
-__all__ = ["Life", "Record"]
+__all__ = ["AgentRerun", "Record"]
 
 
 class Record(msgspec.Struct, gc=False):
@@ -39,7 +39,7 @@ def parse(text: str) -> AgentId:
     return AgentId.parse(text)
 
 
-class Life:
+class AgentRerun:
     """Runs the reactions of one agent again, in the order of their positions."""
 
     def __init__(self, server: str, agent: str, names: Mapping[str, int]) -> None:
@@ -60,9 +60,9 @@ class Life:
         self._error = ""
         """The recorded error of the row that is run again."""
         self._unknown = ""
-        """A server that the reaction addressed, and of which the trace knows nothing."""
+        """A server that the reaction addressed, and that is not in the traces."""
 
-    def live(self, record: Record) -> None:
+    def apply(self, record: Record) -> None:
         """Process the next row of the trace."""
         self._first = self._first or record.position
         self._last = record.position
@@ -103,12 +103,12 @@ class Life:
                 record.request,
                 record.stamp,
             )
-        except BaseException as raised:  # the engine takes whatever is raised as a failed reaction
+        except BaseException as raised:  # for the engine, too, any exception is a failed reaction
             error = summary(*described(raised))
             if error != record.error and not isinstance(raised, Exception | SystemExit):
-                # Somebody interrupts the replay.
+                # The user interrupts the replay.
                 raise
-        # An agent that deletes itself has no row of its own that says so.
+        # The trace has no row for an agent that deletes itself.
         self._deleted = self._deleted or self._rerun.deleted
         self._reactions += 1
         self._errors += bool(record.error)
@@ -137,7 +137,7 @@ class Life:
         return 0
 
     def result(self) -> dict[str, Any]:
-        """Return what became of the agent: the fields of `AgentResult`, the state as JSON text."""
+        """Return the fields of `AgentResult`, with the state as JSON text."""
         return {
             "server": self._server,
             "agent": self._agent,
@@ -165,11 +165,11 @@ def location(record: Record) -> str:
 
 
 def difference(record: Record, error: str) -> str:
-    """Say what a reaction did, and what the trace says it did."""
+    """Return what a reaction did and what the trace has recorded, in one sentence."""
     if error != record.error:
-        did = f"it raised {error}" if error else "it ended well"
-        said = f"raised {record.error}" if record.error else "ended well"
-        return f"on {record.type} {did}, and the trace says that it {said}"
+        actual = f"it raised {error}" if error else "it ended well"
+        recorded = f"raised {record.error}" if record.error else "ended well"
+        return f"on {record.type} {actual}, and the trace says that it {recorded}"
     return f"what it sent, set or emitted on {record.type} is not what the trace says"
 
 

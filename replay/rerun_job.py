@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from .agent_rerun import AgentRerun, Record
 from .errors import NoTrace
 from .files import Traces
 from .frames import Trace, spark_functions
-from .lives import Life, Record
 from .reports import AgentResult, Report, RerunReport
 from .totals import merged
-from .verification import ignore, study
+from .verification import ignore, verify_trace
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def rerun(
     """
     began = time.monotonic()
     trace = Trace(spark, traces, server)
-    found = report or study(trace, progress)
+    found = report or verify_trace(trace, progress)
     (progress or ignore)(f"running {sum(one.last for one in found.servers):,} reactions again")
     agents = trace.run(lambda frame: run_again(merged(frame, found), found))
     return RerunReport(tuple(agents), time.monotonic() - began)
@@ -66,7 +66,7 @@ def state_at(
     Raises NoTrace when the trace does not know the agent at that position, ReplayError when Spark fails.
     """
     trace = Trace(spark, traces, server)
-    found = report or study(trace)
+    found = report or verify_trace(trace)
 
     def job(frame: Any) -> list[AgentResult]:
         column: Any = spark_functions().col
@@ -121,16 +121,16 @@ class Worker:
             if place not in sys.path:
                 sys.path.append(place)
         results: list[dict[str, Any]] = []
-        for life in self._lives(batches):
-            results.append(life.result())
+        for agent in self._agents(batches):
+            results.append(agent.result())
             if len(results) >= RESULTS_PER_BATCH:
                 yield self._batch(results)
                 results = []
         if results:
             yield self._batch(results)
 
-    def _lives(self, batches: Iterable[Any]) -> Iterator[Life]:
-        current: Life | None = None
+    def _agents(self, batches: Iterable[Any]) -> Iterator[AgentRerun]:
+        current: AgentRerun | None = None
         key: tuple[int, str] | None = None
         for batch in batches:
             columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
@@ -142,8 +142,8 @@ class Worker:
                     if current is not None:
                         yield current
                     key = (server_id, record.agent)
-                    current = Life(server, record.agent, self._names)
-                current.live(record)
+                    current = AgentRerun(server, record.agent, self._names)
+                current.apply(record)
         if current is not None:
             yield current
 

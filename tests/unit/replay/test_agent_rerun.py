@@ -7,7 +7,7 @@ import pytest
 
 from quorate import Agent, Context, Notification, reacts
 from quorate.engine import Effects, Rerun
-from quorate.replay.lives import Life, Record
+from quorate.replay.agent_rerun import AgentRerun, Record
 from quorate.testing.harness import Harness
 
 SERVERS = {"s0": 0, "s1": 1}
@@ -44,30 +44,32 @@ class Recording(Harness):
         return effects
 
 
-def lived(names: Mapping[str, int], *calls: str, careful: bool = False, cls: type[Agent] = Caller) -> Life:
+def run_again(
+    names: Mapping[str, int], *calls: str, careful: bool = False, cls: type[Agent] = Caller
+) -> AgentRerun:
     """What the agent did in an engine that knows `SERVERS`, run again with `names`."""
     harness = Recording(0, SERVERS)
     harness.deploy(cls, name="caller", **({"careful": True} if careful else {}))
     for call in calls:
         harness.send("caller", Go(call))
-    life = Life("s0", "#0.0.1025", names)
+    agent = AgentRerun("s0", "#0.0.1025", names)
     for row in harness.trace:
         if str(row.agent) == "#0.0.1025":
             fields = {name: getattr(row, name) for name in Record.__struct_fields__}
-            life.live(Record(**fields | {"agent": str(row.agent), "sender": str(row.sender)}))
-    return life
+            agent.apply(Record(**fields | {"agent": str(row.agent), "sender": str(row.sender)}))
+    return agent
 
 
 def test_a_server_that_did_not_exist_does_not_exist_when_run_again() -> None:
-    result = lived({"s0": 0}, "a@s9", "a@s1").result()
+    result = run_again({"s0": 0}, "a@s9", "a@s1").result()
     assert (result["diverged"], result["skipped"], result["errors"]) == (None, "", 1)
     assert result["state"] == '{"careful":false,"calls":1}'
 
 
 def test_an_agent_that_took_notice_of_an_unknown_server_is_not_compared() -> None:
-    known = lived(SERVERS, "a@s1", careful=True).result()
+    known = run_again(SERVERS, "a@s1", careful=True).result()
     assert (known["diverged"], known["skipped"]) == (None, "")
-    result = lived({"s0": 0}, "a@s1", "a@s9", careful=True).result()
+    result = run_again({"s0": 0}, "a@s1", "a@s9", careful=True).result()
     assert result["diverged"] is None
     assert "it addresses the server 's9', of which the traces say nothing" in result["skipped"]
     assert result["state"] is None
@@ -83,7 +85,7 @@ class Raiser(Agent):
 
 
 def test_what_an_agent_raised_is_raised_again_whatever_it_is() -> None:
-    result = lived(SERVERS, "half", "interrupt", "exit", cls=Raiser).result()
+    result = run_again(SERVERS, "half", "interrupt", "exit", cls=Raiser).result()
     assert (result["errors"], result["diverged"], result["skipped"]) == (3, None, "")
 
 
@@ -93,4 +95,4 @@ def test_an_interrupt_that_the_trace_does_not_know_ends_the_replay(monkeypatch: 
 
     monkeypatch.setattr(Rerun, "apply", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        lived(SERVERS, "a@s1")
+        run_again(SERVERS, "a@s1")
