@@ -1,4 +1,4 @@
-"""What must hold between the elements of a configuration: unique ids, free ports, like replicas, routes."""
+"""Checks between the elements of a configuration: unique ids, free ports, equal replicas, routes."""
 
 import ipaddress
 
@@ -9,29 +9,29 @@ from .report import Report, quoted
 from .servers import CONNECTION_MANAGER, TCP_PROXY_SERVICE, Nat, Replica, Server
 
 MAX_REPLICAS = 15
-"""Every replica handles everything: more of them cost speed and add nothing."""
+"""Every replica processes all entries: more replicas make a cluster slower, not faster."""
 
 
 def check(draft: Draft, report: Report) -> tuple[Server, ...]:
-    """Compare what was read; the servers with their nat and expected counts settled."""
+    """Compare what was read; return the servers, with <nat> and nbClusterExpected resolved."""
     _check_unique(draft, report)
     _check_ports(draft, report)
     if not report.broken:
-        # What is missing, or differs, may be an element that was misspelt: mend the structure first.
+        # While the structure is wrong, a misspelt element would be reported again as a missing one.
         all_declared = _check_domains(draft, report)
         for each in draft.servers:
             _check_replicas(each.server, report)
             _check_services(each.server, report)
         _check_networks(draft, report)
         if all_declared:
-            # A misspelt domain would be reported a second time by these.
+            # Otherwise these would report a misspelt domain once more.
             for each in draft.servers:
                 _check_replica_domains(each.server, report)
             _check_reachable(draft, report)
-    return tuple(_settled(each, draft, report) for each in draft.servers)
+    return tuple(_resolved(each, draft, report) for each in draft.servers)
 
 
-def _settled(each: ServerDraft, draft: Draft, report: Report) -> Server:
+def _resolved(each: ServerDraft, draft: Draft, report: Report) -> Server:
     server, replicas = each.server, list[Replica]()
     everyone = [other.server for other in draft.servers]
     for replica in server.replicas:
@@ -39,11 +39,13 @@ def _settled(each: ServerDraft, draft: Draft, report: Report) -> Server:
         for nat in each.nats.get(replica.id, []):
             if report.broken:
                 continue
-            settled = nat_target(nat, everyone, nat.line, report)
-            if settled and (settled.server, settled.replica) in {(one.server, one.replica) for one in nats}:
+            resolved = nat_target(nat, everyone, nat.line, report)
+            if resolved and (resolved.server, resolved.replica) in {
+                (one.server, one.replica) for one in nats
+            }:
                 report.problem(nat.line, f"a second nat for {quoted(nat.sname)} here; keep one.")
-            elif settled:
-                nats.append(settled)
+            elif resolved:
+                nats.append(resolved)
         replicas.append(attrs.evolve(replica, nats=tuple(nats)))
     expected, line = server.expected, each.expected_at
     if not line and server.clustered and draft.expected is not None:
@@ -74,7 +76,7 @@ def _check_unique(draft: Draft, report: Report) -> None:
         server = each.server
         first = ids.setdefault(server.id, server)
         if server.id < 0 or " " in server.name:
-            continue  # An id or a name that was refused.
+            continue  # a refused id or name, which is reported already
         if first is not server:
             report.problem(
                 server.line,
@@ -99,7 +101,7 @@ def _check_unique(draft: Draft, report: Report) -> None:
 
 
 def _same_host(host: str) -> str:
-    """One text for the names of a host that can be told without asking the network."""
+    """Return one text for all names of a host, as far as they are known without asking the network."""
     host = host.lower().rstrip(".")
     try:
         return "localhost" if ipaddress.ip_address(host).is_loopback else str(ipaddress.ip_address(host))
@@ -200,7 +202,7 @@ def _check_replicas(server: Server, report: Report) -> None:
             report.note(
                 replica.line,
                 f"replicas {first.id} and {replica.id} of {server.name} have different users: "
-                "who may connect will change with the master.",
+                "whether a user may connect depends on which replica is master.",
             )
 
 
@@ -270,7 +272,7 @@ def _check_networks(draft: Draft, report: Report) -> None:
 
 
 def _check_reachable(draft: Draft, report: Report) -> None:
-    """Servers are linked by common domains; all must hang together. One problem for each stray group."""
+    """Report servers that cannot be reached through common domains: one problem for each separate group."""
     servers = [each.server for each in draft.servers if each.server.domains]
     group: dict[str, int] = {}
     members: dict[int, list[Server]] = {}

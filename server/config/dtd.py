@@ -1,4 +1,4 @@
-"""The vocabulary of a configuration file, as our DTD declares it, and what departs from it.
+"""The vocabulary of a configuration file, as the DTD declares it, and departures from it.
 
 The DTD is the one shipped with this package, whatever DOCTYPE a file names.
 """
@@ -17,7 +17,7 @@ from .report import Report, alternatives, quoted, suggestion
 
 @attrs.frozen(eq=False)
 class Element:
-    """An element with the line where it starts."""
+    """An element, with the line on which it starts."""
 
     tag: str
     line: int
@@ -25,11 +25,11 @@ class Element:
     children: tuple["Element", ...]
 
     def get(self, name: str) -> str | None:
-        """The text of an attribute, None if it is absent."""
+        """Return the text of an attribute, None if it is absent."""
         return self.attributes.get(name)
 
     def all(self, *tags: str) -> list["Element"]:
-        """The children with one of those names, in the order of the file."""
+        """Return the children with one of those names, in the order of the file."""
         return [child for child in self.children if child.tag in tags]
 
 
@@ -85,7 +85,7 @@ def _dtd() -> _Dtd:
 
 @cache
 def _vocabulary() -> dict[str, _Declared]:
-    """What the DTD declares, element by element. Its content models are all ``EMPTY`` or ``(a | b)*``."""
+    """Return the declarations of the DTD by element. Its content models are ``EMPTY`` or ``(a | b)*``."""
     table: dict[str, _Declared] = {}
     for element in _dtd().iterelements():
         attributes = list(element.iterattributes())
@@ -108,7 +108,7 @@ def _vocabulary() -> dict[str, _Declared]:
 def check_vocabulary(root: Element, parsed: object, report: Report) -> None:
     """Report every departure from the DTD. ``parsed`` is lxml's element for the same root.
 
-    The parser's own verdict is added should it know better than the checks here.
+    The validation by lxml is added if it finds an error that the checks here do not.
     """
     before = len(report.problems)
     _check_elements(root, report)
@@ -177,10 +177,10 @@ def _check_attributes(element: Element, declared: _Declared, report: Report) -> 
 
 
 def local_name(tag: str) -> str:
-    """``name`` of ``{namespace}name``."""
+    """Return ``name`` of ``{namespace}name``."""
     return tag.rpartition("}")[2]
 
 
 def _named(tag: str) -> str:
-    """``{namespace}name`` as ``name``, with the namespace said."""
+    """Return ``{namespace}name`` as it is written in the file: ``name xmlns='namespace'``."""
     return f"{local_name(tag)} xmlns={tag[1:].partition('}')[0]!r}" if tag.startswith("{") else tag

@@ -1,6 +1,6 @@
-"""The properties that servers and built-in services read, and whether a value can be used.
+"""The properties that servers and built-in services read, and the checks of their values.
 
-Other names are allowed: a service of the user may read them. One that is almost a known name is noted.
+Other names are allowed: a service of the user may read them. A note names a similar known one.
 """
 
 import re
@@ -21,7 +21,7 @@ from .servers import TCP_PROXY_SERVICE, Replica, Server
 AGENT_MODULES_PROPERTY = "agent_modules"
 
 HEARTBEATS_TO_SUSPECT = 4
-"""A replica is suspected after the silence of at least so many heartbeats: see `hachannel.Settings`."""
+"""A replica is suspected after the silence of at least this many heartbeats: see `hachannel.Settings`."""
 
 _NUMBER = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 
@@ -86,7 +86,8 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "trace": _boolean,
     "trace_roll_s": _seconds,
 }
-"""Name -> what is wrong with a value, None if nothing. docs/configuration.md says what each is for."""
+"""By name: a function that returns what is wrong with a value, None if nothing is. Their meaning is in
+docs/configuration.md."""
 
 ATTRIBUTES = {
     "ack": "<cluster>",
@@ -95,7 +96,7 @@ ATTRIBUTES = {
     "mode": "<cluster>",
     "witness": "<server>",
 }
-"""What is no property but an attribute, and of which elements: as a property it would have no effect."""
+"""Attributes, with their elements, that somebody might write as properties, which would have no effect."""
 
 
 def check_properties(tree: Element, report: Report, check_imports: bool) -> None:
@@ -113,7 +114,7 @@ def check_properties(tree: Element, report: Report, check_imports: bool) -> None
         if name in ATTRIBUTES:
             report.problem(
                 element.line,
-                f"{name} is no property, but an attribute of {ATTRIBUTES[name]}: write it there.",
+                f"{name} is not a property but an attribute of {ATTRIBUTES[name]}: write it there.",
             )
         problem = PROPERTIES.get(name, _any)(value)
         if problem and name == SECRET_PROPERTY:
@@ -136,7 +137,7 @@ def _check_modules(modules: list[str], line: int, report: Report) -> None:
 
 
 def check_replicas_agree(config: Config, report: Report) -> None:
-    """Report properties that replicas of one cluster must not differ in."""
+    """Report properties in which the replicas of a cluster differ and must not."""
     for server in config.servers:
         for name in REPLICATED_PROPERTIES:
             values = [config.setting(name, server=server.id, replica=each.id) for each in server.replicas]
@@ -149,22 +150,22 @@ def check_replicas_agree(config: Config, report: Report) -> None:
 
 
 def check_combinations(config: Config, tree: Element, report: Report) -> None:
-    """Report values that are good each by itself, but not beside the others that hold for a replica."""
-    said: set[tuple[int, str]] = set()
+    """Report values that are valid alone, but contradict others that the same replica has."""
+    reported: set[tuple[int, str]] = set()
     for server in config.servers:
         for replica in server.replicas:
             scopes = {tree.line, server.line, replica.line}
             for names, sentence in _contradictions(config, server, replica):
                 problem = (_line_of(tree, names, scopes) or server.line, sentence)
-                if problem not in said:
-                    said.add(problem)
+                if problem not in reported:
+                    reported.add(problem)
                     report.problem(*problem)
 
 
 def _contradictions(
     config: Config, server: Server, replica: Replica
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """The properties that contradict each other, and a sentence."""
+    """Yield the names of properties that contradict each other, and a sentence."""
 
     def value(name: str, default: float) -> float:
         return float(config.setting(name, str(default), server=server.id, replica=replica.id) or default)
@@ -196,20 +197,20 @@ def _contradictions(
                 lease_s=lease_s,
                 stall_s=value("stall_s", channel.stall_s),
             )
-        except ValueError as error:  # whatever else a start would refuse
+        except ValueError as error:  # other values that a start would refuse
             yield ("heartbeat_s", "suspect_s", "lease_s", "stall_s"), f"{error}."
     connections = int(value("max_connections", DEFAULT_MAX_CONNECTIONS))
     max_turn = int(value("max_turn", engine.max_turn))
     if replica.service(TCP_PROXY_SERVICE) and max_turn <= connections:
         yield (
             ("max_turn", "max_connections"),
-            f"max_turn is {max_turn} and max_connections is {connections}: a new master tells all "
+            f"max_turn is {max_turn} and max_connections is {connections}: a new master notifies all "
             f"connections in one turn; give max_turn more than {connections}, or lower max_connections.",
         )
 
 
 def _line_of(element: Element, names: tuple[str, ...], scopes: set[int]) -> int:
-    """The last line on which one of the properties is set for a replica, 0 if none is."""
+    """Return the last line on which one of the properties is set for a replica, 0 if none is."""
     own = [
         child.line
         for child in element.all("property")

@@ -1,4 +1,4 @@
-"""From the XML tree to the model. Checks each value by itself; what is wrong is reported and left out.
+"""The reader makes records of the XML tree. It checks each value alone; wrong ones are reported and left out.
 
 `checks` compares the elements with each other.
 """
@@ -24,7 +24,7 @@ _LABEL = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
 
 @attrs.frozen
 class NatDraft:
-    """A <nat> before the server it names is known."""
+    """A <nat> whose server is not looked up yet."""
 
     sname: str
     replica: int | None
@@ -35,7 +35,7 @@ class NatDraft:
 
 @attrs.define
 class ServerDraft:
-    """A server with what cannot be settled before the whole file is read."""
+    """A server, with the parts that need the whole file to be resolved."""
 
     server: Server
     nats: dict[int, list[NatDraft]]
@@ -45,18 +45,18 @@ class ServerDraft:
 
 @attrs.define
 class Draft:
-    """The whole file, read but not yet compared."""
+    """The whole file, read; its elements are not compared with each other yet."""
 
     name: str
     properties: dict[str, str]
     domains: list[tuple[str, int]]
     servers: list[ServerDraft]
     expected: tuple[int, int] | None
-    """The number and the line of a nbClusterExpected for all clusters."""
+    """The number and the line of an nbClusterExpected for all clusters."""
 
 
 def read(config: Element, report: Report, check_imports: bool) -> Draft:
-    """Read a tree whose structure has been checked; gaps are tolerated, they were reported before."""
+    """Read a tree whose structure has been checked. Missing parts are skipped: they are reported already."""
     properties = _properties(config, report)
     expected = _expected_property(config, report)
     domains = [
@@ -102,7 +102,7 @@ def _server(element: Element, report: Report, check_imports: bool) -> ServerDraf
             )
     number, expected_at = _expected(element, report)
     if identifier is None:
-        # No id that is in use: the rest of the server is still worth checking.
+        # A placeholder that no other server has: the rest of the server is checked all the same.
         identifier = -element.line
     durability = _durability(element)
     _check_mode(element, report)
@@ -136,7 +136,7 @@ def _replica(
     properties = _properties(element, report)
     translations = [nat for each in element.all("nat") if (nat := _nat(each, report)) is not None]
     for ignored in element.all("jvmArgs"):
-        report.note(ignored.line, "jvmArgs is ignored; there is no Java virtual machine to give it to.")
+        report.note(ignored.line, "jvmArgs is ignored; Quorate does not run on Java.")
     witness = element.get("witness") == "true"
     if witness and services:
         report.problem(element.line, "a witness runs no services; remove them from it.")
@@ -222,7 +222,7 @@ def _host(element: Element, report: Report) -> str | None:
 
 
 def host_problem(text: str) -> str | None:
-    """What is wrong with a host name or IP address, as one sentence."""
+    """Return what is wrong with a host name or IP address, as one sentence; None if nothing is."""
     bad = f"the hostname {quoted(text)} is not usable; give a host name or an IP address"
     try:
         address = ipaddress.ip_address(text)
@@ -263,7 +263,7 @@ def _networks(element: Element, host: str, report: Report) -> tuple[Network, ...
                 "keep one.",
             )
             continue
-        # Port 0 stands for one already reported: the domain must count as declared.
+        # Port 0 stands for a wrong one, which is reported: the network still counts for its domain.
         networks.append(Network(domain, host, port or 0, child.line))
     return tuple(networks)
 
@@ -316,7 +316,7 @@ def _nat(element: Element, report: Report) -> NatDraft | None:
 
 
 def _durability(element: Element) -> Durability:
-    """A transient server has no memory beyond its process; any other has, unless it is told not to."""
+    """Return where a server keeps its state: on disk, unless it is transient or the file says otherwise."""
     if element.tag == "transient" or element.get("durability") == "memory":
         return "memory"
     return "disk"
@@ -358,7 +358,7 @@ def _expected_number(text: str, element: Element, report: Report) -> int | None:
 
 
 def _expected(element: Element, report: Report) -> tuple[int | None, int]:
-    """nbClusterExpected from the attribute or the property, and its line; (None, 0) if there is neither."""
+    """Return nbClusterExpected, from the attribute or the property, and its line; (None, 0) without both."""
     text, inner = element.get(EXPECTED_PROPERTY), _expected_property(element, report)
     number = _expected_number(text, element, report) if text is not None else None
     if number is not None and inner is not None and inner[0] != number:
@@ -371,7 +371,7 @@ def _expected(element: Element, report: Report) -> tuple[int | None, int]:
 
 
 def nat_target(draft: NatDraft, servers: list[Server], line: int, report: Report) -> Nat | None:
-    """Settle a <nat>: the server by name or id; the replica may be left out if there is one only."""
+    """Resolve the server and replica of a <nat>; the replica may be left out if the server has only one."""
     target = next((server for server in servers if draft.sname in {server.name, str(server.id)}), None)
     if target is None:
         report.problem(

@@ -1,4 +1,4 @@
-"""Collects what is wrong in a configuration file, so that one run reports all of it."""
+"""A report collects the problems of a configuration file, so that one run shows all of them."""
 
 from difflib import get_close_matches
 
@@ -9,7 +9,7 @@ from .errors import ConfigError, Problem
 
 @attrs.define
 class Report:
-    """Problems stop the file from being used; notes do not. ``broken`` is set once the structure is wrong."""
+    """Problems, which make the file unusable, and notes. ``broken``: the structure of the file is wrong."""
 
     file: str
     problems: dict[Problem, None] = attrs.field(factory=dict[Problem, None])  # a set that keeps its order
@@ -25,28 +25,31 @@ class Report:
         self.notes.append(Problem(self.file, line, _one_line(message)))
 
     def raise_if_problems(self) -> None:
-        """Raise ConfigError with every problem so far, by line, if there is one."""
+        """Raise ConfigError with all problems so far, by line, if there are any."""
         if self.problems:
             raise ConfigError(sorted(self.problems, key=lambda problem: problem.line))
 
 
 def _one_line(message: str) -> str:
-    """Names and values of the file may hold line ends, which would break the form of a report."""
+    """Return a message on one line: names and values from the file may hold line ends."""
     return " ".join(message.split())
 
 
 def quoted(value: str) -> str:
-    """A value of the file in quotes, on one line and not too long."""
+    """Return a value of the file in quotes, on one line and not too long."""
     return repr(value if len(value) <= 60 else value[:57] + "...")
 
 
 def suggestion(word: str, known: list[str], cutoff: float = 0.6) -> str:
-    """``; did you mean X?``, or "" if nothing is as near as ``cutoff`` (1 is equal)."""
+    """Return the end of a sentence, ``; did you mean X?``, or "" if no word is similar.
+
+    ``cutoff`` is the least similarity; 1 is equal.
+    """
     lowered = {each.lower(): each for each in known}
     near = get_close_matches(word.lower(), list(lowered), n=1, cutoff=cutoff)
     return f"; did you mean {lowered[near[0]]}?" if near else ""
 
 
 def alternatives(words: list[str]) -> str:
-    """``a``, ``a or b``, ``a, b or c``."""
+    """Return ``a``, ``a or b``, or ``a, b or c``."""
     return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,4 +1,4 @@
-"""What is said about XML that is not well-formed, in place of the parser's own words."""
+"""Sentences for XML that is not well-formed, in place of the parser's messages."""
 
 import re
 from collections.abc import Callable
@@ -22,7 +22,7 @@ _SENTENCES: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
     (
         "ERR_ATTRIBUTE_REDEFINED",
         r"Attribute (\S+)",
-        lambda m: f"the attribute {m[1]} stands twice; keep one.",
+        lambda m: f"the attribute {m[1]} is given twice; keep one.",
     ),
     ("ERR_ATTRIBUTE_NOT_STARTED", "", lambda _: 'the value of an attribute must be in quotes: name="value".'),
     (
@@ -84,7 +84,7 @@ _SENTENCES: tuple[tuple[str, str, Callable[[re.Match[str]], str]], ...] = (
 
 
 def syntax_sentence(kind: str, message: str) -> str:
-    """One sentence for an error of libxml2, from the name of its kind and its text."""
+    """Return one sentence for an error of libxml2, from the name of its kind and its text."""
     for suffix, pattern, sentence in _SENTENCES:
         if kind.endswith(suffix) and (match := re.search(pattern, message)):
             return sentence(match)

@@ -1,4 +1,4 @@
-"""From a file to an XML tree: size, encoding, syntax, and the lines on which elements start.
+"""The XML tree of a file: its size, encoding and syntax are checked, and each element has its line.
 
 Nothing outside the file is read: no external DTD, no entity, no network, no XInclude.
 """
@@ -45,9 +45,9 @@ class _Node(Protocol):
 
 
 def read_tree(path: Path, report: Report) -> Element:
-    """The tree of a file, its structure checked.
+    """Return the tree of a file whose structure is checked.
 
-    Structural problems go to ``report``; raises ConfigError if there is nothing to read on.
+    Structural problems go to ``report``. Raises ConfigError if nothing more can be read.
     """
     data = _read_bytes(path, report.file)
     root = _parse(data, report)
@@ -117,7 +117,7 @@ def _parse(data: bytes, report: Report) -> _Node:
     try:
         return cast(_Node, etree.fromstring(data, parser))
     except etree.XMLSyntaxError as error:
-        # What the parser says after its first error is a consequence of it.
+        # The later errors of the parser are consequences of the first.
         for entry in parser.error_log:
             report.problem(max(entry.line, 1), syntax_sentence(entry.type_name or "", entry.message))
             break
@@ -130,7 +130,7 @@ def _parse(data: bytes, report: Report) -> _Node:
 
 
 _MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
-"""What files in UTF-16 or UTF-32 begin with; that of UTF-32, little end first, begins with that of UTF-16."""
+"""Byte order marks of UTF-16 and UTF-32; that of UTF-32, little end first, begins with that of UTF-16."""
 
 _SCAN = re.compile(
     r"<!--.*?-->|<!\[CDATA\[.*?\]\]>|<\?.*?\?>"
@@ -141,7 +141,7 @@ _SCAN = re.compile(
 
 
 def _start_lines(data: bytes, root: _Node, report: Report) -> list[int]:
-    """The line on which each start tag begins, in document order; lxml keeps the line on which it ends.
+    """Return the line on which each start tag begins, in document order; lxml has the line on which it ends.
 
     Definitions in the DOCTYPE, and references to them, are reported here.
     """

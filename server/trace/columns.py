@@ -41,7 +41,7 @@ class Columns:
         self.clear()
 
     def clear(self) -> None:
-        """Forget all rows."""
+        """Remove all rows."""
         self._rows = 0
         self.size = 0
         self._chunks: list[list[Any]] = [[] for _ in self._recorded]
@@ -98,7 +98,7 @@ class Columns:
             write_page_checksum=True,
         )
 
-    # pyarrow.array would do, but it imports pandas, which costs a server much memory and half a second.
+    # Not pyarrow.array: it imports pandas, which costs a server memory and half a second.
 
     def _numbers(self, kind: str, values: Iterable[int]) -> Any:
         arrow = self._arrow

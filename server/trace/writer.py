@@ -1,8 +1,8 @@
 """The trace of a replica: every reaction it ran, in Parquet files that Spark reads.
 
-The reactor thread hands over lists of `Reaction`; a thread of the writer turns them into columns and writes a
-file when there are enough rows or when the oldest has waited long enough. A file appears under its name only
-when it is complete and on the disk, so a reader never meets a half-written one.
+The reactor thread hands over lists of `Reaction`. A thread of the writer turns them into columns, and writes
+a file when it has enough rows or when the oldest row is old enough. A file gets its name when it is complete
+and on the disk, so a reader never finds an incomplete one.
 """
 
 import contextlib
@@ -39,9 +39,9 @@ def open_file(path: Path) -> BinaryIO:
 class TraceWriter:
     """Writes the trace of one incarnation of one replica to ``directory``.
 
-    Rows that wait for the disk are bounded in number and size; when there is no room, or when the disk
-    refuses, the server goes on: ``problem`` says in one sentence what is wrong and ``dropped`` counts the
-    rows lost. What the disk refused is kept and tried again as long as there is room.
+    Rows that wait for the disk are bounded in number and size. Without room, or with a disk that fails, the
+    server goes on: ``problem`` is one sentence about what is wrong, and ``dropped`` counts the lost rows.
+    Rows that could not be written are kept and tried again, as long as there is room.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class TraceWriter:
         opener: Callable[[Path], BinaryIO] = open_file,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        # What the directory is in is made now or never: if it goes later, the replica's was removed.
+        # The parent is created only here: if it is missing later, the replica's directory was removed.
         with contextlib.suppress(OSError):
             directory.parent.mkdir(parents=True, exist_ok=True)
         self._directory = directory
@@ -74,7 +74,7 @@ class TraceWriter:
         self._open = opener
         self._clock = clock
         self.dropped = 0
-        """Rows that are in no file and never will be."""
+        """Lost rows: they are in no file and will not be."""
         self.written = 0
         """Rows in finished files."""
         self._changed = Condition()
@@ -85,7 +85,7 @@ class TraceWriter:
         self._first_at: float | None = None
         self._refused = ""
         self._unfit = ""
-        """What is wrong with a row that cannot be stored, the first that was found."""
+        """The error of the first row that could not be stored."""
         self._retry_at = clock()
         self._flushes_asked = 0
         self._flushes_done = 0
@@ -100,17 +100,19 @@ class TraceWriter:
 
     @property
     def problem(self) -> str | None:
-        """What keeps rows from the disk, or that some are missing, in one sentence; None if all is well."""
+        """One sentence: why rows are not written, or that some are missing; None if all is well."""
         if self._refused:
             return f"the trace is not being written ({self.dropped} rows lost): {self._refused}"
         if self._unfit:
             return f"the trace lacks {self.dropped} rows: {self._unfit}"
         if self.dropped:
-            return f"the trace lacks {self.dropped} rows, for which there was no room while the disk was busy"
+            return (
+                f"the trace lacks {self.dropped} rows: they came when the disk was busy and the buffer full"
+            )
         return None
 
     def write(self, reactions: list[Reaction]) -> None:
-        """Take the reactions of one entry, in order; the list must not change afterwards. Never blocks."""
+        """Add the reactions of one entry, in order. The list must not change afterwards. Never blocks."""
         rows = len(reactions)
         if not rows:
             return
@@ -137,7 +139,7 @@ class TraceWriter:
                 self._changed.notify_all()
 
     def flush(self, timeout_s: float = CLOSE_TIMEOUT_S) -> bool:
-        """Wait until all rows so far are in finished files; False if the disk refuses or time runs out.
+        """Wait until all rows so far are in finished files; return False if the disk fails or time runs out.
 
         It blocks: call it from a thread that may wait.
         """
@@ -160,7 +162,7 @@ class TraceWriter:
             self._changed.notify_all()
         thread.join(timeout_s)
 
-    # ---- the writer's own thread
+    # Called in the writer's thread
 
     def _run(self) -> None:
         columns = Columns(self._identity)
@@ -274,7 +276,7 @@ class TraceWriter:
         self._sequence += 1
 
     def _prepare(self) -> None:
-        """Make the directory, clear away what an earlier process left half-written, find the next number."""
+        """Create the directory, remove incomplete files of an earlier process, find the next number."""
         self._directory.mkdir(exist_ok=True)
         for stale in self._directory.glob("*.parquet.part"):
             stale.unlink(missing_ok=True)

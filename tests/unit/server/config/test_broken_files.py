@@ -46,7 +46,7 @@ SYNTAX = {
     "no value": ("<config>\n<domain name/></config>", "2: the attribute name has no value"),
     "attribute twice": (
         '<config>\n<domain name="a" name="b"/></config>',
-        "2: the attribute name stands twice",
+        "2: the attribute name is given twice",
     ),
     "lone ampersand": ('<config>\n<domain name="a & b"/></config>', "2: a lone '&'"),
     "less-than in a value": ('<config>\n<domain name="a<b"/></config>', "2: a value holds '<'"),
@@ -298,7 +298,7 @@ MEANING = {
     ),
     "an attribute as a property": (
         cluster(extra='<property name="min_copies" value="2"/>'),
-        "3: min_copies is no property, but an attribute of <cluster>: write it there",
+        "3: min_copies is not a property but an attribute of <cluster>: write it there",
     ),
     "property with a bad number": (
         one("<property name='heartbeat_s' value='soon'/>"),

@@ -178,7 +178,7 @@ def test_rows_for_which_there_is_no_room_are_counted_and_the_file_says_so(tmp_pa
     assert trace.dropped == 4
     disk.full = False
     assert trace.flush()
-    assert trace.problem == "the trace lacks 4 rows, for which there was no room while the disk was busy"
+    assert trace.problem == "the trace lacks 4 rows: they came when the disk was busy and the buffer full"
     trace.write(rows(15, 15))
     trace.close()
     assert inspect_files(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 4}
