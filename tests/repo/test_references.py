@@ -1,5 +1,6 @@
 """The reference pages list everything that there is: options, elements, properties, messages, pages."""
 
+import inspect
 import re
 import typing
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from lxml import etree
 
 from quorate.__main__ import COMMANDS, cli
+from quorate.hachannel import Event, Group
 from quorate.hachannel.model import messages
 from quorate.server.config.properties import PROPERTIES
 
@@ -92,6 +94,24 @@ def test_the_messages_of_the_channel_are_in_their_table(root: Path) -> None:
     changes = {"Admit", "Dismiss"}
     known = {kind.__name__ for kind in typing.get_args(messages.Message)}
     assert listed - changes == known
+
+
+def test_the_events_of_the_channel_are_in_their_table(root: Path) -> None:
+    text = section(page(root, "channel-reference"), "Events")
+    missing = [kind.__name__ for kind in typing.get_args(Event) if f"`{kind.__name__}" not in text]
+    assert missing == []
+
+
+def test_the_arguments_and_names_of_a_process_group_are_in_its_tables(root: Path) -> None:
+    text = page(root, "group-reference")
+    arguments = {name for cells in rows(section(text, "Constructor")) for name in CODE.findall(cells[0])}
+    assert arguments == set(inspect.signature(Group).parameters)
+    names = {
+        name.partition("(")[0]
+        for cells in rows(section(text, "Methods and properties"))
+        for name in CODE.findall(cells[0])
+    }
+    assert {name for name in dir(Group) if not name.startswith("_")} - names == set()
 
 
 def test_the_index_lists_every_page(root: Path) -> None:
