@@ -21,7 +21,7 @@ from quorate.hachannel import Group, GroupLimits, ViewEvent
 
 
 class Counter:
-    """The application: counts."""
+    """The application: a counter of the messages."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -33,20 +33,20 @@ class Counter:
         self.count += 1
 
     def view_changed(self, view: ViewEvent) -> None:
-        """Tell whoever waits for the members."""
+        """Call the function that waits for the members."""
         self.on_view(view)
 
     def provide_state(self) -> bytes:
-        """The count."""
+        """Return the count."""
         return str(self.count).encode()
 
     def receive_state(self, chunks: list[bytes]) -> None:
-        """The count."""
+        """Replace the count."""
         self.count = int(b"".join(chunks))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What only this contender has."""
+    """Add the options that only this contender has."""
     parser.add_argument("--pack-messages", type=int, default=GroupLimits().pack_messages)
     parser.add_argument("--packs", type=int, default=GroupLimits().packs_in_flight)
     parser.add_argument(
@@ -69,7 +69,7 @@ def make_group(options: Any, reactor: Any, counter: Counter) -> Group:
 
 
 def main() -> None:
-    """Play the member the command line says."""
+    """Run the member that the command line names."""
     options = arguments(add_options)
     collect_rarely()
     reactor = install_reactor(options.reactor)

@@ -1,16 +1,16 @@
-"""What durable mode costs end to end: a cluster with journals, one without, and plain synced writes.
+"""Cost of durable mode, end to end: a cluster with journals, one without, and plain synced writes, in turns.
 
-They take turns. Clients keep a sample cluster of real processes busy; each sends so many, and waits until
-they are acknowledged. As many processes append batches of the same size to plain files and sync each; a batch
-is what the replica that syncs least writes at a time. What the cluster with journals acknowledges is bounded
-by
+Clients keep a sample cluster of real processes busy: each sends `waiting` notifications and waits until they
+are acknowledged. Then as many processes as there are replicas append batches to plain files, and sync each
+batch. A batch has the size that the replica with the fewest syncs writes at a time. Two bounds hold for the
+notifications that a cluster with journals acknowledges in a second:
 
-- the disk: the batches that are synced in a second;
-- the way there and back, which takes what it takes without a disk, and one sync more, on all replicas at the
-  same time: with few waiting neither can be hidden behind the other.
+- of the disk: the batches that are synced in a second;
+- of the round trip: the time that it takes without a disk, plus one sync on all replicas at the same time.
+  With few notifications waiting the two cannot overlap.
 
-`ratio` is that of what it reaches to the lower of these bounds; `of each` to the lower of what the disk and
-what the cluster without a disk reach, each alone.
+`ratio` is the measured rate divided by the lower bound; `of each` is the measured rate divided by the lower
+one of the rates of the disk alone and of the cluster without a disk.
 
     .venv/bin/python -m benchmarks.durable [--seconds 5] [--rounds 3] [--sizes 200 4096] [--waiting 1 500]
 """
@@ -55,7 +55,7 @@ print(count)
 
 @attrs.frozen
 class Busy:
-    """What the cluster did in a while."""
+    """Rates of the cluster over a period."""
 
     acknowledged_s: float
     syncs_s: float
@@ -91,7 +91,7 @@ def main() -> None:
 
 @contextmanager
 def cluster(directory: Path, durability: str) -> Generator[Config]:
-    """The sample cluster, with an agent."""
+    """Run the sample cluster, with an agent."""
     directory.mkdir()
     xml = directory / "a3servers.xml"
     place(ROOT / "a3servers.xml", xml)
@@ -108,7 +108,7 @@ def cluster(directory: Path, durability: str) -> Generator[Config]:
 def line(
     disk: Config, memory: Config, directory: Path, size: int, waiting: int, options: argparse.Namespace
 ) -> None:
-    """Measure, in turns, and print the medians."""
+    """Measure in turns, and print the medians."""
     turns: list[tuple[float, ...]] = []
     for _ in range(options.rounds):
         busy = measured(disk, size, waiting, options.seconds)
@@ -130,7 +130,7 @@ def line(
 
 
 def measured(config: Config, size: int, waiting: int, seconds: float) -> Busy:
-    """Keep the cluster busy."""
+    """Keep the cluster busy, and return its rates."""
     over = threading.Event()
     counts = [0] * CLIENTS
     text = "x" * size
@@ -160,12 +160,12 @@ def measured(config: Config, size: int, waiting: int, seconds: float) -> Busy:
 
 
 def syncs(config: Config) -> dict[int, int]:
-    """How many each replica has made."""
+    """Return the number of syncs that each replica has made."""
     return {int(str(status["replica"])): int(str(status["syncs"] or 0)) for status in statuses(config)}
 
 
 def plain(directory: Path, size: int, seconds: float) -> float:
-    """Appends of `size` bytes a second, each synced, of the slowest of as many processes."""
+    """Return the synced appends of `size` bytes in a second, of the slowest of `REPLICAS` processes."""
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", RAW, str(directory / f"plain{number}"), str(size), str(seconds)],

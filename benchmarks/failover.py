@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def failover_ms(servers: Supervisor, client: Connection, freeze: bool) -> float:
-    """Take the master away while a client sends, bring it back; returns how long the next send took."""
+    """Stop the master while a client sends, start it again, and return the time of the next send."""
     settled = time.perf_counter() + LASTING_S
     while time.perf_counter() < settled:
         client.send("alice", Deposit(1))

@@ -1,4 +1,4 @@
-"""The least that a connection with frames needs: for the client, and for the roof."""
+"""A minimal connection with frames, for the client and for the relay."""
 
 import struct
 from typing import Any, cast
@@ -9,7 +9,7 @@ _LENGTH = struct.Struct(">I")
 
 
 class Framed(Protocol):
-    """Frames with a length of four bytes."""
+    """A connection of frames, each after a length of four bytes."""
 
     rest = b""
     tcp: Any
@@ -20,7 +20,7 @@ class Framed(Protocol):
         self.tcp.setTcpNoDelay(True)
 
     def dataReceived(self, data: bytes) -> None:  # noqa: N802
-        """Cut frames."""
+        """Split bytes into frames."""
         if self.rest:
             data = self.rest + data
         start, end = 0, len(data)
@@ -37,5 +37,5 @@ class Framed(Protocol):
         self.tcp.write(_LENGTH.pack(len(body)) + body)
 
     def frame(self, body: bytes) -> None:
-        """Take a frame."""
+        """Process a received frame."""
         raise NotImplementedError

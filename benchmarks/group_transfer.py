@@ -1,18 +1,18 @@
-"""What a state transfer costs a group that is under load.
+"""Cost of a state transfer for a group under load.
 
-Members of a group, two unless told otherwise, run as real processes; the load is in the process of 0, the
-master. Then one more comes; with --returns it was a member before, and was killed. Printed are the messages
-confirmed in a second before that, while the state travels to it, while it takes what was ordered meanwhile,
-and once it is a member, with the longest wait of each phase; all in one run, so that the shares mean
-something.
+The members of a group, two by default, run as real processes; the process of member 0, the master, makes the
+load. Then one more member joins; with --returns it was a member before, and was killed. For each phase the
+program prints the messages confirmed in a second and the longest wait: before the member joins, while the
+state travels to it, while it receives what was ordered meanwhile, and after it has joined. All phases are in
+one run, so that their ratios can be compared.
 
     .venv/bin/python benchmarks/group_transfer.py [--megabytes 500] [--size 1024] [--window 1000]
                                                   [--batch 1] [--members 2] [--share 0.2]
                                                   [--mode MAJORITY] [--returns] [--warm] [--log]
 
-Where memory that was never touched is dear, as on virtual machines that give what is free back to their host,
-its price is most of what is measured: the learner fills as much as the state and what was ordered meanwhile.
-With --warm every member touches memory before the transfer and keeps it (with glibc), so the price is not in.
+On virtual machines that return free memory to their host, the first use of memory is slow, and most of what
+is measured: the learner fills as much memory as the state and the log take. With --warm every member uses
+memory before the transfer and keeps it (with glibc), so that this time is not measured.
 """
 
 import argparse
@@ -32,50 +32,50 @@ from quorate.hachannel import Group, GroupLimits, Settings, ViewEvent
 CHUNK_BYTES = 1 << 20
 WARM_S = 3.0
 WARM_MEMORY = 4
-"""So many times the state is touched..."""
+"""How often the size of the state is allocated..."""
 KEEP_MEMORY = {"MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_MMAP_THRESHOLD_": str(1 << 25)}
 """...and stays with the process, which must be started with this."""
 
 
 class Application:
-    """A state that the messages do not change, and somebody who is told what happens to it."""
+    """A state that the messages do not change. `report` is called with what happens to it."""
 
-    def __init__(self, chunks: int, tell: Callable[[str], None]) -> None:
+    def __init__(self, chunks: int, report: Callable[[str], None]) -> None:
         self.chunks = [os.urandom(CHUNK_BYTES) for _ in range(chunks)]
-        self._tell = tell
+        self._report = report
 
     def delivered(self, index: int, origin: int, payload: bytes) -> None:
-        """Nothing changes."""
+        """Ignore the message: the state does not change."""
 
     def view_changed(self, view: ViewEvent) -> None:
-        """Tell."""
-        self._tell(f"{len(view.members)} members")
+        """Report the number of members."""
+        self._report(f"{len(view.members)} members")
 
     def provide_state(self) -> list[bytes]:
-        """Tell, and give all chunks."""
-        self._tell("provides")
+        """Report the transfer, and return all chunks."""
+        self._report("provides")
         return self.chunks
 
     def receive_state(self, chunks: list[bytes]) -> None:
-        """Take them, and tell."""
+        """Replace the chunks, and report it."""
         self.chunks = chunks
-        self._tell("received")
+        self._report("received")
 
 
 class Other(ProcessProtocol):
-    """A member in another process: what it tells comes line by line."""
+    """A member in another process, which reports by lines on its output."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
 
     def outReceived(self, data: bytes) -> None:  # noqa: N802
-        """Its lines are short, and come whole."""
+        """Report each line. Lines are short, and are not split between reads."""
         for line in data.decode().splitlines():
-            self._tell(line)
+            self._report(line)
 
 
 class Load:
-    """Keeps the window full, and counts what is confirmed."""
+    """The load: keeps the window full, and counts confirmed messages."""
 
     def __init__(self, options: argparse.Namespace, group: Group) -> None:
         self._group = group
@@ -100,7 +100,7 @@ class Load:
         self._submit()
 
     def phase(self) -> tuple[float, float, float]:
-        """Its seconds, messages in a second, and longest wait in seconds; the next one begins."""
+        """End a phase: return its seconds, messages in a second, and longest wait in seconds."""
         seconds = time.perf_counter() - self._began
         result = seconds, self._count / seconds, self._longest
         self._begin()
@@ -108,19 +108,19 @@ class Load:
 
 
 def touch_memory(megabytes: int) -> None:
-    """Have memory that is not new when it is wanted."""
+    """Allocate memory, so that it is not used for the first time during the transfer."""
     pieces = [bytes([1]) * CHUNK_BYTES for _ in range(WARM_MEMORY * megabytes * 1_000_000 // CHUNK_BYTES)]
     pieces.clear()
 
 
-def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], None]) -> Group:
-    """This process's member."""
+def make_group(options: argparse.Namespace, reactor: Any, report: Callable[[str], None]) -> Group:
+    """Make the member of this process."""
     chunks = 0 if options.member == options.members else options.megabytes * 1_000_000 // CHUNK_BYTES
     return Group(
         "transfer",
         options.member,
         {member: ("127.0.0.1", port) for member, port in enumerate(options.ports)},
-        handler=Application(chunks, tell),
+        handler=Application(chunks, report),
         expected=options.members + options.returns,
         settings=Settings(mode=options.mode, transfer_share=options.share),
         limits=GroupLimits(queue_messages=options.window, queue_bytes=options.window * options.size),
@@ -131,11 +131,11 @@ def make_group(options: argparse.Namespace, reactor: Any, tell: Callable[[str], 
 
 @inlineCallbacks
 def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any], Any, None]:
-    """Play member 0: found the group, make the load, let the last one come, print."""
+    """Run member 0: found the group, make the load, start the last member, print."""
     options.ports = free_ports(options.members + 1)
     awaited: dict[str, Deferred[None]] = {}
 
-    def told(what: str) -> None:
+    def reported(what: str) -> None:
         if what in awaited:
             awaited.pop(what).callback(None)
 
@@ -144,10 +144,10 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
 
     def start(member: int) -> Any:
         command = [sys.executable, *sys.argv, "--member", str(member), "--ports", *map(str, options.ports)]
-        other = Other(told if member == options.members else lambda _: None)
+        other = Other(reported if member == options.members else lambda _: None)
         return reactor.spawnProcess(other, sys.executable, command, env=None, childFDs={0: "w", 1: "r", 2: 2})
 
-    group = make_group(options, reactor, told)
+    group = make_group(options, reactor, reported)
     others = [start(member) for member in range(1, options.members + options.returns)]
     yield group.join().addTimeout(START_S, reactor)
     if group.role != "master":
@@ -183,7 +183,7 @@ def measure(options: argparse.Namespace, reactor: Any) -> Generator[Deferred[Any
 
 
 def main() -> None:
-    """Play the member that the command line says."""
+    """Run the member that the command line names."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

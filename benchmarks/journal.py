@@ -1,10 +1,10 @@
-"""What the journal costs on top of the disk: its synced writes beside plain ones of the same bytes.
+"""Cost of the journal on top of the disk: its synced writes beside plain ones of the same bytes.
 
-There are two plain files: one is appended to, with an fsync for each write; the other has its length from the
-start and is written over, with what sync the system is fastest with. The second is the bound of the disk, the
-first that of a plain log. All three take turns, write by write, on the same disk in the same run, so that
-whatever else the machine does meets all. The second table is the way of a server: entries come one by one,
-and those that wait are written together.
+There are two plain files: one is appended to, with an fsync for each write; the other has its full length
+from the start and is overwritten, with the fastest kind of sync that the system has. The second is the bound
+of the disk, the first that of a plain log. All three take turns, write by write, on the same disk in the same
+run, so that other load of the machine affects all of them. The second table shows the use in a server:
+entries come one by one, and those that wait are written together.
 
     .venv/bin/python -m benchmarks.journal [--seconds 3] [--directory DIR]
 """
@@ -30,13 +30,13 @@ VIEW = ViewNumber(1, 0, 1)
 ME = Identity("benchmark", "s0", 0)
 KEPT = 2048
 KEPT_BYTES = 24 * 1024 * 1024
-"""Entries kept, up to either; older ones are trimmed. A server keeps 16 MiB for slaves that were away, and
-what came since its last snapshot, about 8 MiB."""
+"""Bounds of the entries kept; older ones are trimmed. A server keeps 16 MiB for slaves that were away, and
+the entries since its last snapshot, about 8 MiB."""
 WARM_BYTES = 3 * KEPT_BYTES
-"""So much is written before anything is counted: then the journal is as long as it becomes."""
+"""Bytes written before the measurement, so that the journal has its final length."""
 IN_PLACE_BYTES = 64 * 1024 * 1024
 ROUNDS = 9
-"""The ratios are medians of so many."""
+"""Rounds of a measurement; the ratios are their medians."""
 
 
 class Append:
@@ -56,7 +56,7 @@ class Append:
 
 
 class InPlace:
-    """A file that has its length, and is written over from the beginning again and again."""
+    """A file of a fixed length, overwritten from the beginning again and again."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT)
@@ -66,7 +66,7 @@ class InPlace:
         self._at = 0
 
     def write(self, data: bytes) -> None:
-        """Write over, and sync."""
+        """Overwrite and sync."""
         if self._at + len(data) > IN_PLACE_BYTES:
             self._at = 0
         if hasattr(os, "RWF_DSYNC"):
@@ -82,12 +82,12 @@ class InPlace:
 
 
 def entries(first: int, count: int, payload: bytes) -> tuple[Entry, ...]:
-    """Entries as a master makes them."""
+    """Return entries as a master makes them."""
     return tuple(Entry(VIEW, first + number, 0, payload) for number in range(count))
 
 
 def side_by_side(place: Path, size: int, count: int, seconds: float) -> list[tuple[float, ...]]:
-    """Writes a second of `count` entries of `size` bytes, in each round: to the plain files, the journal."""
+    """Return the writes in a second of `count` entries of `size` bytes, to each file, for each round."""
     append, over, journal = (
         Append(place / "append"),
         InPlace(place / "over"),
@@ -110,7 +110,7 @@ def side_by_side(place: Path, size: int, count: int, seconds: float) -> list[tup
         while sum(spent) < seconds / ROUNDS or writes - before < 3:
             records: list[LogRecord] = [Appended(entries(last + 1, count, payload)), Committed(last)]
             last += count
-            # The order changes: none always follows the same.
+            # The order changes, so that no file always follows the same one.
             for turn in range(3):
                 which = (writes + turn) % 3
                 began = time.perf_counter()
@@ -129,7 +129,7 @@ def side_by_side(place: Path, size: int, count: int, seconds: float) -> list[tup
 
 
 def grouped(place: Path, size: int, window: int, seconds: float) -> tuple[float, float]:
-    """Entries made durable per second, one record at a time with `window` waiting; and syncs per second."""
+    """Return the entries made durable per second, with `window` of them waiting, and the syncs per second."""
     journal = Journal.open(place / "journal.db", ME, 1, schema=SCHEMA)
     calls: queue.SimpleQueue[tuple[Callable[..., None], Sequence[Any]]] = queue.SimpleQueue()
     durable = [0]

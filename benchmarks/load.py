@@ -1,6 +1,6 @@
-"""What all contenders share: the load, the measuring, and the life of the processes.
+"""The common part of all contenders: the load, the measurement, and the processes.
 
-A contender is a script that plays member 0, where the load is, and starts itself again for members 1 and 2.
+A contender is a script that runs member 0, where the load is, and starts itself again for members 1 and 2.
 It reads its cells from the command line as JSON and prints a JSON object for each of them.
 """
 
@@ -22,11 +22,11 @@ import attrs
 
 MEMBERS = 3
 WARM_SHARE = 0.25
-"""Of the time of a cell: what is done before the measuring begins."""
+"""Share of the time of a cell before the measurement begins."""
 COLLECT_AFTER = 10_000
 """New objects; Python's default is 700."""
 START_S = 20.0
-"""How long members may take to find each other."""
+"""Seconds that members may take to find each other."""
 
 Submit = Callable[[list[bytes], Callable[[float], None], float], None]
 """Send payloads; call the function with the float when they are committed and delivered here."""
@@ -34,7 +34,7 @@ Submit = Callable[[list[bytes], Callable[[float], None], float], None]
 
 @attrs.frozen
 class Cell:
-    """One measurement: `window` operations of `size` bytes in flight, handed over `batch` at a time."""
+    """One measurement: `window` operations of `size` bytes in flight, submitted `batch` at a time."""
 
     size: int
     window: int
@@ -43,13 +43,13 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """For the table."""
+        """The name in the table."""
         how = f"{self.batch} at a time" if self.batch > 1 else "one by one"
         return f"{self.size:>5} B  window {self.window:>4}  {how}"
 
 
 def cpu_ns(pids: list[int]) -> int:
-    """Processor time of these processes so far; 0 where the system does not tell."""
+    """Return the processor time of these processes so far; 0 on systems that do not report it."""
     total = 0
     for pid in pids:
         try:
@@ -119,7 +119,7 @@ class ClosedLoop:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody uses at present."""
+    """Return ports of this machine that are not in use."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [one.getsockname()[1] for one in sockets]
     for one in sockets:
@@ -129,7 +129,7 @@ def free_ports(count: int) -> list[int]:
 
 @contextmanager
 def other_members(script: str, ports: list[int], extra: list[str]) -> Generator[list[int]]:
-    """Run the script as members 1, 2... Gives their process ids; ends them in the end."""
+    """Run the script as members 1, 2... inside the block, which gets their process ids."""
     processes = [
         subprocess.Popen(
             [sys.executable, script, "--member", str(member), "--ports", *map(str, ports), *extra],
@@ -174,7 +174,7 @@ def die_with_parent() -> None:
 def collect_rarely() -> None:
     """Let Python's collector look for cycles more rarely, in every process of every contender.
 
-    A thousand operations in flight are else looked at again and again, for a fifth of the time and more.
+    With the default, collections over a thousand operations in flight take a fifth of the time and more.
     """
     gc.set_threshold(COLLECT_AFTER)
 

@@ -1,8 +1,9 @@
-"""What a cluster keeps in memory while it orders a million entries, with and without a slow slave.
+"""Memory of a cluster that orders a million entries, with and without a slow slave.
 
-Three channels in one process, without a network: every tenth of the way the logs, the queues and the memory
-of the process are printed. They must not grow. A slow slave reads less than it is sent; the mode is MAJORITY
-then, so that nobody waits for it. It falls back until the master drops it, and comes back by a snapshot.
+Three channels run in one process, without a network. After each tenth of the entries the program prints the
+sizes of the logs, the queues and the process. They must not grow. A slow slave reads less than it is sent;
+the mode is MAJORITY then, so that the others do not wait for it. It lags until the master drops it, and joins
+again by a snapshot.
 
     .venv/bin/python benchmarks/memory.py [--entries 1000000] [--slow]
 """
@@ -16,9 +17,9 @@ from quorate.hachannel import Channel, Deliver, InstallPart, Message, ProvideSna
 
 PAYLOAD = b"x" * 100
 BURST = 64
-"""Entries between two looks at the wires."""
+"""Entries that are submitted before messages are moved."""
 SLOW = 16
-"""What a slow slave reads meanwhile."""
+"""Messages that a slow slave reads meanwhile."""
 ROWS = 10
 
 
@@ -47,14 +48,14 @@ class Cluster:
         self.slow = slow
 
     def tick(self, seconds: float) -> None:
-        """Time passes."""
+        """Advance the clock."""
         self.now += seconds
         for channel in self.channels:
             channel.tick(self.now)
         self.move()
 
     def move(self) -> None:
-        """Deliver what is on the wires; of those to a slow slave, some."""
+        """Deliver the messages on the wires; to a slow slave, only some of them."""
         budget = SLOW
         busy = True
         while busy:
@@ -71,7 +72,7 @@ class Cluster:
                     self.channels[there].receive(self.now, here, wire.popleft())
 
     def act(self, me: int) -> None:
-        """Do what a channel says."""
+        """Carry out the output of a channel."""
         channel = self.channels[me]
         output = channel.drain()
         for peer, message in output.messages:
@@ -86,7 +87,7 @@ class Cluster:
                 channel.part_installed(self.now, event.token)
 
     def kept(self) -> tuple[int, int, int]:
-        """Entries in the logs, payloads in the queues of submitters, messages on the wires."""
+        """Return the entries in the logs, the payloads in the queues, and the messages on the wires."""
         return (
             sum(len(channel.state.log) for channel in self.channels),
             sum(channel.forwarding for channel in self.channels),
@@ -95,7 +96,7 @@ class Cluster:
 
 
 def resident_mib() -> float:
-    """What the process has in memory; 0 where the system does not tell."""
+    """Return the resident memory of the process; 0 on systems that do not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
     except OSError:

@@ -1,7 +1,7 @@
-"""The roof: a bare Twisted relay of the same shape, without views, log, repair or any check.
+"""An upper bound: a bare Twisted relay of the same shape, without views, log, repair or any check.
 
-The master gathers what there is, sends it to two slaves in one frame each, and confirms when both have
-answered. The slaves hand the messages to a counter and answer with the number of the frame.
+The master collects waiting messages, sends them to two slaves in one frame each, and confirms them when both
+have answered. The slaves pass the messages to a counter and answer with the number of the frame.
 """
 
 import argparse
@@ -32,12 +32,12 @@ _decode = msgspec.msgpack.Decoder(tuple[int, list[bytes]]).decode
 
 
 class Slave(Framed):
-    """Counts, answers."""
+    """A slave: counts the messages and answers."""
 
     count = 0
 
     def frame(self, body: bytes) -> None:
-        """Take the messages one by one, as an application would."""
+        """Deliver the messages one by one, as to an application."""
         number, payloads = _decode(body)
         for payload in payloads:
             self.delivered(payload)
@@ -50,7 +50,7 @@ class Slave(Framed):
 
 
 class Relay:
-    """The master."""
+    """The master: sends frames to the slaves and confirms them."""
 
     def __init__(self, reactor: Any, ports: list[int], ready: Callable[[], None]) -> None:
         self.count = 0
@@ -99,7 +99,7 @@ class Relay:
                 link.send(body)
 
     def acked(self, link: int, number: int) -> None:
-        """A slave has a frame."""
+        """Process the answer of a slave."""
         self._acked[link] = number
         upto = min(self._acked.values()) if len(self._acked) == 2 else 0
         self._firing = True
@@ -118,13 +118,13 @@ class Relay:
         self.count += 1
 
     def up(self, link: Framed) -> None:
-        """A slave is connected."""
+        """Record that a slave is connected."""
         self._links.append(link)
         if len(self._links) == 2:
             self._ready()
 
     def retry(self, connector: Any) -> None:
-        """A slave does not listen yet."""
+        """Connect again later to a slave that does not listen yet."""
         self._reactor.callLater(0.05, connector.connect)
 
 
@@ -157,14 +157,14 @@ class _Dialer(ClientFactory):
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What only this contender has."""
+    """Add the options that only this contender has."""
     parser.add_argument(
         "--client", action="store_true", help="the load comes from a fourth process, over TCP"
     )
 
 
 def main() -> None:
-    """Play the member the command line says."""
+    """Run the member that the command line names."""
     options = arguments(add_options)
     collect_rarely()
     reactor = install_reactor(options.reactor)

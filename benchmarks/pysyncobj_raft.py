@@ -1,7 +1,7 @@
 """PySyncObj (Raft): three processes, journal in memory, ticked by hand in the thread of the load.
 
-`--tuning prompt` sends every command at once, which is best for a small window; `--tuning batch` gathers for
-`--period` seconds, which is best for a large one. The table takes the better of both for each cell.
+`--tuning prompt` sends every command at once, which is best for a small window; `--tuning batch` collects
+commands for `--period` seconds, which is best for a large one. The table has the better of both in each cell.
 """
 
 import argparse
@@ -33,7 +33,7 @@ except ImportError:
 
 
 class Counter(SyncObj):  # type: ignore[misc]
-    """The application: counts."""
+    """The application: a counter of the messages."""
 
     def __init__(self, me: str, others: list[str], conf: Any) -> None:
         cast("Any", super()).__init__(me, others, conf)
@@ -52,13 +52,13 @@ class Counter(SyncObj):  # type: ignore[misc]
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """What only this contender has."""
+    """Add the options that only this contender has."""
     parser.add_argument("--tuning", choices=("prompt", "batch"), default="prompt")
     parser.add_argument("--period", type=float, default=0.002)
 
 
 def settings(options: Any) -> Any:
-    """The best found by trying: no threads, no journal file, rare compaction, big buffers."""
+    """Return the fastest settings found: no threads, no journal file, rare compaction, big buffers."""
     prompt = options.tuning == "prompt"
     return SyncObjConf(
         autoTick=False,
@@ -106,7 +106,7 @@ def _confirmed(done: Callable[[float], None], started: float, result: object, er
 
 
 def main() -> None:
-    """Play the member the command line says."""
+    """Run the member that the command line names."""
     options = arguments(add_options)
     collect_rarely()
     if options.member:
@@ -115,7 +115,7 @@ def main() -> None:
         options.ports = free_ports(3)
     names = [f"127.0.0.1:{port}" for port in options.ports]
     me = names.pop(options.member)
-    # It warns of entries that it takes twice, in every run under load.
+    # PySyncObj warns of entries that it receives twice, in every run under load.
     logging.getLogger("pysyncobj").setLevel(logging.CRITICAL)
     counter = Counter(me, names, settings(options))
     if options.member:

@@ -1,7 +1,7 @@
 """The load in a process of its own: operations over one TCP connection to member 0, which submits each.
 
-What is asked, and what is confirmed, in one turn of the reactor goes in one frame, as between clients and
-servers: frames of single operations would be most of what is measured.
+The operations, and their confirmations, of one turn of the reactor share one frame, as between clients and
+servers. Otherwise the frames would be most of what is measured.
 """
 
 import os
@@ -21,7 +21,7 @@ _decode_numbers = msgspec.msgpack.Decoder(list[int]).decode
 
 
 class _Gathering(Framed):
-    """Sends what it is given in one turn in one frame; `flush` does it at once."""
+    """A connection that sends the items of one turn of the reactor in one frame; `flush` sends at once."""
 
     _due = False
 
@@ -61,7 +61,7 @@ class _Serving(_Gathering):
         self._confirmed += 1
         self.gather(number)
         if self._confirmed == self._asked:
-            # Nothing is left to wait for.
+            # No further confirmation can share the frame.
             self.flush()
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
@@ -104,7 +104,7 @@ class _Asking(_Gathering):
 
 
 def serve(options: Any, reactor: Any, submit: Submit, pids: list[int]) -> None:
-    """Listen for the client, start it, and stop the reactor when it has gone."""
+    """Listen for the client, start it, and stop the reactor when it has disconnected."""
 
     reactor.listenTCP(options.ports[3], _Accepting(submit, reactor.stop), interface="127.0.0.1")
     cells = [[cell.size, cell.window, cell.batch, cell.seconds] for cell in options.cells]
@@ -114,7 +114,7 @@ def serve(options: Any, reactor: Any, submit: Submit, pids: list[int]) -> None:
 
 
 def main() -> None:
-    """Be the client. `--ports` has the port to connect to, then the process ids to account for."""
+    """Run the client. `--ports` has the port to connect to, then the process ids whose CPU time counts."""
     options = arguments()
     collect_rarely()
     die_with_parent()

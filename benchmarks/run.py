@@ -1,4 +1,4 @@
-"""Quorate's group beside PySyncObj and a bare relay, in one run, in turns: read the ratios, not the numbers.
+"""Quorate's group, PySyncObj and a bare relay, measured in turns in one run. Compare the ratios only.
 
 ::
 
@@ -25,7 +25,7 @@ CONTENDERS: dict[str, list[list[str]]] = {
 }
 NOT_INSTALLED = 3
 SPARE_S = 180.0
-"""What a contender may take beyond the time of its cells."""
+"""Seconds that a contender may take beyond the time of its cells."""
 
 Key = tuple[int, int, int]
 Found = dict[str, dict[Key, list[dict[str, Any]]]]
@@ -33,7 +33,7 @@ NUMBERS = ("per_s", "p50_us", "p99_us", "cpu_us")
 
 
 def read_options() -> argparse.Namespace:
-    """The command line."""
+    """Read the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -49,7 +49,7 @@ def read_options() -> argparse.Namespace:
 
 
 def cells_of(options: argparse.Namespace) -> list[list[float]]:
-    """Every size and window, one by one and a tenth of the window at a time."""
+    """Return all cells: every size and window, submitted one by one and a tenth of the window at a time."""
     return [
         [size, window, batch, options.seconds]
         for size in options.sizes
@@ -80,13 +80,13 @@ def run(command: list[str], cells: list[list[float]], seconds: float) -> list[di
 
 
 def key_of(result: dict[str, Any]) -> Key:
-    """The cell of a result."""
+    """Return the cell of a result."""
     cell = result["cell"]
     return cell["size"], cell["window"], cell["batch"]
 
 
 def gather(options: argparse.Namespace) -> Found:
-    """Run all rounds; results by contender and cell. The better tuning of each round is kept."""
+    """Run all rounds, and return the results by contender and cell. The better tuning of a round counts."""
     found: Found = {name: {} for name in options.only}
     for turn in range(options.rounds):
         cells = cells_of(options)[:: -1 if turn % 2 else 1]
@@ -114,12 +114,12 @@ def gather(options: argparse.Namespace) -> Found:
 
 
 def medians(results: list[dict[str, Any]]) -> dict[str, float]:
-    """The median of each number."""
+    """Return the median of each number."""
     return {name: statistics.median(result[name] for result in results) for name in NUMBERS}
 
 
 def ratio(one: dict[str, float], other: dict[str, float], name: str) -> str:
-    """For the table."""
+    """Return the ratio of a number as text."""
     return f"{one[name] / other[name]:.2f}" if one.get(name) and other.get(name) else "-"
 
 
@@ -151,7 +151,7 @@ def table(found: Found, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Run everything."""
+    """Measure all contenders, and print the table."""
     options = read_options()
     found = gather(options)
     rows = table(found, options)

@@ -1,4 +1,4 @@
-"""Agents with as much state as wanted, for the benchmark of state transfer."""
+"""Agents with any amount of state, for the benchmarks of servers."""
 
 import attrs
 import msgspec
@@ -9,7 +9,7 @@ from quorate.agents import factory
 
 @attrs.frozen
 class Fill(Notification):
-    """Make agents."""
+    """Request to make agents."""
 
     count: int
     size_bytes: int
@@ -17,28 +17,28 @@ class Fill(Notification):
 
 @attrs.frozen
 class Filled(Notification):
-    """They are there."""
+    """Answer to `Fill`: the agents are requested."""
 
 
 @attrs.frozen
 class Touch(Notification):
-    """Change something."""
+    """Request to change an agent."""
 
     number: int
     text: str = ""
-    """As long as wanted."""
+    """Padding."""
 
 
 @attrs.define
 class Item(Agent):
-    """Some state: entries of a table, and how often it was touched."""
+    """An agent with some state: a table, and how often it was touched."""
 
     table: dict[str, str] = attrs.field(factory=dict)
     touched: int = 0
 
     @reacts
     def touch(self, ctx: Context, note: Touch) -> None:
-        """One entry of the table changes."""
+        """Change one entry of the table."""
         del ctx
         self.touched += 1
         self.table[f"key{note.number % 100}"] = f"{note.number:099}"
@@ -46,14 +46,14 @@ class Item(Agent):
 
 @attrs.define
 class Stock(Agent):
-    """Makes items, and touches them in turn."""
+    """An agent that makes items and touches them in turn."""
 
     made: int = 0
     touched: int = 0
 
     @reacts
     def fill(self, ctx: Context, note: Fill) -> None:
-        """Ask the factory for items."""
+        """Request items from the factory."""
         table = {f"key{number}": f"{number:099}" for number in range(max(1, note.size_bytes // 108))}
         state = msgspec.msgpack.encode({"table": table})
         for _ in range(note.count):
@@ -63,7 +63,7 @@ class Stock(Agent):
 
     @reacts
     def touch(self, ctx: Context, note: Touch) -> None:
-        """One item after the other."""
+        """Touch the next item."""
         self.touched += 1
         if self.made:
             ctx.send(f"item{self.touched * 7919 % self.made}", note)

@@ -1,12 +1,12 @@
-"""What a state transfer costs the clients of a server with much state.
+"""Cost of a state transfer for the clients of a server with much state.
 
 The sample cluster runs with real processes. One replica is killed and loses its disk; clients send all the
-time, and what they send changes one agent after the other. Printed are how many notifications were
-acknowledged in a second before, during and after the transfer, all in the same run, the longest wait of a
-client, the longest time in which nothing was acknowledged to anybody, and the memory of the two replicas.
+time, and what they send changes one agent after the other. For the time before, during and after the transfer
+the program prints the notifications acknowledged in a second, the longest wait of a client, and the longest
+time without any acknowledgement; then the memory of the two replicas.
 
-What a server with a disk takes in its first half minute is more than what it keeps up: the first large saves
-are yet to come. So a while passes before anything is measured.
+In its first half minute a server with a disk is faster than later, because it has not made a large save yet.
+So the program waits for `--warm` seconds before it measures.
 
     .venv/bin/python -m benchmarks.transfer [--megabytes 200] [--agent-bytes 100000] [--warm 45]
                                             [--seconds 30] [--durability memory]
@@ -45,7 +45,7 @@ FILL_BYTES = 10_000_000
 
 @attrs.frozen
 class Phase:
-    """What the clients saw for a while."""
+    """Numbers of the clients over a period."""
 
     name: str
     seconds: float
@@ -55,7 +55,7 @@ class Phase:
 
     @property
     def per_s(self) -> float:
-        """Acknowledged in a second."""
+        """Notifications acknowledged in a second."""
         return self.acknowledged / self.seconds
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class Clients:
             thread.join()
 
     def phase(self, name: str, wait: Callable[[], None]) -> Phase:
-        """What happens until `wait` returns."""
+        """Return the numbers of the time until `wait` returns."""
         first, began = len(self._ends), time.perf_counter()
         wait()
         seconds = time.perf_counter() - began
@@ -106,7 +106,7 @@ class Clients:
 
 
 def main() -> None:
-    """Run it and print the phases."""
+    """Start the cluster and measure."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--megabytes", type=int, default=200, help="state of the server")
     parser.add_argument("--agent-bytes", type=int, default=100_000, help="state of one agent")
@@ -127,7 +127,7 @@ def main() -> None:
 
 
 def run(servers: Supervisor, config: Config, xml: Path, data: Path, options: argparse.Namespace) -> None:
-    """Fill the server, measure, bring the replica back."""
+    """Fill the server, measure, start the replica again, and print the phases."""
     urls = config.client_urls("s0")
     deploy = ["deploy", str(xml), "--server", "s0", "benchmarks.stock:Stock", "--name", "stock"]
     command = [sys.executable, "-m", "quorate", *deploy]
@@ -141,7 +141,7 @@ def run(servers: Supervisor, config: Config, xml: Path, data: Path, options: arg
         phases = [clients.phase("before", lambda: time.sleep(options.seconds))]
         shutil.rmtree(data / "s0" / str(lost))
         donor = servers.pid("s0", servers.master("s0") or 0)
-        forget_peak(donor)
+        reset_peak(donor)
         servers.start_replica("s0", lost)
         phases.append(clients.phase("transfer", lambda: servers.wait_ready(BOUND_S)))
         peaks = [peak_mib(donor), peak_mib(servers.pid("s0", lost))]
@@ -158,14 +158,14 @@ def run(servers: Supervisor, config: Config, xml: Path, data: Path, options: arg
             print(line)
 
 
-def forget_peak(pid: int | None) -> None:
-    """From now on, let `peak_mib` say what a process has at most, where the system can do that."""
+def reset_peak(pid: int | None) -> None:
+    """Reset the peak that `peak_mib` returns, on systems that can."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def peak_mib(pid: int | None) -> float:
-    """What a process has had in memory at most; 0 where the system does not tell."""
+    """Return the peak of the resident memory of a process; 0 on systems that do not report it."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -174,7 +174,7 @@ def peak_mib(pid: int | None) -> float:
 
 
 def fill(urls: str, total: int, size: int) -> None:
-    """Make the agents."""
+    """Make agents of `size` bytes until they have `total` bytes."""
     with connect(urls, user="root", password="root") as client:
         left = -(-total // size)
         while left:
@@ -184,24 +184,24 @@ def fill(urls: str, total: int, size: int) -> None:
 
 
 def statuses(config: Config) -> list[dict[str, object]]:
-    """What the replicas say."""
+    """Return the status of each replica that answers."""
     for _ in range(100):
         ((_, replicas),) = gather([ServerAdmin(config, config.server("s0"))])
         found = [replica.status for replica in replicas if replica.status is not None]
         if found:
             return found
-        # They are too busy to answer in time.
+        # The replicas are too busy to answer in time.
         time.sleep(0.1)
-    raise SystemExit("no replica says how it is")
+    raise SystemExit("no replica answered the request for its status")
 
 
 def view(config: Config) -> object:
-    """The number of the view."""
+    """Return the number of the view."""
     return max(str(status["view"]) for status in statuses(config))
 
 
 def equal(config: Config) -> bool:
-    """Whether all replicas come to the same digest after the same entry."""
+    """Return whether all replicas have the same digest after the same entry."""
     for _ in range(100):
         if len({(status["applied"], status["digest"]) for status in statuses(config)}) == 1:
             return True

@@ -16,14 +16,14 @@ from quorate import Agent, Context, Notification, QuorateClientError, connect, r
 
 @attrs.frozen
 class Deposit(Notification):
-    """Put money on the account; a negative amount takes it off."""
+    """Request to deposit money; a negative amount withdraws it."""
 
     amount: int
 
 
 @attrs.frozen
 class Balance(Notification):
-    """The amount on the account."""
+    """Answer to `Deposit`: the amount in the account."""
 
     amount: int
 
@@ -36,7 +36,7 @@ class Account(Agent):
 
     @reacts
     def deposit(self, ctx: Context, note: Deposit) -> None:
-        """Add the amount and tell the sender the balance. An account cannot go below zero."""
+        """Add the amount and answer with the balance. Raises ValueError if it would be negative."""
         if self.balance + note.amount < 0:
             raise ValueError(f"the balance is {self.balance}")
         self.balance += note.amount

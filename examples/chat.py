@@ -1,4 +1,4 @@
-"""A chat in which everybody reads the same lines in the same order.
+"""A chat in which all members read the same lines in the same order.
 
 Run it in up to three terminals, with a name in each. A member that joins later receives the last lines::
 
@@ -61,17 +61,17 @@ class Chat(Protocol):
         """Send the lines that were typed."""
         *lines, rest = (self.typed + data).split(b"\n")
         for line in lines:
-            self.say(line)
+            self.send(line)
         # Of a line that is too long, only enough is kept to recognise it.
         self.typed = rest[: MAX_LINE_BYTES + 1]
 
-    def say(self, line: bytes) -> None:
-        """Send a line to everybody."""
+    def send(self, line: bytes) -> None:
+        """Send a line to all members."""
         if len(line) > MAX_LINE_BYTES:
             print(f"a line has at most {MAX_LINE_BYTES} bytes: this one is not sent", flush=True)
             return
-        said = f"{self.name}: {line.decode(errors='replace')}".encode()
-        self.group.multicast(said).addErrback(lambda failure: print(failure.getErrorMessage()))
+        text = f"{self.name}: {line.decode(errors='replace')}".encode()
+        self.group.multicast(text).addErrback(lambda failure: print(failure.getErrorMessage()))
 
     def connectionLost(self, reason: Any = None) -> None:  # noqa: N802
         """Leave at Ctrl-D."""
@@ -80,7 +80,7 @@ class Chat(Protocol):
 
 
 async def main(_reactor: object) -> None:
-    """Join, then send what is typed until there is no more."""
+    """Join, then send what is typed until the input ends."""
     try:
         me, name, *ports = sys.argv[1:]
         chat = Chat(int(me), name, tuple(map(int, ports)) or PORTS)

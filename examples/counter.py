@@ -69,7 +69,7 @@ class Counter(LineOnlyReceiver):
 
 
 async def main(_reactor: object) -> None:
-    """Join, then add what is typed until there is no more."""
+    """Join, then add what is typed until the input ends."""
     try:
         me, *ports = (int(argument) for argument in sys.argv[1:])
         counter = Counter(me, tuple(ports) or PORTS)
