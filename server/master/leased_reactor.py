@@ -19,7 +19,7 @@ class LeasedReactor:
     """A reactor for one service; everything but `callLater` is that of the reactor itself."""
 
     def __init__(self, reactor: Any, may_act: Callable[[], bool]) -> None:
-        """`may_act` says whether the replica holds the lease at this moment."""
+        """`may_act` returns whether the replica holds the lease at this moment."""
         self.ending = False
         """The service is being stopped: it may use timers to clean up."""
         self._reactor = reactor
@@ -30,39 +30,44 @@ class LeasedReactor:
 
     def callLater(self, delay: float, function: Callable[..., Any], *args: Any, **kw: Any) -> "LeasedCall":  # noqa: N802
         """Call the function after `delay` seconds; later if the replica may not serve then."""
-        return LeasedCall(self, delay, lambda: function(*args, **kw))
+        return LeasedCall(self._reactor, self._may_call, delay, function, args, kw)
 
-    def allows(self) -> bool:
-        """Whether a call may happen now."""
+    def _may_call(self) -> bool:
         return self.ending or self._may_act()
-
-    def arm(self, delay: float, function: Callable[[], None]) -> DelayedCallPort:
-        """Call the function after `delay` seconds, with or without the lease."""
-        call: DelayedCallPort = self._reactor.callLater(delay, function)
-        return call
 
 
 class LeasedCall:
-    """A call that is to come; everything but waiting for the lease is that of Twisted's."""
+    """A delayed call that waits for the lease when it is due. Everything else is that of Twisted's call."""
 
-    def __init__(self, reactor: LeasedReactor, delay: float, function: Callable[[], Any]) -> None:
-        self._leased = reactor
+    def __init__(
+        self,
+        reactor: Any,
+        may_call: Callable[[], bool],
+        delay: float,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kw: dict[str, Any],
+    ) -> None:
+        self._reactor = reactor
+        self._may_call = may_call
         self._function = function
-        self._call = reactor.arm(delay, self._due)
+        self._args = args
+        self._kw = kw
+        self._call: DelayedCallPort = reactor.callLater(delay, self._due)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._call, name)
 
     def active(self) -> bool:
-        """Say whether the call is still to come."""
+        """Return whether the call is still to come."""
         return self._call.active()
 
     def cancel(self) -> None:
-        """Forget the call."""
+        """Cancel the call."""
         self._call.cancel()
 
     def _due(self) -> None:
-        if self._leased.allows():
-            self._function()
+        if self._may_call():
+            self._function(*self._args, **self._kw)
         else:
-            self._call = self._leased.arm(AGAIN_S, self._due)
+            self._call = self._reactor.callLater(AGAIN_S, self._due)
