@@ -1,7 +1,7 @@
-"""The reactor of services, whose delayed calls happen only while their replica may serve.
+"""The reactor of services, whose delayed calls happen only while their replica holds the lease.
 
-A process that was suspended finds all delayed calls due when it resumes, and does not know yet that another
-replica serves. The calls of services must not happen then.
+In a process that was suspended all delayed calls are due when it resumes, while another replica may serve
+already. The calls of services must not happen then.
 """
 
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from ...hachannel.transport.ports import DelayedCallPort
 __all__ = ["LeasedReactor"]
 
 AGAIN_S = 0.02
-"""Seconds after which a call that may not happen now is tried again."""
+"""Seconds until the next attempt of a call that was due without the lease."""
 
 
 class LeasedReactor:
-    """A reactor for one service; everything but `callLater` is that of the reactor itself."""
+    """The reactor for one service. Only `callLater` differs from the reactor of the process."""
 
     def __init__(self, reactor: Any, may_act: Callable[[], bool]) -> None:
         """`may_act` returns whether the replica holds the lease at this moment."""
         self.ending = False
-        """The service is being stopped: it may use timers to clean up."""
+        """True while the service is being stopped: its timers need no lease then, so that it can clean up."""
         self._reactor = reactor
         self._may_act = may_act
 

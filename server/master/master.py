@@ -47,7 +47,7 @@ class MasterSide:
         """Stop networks and services. Fires when the services have stopped; never fails."""
         self.networks.stop()
         # Before the requests fail: a service that waits for a reply while it starts has not failed.
-        self.services.give_up()
+        self.services.abandon()
         self.submissions.fail(reason)
         return self.services.stop().addErrback(self._log_failure, "stopping the services")
 

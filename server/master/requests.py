@@ -1,4 +1,4 @@
-"""Requests from outside of the engine that wait for their replies."""
+"""Requests of services and administrators that wait for the replies of agents."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class NotServing(Exception):
 
 
 class Requests:
-    """Requests from outside of the engine. Tokens of two incarnations differ, so no reply is mistaken."""
+    """Requests by token. Tokens of two incarnations differ, so a late reply reaches no other request."""
 
     def __init__(self, reactor: ClockPort, incarnation: int) -> None:
         self._reactor = reactor
@@ -34,15 +34,15 @@ class Requests:
         token = self._token
         reply: Deferred[Note] = Deferred()
         self._waiting[token] = reply
-        call = self._reactor.callLater(timeout_s, self._late, token)
+        call = self._reactor.callLater(timeout_s, self._time_out, token)
 
-        def over(result: Any) -> Any:
+        def remove(result: Any) -> Any:
             self._waiting.pop(token, None)
             if call.active():
                 call.cancel()
             return result
 
-        reply.addBoth(over)
+        reply.addBoth(remove)
         return token, reply
 
     def answer(self, note: Note) -> None:
@@ -57,7 +57,7 @@ class Requests:
         for reply in waiting.values():
             reply.errback(NotServing(reason))
 
-    def _late(self, token: int) -> None:
+    def _time_out(self, token: int) -> None:
         reply = self._waiting.pop(token, None)
         if reply is not None:
             reply.errback(TimeoutError("no reply came in time"))

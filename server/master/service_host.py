@@ -52,7 +52,7 @@ class _Context:
         self.leased = LeasedReactor(context.reactor, submissions.may_act)
         self.reactor: ReactorPort = self.leased
         self.lacked = ""
-        """The class of another service that this one asked for and that could not start; "" if none."""
+        """The class of another service that this one needs and that could not start; "" if none."""
 
     @property
     def peers(self) -> Sequence[tuple[int, str, str]]:
@@ -115,7 +115,7 @@ class Services:
         self._running: dict[int, tuple[_Context, Service]] = {}
         """By their position in the XML."""
         self._order = 0
-        """Number of the last order to start or stop: a start for an earlier one is given up."""
+        """Number of the last order to start or stop. A start that follows an earlier order is abandoned."""
         self._turns = DeferredLock()
         self._retry: DelayedCallPort | None = None
         self._topics: dict[str, list[tuple[_Context, EmissionCallback]]] = {}
@@ -124,17 +124,17 @@ class Services:
 
     def start(self, first_time: bool) -> "Deferred[None]":
         """Start all services; fires when each has been tried once."""
-        self.give_up()
+        self.abandon()
         self.failed = {}
         return self._in_turn(first_time, self._order, RETRY_FIRST_S)
 
-    def give_up(self) -> None:
-        """Give up a start that is under way: what fails in it from now on is not reported."""
+    def abandon(self) -> None:
+        """Abandon a start that is under way: failures in it are not reported from now on."""
         self._order += 1
 
     def stop(self) -> "Deferred[None]":
         """Stop all services; fires when done, and never fails."""
-        self.give_up()
+        self.abandon()
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
         return self._turns.run(lambda: Deferred.fromCoroutine(self._stop()))
@@ -148,7 +148,7 @@ class Services:
         return next((each for _, each in self._running.values() if isinstance(each, service)), None)
 
     def bounded(self, name: str, value: str) -> str:
-        """Return the value of a setting, or the largest one that this process allows: see `limits`."""
+        """Return the value of a setting, bounded by what this process allows: see `limits`."""
         limit = self.limits.get(name)
         return value if limit is None or not value.isdigit() else str(min(int(value), limit))
 
@@ -171,7 +171,7 @@ class Services:
             self._guard("a callback of when_accepting", callback)
 
     def emit(self, effects: Effects) -> None:
-        """Give the emissions of a committed entry to the subscribers of their topics."""
+        """Deliver the emissions of a committed entry to the subscribers of their topics."""
         for topic, agent, message in effects.emissions:
             for _, callback in self._topics.get(topic, ()):
                 self._guard(f"a subscriber of {topic}", callback, agent, message)
@@ -210,7 +210,7 @@ class Services:
             self._record_failure(spec, error)
             return
         context = _Context(self._context, self._submissions, self._addresses, self, spec)
-        # Before init: services that start later may ask for it, and one that fails half-way must be stopped.
+        # Before init: later services may ask for this one, and a service that fails in init must be stopped.
         self._running[position] = (context, service)
         try:
             done = maybeDeferred(cast("Any", service.init), context, spec.args, first_time)

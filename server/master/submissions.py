@@ -1,4 +1,4 @@
-"""What services and administrators submit to the agents of this server while this replica is master."""
+"""Notifications of services and administrators to the agents of this server, with commits and replies."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""The queue of input that waits to be ordered, cut into batches. Pure."""
+"""The queue of input that waits to be submitted, cut into batches. Pure."""
 
 from collections import deque
 
@@ -20,15 +20,15 @@ class BatchLimits:
 
     batch_bytes: int = 128 * 1024
     batch_notes: int = 1024
-    """A batch holds at most `batch_bytes` and `batch_notes`, except that one larger item goes alone."""
+    """The most that a batch holds, in bytes and notifications; one larger item makes a batch of its own."""
     high_water_bytes: int = 8 * 1024 * 1024
     high_water_notes: int = 16 * 1024
-    """The queue is `full` when it holds more than one of these, until it holds half of both at most."""
+    """The queue is `full` from when it exceeds one of the two until it holds at most half of each."""
 
 
 @attrs.define
 class Waiting:
-    """An item and what came with it."""
+    """An item of the queue, its size in notifications and bytes, and the tokens of its senders."""
 
     item: Item
     notes: int
@@ -41,12 +41,12 @@ def _size(notes: list[Note]) -> int:
 
 
 class BatchQueue:
-    """Items in the order in which they came, with the tokens of those who wait for them."""
+    """Items in the order of arrival, with the tokens of the senders that wait for their commit."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self._limits = limits
         self.waiting: deque[Waiting] = deque()
-        """What waits, in the order in which it came."""
+        """The items, in the order of arrival."""
         self.size_bytes = 0
         self.notes = 0
         """Notifications waiting."""
@@ -54,11 +54,11 @@ class BatchQueue:
 
     @property
     def has_batch(self) -> bool:
-        """True when there is enough for a batch that need not wait for more."""
+        """True when the queue holds enough for a full batch."""
         return self.notes >= self._limits.batch_notes or self.size_bytes >= self._limits.batch_bytes
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all items."""
         self.waiting.clear()
         self.size_bytes = self.notes = 0
         self.full = False
@@ -74,11 +74,11 @@ class BatchQueue:
             self._add_part(notes[start : start + size], [token] if last and token is not None else [])
 
     def add_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
-        """Add notifications of another server in a life of it."""
+        """Add notifications from one life of another server."""
         self._add(NetInput(server, birth, first_seq, notes), len(notes), _size(notes), [])
 
     def add_ack(self, server: int, birth: int, upto: int) -> None:
-        """Add an acknowledgement of a life of another server; it replaces an earlier one that still waits."""
+        """Add an acknowledgement from one life of another server. It replaces an earlier one that waits."""
         for waiting in self.waiting:
             item = waiting.item
             if isinstance(item, NetAck) and item.server == server and item.birth == birth:
@@ -90,7 +90,7 @@ class BatchQueue:
         """Add an item without notifications."""
         self._add(item, 0, 16, [])
 
-    def take(self) -> tuple[list[Item], list[int]]:
+    def next_batch(self) -> tuple[list[Item], list[int]]:
         """Remove the next batch: its items and their tokens."""
         items: list[Item] = []
         tokens: list[int] = []

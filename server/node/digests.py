@@ -1,4 +1,4 @@
-"""Finding the replica whose state differs: members of a view compare digests at agreed positions. Pure."""
+"""Comparison of state digests at agreed positions, which finds the replica that differs. Pure."""
 
 from collections.abc import Sequence
 
@@ -65,7 +65,7 @@ class DigestBook:
     """The digests that the members of a view have reported to its master.
 
     A position is judged once every member has reported it. The state of most members counts as right; with a
-    tie, that of the master. One replica at a time is found guilty: the others keep a majority while it
+    tie, that of the master. One replica at a time is found differing: the others keep a majority while it
     fetches the state.
     """
 
@@ -75,7 +75,7 @@ class DigestBook:
         self._agreed: dict[int, int] = {}
 
     def clear(self) -> None:
-        """Forget everything: another view."""
+        """Drop all reported digests, because another view begins."""
         self._positions.clear()
 
     def report(self, replica: int, index: int, digest: bytes, members: Sequence[int]) -> Verdict | None:
@@ -95,10 +95,10 @@ class DigestBook:
         for digest in digests.values():
             votes[digest] = votes.get(digest, 0) + 1
         right = max(votes, key=lambda digest: (votes[digest], digest == mine))
-        guilty: Verdict | None = None
+        differing: Verdict | None = None
         for replica, digest in digests.items():
             if digest == right:
                 self._agreed[replica] = index
             else:
-                guilty = Verdict(replica, self._agreed.get(replica, 0), index)
-        return guilty
+                differing = Verdict(replica, self._agreed.get(replica, 0), index)
+        return differing

@@ -11,7 +11,7 @@ from ...engine import Engine, IncrementalDigest
 from ...hachannel import Channel, DirectReceived, ViewEvent
 from .digests import DigestBook, Diverged, Report, Verdict, decode_direct, encode_direct
 
-__all__ = ["Comparison"]
+__all__ = ["DivergenceDetector"]
 
 SLICE_AGENTS: Final = 400
 SLICE_BYTES: Final = 1024 * 1024
@@ -20,11 +20,11 @@ SHARES: Final = 128
 """A digest is complete after this many entries at the latest, whatever else there is to do."""
 
 
-class Comparison:
-    """One node's part in the comparison of digests.
+class DivergenceDetector:
+    """Computes digests of the state, reports them to the master, and judges those of the slaves as master.
 
-    The digest after an entry is computed while later entries are applied: a share of it with each of them,
-    the rest when there is nothing else to do.
+    The digest after an entry is computed while later entries are applied: one share with each of them, the
+    rest when there is nothing else to do.
     """
 
     def __init__(
@@ -33,50 +33,50 @@ class Comparison:
         engine: Engine,
         channel: Channel,
         log: Callable[[str], None],
-        condemn: Callable[[str], None],
+        on_diverged: Callable[[str], None],
     ) -> None:
-        """`log` takes lines for the log; `condemn` takes the sentence when this replica differs."""
+        """`log` takes lines for the log; `on_diverged` takes the sentence when this replica differs."""
         self._me = me
         self._engine = engine
         self._channel = channel
         self._log = log
-        self._condemn = condemn
+        self._on_diverged = on_diverged
         self._book = DigestBook(me)
         self._view: ViewEvent | None = None
-        self._blamed: set[int] = set()
+        self._reported: set[int] = set()
         self.running: IncrementalDigest | None = None
-        """The digest under way, if any: call `step` when there is nothing else to do."""
+        """The digest that is being computed, if any: call `step` when there is nothing else to do."""
         self._index = 0
-        """The entry after which that digest is taken."""
+        """The entry after which the state has that digest."""
         self._share = 0
 
-    def begin(self, view: ViewEvent) -> None:
-        """Begin a view: digests reported in an earlier view count no longer."""
+    def begin_view(self, view: ViewEvent) -> None:
+        """Begin a view: drop the digests that were reported in an earlier view."""
         self._view = view
         self._book.clear()
         if self.running is not None:
             self.running.close()
             self.running = None
 
-    def compare(self, index: int) -> None:
-        """Begin the digest of the state after the entry `index`, which has just been applied."""
+    def start_digest(self, index: int) -> None:
+        """Start the digest of the state after the entry `index`, which has just been applied."""
         view = self._view
         if view is None or len(view.members) < 2:
             return
         if self.running is not None:
-            # The positions are so close together that this costs little.
+            # Finish the earlier one at once: with positions this close together little of it is left.
             self._advance(None, None)
         self.running = self._engine.incremental_digest()
         self._index = index
         self._share = -(-self.running.left // SHARES)
 
     def applied(self) -> None:
-        """Compute a share of the digest: an entry was applied."""
+        """Compute a share of the digest, because an entry was applied."""
         if self.running is not None:
             self._advance(self._share, None)
 
     def step(self) -> None:
-        """Read some more agents."""
+        """Compute the digest of some more agents."""
         if self.running is not None:
             self._advance(SLICE_AGENTS, SLICE_BYTES)
 
@@ -111,21 +111,21 @@ class Comparison:
         view = self._view
         if verdict is None or view is None:
             return
-        # The others must be a majority without it; until they are, it stays.
+        # A replica may only leave if the others are a majority without it.
         voters = self._channel.view.config if self._channel.view is not None else ()
         spare = len(view.members) - 1 > len(voters) // 2
         if verdict.replica == self._me and spare:
             self._diverged(verdict.after, verdict.index)
             return
         if spare:
-            self._log(f"{verdict.sentence}; it is told to fetch the state again")
+            self._log(f"{verdict.sentence}; it is ordered to fetch the state again")
             self._channel.send_direct(verdict.replica, encode_direct(Diverged(verdict.after, verdict.index)))
-        elif verdict.replica not in self._blamed:
+        elif verdict.replica not in self._reported:
             self._log(f"{verdict.sentence}; too few replicas are left to replace it")
-        self._blamed.add(verdict.replica)
+        self._reported.add(verdict.replica)
 
     def _diverged(self, after: int, index: int) -> None:
         verdict = Verdict(self._me, after, index)
-        self._condemn(
+        self._on_diverged(
             f"{verdict.sentence}: an agent is not deterministic; it stops serving and fetches the state again"
         )

@@ -1,4 +1,4 @@
-"""Making a node with its channel and its engine."""
+"""The factory of nodes, for tests and simulations."""
 
 from collections.abc import Mapping, Sequence
 
@@ -28,8 +28,8 @@ def make_node(
 ) -> Node:
     """Return a node that has not started. Raises ValueError when the arguments contradict each other.
 
-    See `Channel` and `Engine` for the arguments. engine: instead of a new one, one that has applied what a
-    durable `log` remembers to be committed. fresh: the whole state is to come from the other replicas.
+    See `Channel` and `Engine` for the arguments. engine: used in place of a new one; it has applied all
+    entries that a durable `log` knows to be committed. fresh: the whole state comes from the other replicas.
     """
     channel = Channel(
         me,

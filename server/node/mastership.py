@@ -1,4 +1,4 @@
-"""What a node does while it is master and holds the lease: it cuts input into batches and submits them.
+"""The part of a node that is active while it is master and holds the lease: it submits batches of input.
 
 Pure: see `node`.
 """
@@ -15,18 +15,18 @@ __all__ = ["Mastership"]
 
 
 class Mastership:
-    """Starts and stops serving as the channel's standing says, and submits batches while it lasts."""
+    """Starts and stops serving as the channel's standing demands, and submits batches while it serves."""
 
     def __init__(self, channel: Channel, engine: Engine, settings: NodeSettings) -> None:
         self.serving = False
-        """This replica is master and holds the lease: its networks and services are to run."""
+        """True while this replica is master and holds the lease, so that its networks and services run."""
         self.queue = BatchQueue(settings.limits)
         self.role_changes: list[RoleChange] = []
-        """Changes that the driver has not got yet."""
+        """Role changes that `Node.drain` has not returned yet."""
         self.retiring = False
-        """All replicas stop together: serving does not begin again."""
+        """True once all replicas stop together: serving does not begin again."""
         self.views_waiting = 0
-        """View events of the channel that have not been followed: what is submitted now may be lost."""
+        """View events of the channel that wait. Entries submitted before they are followed may be lost."""
         self.lost_leases = 0
         """Losses of the lease that were not answered with `Channel.lease_ended`."""
         self.stops_pending = 0
@@ -46,13 +46,13 @@ class Mastership:
 
     @property
     def may_found(self) -> bool:
-        """The first entry of the server may be submitted: its services have been started."""
+        """True when the first entry of the server may be submitted: its services have been started."""
         if not self.serving or self._tick_queued or self.role_changes or self._engine.birth:
             return False
         return not self.views_waiting and self._channel.can_submit
 
     def deadline(self, now: float, wall_ns: int) -> float | None:
-        """When time alone changes something here, in monotonic seconds; None for never."""
+        """Return when time alone causes a change here, in monotonic seconds; None for never."""
         if not self.serving:
             return None
         due: float | None = None
@@ -73,11 +73,11 @@ class Mastership:
             return False
         born = engine.birth
         if self.role_changes and not born:
-            # What services send as soon as they are started goes with the first entry.
+            # The first entry also has the input that services send as soon as they are started.
             return False
         timer_ns = engine.next_timer_ns
         stamp_ns = 0
-        # Without a birth no other server can be met; the first entry gives one.
+        # Without a birth no other server can be met; the first entry sets it.
         tick = not born and not self._tick_queued
         if timer_ns is not None and not self._tick_queued:
             stamp_ns = self._stamp(now, wall_ns)
@@ -89,14 +89,14 @@ class Mastership:
             queue.add(Tick())
         if len(self._flight) >= self._settings.eager_entries and not queue.has_batch:
             return False
-        items, tokens = queue.take()
+        items, tokens = queue.next_batch()
         stamp_ns = stamp_ns or self._stamp(now, wall_ns)
         self._stamp_ns, self._stamp_at = stamp_ns, now
         self._flight.append((channel.submit(now, stamp_ns, encode_batch(items)), tokens))
         return True
 
     def delivered(self, now: float, index: int, stamp_ns: int) -> list[int]:
-        """Note that an entry is being applied. Returns the tokens of its notifications."""
+        """Record that an entry is being applied. Return the tokens of its notifications."""
         self.advance_stamp(now, stamp_ns)
         self._tick_queued = False
         if self._flight and self._flight[0][0] <= index:
@@ -104,7 +104,7 @@ class Mastership:
         return []
 
     def advance_stamp(self, now: float, stamp_ns: int) -> None:
-        """Let no batch have an earlier stamp than this one."""
+        """Make the stamps of later batches not lower than this one."""
         if stamp_ns > self._stamp_ns:
             self._stamp_ns, self._stamp_at = stamp_ns, now
 
@@ -132,7 +132,7 @@ class Mastership:
             self.stop(event.reason)
             return
         if self.serving and self._flight and self._flight[-1][0] > event.index:
-            # What was submitted but is not in the log of the view will never be delivered.
+            # Submitted entries that are not in the log of the view will never be delivered.
             self.stop("entries in flight were lost")
         self._begin(now, event.reason)
 
@@ -160,13 +160,13 @@ class Mastership:
             self.stops_pending += 1
 
     def _begin(self, now: float, reason: str) -> None:
-        """Serve, if this replica holds the lease; if not, `follow_role` does once it holds it."""
+        """Serve, if this replica holds the lease; otherwise `follow_role` begins once it does."""
         if not (self.serving or self.retiring) and self._channel.standing.holds_lease(now):
-            # Without a birth nothing is committed: whoever had the services before has left nothing behind.
+            # Without a birth nothing was committed: services on another replica left no state.
             self._change(RoleChange(True, not self._engine.birth, reason))
 
     def _change(self, change: RoleChange) -> None:
-        # Input that was not submitted is dropped: its senders send again what was not acknowledged.
+        # Input that was not submitted is dropped: its senders repeat what was not acknowledged.
         self.queue.clear()
         self._flight.clear()
         self._tick_queued = False

@@ -1,7 +1,7 @@
-"""A replica without its sockets: the channel that orders batches and the engine that applies them.
+"""The node: the channel that orders batches, and the engine that applies them.
 
-Pure: inputs come with `now` (monotonic seconds) and `wall_ns` (nanoseconds since the epoch), `take` returns
-what the driver has to do, `work` applies the next committed entry. The Twisted runtime and the simulated
+Pure: inputs come with `now` (monotonic seconds) and `wall_ns` (nanoseconds since the epoch), `drain` returns
+the work for the driver, `work` applies the next committed entry. The Twisted runtime and the simulated
 cluster drive the same object. A plain server is a node alone in its cluster.
 """
 
@@ -26,7 +26,7 @@ from ...hachannel import (
 )
 from ...hachannel.model.log import Committed
 from ...hachannel.model.settings import ANNOUNCE_AFTER_S
-from .divergence import Comparison
+from .divergence import DivergenceDetector
 from .mastership import Mastership
 from .outputs import NodeSettings, Output, RoleChange
 from .state_transfer import StateTransfer, Unusable
@@ -35,18 +35,19 @@ __all__ = ["Node", "NodeSettings", "Output", "RoleChange"]
 
 
 class Node:
-    """One replica: its channel, its engine, and what passes between them.
+    """One replica without its sockets and disk: it passes events of the channel to the engine.
 
-    Call an input; then `take` and act on the output, and as long as `work` returns True, `take` again. So
-    messages leave before the entries that came with them are applied, and all replicas are busy at once.
+    Call an input; then `drain` and carry out the output, and repeat both as long as `work` returns True. In
+    this order messages leave before the entries that came with them are applied, so that all replicas work
+    at the same time.
 
     It has more than 20 methods: twelve are inputs, one for each thing that can happen to a replica.
     """
 
     def __init__(self, channel: Channel, engine: Engine, settings: NodeSettings | None = None) -> None:
-        """A node that has not started; `make_node` makes the parts.
+        """Make a node that has not started. See also `make_node`.
 
-        `engine`: one that has applied what the log of `channel` remembers to be committed.
+        `engine` has applied all entries that the log of `channel` knows to be committed.
         """
         self.me = channel.state.me.replica
         self.settings = settings or NodeSettings()
@@ -55,26 +56,26 @@ class Node:
         self.reactions = 0
         """Reactions run by this incarnation."""
         self._latest: Sequence[Reaction] = ()
-        """The reactions to the entry that was applied last."""
+        """The reactions to the last applied entry."""
         self._out = Output()
         self._events: deque[Event] = deque()
         self._ended = False
-        self._deserted = False
-        """All replicas stop together, and the master has stopped."""
+        self._master_gone = False
+        """True once all replicas stop together and the master has stopped."""
         self._unsynced = 0
-        """The token given out last, if its records are not known to be durable."""
+        """The last token of `Output.token`, while its records are not known to be durable; 0 otherwise."""
         self._announce_at: float | None = None
-        """When slaves learn what is committed, unless an entry that carries it is submitted before."""
+        """When to send the commit number to the slaves, unless an entry carries it before; None for never."""
         stage = self._stage if channel.state.log.durable else None
         self._transfer = StateTransfer(engine, channel, self._log, stage)
-        self._comparison = Comparison(self.me, engine, channel, self._log, self._rejoin)
+        self._divergence = DivergenceDetector(self.me, engine, channel, self._log, self._rejoin)
         self._mastership = Mastership(channel, engine, self.settings)
 
-    # Questions
+    # Queries
 
     @property
     def serving(self) -> bool:
-        """True while this replica is master and holds the lease: its networks and services are to run."""
+        """True while this replica is master and holds the lease, so that its networks and services run."""
         return self._mastership.serving
 
     @property
@@ -84,7 +85,7 @@ class Node:
 
     @property
     def waits_for(self) -> str:
-        """What keeps this replica, if it is master of its view, from serving; "" if nothing does."""
+        """The reason for which the master of a view does not serve; "" if it serves or is not the master."""
         standing = self.channel.standing
         if not standing.leading or self._ended:
             return ""
@@ -109,20 +110,20 @@ class Node:
         return mastership.serving and not mastership.queue.full
 
     @property
-    def patient(self) -> bool:
-        """No events are queued, only a background digest: the sockets come first."""
-        return not self._events and self._comparison.running is not None
+    def only_digest_left(self) -> bool:
+        """True if only a background digest is left to work on: the sockets come first."""
+        return not self._events and self._divergence.running is not None
 
     @property
     def unapplied(self) -> int:
-        """How many events of the channel wait for `work`."""
+        """The number of events of the channel that wait for `work`."""
         return len(self._events)
 
     @property
     def retired(self) -> bool:
-        """True after `retire`, once nobody is waited for and all committed entries are applied.
+        """True after `retire`, once all committed entries are applied and no other replica is waited for.
 
-        A master also waits until all members have its whole log and know that it is committed.
+        A master waits until all members hold its whole log and know that it is committed.
         """
         if not self._mastership.retiring or self._events:
             return False
@@ -130,7 +131,7 @@ class Node:
         role = channel.standing.role
         if role == "master":
             return channel.announced == channel.last
-        return self._deserted or role == "blocked"
+        return self._master_gone or role == "blocked"
 
     @property
     def queued_notes(self) -> int:
@@ -138,7 +139,7 @@ class Node:
         return self._mastership.queue.notes
 
     def deadline(self, now: float, wall_ns: int) -> float | None:
-        """When `tick` is to be called next, on the clock of `now`; None for never."""
+        """Return when to call `tick` next, on the clock of `now`; None for never."""
         if self._ended:
             return None
         due = self.channel.deadline
@@ -150,52 +151,52 @@ class Node:
     # Inputs
 
     def start(self, now: float, wall_ns: int) -> None:
-        """Begin. Call once."""
+        """Begin. Call this once."""
         self._mastership.start_clock(now)
         self.channel.start(now)
         self._run(now, wall_ns)
 
     def tick(self, now: float, wall_ns: int) -> None:
-        """Time has passed."""
+        """Act on the deadlines that have passed."""
         due = self.channel.deadline
         if due is not None and now >= due:
             self.channel.tick(now)
         self._run(now, wall_ns)
 
     def receive(self, now: float, wall_ns: int, peer: int, messages: Sequence[Message]) -> None:
-        """Messages of a peer, in order."""
+        """Process messages of a peer, in order."""
         for message in messages:
             self.channel.receive(now, peer, message)
         self._run(now, wall_ns)
 
     def partial_received(self, now: float, wall_ns: int, peer: int) -> None:
-        """Some of a message of a peer has arrived."""
+        """Record that part of a message of a peer has arrived, which proves that the peer lives."""
         self.channel.partial_received(now, peer)
         self._run(now, wall_ns)
 
     def connected(self, now: float, wall_ns: int, peer: int, incarnation: int) -> None:
-        """There is a connection to a peer."""
+        """Process a new connection to a peer."""
         self.channel.connected(now, peer, incarnation)
         self._run(now, wall_ns)
 
     def disconnected(self, now: float, wall_ns: int, peer: int, ended: bool = False) -> None:
-        """The connection to a peer is gone, or could not be opened; `ended`: its process has ended."""
+        """Process that the connection to a peer is lost or failed; `ended`: its process has ended."""
         if self._mastership.retiring and peer == self.channel.standing.master:
-            # All replicas stop. One that goes on instead must find the view of all of them on its disk.
-            self._deserted = True
+            # All replicas stop. None may change the view: a later start needs the view of all on the disks.
+            self._master_gone = True
         else:
             self.channel.disconnected(now, peer, ended=ended)
         self._run(now, wall_ns)
 
     def persisted(self, now: float, wall_ns: int, token: int) -> None:
-        """Records are durable."""
+        """Process that the records up to this token are durable."""
         if token >= self._unsynced:
             self._unsynced = 0
         self.channel.persisted(now, token)
         self._run(now, wall_ns)
 
     def services_stopped(self, now: float, wall_ns: int) -> None:
-        """The networks and services have stopped: call it once for each `RoleChange` that says so."""
+        """Process that networks and services have stopped: once for each `RoleChange` that stops them."""
         self._mastership.stops_pending -= 1
         self._run(now, wall_ns)
 
@@ -207,26 +208,26 @@ class Node:
     def retire(self, now: float, wall_ns: int) -> None:
         """Stop at the same entry as all other replicas, which get the same input. See `retired`.
 
-        No replica leaves the view, so all disks hold the view of all. A master accepts no input from here on;
-        the others go on until its connection is lost, or end at once if they have none with it.
+        No replica leaves the view, so all disks hold the view of all. A master accepts no input from now on.
+        The others continue until the connection to the master is lost, or end at once if there is none.
         """
         master = self.channel.standing.master
         link = None if master is None else self.channel.state.peers.links.get(master)
         self._mastership.retiring = True
-        self._deserted = master != self.me and (link is None or not link.connected)
+        self._master_gone = master != self.me and (link is None or not link.connected)
         self._mastership.stop("all replicas stop")
         self._run(now, wall_ns)
 
     def change(self, now: float, wall_ns: int, request: Callable[[Channel, float], bool]) -> bool:
-        """Ask the channel for another replica or one less: see `Channel.admit`, `Channel.remove`."""
+        """Ask the channel to add or remove a replica: see `Channel.admit`, `Channel.remove`."""
         changed = request(self.channel, now)
         self._run(now, wall_ns)
         return changed
 
     def post(self, notes: list[Note], token: int | None = None) -> bool:
-        """Put notifications into the next batch; call `flush` when there is nothing more to post for now.
+        """Put notifications into the next batch; call `flush` once all are posted.
 
-        The token comes back in `Output.committed`. Returns False, and does nothing, when not master.
+        `Output.committed` returns the token. Returns False, and does nothing, if the node does not serve.
         """
         mastership = self._mastership
         if mastership.serving and notes:
@@ -234,26 +235,26 @@ class Node:
         return mastership.serving
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
-        """Queue notifications of a life of another server; ignored when not master. Then call `flush`."""
+        """Queue notifications from one life of another server, if this one serves. Then call `flush`."""
         if self._mastership.serving:
             self._mastership.queue.add_input(server, birth, first_seq, notes)
 
     def net_acked(self, server: int, birth: int, upto: int) -> None:
-        """Queue that a life of another server has everything up to `upto`; as `net_input`."""
+        """Queue that one life of another server holds everything up to `upto`. Then call `flush`."""
         if self._mastership.serving:
             self._mastership.queue.add_ack(server, birth, upto)
 
     def net_peer(self, server: int, birth: int) -> None:
-        """Queue which life another server lives; as `net_input`."""
+        """Queue the present life of another server. Then call `flush`."""
         if self._mastership.serving:
             self._mastership.queue.add(NetPeer(server, birth))
 
     def flush(self, now: float, wall_ns: int) -> None:
-        """Submit what was posted if the channel accepts it now; else it goes with a later batch."""
+        """Submit the queued input if the channel accepts it now; otherwise a later batch has it."""
         self._run(now, wall_ns)
 
-    def take(self) -> Output:
-        """Return what the driver has to do, once."""
+    def drain(self) -> Output:
+        """Return the work for the driver since the last call."""
         out, self._out = self._out, Output()
         mastership = self._mastership
         if mastership.role_changes:
@@ -261,24 +262,24 @@ class Node:
         return out
 
     def work(self, now: float, wall_ns: int) -> bool:
-        """Follow the next event of the channel, such as an entry to apply, or continue a background digest.
+        """Process the next event of the channel, such as an entry to apply, or continue a background digest.
 
-        Returns False if there was nothing to do.
+        Return False if there was nothing to do.
         """
         self._watch_lease(now)
-        events, comparison = self._events, self._comparison
-        if self._ended or not (events or comparison.running is not None or self._mastership.may_found):
+        events, divergence = self._events, self._divergence
+        if self._ended or not (events or divergence.running is not None or self._mastership.may_found):
             return False
         self._latest = ()
         if events:
             self._on_event(now, events.popleft())
         else:
-            comparison.step()
+            divergence.step()
         self._run(now, wall_ns)
         return True
 
-    def slow(self, seconds: float) -> None:
-        """Log which entry the last call of `work` applied, if any: it took `seconds`."""
+    def log_slow_entry(self, seconds: float) -> None:
+        """Log the entry that the last call of `work` applied, if any, because it took `seconds`."""
         reactions = self._latest
         if reactions:
             last = reactions[-1]
@@ -292,7 +293,7 @@ class Node:
     # Outputs of the channel
 
     def _run(self, now: float, wall_ns: int) -> None:
-        """Collect what the channel puts out, and submit batches, until neither brings anything new."""
+        """Collect the outputs of the channel and submit batches until there is nothing new."""
         channel, out, mastership = self.channel, self._out, self._mastership
         self._watch_lease(now)
         announce = self._announce_at is not None and now >= self._announce_at
@@ -324,7 +325,7 @@ class Node:
         if not channel.commit_unannounced:
             self._announce_at = None
         elif self._announce_at is None:
-            # No client waits for the slaves, and the next entry may be on its way.
+            # No client waits for the slaves, and the next entry may carry the commit number soon.
             self._announce_at = now + ANNOUNCE_AFTER_S
 
     def _queue_events(self, now: float, events: Sequence[Event]) -> None:
@@ -342,9 +343,9 @@ class Node:
         self._events += events
 
     def _record(self, records: Sequence[LogRecord], token: int) -> bool:
-        """Have records made durable; say whether that is to be waited for.
+        """Have records made durable; return whether the channel waits for that.
 
-        What is committed need not be durable before anything is said, unless something before it must be.
+        The channel does not wait for commit records alone, unless it waits for earlier records.
         """
         self._out.persist += records
         awaited = self._unsynced > 0 or any(not isinstance(record, Committed) for record in records)
@@ -366,7 +367,7 @@ class Node:
         elif isinstance(event, ViewEvent):
             self._on_view(now, event)
         elif isinstance(event, DirectReceived):
-            self._comparison.received(event)
+            self._divergence.received(event)
         elif isinstance(event, ProvideSnapshot | ProvidePart):
             again = self._transfer.provide(now, event)
             if again is not None:
@@ -400,14 +401,14 @@ class Node:
         out.committed += tokens
         if mastership.serving:
             out.effects.append(effects)
-        self._comparison.applied()
+        self._divergence.applied()
         every = self.settings.digest_every
         if every and event.index % every == 0:
-            self._comparison.compare(event.index)
+            self._divergence.start_digest(event.index)
 
     def _on_view(self, now: float, event: ViewEvent) -> None:
-        self._comparison.begin(event)
-        self._transfer.settle(master=event.master == self.me)
+        self._divergence.begin_view(event)
+        self._transfer.begin_view(master=event.master == self.me)
         members = ", ".join(map(str, event.members))
         self._out.lines.append(f"view {event.view}: master {event.master}, members {members}: {event.reason}")
         self._mastership.follow_view(now, event)
@@ -426,17 +427,17 @@ class Node:
             self._events.append(event)
         if event.index is not None:
             self._mastership.advance_stamp(now, self.engine.now_ns)
-            # Written with the record that the log begins anew: either both are on the disk or none is.
+            # Written together with the record of the new start of the log: the disk has both or neither.
             self._out.installed = installed
 
-    def _stage(self, taken: StagedPart) -> None:
-        self._out.staged.append(taken)
+    def _stage(self, part: StagedPart) -> None:
+        self._out.staged.append(part)
 
     def _log(self, line: str) -> None:
         self._out.lines.append(line)
 
     def _end(self, sentence: str, failed: bool = False, *, noted: bool = False) -> None:
-        """noted: the channel has written it to the log."""
+        """End the node. noted: the channel has written the sentence to the log."""
         if not self._ended:
             self._ended = True
             if not noted:
@@ -446,6 +447,6 @@ class Node:
             self._mastership.stop(sentence)
 
     def _rejoin(self, sentence: str) -> None:
-        """End, for a new incarnation to get the state from the others."""
+        """End the node, so that a new incarnation gets the state from the others."""
         self._out.rejoin = sentence
         self._end(sentence)

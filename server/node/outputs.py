@@ -15,14 +15,14 @@ class NodeSettings:
 
     limits: BatchLimits = attrs.field(factory=BatchLimits)
     eager_entries: int = 4
-    """While fewer entries are in flight, input is submitted at once; else a batch is filled first.
+    """With fewer entries in flight, input is submitted at once; otherwise a batch is filled first.
 
-    If only one might be in flight, input that comes during its sync would wait for that sync and its own."""
+    With a limit of one, input that arrives during a sync would wait for that sync and then for its own."""
     digest_every: int = 256
     """Replicas compare digests after every entry whose index is a multiple of this; 0: never."""
     unsettled_s: float = 1.5
-    """A master that cannot commit for this many seconds stops its services: another replica may run them.
-    For a moment after the loss of a slave this is normal, and the clients need not notice."""
+    """Seconds after which a master that cannot commit stops its services, because another replica may run
+    them. Shorter interruptions are normal after the loss of a slave, and clients need not notice them."""
 
 
 @attrs.frozen
@@ -30,33 +30,33 @@ class RoleChange:
     """The order to start the networks and services of this replica, or to stop them."""
 
     master: bool
-    """Start them; else stop them."""
+    """True to start them, False to stop them."""
     first_time: bool
-    """With `master`: no entry was ever committed in the life of the cluster."""
+    """True with `master` if no entry was ever committed in the life of the cluster."""
     reason: str
-    """Why, in words for the log."""
+    """The reason, for the log."""
 
 
-# Two for each entry: a plain constructor takes a third of the time of one that attrs writes.
+# Each entry needs two outputs, and a plain constructor takes a third of the time of one by attrs.
 @attrs.define(init=False)
 class Output:
-    """What the driver has to do, in the order of the fields."""
+    """The work for the driver, in the order of the fields."""
 
     messages: list[tuple[int, Message]]
-    """(replica, message) to send at once: the channel keeps back what depends on a record."""
+    """(replica, message) to send at once: the channel holds back messages that depend on a record."""
     staged: list[StagedPart]
-    """Agents of an incoming state, to be kept beside the present ones, before `persist`."""
+    """Agents of an incoming state, to be stored beside the present ones before `persist`."""
     loaded: bool
-    """Agents have been loaded that stay in memory."""
+    """True if agents have been loaded, which stay in memory."""
     persist: list[LogRecord]
     """Records to make durable."""
     token: int
-    """For `Node.persisted`, once `persist` is durable; 0 when the node does not wait for that."""
+    """The argument of `Node.persisted` once `persist` is durable; 0 when the node does not wait for that."""
     installed: Capture | None
-    """The whole state, just replaced: to be made durable with `persist`, atomically. With `Capture.staged`,
-    what was staged replaces the agents on the disk."""
+    """The whole state, if it was replaced: to be made durable together with `persist`, atomically. With
+    `Capture.staged`, the staged agents replace those on the disk."""
     effects: list[Effects]
-    """Effects of entries applied as master: committed, to be acted on."""
+    """Effects of entries applied as master. They are committed, and are to be carried out."""
     trace: list[Reaction]
     """Reactions of this replica, whatever its role."""
     roles: list[RoleChange]
@@ -68,11 +68,12 @@ class Output:
     seats: tuple[Seat, ...] | None
     """The replicas of the cluster, if they have changed; see the channel's output."""
     rejoin: str
-    """Not empty: this node has ended, and why; a new incarnation gets the state from the others."""
+    """The reason for which this node has ended and a new incarnation has to get the state from the others; ""
+    if it has not."""
     stopped: str
-    """Not empty: this node has ended, and why."""
+    """The reason for which this node has ended; "" if it has not."""
     failed: bool
-    """With `stopped`: it ended in error, and a new incarnation would, too."""
+    """True with `stopped` if the node ended in error, and a new incarnation would, too."""
 
     def __init__(self) -> None:
         self.messages = []

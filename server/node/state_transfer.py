@@ -22,7 +22,7 @@ class Unusable(Exception):
 
 
 class StateTransfer:
-    """Answers the events of the channel that are about whole states, a few milliseconds at a time."""
+    """Provides and installs whole states as the channel asks, a few milliseconds at a time."""
 
     def __init__(
         self,
@@ -31,25 +31,25 @@ class StateTransfer:
         log: Callable[[str], None],
         stage: Callable[[StagedPart], None] | None = None,
     ) -> None:
-        """`log` accepts lines for the log; `stage`, given where there is a disk, the parts that come in."""
+        """`log` writes a line to the log; `stage` stores an incoming part on the disk, None without one."""
         self._engine = engine
         self._channel = channel
         self._log = log
         self._stage = stage
         self._staged = False
-        """Parts of an incoming state are on the disk, beside the present state."""
+        """True if the disk holds parts of an incoming state beside the present state."""
         self._token = 0
         self._source: Source | None = None
         self._index: int | None = None
-        """The source gives the state after this entry, and the channel has been told."""
+        """The source provides the state after this entry, as reported to the channel; None before that."""
         self._staging: Staging | None = None
         self._installing: Iterator[None] | None = None
         """The replacement of the state by the incoming one, while it is under way."""
         self._capture: Capture | None = None
         self._refusals = 0
 
-    def settle(self, *, master: bool) -> None:
-        """Drop what is under way: a view has begun with this replica, and only its master is a donor."""
+    def begin_view(self, *, master: bool) -> None:
+        """Drop transfers under way, because a view begins with this replica; only its master is a donor."""
         self._staging = self._installing = self._capture = None
         self._unstage()
         if not master and self._source is not None:
@@ -59,7 +59,7 @@ class StateTransfer:
     # The master's side
 
     def provide(self, now: float, event: ProvideSnapshot | ProvidePart) -> ProvidePart | None:
-        """Pass the next part to the channel. Returns an event to call this with again, else None."""
+        """Pass the next part to the channel. Return an event to call this with again, or None."""
         if isinstance(event, ProvideSnapshot):
             self._token = event.token
             self._source = self._engine.source(event.marker, event.have)
@@ -88,17 +88,17 @@ class StateTransfer:
     # The learner's side
 
     def install(self, now: float, event: InstallPart) -> Capture | None:
-        """Take a part; with the last one, replace the state of the engine.
+        """Accept a part; with the last one, replace the state of the engine.
 
-        Returns what is to be written in one piece with the records of the channel, None when there is
-        nothing. A state that has nothing of the one that is there goes to the disk as it comes; of another
-        one, what differs is prepared at the end. While `busy`, call it with the same event once more.
+        Returns the capture to be written together with the records of the channel, or None. The parts of a
+        complete state are staged on the disk as they arrive; of a state that is based on the present one,
+        the differences are captured at the end. While `busy`, call this with the same event again.
         Raises AgentError, Unusable.
         """
         if self._capture is None:
             try:
                 if self._installing is None:
-                    staging = self._take(event)
+                    staging = self._accept(event)
                     if event.index is None:
                         self._channel.part_installed(now, event.token, staging.marker)
                         return None
@@ -139,15 +139,15 @@ class StateTransfer:
         """True while a new state replaces the old one, or is prepared for the disk."""
         return self._installing is not None or self._capture is not None
 
-    def _take(self, event: InstallPart) -> Staging:
+    def _accept(self, event: InstallPart) -> Staging:
         staging = self._staging
         if staging is None:
             staging = self._staging = self._engine.staging()
-        taken = staging.accept(event.data)
+        part = staging.accept(event.data)
         if staging.based:
             self._unstage()
         elif self._stage is not None:
-            self._stage(taken if self._staged else attrs.evolve(taken, anew=True))
+            self._stage(part if self._staged else attrs.evolve(part, anew=True))
             self._staged = True
         if (staging.end is None) != (event.index is None):
             raise SnapshotError("the parts of the state end where they should not")

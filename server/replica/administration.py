@@ -24,7 +24,7 @@ class Administration:
     def __init__(self, replica: Replica) -> None:
         self._replica = replica
 
-    # Questions
+    # Queries
 
     @property
     def server_id(self) -> int:
@@ -32,7 +32,7 @@ class Administration:
         return self._replica.context.server.id
 
     def status(self) -> "Deferred[Mapping[str, Any]]":
-        """Return the state of the replica: see `AdminTarget`."""
+        """Return the status of the replica and the digest of its state: see `AdminTarget`."""
         engine = self._replica.node.engine
         found, digest = build_status(self._replica), engine.incremental_digest()
         answer: Deferred[Mapping[str, Any]] = Deferred()
@@ -56,15 +56,15 @@ class Administration:
 
     @property
     def role(self) -> str:
-        """See `AdminTarget`."""
+        """The role of the replica: see `Node.role`."""
         return self._replica.node.role
 
     def master_address(self) -> Address | None:
-        """Where the master listens, None if unknown."""
+        """Return where the master listens, None if unknown."""
         return self._replica.master_address()
 
     def diagnosis(self) -> str:
-        """See `AdminTarget`."""
+        """Return what keeps the replica from being master or slave: see `Replica.diagnosis`."""
         return self._replica.diagnosis()
 
     def lacks_all(self) -> str:
@@ -78,16 +78,16 @@ class Administration:
         return f"{context.server.name}.{me} is a witness, which holds no agents: ask replica {which}."
 
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
-        """(id, name, class, reactions) of every agent."""
+        """Yield (id, name, class, reactions) of every agent."""
         for cell in self._replica.node.engine.cells():
             yield cell.identity, cell.name or "", cell.spec.name, cell.reactions
 
     def state_of(self, address: AgentId | str) -> bytes | None:
-        """The state of an agent."""
+        """Return the state of an agent as a MessagePack map; None if there is no such agent."""
         return self._replica.node.engine.state_of(address)
 
     def lacks(self, address: AgentId | str) -> bool:
-        """Whether no agent can have the address."""
+        """Return whether no agent can have the address."""
         return self._replica.node.engine.lacks(address)
 
     # Commands
@@ -105,7 +105,8 @@ class Administration:
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
         """Add a replica to the cluster. Raises NotMaster, ChangeRefused.
 
-        A master that lacks copies, and so serves no clients, accepts this, too: the replica may bring a copy.
+        A master that serves no clients because it has too few copies accepts this as well: the replica may
+        bring a copy.
         """
         if decode_address(data) is None:
             raise ChangeRefused(

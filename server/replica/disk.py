@@ -39,7 +39,7 @@ class ReplicaDisk:
         self.problem = ""
         """Why the disk can no longer be written; "" while it can."""
         self.durability: Durability | None = None
-        """None with durability "memory"."""
+        """The journal; None with durability "memory"."""
         self._context = context
         self._driver = driver
         self._trace = trace
@@ -98,7 +98,7 @@ class ReplicaDisk:
             remedy = "put the directory back before you start it, without it the server begins with nothing"
         self._fail(
             f"{path.absolute()} was removed, moved or replaced while {context.server.name}."
-            f"{context.replica.id} ran; it has stopped, for it can keep nothing there: {remedy}."
+            f"{context.replica.id} ran; it has stopped, because it can keep nothing there: {remedy}."
         )
 
     def _fail(self, sentence: str) -> None:

@@ -81,19 +81,19 @@ class Driver:
         try:
             while not self._stopped:
                 self._again = False
-                self._carry_out(node.take())
+                self._carry_out(node.drain())
                 now = time.monotonic()
                 if now > until and 0 < node.unapplied < MAX_UNAPPLIED:
                     self.flush_soon()
                     break
-                if node.patient and not self._spare:
+                if node.only_digest_left and not self._spare:
                     self.flush_soon()
                     break
                 self._spare = False
                 worked = node.work(now, time.time_ns())
                 took_s = time.monotonic() - now
                 if took_s >= SLOW_S:
-                    node.slow(took_s)
+                    node.log_slow_entry(took_s)
                 if not worked and not self._again:
                     break
             if not self._stopped:

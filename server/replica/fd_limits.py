@@ -24,7 +24,7 @@ RESERVE_PER_REPLICA: Final = 4
 RESERVE_PER_SERVER: Final = 4
 """For another server, likewise."""
 PER_CLIENT: Final = 2
-"""A client that comes back finds room before its former connection is noticed to be dead."""
+"""A client that reconnects needs a second file until its former connection is found dead."""
 LEAST_SHARE: Final = 4
 """At least 1 / `LEAST_SHARE` of the descriptors is for clients, even where the reserve would take all."""
 
@@ -48,7 +48,7 @@ class Room:
 
     @property
     def sentence(self) -> str:
-        """That these are fewer than the configuration allows, for the log; "" if they are not."""
+        """A sentence for the log if fewer connections are accepted than configured; "" otherwise."""
         if self.connections == self.wanted:
             return ""
         rest = self.limit - PER_CLIENT * self.connections
@@ -61,23 +61,23 @@ class Room:
 
 
 def make_room(config: Config, server: Server, replica: Replica) -> Room:
-    """Raise the limit of open files of this process as far as `replica` may need it, and can be."""
+    """Raise the limit of open files of this process to what `replica` may need, as far as that is allowed."""
     wanted = 0
     if replica.service(TCP_PROXY_SERVICE) is not None:
-        said = config.setting("max_connections", None, server=server.id, replica=replica.id)
-        wanted = DEFAULT_MAX_CONNECTIONS if said is None else int(said)
+        configured = config.setting("max_connections", None, server=server.id, replica=replica.id)
+        wanted = DEFAULT_MAX_CONNECTIONS if configured is None else int(configured)
     reserve = (
         RESERVE
         + RESERVE_PER_REPLICA * (len(server.replicas) - 1)
         + RESERVE_PER_SERVER * (len(config.servers) - 1)
     )
-    # The listeners of the networks take so many on their own, if somebody opens them.
+    # Each network listener accepts this many connections by itself.
     listeners = MAX_CONNECTIONS * len(replica.networks)
     return Room(_raised(PER_CLIENT * wanted + reserve + listeners), reserve, wanted)
 
 
 def _raised(files: int) -> int:
-    """Allow `files` open files, or as many as may be; returns how many are allowed then."""
+    """Raise the limit to `files` open files, or as far as allowed; return the limit that holds then."""
     soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _limits())
     if soft < files:
         most = min(files, hard)

@@ -68,10 +68,10 @@ class ChannelHandler:
         }
 
     def _follows(self, transport: ChannelTransport, replica: int, incarnation: int) -> bool:
-        """Return whether this incarnation of a replica may follow those that were connected before."""
+        """Return whether this incarnation of a replica may connect after those that were connected before."""
         if incarnation >= transport.life(replica)[0]:
             return True
-        # A later incarnation may have run without the directory of this one, and was never let in.
+        # A later incarnation may have run without the directory of this one, and was never admitted.
         may_come_back = self._driver.node.channel.may_come_back(replica, incarnation)
         return may_come_back and transport.forget_life(replica)
 

@@ -36,7 +36,7 @@ class ReplicaLog:
         self._closed = True
         self._lock = threading.RLock()
         self._file: Any = None
-        """None: it is to be opened again."""
+        """The open file; None if the next line has to open it again."""
 
     def open(self) -> None:
         """Open the file; lines before are dropped. Raises OSError when the directory cannot be written."""
@@ -96,7 +96,7 @@ class ReplicaLog:
                 self._file.write(text)
             except OSError:
                 self.lost += 1
-                # Where it could not be rotated it is closed already, and takes nothing any more.
+                # A file that could not be rotated is closed already, and cannot be written.
                 self._close_file()
 
     def _observe(self, event: LogEvent) -> None:
@@ -113,7 +113,7 @@ class ReplicaLog:
 
 
 def _printable(text: str) -> str:
-    """The text without what a terminal would obey: much of it comes from peers and clients."""
+    """Escape control characters, which a terminal would obey: peers and clients send much of the text."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

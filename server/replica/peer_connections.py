@@ -25,13 +25,13 @@ STRANGER = "does not belong to"
 OTHER_FILE = "has another configuration than"
 """Part of the reason with which replicas turn each other away that were started with different files."""
 CALLED_S = 10.0
-"""Seconds after a call of a peer in which it is assumed to run."""
+"""Seconds for which a peer that has asked for a connection is assumed to run."""
 
 
 class _PeerHandshake(LinkHandshake):
-    """The hello to a peer; `refused` gets the sentence with which it ends, whichever side says it.
+    """The dialing side of a hello to a peer. `refused` is called with the reason if no connection follows.
 
-    A hello that only asks the peer to connect ends with `asked`, if that is not "".
+    `asked` is the reason for a hello that only asks the peer to connect; "" for any other hello.
     """
 
     def __init__(
@@ -42,14 +42,14 @@ class _PeerHandshake(LinkHandshake):
         self._asked = asked
 
     def receive(self, frame: bytes) -> list[bytes]:
-        """See `LinkHandshake`."""
+        """Process a frame of the peer, and report a hello that ends without a connection."""
         try:
             answers = super().receive(frame)
         except HelloError as error:
             self._refused(str(error))
             raise
         if self.done and self._asked:
-            # Until it comes: that takes no time where all is well.
+            # The reason holds until the peer connects, which it does at once if nothing is wrong.
             self._refused(self._asked)
         return answers
 
@@ -57,7 +57,7 @@ class _PeerHandshake(LinkHandshake):
 class PeerConnections:
     """Connections to the peers: `start` and `stop` for each incarnation. A plain server has none.
 
-    It is the `ChannelHost` of its transport.
+    Implements `ChannelHost`.
     """
 
     def __init__(self, context: ReplicaContext, driver: Driver) -> None:
@@ -66,23 +66,23 @@ class PeerConnections:
         self.incarnation = context.incarnation
         """The voter that the replica is at present."""
         self.addresses = Addresses(context.server, context.replica)
-        """Where the replicas are, as far as is known."""
+        """The known addresses of the replicas."""
         self.transport: ChannelTransport | None = None
-        """The connections; None in a plain server, or before joining again."""
+        """The connections; None in a plain server, and before the replica joins again."""
         self._refusals: dict[int, str] = {}
         """By peer, the reason for which it or this replica refused the connection."""
         self._calling: dict[int, float] = {}
         """By peer, when it last asked this replica to connect, in seconds of the reactor."""
         self._announced: dict[int, str] = {}
-        """By peer, the reason that the user who started this replica has read."""
+        """By peer, the reason that was announced last."""
         self.mute: set[int] = set()
         """Peers that cannot be reached, and not because nobody listens where they should be."""
         self.astray: set[int] = set()
-        """Those of them whose host names do not resolve."""
+        """Those peers in `mute` whose host names do not resolve."""
 
     @property
     def turned_away(self) -> str:
-        """Why there is no connection with other replicas, in one sentence; "" if none refuses another."""
+        """The reason for which replicas refuse each other's connections, in one sentence; "" if none does."""
         reasons = {
             reason: [other for other in sorted(self._refusals) if self._refusals[other] == reason]
             for _, reason in sorted(self._refusals.items())
@@ -114,16 +114,16 @@ class PeerConnections:
             self.transport = None
 
     def send(self, messages: list[tuple[int, Message]]) -> None:
-        """Send messages to peers, as far as there are connections."""
+        """Send messages to the peers that are connected."""
         if self.transport is not None:
             send_messages(self.transport, messages)
 
     def follow(self, seats: tuple[Seat, ...]) -> None:
-        """Connect with these replicas from now on: they, or their addresses, have changed."""
+        """Connect with these replicas from now on: the replicas or their addresses have changed."""
         self.addresses.update(seats)
         if self.transport is not None:
             self.transport.follow(self.addresses.in_domain())
-        names = ", ".join(f"{replica} at {place}" for replica, place in self.addresses.items())
+        names = ", ".join(f"{replica} at {address}" for replica, address in self.addresses.items())
         self._context.log(f"{self._context.server.name} has the replicas {names}")
         difference = self.addresses.difference()
         if difference:
@@ -148,22 +148,22 @@ class PeerConnections:
         return _PeerHandshake(fields, context.settings.secret, refused, asked if calls else "")
 
     def called(self, peer: int) -> None:
-        """A peer has asked to be connected with: it runs, and is reached if it is where it should be."""
+        """Record that a peer asked this replica to connect: the peer runs."""
         self._calling[peer] = self._context.reactor.seconds()
 
     def _refused(self, peer: int, reason: str) -> None:
-        """Record why a hello ended, whichever side ended it."""
+        """Record the reason with which one of the two sides ended a hello."""
         self._refusals[peer] = reason
-        # A replica that waits for the others gives this as the reason, in its status.
+        # A replica that waits for the others shows the reason in its status instead.
         settled = self._driver.node.role in ("master", "slave", "witness")
         if settled and self._announced.get(peer) != reason and (SECRET in reason or OTHER_FILE in reason):
             self._announced[peer] = reason
             self._context.announce(_without([peer], reason))
 
-    # What the transport reports
+    # The interface ChannelHost
 
     def peer_frames(self, peer: int, bodies: list[bytes]) -> None:
-        """Frames of a peer."""
+        """Decode the frames of a peer, and pass the messages to the node."""
         context = self._context
         try:
             messages = [decode_message(body) for body in bodies]
@@ -176,11 +176,11 @@ class PeerConnections:
         self._driver.call(self._driver.node.receive, peer, messages)
 
     def peer_alive(self, peer: int) -> None:
-        """Some of a long frame of a peer has arrived."""
+        """Report that part of a long frame of a peer has arrived."""
         self._driver.call(self._driver.node.partial_received, peer)
 
     def peer_up(self, peer: int, incarnation: int) -> None:
-        """A connection to a peer."""
+        """Report a new connection to a peer."""
         self._refusals.pop(peer, None)
         self._announced.pop(peer, None)
         self._calling.pop(peer, None)
@@ -189,21 +189,21 @@ class PeerConnections:
         self._driver.call(self._driver.node.connected, peer, incarnation)
 
     def peer_down(self, peer: int, reason: str) -> None:
-        """No connection to a peer any more."""
+        """Report that the connection to a peer is lost."""
         if SILENCE in reason:
             self.mute.add(peer)
         ended = self.transport is not None and self.transport.ended(peer)
         self._driver.call(self._driver.node.disconnected, peer, ended)
 
     def peer_unreachable(self, peer: int, reason: str) -> None:
-        """A peer without connection cannot be reached."""
+        """Report that a peer without connection cannot be reached."""
         if STRANGER in reason:
-            # Somebody lives in a cluster without this replica: it must not found another one.
+            # A cluster exists without this replica, which must not found another one.
             self._driver.node.channel.bar_founding()
         if self._refusals.get(peer) != reason:
             self._refusals.pop(peer, None)
-        if NOBODY_LISTENS in reason and self._runs(peer):
-            self._refusals[peer] = self._elsewhere(peer)
+        if NOBODY_LISTENS in reason and self._is_running(peer):
+            self._refusals[peer] = self._wrong_address(peer)
         if NOBODY_LISTENS in reason or peer in self._refusals:
             self.mute.discard(peer)
         else:
@@ -214,12 +214,12 @@ class PeerConnections:
             self.astray.discard(peer)
         self.peer_down(peer, reason)
 
-    def _runs(self, peer: int) -> bool:
-        """Return whether the peer has called so lately that it must be running."""
+    def _is_running(self, peer: int) -> bool:
+        """Return whether the peer asked for a connection within the last `CALLED_S` seconds."""
         called = self._calling.get(peer)
         return called is not None and self._context.reactor.seconds() - called < CALLED_S
 
-    def _elsewhere(self, peer: int) -> str:
+    def _wrong_address(self, peer: int) -> str:
         at = self.addresses.in_domain().get(peer)
         where = "" if at is None else f" at {at[0]}:{at[1]}"
         remedy = (

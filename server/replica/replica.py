@@ -35,7 +35,7 @@ __all__ = ["Replica", "ReplicaFailed", "StartError"]
 LEAVE_TIMEOUT_S = 6.0
 RETIRE_TIMEOUT_S = STOP_TIMEOUT_S + 2.0
 """Seconds that replicas stopping together have to reach the same entry, also if the master has to abandon a
-service that does not stop; then each ends where it is."""
+service that does not stop; after that each ends with the entries it has."""
 
 
 class ReplicaFailed(Exception):
@@ -46,7 +46,7 @@ class Replica:
     """One replica of a server: `start` it, and wait for `stopped`. `make_replica` makes it.
 
     Its parts do the work: `driver` calls the node, `OutputDispatch` carries out what the node puts out, and
-    `incarnations` makes the next node. Here stands when each of them starts and ends.
+    `incarnations` makes the next node. This class decides when each of them starts and ends.
     """
 
     def __init__(self, context: ReplicaContext, log: ReplicaLog, expected: int, *, join: bool) -> None:
@@ -103,7 +103,7 @@ class Replica:
         return succeed(None)
 
     def interrupt(self) -> None:
-        """Give up a start that is under way, which would delay `stop`. A signal handler may call it."""
+        """Abandon a start that is under way, which would delay `stop`. A signal handler may call it."""
         self.disk.interrupted = True
 
     def _limit_clients(self) -> None:
@@ -270,8 +270,8 @@ class Replica:
             return ""
         otherwise = "`quorate status` says what those wait for"
         peers = self.peers
-        said = diagnose(self.node.channel, peers.mute, astray=peers.astray, otherwise=otherwise)
-        return peers.turned_away or said if said else ""
+        diagnosis = diagnose(self.node.channel, peers.mute, astray=peers.astray, otherwise=otherwise)
+        return (peers.turned_away or diagnosis) if diagnosis else ""
 
     def master_address(self) -> Address | None:
         """Return where the master listens, None if unknown."""
@@ -282,10 +282,10 @@ class Replica:
 
 
 def _use_monotonic(reactor: Any) -> None:
-    """Make the reactor measure time by a clock that nobody sets.
+    """Make the reactor measure time by the monotonic clock, if it has no delayed calls yet.
 
-    Twisted takes the time of day: where that is set back by an hour, nothing is called for an hour. Calls
-    under way already would be confused, so the clock is left as it is where there are any.
+    Twisted uses the time of day: when that is set back by an hour, nothing is called for an hour. Delayed
+    calls that exist already have their time on the old clock, so the clock is not changed then.
     """
     if hasattr(reactor, "getDelayedCalls") and not reactor.getDelayedCalls():
         reactor.seconds = time.monotonic

@@ -20,24 +20,24 @@ __all__ = ["TraceLives"]
 
 
 class TraceLives:
-    """Opens and closes the trace of a replica; does nothing where none is wanted, or none can be written."""
+    """Opens and closes the trace of a replica. Without a trace in the settings, all methods do nothing."""
 
     def __init__(self, context: ReplicaContext) -> None:
         self._context = context
         self._wanted = context.settings.trace and not context.replica.witness
         self._writer: TraceWriter | None = None
         self._life = 0
-        """Tells the files of this trace from those of earlier ones; within one, no reaction is missing."""
+        """The number of the life in the names of the files. Within one life no reaction is missing."""
         self._traced = 0
-        """Position of the last reaction given to the trace."""
+        """Position of the last reaction written."""
 
     @property
     def problem(self) -> str | None:
-        """What keeps reactions from the disk, in one sentence; None if all is well."""
+        """The reason for which reactions are not on the disk, in one sentence; None if all are."""
         return None if self._writer is None else self._writer.problem
 
     def open(self, life: int, replayed: Sequence[Reaction] = ()) -> None:
-        """Begin with a life that is `life` or later; perhaps no file has the reactions `replayed`."""
+        """Begin a life with the number `life` or a higher one, and write the reactions `replayed`."""
         if not self._wanted:
             return
         context = self._context
@@ -61,7 +61,7 @@ class TraceLives:
             self.write(list(replayed))
 
     def write(self, reactions: list[Reaction]) -> None:
-        """Write reactions; where some are missing, the state came from another replica: a new life begins."""
+        """Write reactions. A new life begins after a gap: the state came from another replica then."""
         if self._traced and reactions[0].position != self._traced + 1:
             self.close()
             self.open(self._life)
@@ -74,6 +74,6 @@ class TraceLives:
         return succeed(None) if self._writer is None else deferToThread(self._writer.flush)
 
     def close(self) -> "Deferred[Any]":
-        """Write what there is and end; `open` may follow. Fires when done."""
+        """Write the remaining reactions and end; `open` may follow. Fires when done."""
         writer, self._writer = self._writer, None
         return succeed(None) if writer is None else deferToThread(writer.close)

@@ -143,7 +143,7 @@ class Site:
 
     def act(self) -> None:
         """Act on what the node says; it takes a while until it has applied the next entry."""
-        out = self.node.take()
+        out = self.node.drain()
         for effects in out.effects:
             self.master.carry_out(effects)
         self.lines += out.lines

@@ -267,7 +267,7 @@ def test_a_start_that_is_given_up_is_no_failure() -> None:
     gates["a"] = Deferred()
     running = services(host, ("Recording", "a"), ("Needy", "b"))
     running.start(True)
-    running.give_up()
+    running.abandon()
     gates["a"].errback(NotServing("blocked too long"))
     running.stop()
     assert host.told == []

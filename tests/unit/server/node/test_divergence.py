@@ -9,7 +9,7 @@ from quorate.hachannel import DirectReceived, ViewEvent
 from quorate.hachannel.model.view import ViewNumber
 from quorate.server.node import divergence
 from quorate.server.node.digests import Diverged, Report, decode_direct, encode_direct
-from quorate.server.node.divergence import Comparison
+from quorate.server.node.divergence import DivergenceDetector
 from quorate.server.node.outputs import Output
 from quorate.server.replica.driver import Driver
 from quorate.testing.harness import Harness
@@ -28,13 +28,13 @@ class Member:
         self.harness = Harness()
         self.told: list[Any] = []
         self.lines: list[str] = []
-        self.condemned: list[str] = []
+        self.diverged: list[str] = []
         for number in range(agents):
             self.harness.deploy(Sum, name=f"a{number}")
-        self.comparison = Comparison(
-            me, self.harness.engine, cast("Any", self), self.lines.append, self.condemned.append
+        self.detector = DivergenceDetector(
+            me, self.harness.engine, cast("Any", self), self.lines.append, self.diverged.append
         )
-        self.comparison.begin(VIEW)
+        self.detector.begin_view(VIEW)
 
     def send_direct(self, peer: int, data: bytes) -> None:
         self.told.append((peer, decode_direct(data)))
@@ -43,12 +43,12 @@ class Member:
 def test_a_digest_is_complete_after_so_many_entries_though_agents_go_on_changing() -> None:
     member, twin = Member(1), Member(1)
     expected = twin.harness.engine.digest()
-    member.comparison.compare(256)
+    member.detector.start_digest(256)
     entries = 0
-    while member.comparison.running is not None:
+    while member.detector.running is not None:
         assert not member.told
         member.harness.send(f"a{entries % 300}", Add(1))
-        member.comparison.applied()
+        member.detector.applied()
         entries += 1
     assert 50 < entries <= divergence.SHARES
     assert member.told == [(0, Report(256, expected))]
@@ -58,41 +58,41 @@ def test_what_is_left_is_looked_at_some_at_a_time(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(divergence, "SLICE_AGENTS", 100)
     member = Member(1)
     expected = Member(1).harness.engine.digest()
-    member.comparison.compare(256)
+    member.detector.start_digest(256)
     for _ in range(3):
-        assert member.comparison.running is not None
+        assert member.detector.running is not None
         assert not member.told
-        member.comparison.step()
-    assert member.comparison.running is None
+        member.detector.step()
+    assert member.detector.running is None
     assert member.told == [(0, Report(256, expected))]
 
 
 def test_another_position_is_not_begun_before_the_last_one_is_complete() -> None:
     member = Member(1)
     expected = Member(1).harness.engine.digest()
-    member.comparison.compare(256)
-    member.comparison.compare(257)
+    member.detector.start_digest(256)
+    member.detector.start_digest(257)
     assert member.told == [(0, Report(256, expected))]
 
 
 def test_a_new_view_ends_a_reckoning() -> None:
     member = Member(1)
-    member.comparison.compare(256)
-    member.comparison.begin(VIEW)
-    assert member.comparison.running is None
+    member.detector.start_digest(256)
+    member.detector.begin_view(VIEW)
+    assert member.detector.running is None
     assert not member.told
 
 
 def test_a_replica_that_differs_is_told_so() -> None:
     member = Member(0)
-    member.comparison.received(DirectReceived(1, encode_direct(Report(256, b"another"))))
-    member.comparison.compare(256)
-    while member.comparison.running is not None:
-        member.comparison.step()
+    member.detector.received(DirectReceived(1, encode_direct(Report(256, b"another"))))
+    member.detector.start_digest(256)
+    while member.detector.running is not None:
+        member.detector.step()
     assert "replica 1 is in another state" in member.lines[0]
     slave = Member(1)
-    slave.comparison.received(DirectReceived(0, encode_direct(Diverged(0, 256))))
-    assert "an agent is not deterministic" in slave.condemned[0]
+    slave.detector.received(DirectReceived(0, encode_direct(Diverged(0, 256))))
+    assert "an agent is not deterministic" in slave.diverged[0]
 
 
 class Slow:
@@ -103,7 +103,7 @@ class Slow:
     works = 0
 
     @property
-    def patient(self) -> bool:
+    def only_digest_left(self) -> bool:
         return self.left > 0
 
     def work(self, _now: float, _wall_ns: int) -> bool:
@@ -113,7 +113,7 @@ class Slow:
         self.works += 1
         return True
 
-    def take(self) -> Output:
+    def drain(self) -> Output:
         return Output()
 
     def deadline(self, _now: float, _wall_ns: int) -> None:

@@ -80,7 +80,7 @@ class Alone:
 
     def work(self) -> None:
         while True:
-            out = self.node.take()
+            out = self.node.drain()
             for field in ("effects", "trace", "roles", "committed", "lines"):
                 getattr(self.out, field).extend(getattr(out, field))
             self.out.stopped = out.stopped or self.out.stopped
@@ -119,7 +119,7 @@ def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
     node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
     node.start(50.0, WALL)
     assert node.engine.birth == 0
-    while node.take() and node.work(50.0, WALL):
+    while node.drain() and node.work(50.0, WALL):
         pass
     assert node.engine.birth == WALL
     assert node.engine.applied == node.channel.last
@@ -128,17 +128,17 @@ def test_a_server_is_born_with_its_first_entry_which_it_makes_itself() -> None:
 def test_services_are_started_before_the_first_entry_which_has_what_they_send_at_once() -> None:
     node = make_node(0, [0], server=0, names={"s0": 0}, incarnation=7, cluster="c", expected=1)
     node.start(50.0, WALL)
-    out = node.take()
+    out = node.drain()
     while not out.roles:
         assert node.channel.last == 0
         assert node.work(50.0, WALL)
-        out = node.take()
+        out = node.drain()
     assert out.roles[0].first_time
     assert node.channel.last == 0
     node.post([Note(factory(0), outside(0), Poke.type_name, encode(Poke(0.0)), 5)])
     assert node.work(50.0, WALL)
     assert node.channel.last == 1
-    while node.take() and node.work(50.0, WALL):
+    while node.drain() and node.work(50.0, WALL):
         pass
     assert node.reactions == 1
     assert node.channel.last == 1
@@ -255,9 +255,9 @@ def test_that_entries_are_committed_is_written_and_not_waited_for_unless_somethi
 
     def written() -> list[tuple[list[type], int]]:
         """The records of each output, and its token."""
-        outs = [node.take()]
+        outs = [node.drain()]
         while node.work(50.0, WALL) or outs[-1].token:
-            outs.append(node.take())
+            outs.append(node.drain())
         return [([type(record) for record in out.persist], out.token) for out in outs if out.persist]
 
     node.start(50.0, WALL)
@@ -288,10 +288,10 @@ def test_the_queue_is_full_above_its_limit_until_half_of_it_is_gone() -> None:
     for _ in range(4):
         queue.add_notes([poke()] * 10, None)
     assert queue.full
-    queue.take()
+    queue.next_batch()
     assert queue.full
-    queue.take()
-    queue.take()
+    queue.next_batch()
+    queue.next_batch()
     assert not queue.full
     assert queue.notes == 10
 
@@ -304,13 +304,13 @@ def test_acknowledgements_of_a_server_become_one_item(count: int) -> None:
     queue = BatchQueue(BatchLimits())
     for upto in range(1, count + 1):
         queue.add_ack(4, 9, upto)
-    assert queue.take() == ([NetAck(4, 9, count)], [])
+    assert queue.next_batch() == ([NetAck(4, 9, count)], [])
 
 
 def test_an_entry_that_took_long_is_named_with_its_last_reaction() -> None:
     alone = Alone()
     alone.post(poke(), poke())
-    alone.node.slow(8.04)
+    alone.node.log_slow_entry(8.04)
     alone.work()
     (line,) = [line for line in alone.out.lines if "8.0 s" in line]
     assert line.startswith(f"entry {alone.node.channel.last} took 8.0 s, ")

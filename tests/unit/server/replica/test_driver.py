@@ -12,7 +12,7 @@ from quorate.server.replica.driver import Driver
 class Node:
     """A node that is due until it has ticked, and never has anything to say."""
 
-    patient = False
+    only_digest_left = False
     unapplied = 0
 
     def __init__(self) -> None:
@@ -29,13 +29,13 @@ class Node:
     def flush(self, now: float, wall_ns: int) -> None:
         """Nothing waits."""
 
-    def take(self) -> None:
+    def drain(self) -> None:
         """Nothing."""
 
     def work(self, now: float, wall_ns: int) -> bool:
         return False
 
-    def slow(self, seconds: float) -> None:
+    def log_slow_entry(self, seconds: float) -> None:
         """Nothing to name."""
 
     def deadline(self, now: float, wall_ns: int) -> float | None:
@@ -76,7 +76,7 @@ def test_work_that_takes_long_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         return bool(took)
 
     made: Any = node
-    made.work, made.slow = work, said.append
+    made.work, made.log_slow_entry = work, said.append
     monkeypatch.setattr("quorate.server.replica.driver.time.monotonic", lambda: now[0])
     driver_of(node, clock).call(node.flush)
     assert took == []
