@@ -18,7 +18,7 @@ from ..model.errors import ChannelError
 from ..model.events import Event, InstallPart, LeaseChanged, ProvideSnapshot, Stopped, ViewEvent
 from ..model.settings import Settings
 from ..protocol.channel import Channel
-from ..transport.connection import Address
+from ..transport.addresses import Address
 from ..transport.direct_write import DirectWriteReactor
 from ..transport.process_liveness import this_process
 from ..transport.transport import ChannelHost, ChannelTransport

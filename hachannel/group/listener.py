@@ -15,7 +15,8 @@ from twisted.internet.protocol import Factory
 from twisted.python.failure import Failure
 
 from ..model.errors import ProtocolError
-from ..transport.connection import Address, Link, LinkSettings, is_own_address
+from ..transport.addresses import Address, is_own_address
+from ..transport.connection import Link, LinkSettings
 from ..transport.direct_write import DirectWriteReactor
 from ..transport.ports import DelayedCallPort, ListeningPort
 from ..transport.transport import ChannelTransport

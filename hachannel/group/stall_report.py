@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 from ..protocol.channel import Channel
 from ..protocol.diagnosis import diagnose
-from ..transport.connection import NO_ADDRESS, NOBODY_LISTENS, SILENCE
+from ..transport.connection import SILENCE
+from ..transport.connector import NO_ADDRESS, NOBODY_LISTENS
 from .wire import REFUSAL
 
 __all__ = ["StallReport"]

@@ -1,47 +1,25 @@
-"""Links: TCP connections that carry frames, and how one is opened. Twisted.
+"""Links: TCP connections that carry frames. Twisted.
 
 A link knows no protocol above frames.
 """
 
-import errno
-import socket
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
 import attrs
-from twisted.internet.interfaces import IAddress
-from twisted.internet.protocol import Factory, connectionDone
 from twisted.internet.protocol import Protocol as TwistedProtocol
+from twisted.internet.protocol import connectionDone
 from twisted.python.failure import Failure
 
 from ..codec.buffers import Body
 from ..codec.framing import MAX_FRAME_BYTES, FrameError, FrameReader, frame_parts
-from .ports import ClockPort, DelayedCallPort, ReactorPort, TcpPort
+from .addresses import host_port
+from .ports import ClockPort, DelayedCallPort, TcpPort
 
-__all__ = [
-    "Address",
-    "Handshake",
-    "Link",
-    "LinkHandler",
-    "LinkSettings",
-    "connect",
-    "host_port",
-    "is_own_address",
-]
+__all__ = ["Link", "LinkHandler", "LinkSettings"]
 
-NOBODY_LISTENS = "refused by other side"
-"""Part of Twisted's reason for a failed attempt: nobody listens on the port of the other host."""
-NO_ADDRESS = "DNS lookup failed"
-"""Part of Twisted's reason for a failed attempt: the host name does not resolve."""
 SILENCE = "nothing was heard"
 """Part of the reason of a dropped connection: the peer is frozen, or cut off."""
-
-Address = tuple[str, int]
-
-
-def host_port(host: str, port: object) -> str:
-    """Return an address as text: host:port, with IPv6 in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 @attrs.frozen
@@ -251,162 +229,3 @@ class Link(TwistedProtocol):
             self.drop(f"{SILENCE} for {settings.silence_s:g} s")
         elif now - self._sent >= settings.ping_s * 0.9 and self._writable:
             self.send([b""])
-
-
-class Handshake(Protocol):
-    """The handshake of a connection, on the dialing side."""
-
-    @property
-    def first(self) -> bytes:
-        """The frame to send first."""
-        ...
-
-    @property
-    def done(self) -> bool:
-        """True when the connection may be used."""
-        ...
-
-    @property
-    def fields(self) -> Mapping[str, Any]:
-        """The fields of the other side's hello."""
-        ...
-
-    def receive(self, frame: bytes) -> list[bytes]:
-        """Read a frame and return the frames to send. Raises an exception with a sentence to give up."""
-        ...
-
-
-class _Dialing:
-    """An attempt to open a connection: TCP, then the handshake, then `opened`, or `failed` once."""
-
-    def __init__(
-        self,
-        reactor: ClockPort,
-        settings: LinkSettings,
-        handshake: Handshake,
-        opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
-        failed: Callable[[str], None],
-    ) -> None:
-        self._handshake = handshake
-        self._opened = opened
-        self._failed = failed
-        self._over = False
-        self._link: Link | None = None
-        self._reactor = reactor
-        self._settings = settings
-        self._timeout = reactor.callLater(settings.hello_timeout_s, self._fail, "no hello came in time")
-
-    def connected(self, link: Link) -> None:
-        self._link = link
-        if self._over:
-            link.drop("no longer wanted")
-            return
-        link.send([self._handshake.first])
-
-    def frames(self, link: Link, bodies: list[bytes]) -> None:
-        for position, body in enumerate(bodies):
-            try:
-                answers = self._handshake.receive(body)
-            except Exception as error:
-                self._fail(str(error))
-                return
-            if answers:
-                link.send(answers)
-            if self._handshake.done:
-                self._finish()
-                self._opened(link, self._handshake.fields, bodies[position + 1 :])
-                return
-
-    def lost(self, link: Link, reason: str) -> None:
-        del link
-        self._fail(reason)
-
-    def cancel(self) -> None:
-        """Give up silently."""
-        self._finish()
-        if self._link is not None:
-            self._link.abandon()
-            cast("TcpPort", self._link.transport).abortConnection()
-
-    def refused(self, reason: str) -> None:
-        self._fail(reason)
-
-    def _fail(self, reason: str) -> None:
-        if self._over:
-            return
-        self.cancel()
-        self._failed(reason)
-
-    def _finish(self) -> None:
-        self._over = True
-        if self._timeout.active():
-            self._timeout.cancel()
-
-
-class _DialLink(Link):
-    def __init__(self, reactor: ClockPort, settings: LinkSettings, dialing: _Dialing) -> None:
-        super().__init__(reactor, settings, dialing)
-        self._dialing = dialing
-
-    def connectionMade(self) -> None:  # noqa: N802
-        super().connectionMade()
-        self._dialing.connected(self)
-
-
-class _DialFactory(Factory):
-    noisy = False
-
-    def __init__(self, dialing: _Dialing, reactor: ClockPort, settings: LinkSettings) -> None:
-        self._dialing = dialing
-        self._reactor = reactor
-        self._settings = settings
-
-    def startedConnecting(self, connector: object) -> None:  # noqa: N802
-        del connector
-
-    def buildProtocol(self, addr: IAddress | None) -> Link:  # noqa: N802
-        del addr
-        return _DialLink(self._reactor, self._settings, self._dialing)
-
-    def clientConnectionFailed(self, connector: object, reason: Failure) -> None:  # noqa: N802
-        del connector
-        self._dialing.refused(reason.getErrorMessage())
-
-    def clientConnectionLost(self, connector: object, reason: Failure) -> None:  # noqa: N802
-        del connector, reason
-
-
-def connect(
-    reactor: ReactorPort,
-    address: Address,
-    settings: LinkSettings,
-    handshake: Handshake,
-    opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
-    failed: Callable[[str], None],
-) -> Callable[[], None]:
-    """Open a connection and shake hands. Return a function that gives up silently.
-
-    `opened` gets the link, the fields of the other side's hello and the frames that came with it; it must set
-    the handler of the link. `failed` gets the reason. Exactly one of them is called, later, unless the caller
-    gives up.
-    """
-    dialing = _Dialing(reactor, settings, handshake, opened, failed)
-    factory = _DialFactory(dialing, reactor, settings)
-    try:
-        reactor.connectTCP(address[0], address[1], factory, timeout=settings.connect_timeout_s)
-    except OSError as error:
-        # The address cannot be tried, for example because this machine has no such interface.
-        reactor.callLater(0, dialing.refused, error.strerror or str(error))
-    return dialing.cancel
-
-
-def is_own_address(address: str) -> bool:
-    """Return whether this is an address of this machine; False for a name."""
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    # The system allows binding only to its own addresses.
-    try:
-        with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))
-    except OSError as error:
-        return error.errno not in (errno.EADDRNOTAVAIL, errno.EINVAL, errno.EAFNOSUPPORT)
-    return True

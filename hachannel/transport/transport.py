@@ -20,7 +20,9 @@ import attrs
 from ..codec.buffers import Body
 from ..codec.framing import frame_parts
 from . import process_liveness
-from .connection import Address, Handshake, Link, LinkSettings, connect, host_port
+from .addresses import Address, host_port
+from .connection import Link, LinkSettings
+from .connector import Handshake, connect
 from .ports import DelayedCallPort, ReactorPort
 
 __all__ = ["ChannelHost", "ChannelTransport"]

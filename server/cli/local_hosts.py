@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 
-from ...hachannel.transport.connection import is_own_address
+from ...hachannel.transport.addresses import is_own_address
 
 
 def is_local(host: str) -> bool:

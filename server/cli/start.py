@@ -15,7 +15,7 @@ from twisted.internet.defer import Deferred, TimeoutError, maybeDeferred
 from twisted.logger import globalLogBeginner
 from twisted.python.failure import Failure
 
-from ...hachannel.transport.connection import host_port
+from ...hachannel.transport.addresses import host_port
 from ..config import Config, Server, load
 from ..errors import StartInterrupted
 from ..storage.data_directory import DataDirectory

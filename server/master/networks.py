@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from ...agents import Note
 from ...engine import Effects
-from ...hachannel.transport.connection import Address
+from ...hachannel.transport.addresses import Address
 from ...hachannel.transport.direct_write import DirectWriteReactor
 from ..config import NoRoute
 from ..context import ReplicaContext

@@ -6,7 +6,7 @@ import msgspec
 
 from ...hachannel import Seat
 from ...hachannel.model.view import watching
-from ...hachannel.transport.connection import Address, host_port
+from ...hachannel.transport.addresses import Address, host_port
 from ..config import Replica, Server
 
 __all__ = [

@@ -20,7 +20,8 @@ import attrs
 import msgspec
 
 from ...agents import Note
-from ...hachannel.transport.connection import Address, Link, LinkSettings
+from ...hachannel.transport.addresses import Address
+from ...hachannel.transport.connection import Link, LinkSettings
 from .hello import Hello, NotNow, ProtocolError
 
 __all__ = ["Ack", "Data", "Incoming", "NetworkHost"]

@@ -7,7 +7,9 @@ from typing import Any, cast
 import msgspec
 
 from ...agents import Note
-from ...hachannel.transport.connection import Address, Handshake, Link, LinkSettings, connect
+from ...hachannel.transport.addresses import Address
+from ...hachannel.transport.connection import Link, LinkSettings
+from ...hachannel.transport.connector import Handshake, connect
 from ...hachannel.transport.ports import DelayedCallPort, ReactorPort
 from .hello import ProtocolError, as_address
 from .incoming import Ack, Data, NetworkHost

@@ -8,7 +8,7 @@ from twisted.internet.defer import Deferred
 from ...agents import AgentId, Note
 from ...hachannel import ChangeRefused, Channel
 from ...hachannel import NotMaster as ChannelMaster
-from ...hachannel.transport.connection import Address
+from ...hachannel.transport.addresses import Address
 from ..admin.protocol import MASTER, NotMaster
 from ..network.addresses import decode_address
 from ..node.divergence import SLICE_AGENTS, SLICE_BYTES

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 from ...hachannel import Message, ProtocolError, Seat, decode_message
-from ...hachannel.transport.connection import NO_ADDRESS, NOBODY_LISTENS, SILENCE
+from ...hachannel.transport.connection import SILENCE
+from ...hachannel.transport.connector import NO_ADDRESS, NOBODY_LISTENS
 from ...hachannel.transport.direct_write import DirectWriteReactor
 from ...hachannel.transport.process_liveness import this_process
 from ...hachannel.transport.sending import send_messages

@@ -12,7 +12,7 @@ from twisted.internet.defer import Deferred, DeferredList, succeed
 from twisted.python.failure import Failure
 
 from ...hachannel.protocol.diagnosis import diagnose
-from ...hachannel.transport.connection import Address
+from ...hachannel.transport.addresses import Address
 from ..context import ReplicaContext
 from ..errors import StartError
 from ..master.master import MasterSide

@@ -1,8 +1,8 @@
 """A simulated cluster of one server: nodes (channel, engine and batching) on a virtual clock and network.
 
 All random choices come from the seed, so a run can be repeated. The cluster compares the reactions of the
-replicas while it runs and raises `Violation` when two replicas react differently to the same entries, or when
-a promise of the cluster is broken; `check` compares the states at the end.
+replicas while it runs and raises `Violation` if two replicas react differently to the same entries, or if a
+promise of the cluster is broken; `check` compares the states at the end.
 """
 
 import heapq
@@ -14,19 +14,17 @@ from typing import Any
 import attrs
 
 from ...agents import Note
-from ...engine import Effects, EngineSettings, Reaction
+from ...engine import Effects, Engine, EngineSettings, Reaction
 from ...hachannel import Message, Settings
+from ...hachannel.model.log import Log
 from ...server.node.factory import make_node
 from ...server.node.node import Node
 from ...server.node.outputs import NodeSettings, Output, RoleChange
+from ..channel.violation import Violation
 
-__all__ = ["Cluster", "SimulatedReplica", "Violation"]
+__all__ = ["Cluster", "SimulatedReplica"]
 
 EPOCH_NS = 1_700_000_000_000_000_000
-
-
-class Violation(AssertionError):
-    """Raised when the cluster has broken a promise. The text has the seed."""
 
 
 @attrs.define(eq=False)
@@ -38,10 +36,11 @@ class SimulatedReplica:
     incarnation: int
     alive: bool = False
     skew_ns: int = 0
-    """The nanoseconds by which its wall clock is ahead of the true time."""
+    """Difference of its wall clock from the true time, in nanoseconds."""
     life: int = 0
     """The number of times that it was killed; calls for an earlier life are dropped."""
     rejoin: str = ""
+    """The reason why it must restart as a new incarnation; "" if it need not."""
     roles: list[RoleChange] = attrs.field(factory=list[RoleChange])
     lines: list[str] = attrs.field(factory=list[str])
 
@@ -60,8 +59,8 @@ class _Link:
 class Cluster:
     """Replicas 0 to `size` - 1 of server 0. Times are virtual seconds.
 
-    delay_s: the range of the delay of a message. skew_s: the most by which a wall clock is wrong. on_effects:
-    called with the id of a master and the effects that it acts on.
+    delay_s: range of the delay of a message. skew_s: largest error of a wall clock. on_effects: called with
+    the id of a master and the effects that it acts on.
     """
 
     def __init__(
@@ -126,7 +125,7 @@ class Cluster:
         end = self.now + limit_s
         while not condition():
             if self.now > end or not self._queue:
-                raise Violation(f"seed {self.seed}: not within {limit_s:g} s; {self.describe()}")
+                raise self.violation("progress", f"not within {limit_s:g} s; {self.describe()}")
             self._next()
 
     def master(self) -> SimulatedReplica | None:
@@ -223,12 +222,30 @@ class Cluster:
         """Raise Violation unless all living replicas are in the same state."""
         digests = {each.id: each.node.engine.digest() for each in self.replicas.values() if each.alive}
         if len(set(digests.values())) != 1:
-            raise Violation(f"seed {self.seed}: states differ; {self.describe()}")
+            raise self.violation("one state", f"states differ; {self.describe()}")
+
+    def violation(self, invariant: str, text: str) -> Violation:
+        """Return the error of a broken promise, with the seed and the virtual time."""
+        error = Violation(f"{invariant}: {text} (seed {self.seed})", at=self.now)
+        error.seed = self.seed
+        return error
 
     # The parts of the simulation
 
     def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
-        channel, engine, node = self._settings
+        return self._make(id, incarnation, fresh=fresh)
+
+    def _make(
+        self,
+        id: int,
+        incarnation: int,
+        *,
+        fresh: bool,
+        log: Log | None = None,
+        engine: Engine | None = None,
+    ) -> Node:
+        """Make the node of a replica. log, engine: those that it has recovered, if any."""
+        channel_settings, engine_settings, node_settings = self._settings
         return make_node(
             id,
             self._ids,
@@ -237,9 +254,11 @@ class Cluster:
             incarnation=incarnation,
             cluster="simulated",
             expected=len(self._ids),
-            channel_settings=channel,
-            engine_settings=engine,
-            settings=node,
+            channel_settings=channel_settings,
+            engine_settings=engine_settings,
+            settings=node_settings,
+            log=log,
+            engine=engine,
             fresh=fresh,
         )
 
@@ -318,7 +337,7 @@ class Cluster:
         for peer, message in out.messages:
             self._carry(replica.id, peer, message)
         for reaction in out.trace:
-            known = self.reactions.setdefault(reaction.position, reaction)
+            known = self.known(reaction)
             if known != reaction and not replica.rejoin:
                 self.diverged(replica, known, reaction)
         if self._on_effects is not None:
@@ -332,21 +351,24 @@ class Cluster:
                 # After the present call.
                 self.at(self.stop_s, partial(self._services_stopped, replica, replica.life))
         if self._begun and any(role.first_time for role in out.roles):
-            raise Violation(f"seed {self.seed}: the cluster was founded twice; {self.describe()}")
+            raise self.violation("one founding", f"the cluster was founded twice; {self.describe()}")
         self._begun = self._begun or replica.node.engine.birth > 0
         if out.failed:
-            raise Violation(f"seed {self.seed}: replica {replica.id} failed: {out.stopped}")
+            raise self.violation("no failure", f"replica {replica.id} failed: {out.stopped}")
         replica.rejoin = out.rejoin or replica.rejoin
 
     def _services_stopped(self, replica: SimulatedReplica, life: int) -> None:
         if replica.alive and replica.life == life:
             self._do(replica, replica.node.services_stopped)
 
+    def known(self, reaction: Reaction) -> Reaction:
+        """Return the first reaction of any replica at this position, which may be this one."""
+        return self.reactions.setdefault(reaction.position, reaction)
+
     def diverged(self, replica: SimulatedReplica, known: Reaction, reaction: Reaction) -> None:
         """Raise Violation: two replicas reacted differently. A subclass may override it."""
-        raise Violation(
-            f"seed {self.seed}: replica {replica.id} reacted with {reaction}, another with {known}"
-        )
+        text = f"replica {replica.id} reacted with {reaction}, another with {known}"
+        raise self.violation("one reaction", text)
 
     def _carry(self, sender: int, receiver: int, message: Message) -> None:
         link = self._link(sender, receiver)

@@ -9,11 +9,10 @@ from ...engine import AgentState, Capture, Engine, StagedPart
 from ...hachannel.journal.durable_log import DurableLog, Remembered
 from ...hachannel.model.log import Committed
 from ...hachannel.model.messages import PAYLOAD
-from ...server.node.factory import make_node
 from ...server.node.node import Node
 from ...server.node.outputs import Output
 from ..channel.disk import SimulatedDisk, Write
-from .cluster import Cluster, SimulatedReplica, Violation
+from .cluster import Cluster, SimulatedReplica
 
 __all__ = ["AgentDisk", "DurableCluster"]
 
@@ -55,9 +54,10 @@ class AgentDisk(SimulatedDisk[Capture]):
 
 
 class DurableCluster(Cluster):
-    """See `Cluster`. `sync_s` is the range of the time that a sync takes.
+    """A `Cluster` whose replicas have disks.
 
-    A killed replica comes back with its disk and as the same voter; `lose_disk` before that takes the disk.
+    sync_s: range of the duration of a sync. snapshot_entries: entries after which a replica may save a
+    snapshot. A killed replica restarts with its disk as the same voter, unless `lose_disk` was called.
     """
 
     def __init__(
@@ -100,36 +100,23 @@ class DurableCluster(Cluster):
     def _node(self, id: int, incarnation: int, *, fresh: bool = False) -> Node:
         disk = self.disks[id]
         disk.coming = {}
-        channel, engine_settings, node = self._settings
+        _, engine_settings, _ = self._settings
         engine = Engine(0, {"s0": 0}, engine_settings)
         if disk.header:
             engine.load(disk.header, disk.agents.values())
         base = disk.remembered.base.at
         if disk.saved < base:
-            raise Violation(f"seed {self.seed}: a state after {disk.saved} and entries from {base + 1} on")
+            raise self.violation("no gap", f"a state after {disk.saved} and entries from {base + 1} on")
         for index in range(disk.saved + 1, disk.remembered.commit + 1):
             entry = disk.entries[index]
             if entry.kind == PAYLOAD:
                 self.recoveries += 1
                 for reaction in engine.apply(entry.index, entry.stamp_ns, entry.payload).trace:
-                    known = self.reactions.setdefault(reaction.position, reaction)
+                    known = self.known(reaction)
                     if known != reaction:
-                        raise Violation(f"seed {self.seed}: recovered with {reaction}, before {known}")
+                        raise self.violation("one reaction", f"recovered with {reaction}, before {known}")
         self._logs[id] = log = disk.log()
-        return make_node(
-            id,
-            self._ids,
-            server=0,
-            names={"s0": 0},
-            incarnation=incarnation,
-            cluster="simulated",
-            expected=len(self._ids),
-            channel_settings=channel,
-            settings=node,
-            log=log,
-            engine=engine,
-            fresh=fresh,
-        )
+        return self._make(id, incarnation, fresh=fresh, log=log, engine=engine)
 
     def _act(self, replica: SimulatedReplica, out: Output) -> None:
         for taken in out.staged:
