@@ -1,4 +1,4 @@
-"""The sample cluster of the demo: started, watched, and robbed of its master."""
+"""The sample cluster of the demo: its processes, their events, and the kill of the master."""
 
 import threading
 import time
@@ -11,14 +11,14 @@ from ..server.cli.restart_policy import RestartPolicy
 from ..server.cli.supervisor import Event as ProcessEvent
 from ..server.cli.supervisor import Supervisor, SupervisorError
 from ..server.config import TCP_PROXY_SERVICE, load
-from .ports import place
+from .ports import write_config
 from .result import Event, Killed
 
 CLUSTER = "s0"
 READY_TIMEOUT_S = 60.0
 BACK_TIMEOUT_S = 60.0
 MAX_EVENTS = 1000
-"""Events kept; a cluster that has had more is in worse trouble than a report can tell."""
+"""Events kept for the report."""
 
 
 class DemoError(Exception):
@@ -26,7 +26,7 @@ class DemoError(Exception):
 
 
 @attrs.frozen
-class _Happening:
+class _ClusterEvent:
     at_s: float
     server: str
     kind: str
@@ -42,14 +42,14 @@ class Cluster:
     def __init__(self, sample: Path, directory: Path, report: Callable[[str], None]) -> None:
         self._report = report
         self._lock = threading.Lock()
-        self._happened: list[_Happening] = []
+        self._events: list[_ClusterEvent] = []
         self._started = False
-        self._last_words = ""
+        self._last_output = ""
         self._own_kill: Killed | None = None
         self.directory = directory
         self.data = directory / "data"
         config_path = directory / "a3servers.xml"
-        self.moved_ports = place(sample, config_path)
+        self.moved_ports = write_config(sample, config_path)
         self.config = load(config_path)
         self.supervisor = Supervisor(config_path, self.data, restart=RestartPolicy(), on_event=self._on_event)
 
@@ -65,13 +65,13 @@ class Cluster:
         try:
             self.supervisor.wait_ready(timeout_s)
         except SupervisorError as error:
-            raise DemoError(f"The servers did not start: {error} {self._last_words}") from error
+            raise DemoError(f"The servers did not start: {error} {self._last_output}") from error
         with self._lock:
             self._started = True
-            self._happened.clear()
+            self._events.clear()
 
     def all_back(self, timeout_s: float = BACK_TIMEOUT_S) -> bool:
-        """Wait until every replica serves again; say whether they all do."""
+        """Wait until every replica serves again; return whether all do."""
         try:
             self.supervisor.wait_ready(timeout_s)
         except SupervisorError:
@@ -80,7 +80,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        """Where clients of the cluster connect."""
+        """The URL at which clients connect to the cluster."""
         endpoints = [
             f"{replica.host}:{service.args.split()[0]}"
             for replica in self.config.server(CLUSTER).replicas
@@ -98,10 +98,10 @@ class Cluster:
             lines.append(f"{server}.{replica} {role or 'starting'} (pid {pid})")
         return lines
 
-    def doom(self) -> str | None:
-        """Why there is no point in going on, in one sentence, or None while there is."""
+    def failure(self) -> str | None:
+        """Return one sentence if the run cannot succeed any more, None while it can."""
         with self._lock:
-            killed = [each.server for each in self._happened if each.kind == "killed"]
+            killed = [each.server for each in self._events if each.kind == "killed"]
         dead = [
             name for name in killed if name != CLUSTER and self.config.server(name).durability == "memory"
         ]
@@ -115,7 +115,7 @@ class Cluster:
     def kill_master(self) -> Killed | None:
         """Send SIGKILL to the process of the master.
 
-        None: not at this moment, because there is no master, or a replica is missing already.
+        Returns None if that is not possible now: there is no master, or a replica is missing already.
         """
         supervisor = self.supervisor
         roles = [supervisor.role(server, replica) for server, replica in supervisor.replicas]
@@ -128,22 +128,22 @@ class Cluster:
             except SupervisorError:
                 return None
             killed = self._own_kill = Killed(replica, pid, time.monotonic())
-        self._happen(CLUSTER, "killed", f"{CLUSTER}.{replica}, the master (pid {pid}), killed by SIGKILL")
+        self._record(CLUSTER, "killed", f"{CLUSTER}.{replica}, the master (pid {pid}), killed by SIGKILL")
         return killed
 
     def events(self, start_s: float) -> list[Event]:
-        """What happened since `start_s` (monotonic), on the clock of the report."""
+        """Return the events since `start_s` (monotonic), with times relative to it."""
         with self._lock:
             return [
                 Event(each.at_s - start_s, each.kind, each.text)
-                for each in self._happened
+                for each in self._events
                 if each.at_s >= start_s
             ]
 
-    def _happen(self, server: str, kind: str, text: str) -> None:
+    def _record(self, server: str, kind: str, text: str) -> None:
         with self._lock:
-            if len(self._happened) < MAX_EVENTS:
-                self._happened.append(_Happening(time.monotonic(), server, kind, text))
+            if len(self._events) < MAX_EVENTS:
+                self._events.append(_ClusterEvent(time.monotonic(), server, kind, text))
         self._report(text)
 
     def _on_event(self, event: ProcessEvent) -> None:
@@ -151,12 +151,12 @@ class Cluster:
         with self._lock:
             own = self._own_kill is not None and self._own_kill.pid == event.pid
         if event.kind == "output":
-            self._last_words = f"{event.name} says: {event.text}"
+            self._last_output = f"{event.name} says: {event.text}"
         elif event.kind == "died" and not own:
-            self._happen(event.server, "killed", f"{event.name}{pid} {event.text.partition(';')[0]}")
+            self._record(event.server, "killed", f"{event.name}{pid} {event.text.partition(';')[0]}")
         elif event.kind == "ready" and self._started:
-            self._happen(event.server, "back", f"{event.name}{pid} is back as {event.role}")
+            self._record(event.server, "back", f"{event.name}{pid} is back as {event.role}")
         elif event.kind == "role" and event.role == "master":
-            self._happen(event.server, "master", f"{event.name}{pid} is master now")
+            self._record(event.server, "master", f"{event.name}{pid} is master now")
         elif event.kind == "gave up":
-            self._happen(event.server, "gone", f"{event.name} {event.text}")
+            self._record(event.server, "gone", f"{event.name} {event.text}")

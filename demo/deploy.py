@@ -49,7 +49,7 @@ def _create(admin: ServerAdmin, name: str, cls: type[Agent]) -> AgentId:
     call = wire.Request(factory(admin.server.id), type_name(Create), encode(create), REPLY_TIMEOUT_S)
     where = f"{name} on {admin.server.name}"
     try:
-        # The key makes it safe to ask again: the same agent is answered.
+        # With the key it is safe to ask again: the answer is the same agent.
         reply = admin.ask_master(call, wire.Reply, repeatable=True)
     except AdminError as error:
         raise DemoError(f"The agent {where} could not be created: {error}") from error

@@ -1,8 +1,8 @@
-"""Flights into the cluster by a remote client, and measurements while they go.
+"""The feed sends flights into the cluster as a remote client, and takes measurements meanwhile.
 
-Three threads: the caller's feeds; a prober sends numbered probes on a connection of its own, one after the
-other; a watch samples the progress. The prober also kills the master between two probes: the failover is the
-time from the signal to the acknowledgement of the very next probe.
+Three threads: the caller's thread sends the flights; a prober sends numbered probes on a connection of its
+own, one after the other; a watch samples the progress. The prober also kills the master between two probes:
+the failover is the time from the signal to the acknowledgement of the next probe.
 """
 
 import threading
@@ -18,12 +18,12 @@ SAMPLE_EVERY_S = 0.1
 PROBE_EVERY_S = 0.02
 MAX_PROBES = 20_000
 LOST_AFTER_S = 30.0
-"""Without any acknowledgement for so long the cluster is given up."""
+"""The run fails after this time without any acknowledgement."""
 ONE_AT_A_TIME = (
     "A cluster needs most of its replicas: let one that was killed come back before you kill another."
 )
 KILL_WITHIN_S = 5.0
-"""The feed waits so long for the kill; if it comes later, more flights have been sent."""
+"""The feed pauses at most this time for the kill; a later kill finds more flights sent."""
 PULSE = "pulse"
 
 
@@ -48,7 +48,7 @@ class Connection(Protocol):
         ...
 
     def close(self, timeout: float | None = 5.0) -> None:
-        """End the connection, after flushing for so many seconds; what waits in other threads raises."""
+        """End the connection, after flushing for up to `timeout` seconds; calls in other threads raise."""
         ...
 
 
@@ -74,13 +74,13 @@ class Prober(threading.Thread):
         self.kill: Killed | None = None
         """The kill, once it has happened."""
         self.failover_ms: float | None = None
-        """From the signal to the acknowledgement of the first probe sent after it."""
+        """Time from the signal to the acknowledgement of the first probe sent after it."""
         self.sent = 0
         """Probes sent; their numbers are 1 to this."""
         self.error: Exception | None = None
 
     def kill_master(self) -> None:
-        """Have the master killed before the next probe for which that can be; returns at once."""
+        """Request that the master is killed before the next probe at which that is possible."""
         self._wanted.set()
 
     def end(self, timeout_s: float) -> None:
@@ -123,19 +123,19 @@ class Watch(threading.Thread):
         timeline: Timeline,
         start_s: float,
         progress: Callable[[int], None],
-        doomed: Callable[[], str | None],
+        failure: Callable[[], str | None],
     ) -> None:
         super().__init__(name="demo-watch", daemon=True)
         self._connection = connection
         self._timeline = timeline
         self._start_s = start_s
         self._progress = progress
-        self._doomed = doomed
+        self._failure = failure
         self._ending = threading.Event()
         self.sent = 0
-        """Flights sent so far; set by who sends them."""
+        """Flights sent so far; set by the thread that sends them."""
         self.stalled: str = ""
-        """Why the feed was ended, in one sentence; "" while it is well."""
+        """One sentence: why the feed was ended; "" if it was not."""
 
     def end(self) -> None:
         """Take a last sample and end."""
@@ -154,7 +154,7 @@ class Watch(threading.Thread):
                 return
             if count != last:
                 last, moved_s = count, now_s
-            reason = self._doomed()
+            reason = self._failure()
             if reason is None and now_s - moved_s > LOST_AFTER_S:
                 reason = f"The cluster has acknowledged nothing for {LOST_AFTER_S:g} s. {ONE_AT_A_TIME}"
             if reason is not None:

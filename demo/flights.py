@@ -54,13 +54,13 @@ class Totals(Notification):
 
 @attrs.frozen
 class Probe(Notification):
-    """One of a numbered series; used to measure how long the cluster does not answer."""
+    """One of a numbered series, which measures how long the cluster does not answer."""
 
     row: int
 
 
 def flatten(state: Mapping[str, object]) -> Numbers:
-    """The numbers of an agent's state by name; the items of a list get ``.00``, ``.01``... after the name."""
+    """Return the numbers of an agent's state by name; items of a list get ``.00``, ``.01``... after it."""
     numbers: Numbers = {}
     for name, value in state.items():
         if value is None or isinstance(value, int):
@@ -75,7 +75,7 @@ def flatten(state: Mapping[str, object]) -> Numbers:
 
 @attrs.define
 class Counted(Agent):
-    """Counts numbered notifications so that neither a loss nor a repetition can hide.
+    """Counts numbered notifications so that every loss and every repetition shows.
 
     Numbers arrive in ascending order (clients and servers are FIFO), so one that is not above the last was
     repeated.
@@ -88,7 +88,7 @@ class Counted(Agent):
     rows_squared_sum: int = 0
 
     def note_row(self, row: int) -> None:
-        """Take the number of a notification into account."""
+        """Count a notification by its number."""
         self.count += 1
         if row <= self.last:
             self.repeated += 1
@@ -109,7 +109,7 @@ def _zeros() -> list[int]:
 
 @attrs.define
 class Airport(Counted):
-    """The departures of an airport. Sends each flight on to its carrier, which lives on another server."""
+    """The departures of an airport. Sends each flight on to its carrier, which is on another server."""
 
     cancelled: int = 0
     delay_sum: int = 0
@@ -120,7 +120,7 @@ class Airport(Counted):
 
     @reacts
     def departed(self, ctx: Context, note: Departed) -> None:
-        """Count the flight and tell its carrier."""
+        """Count the flight, and send it on to its carrier."""
         self.note_row(note.row)
         delay = note.departure_delay_min
         if delay is None:
@@ -167,5 +167,5 @@ class Pulse(Counted):
 
     @reacts
     def probe(self, _ctx: Context, note: Probe) -> None:
-        """Count it."""
+        """Count the probe."""
         self.note_row(note.row)

@@ -21,13 +21,13 @@ _KILL, _BACK = "#0a0b0c", "#0d0e0f"
 _WIDTH_IN, _HEIGHT_IN = 5.0, 3.0
 _BIN_S = 0.5
 _BEFORE_S, _AFTER_S = 4, 8
-"""The part of the run around the kill that the failover is shown in."""
+"""The time around the kill that the plot of the failover shows."""
 _LABEL_WIDTH, _LABEL_LINES = 0.15, 3
-"""Room for the label of an event: part of the width of a plot, and lines on top of each other."""
+"""The room for the label of an event: a share of the plot's width, and the number of label rows."""
 
 
 def throughput(result: Result) -> str:
-    """Flights acknowledged per second over time, with the kill and the return of the replica."""
+    """Plot the flights acknowledged per second, with the kill and the return of the replica."""
     figure, axes = _figure()
     times, rates = _rates(result.timeline.samples)
     axes.fill_between(times, rates, step="mid", color=_COLOURS[0], alpha=0.18, linewidth=0)
@@ -42,7 +42,7 @@ def throughput(result: Result) -> str:
 
 
 def answers(result: Result) -> str:
-    """How long single probes waited for their acknowledgement, on a logarithmic scale."""
+    """Plot the time that each probe waited for its acknowledgement, on a logarithmic scale."""
     figure, axes = _figure()
     probes = result.timeline.probes
     axes.plot([at for at, _ in probes], [wait for _, wait in probes], ".", color=_COLOURS[0], markersize=4)
@@ -65,7 +65,7 @@ def answers(result: Result) -> str:
 
 
 def delays(result: Result) -> str:
-    """Mean departure delay by scheduled hour, one line per airport, from the agents' own totals."""
+    """Plot the mean departure delay by scheduled hour, a line per airport, from the agents' totals."""
     figure, axes = _figure()
     for place, airport in enumerate(result.airports):
         numbers = result.verdict.from_agents.get(airport, {})
@@ -94,7 +94,7 @@ def _nothing(_value: float, _place: int) -> str:
 
 
 def _rates(samples: list[tuple[float, int]]) -> tuple[list[float], list[float]]:
-    """Samples of a counter to means over bins of half a second: (middle, per second)."""
+    """Return the mean rates of a counter over bins of half a second: (middle, per second)."""
     times: list[float] = []
     rates: list[float] = []
     if not samples:
@@ -109,7 +109,7 @@ def _rates(samples: list[tuple[float, int]]) -> tuple[list[float], list[float]]:
 
 
 def _mark(axes: Any, result: Result) -> None:
-    """Vertical lines for what happened, labelled at the top; a label gives way to one close before it."""
+    """Draw a vertical line for each event, with a label at the top, below that of a close earlier one."""
     looks = {"killed": (_KILL, "-"), "back": (_BACK, "--"), "gone": (_KILL, ":")}
     left, right = axes.get_xlim()
     taken = [left - right] * _LABEL_LINES

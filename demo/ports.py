@@ -13,7 +13,7 @@ _SERVICE = re.compile(r'(<service\b[^>]*TcpProxyService"[^>]*\bargs=")(\d+)(\b)'
 
 
 def ports_of(sample: str) -> list[int]:
-    """Every port that the servers of this configuration listen on, in the order of the text."""
+    """Return every port that the servers of a configuration listen on, in the order of the text."""
     found = [
         (match.start(), int(match[2]))
         for pattern in (_NETWORK, _SERVICE)
@@ -23,7 +23,7 @@ def ports_of(sample: str) -> list[int]:
 
 
 def with_ports(sample: str, change: Mapping[int, int]) -> str:
-    """The same configuration with other ports."""
+    """Return the configuration with other ports."""
     for pattern in (_NETWORK, _SERVICE):
         sample = pattern.sub(
             lambda match: f"{match[1]}{change.get(int(match[2]), int(match[2]))}{match[3]}", sample
@@ -32,7 +32,7 @@ def with_ports(sample: str, change: Mapping[int, int]) -> str:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server on this machine could listen there now."""
+    """Return whether a server on this machine can listen on a port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -43,7 +43,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on at this moment, all different.
+    """Return different ports on which nobody listens at this moment.
 
     They are below the range from which systems give ports to outgoing connections: a server that is started
     again must find its port free.
@@ -55,7 +55,7 @@ def free_ports(count: int) -> list[int]:
     return list(itertools.islice(filter(is_free, candidates), count))
 
 
-def place(
+def write_config(
     sample: Path,
     target: Path,
     free: Callable[[int], bool] = is_free,

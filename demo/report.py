@@ -63,7 +63,7 @@ footer { color: var(--soft); font-size: .875rem; }
 
 
 def render(result: Result) -> str:
-    """The whole page."""
+    """Return the whole page."""
     good = result.verdict.good
     verdict = _verdict(result)
     return f"""<!doctype html>
@@ -145,7 +145,7 @@ _ABOUT_DELAYS = (
 
 
 def _about_throughput(result: Result) -> str:
-    text = "Means over half seconds. Each flight is a notification to its airport, which tells the carrier."
+    text = "Means over half seconds. Each flight is a notification to an airport, which notifies a carrier."
     if result.timeline.events:
         text += " Killed: a process died. Back: that replica is in the cluster again."
     return text
@@ -203,8 +203,8 @@ def _cells(kind: str, ways: list[Numbers]) -> str:
     cells = ""
     for _, name in SHORT[kind]:
         values = [way.get(name) for way in ways]
-        look = "" if len(set(values)) == 1 else ' class="differ"'
-        cells += "".join(f"<td{look}>{_number(value)}</td>" for value in values)
+        style = "" if len(set(values)) == 1 else ' class="differ"'
+        cells += "".join(f"<td{style}>{_number(value)}</td>" for value in values)
     return cells
 
 

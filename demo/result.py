@@ -41,14 +41,14 @@ class Timeline:
 
 @attrs.frozen
 class Verdict:
-    """The three ways compared."""
+    """The totals of the three sources, compared."""
 
     from_agents: TotalsByAgent
-    """What the agents answered when they were asked."""
+    """The answers of the agents to `AskTotals`."""
     from_traces: TotalsByAgent
-    """The reactions of the traces run again on Spark."""
+    """The states after the traced reactions were run again on Spark."""
     from_csv: TotalsByAgent
-    """Spark SQL over the CSV."""
+    """The results of Spark SQL over the CSV."""
     differences: tuple[Difference, ...]
     delivery: Delivery
     replicas_agree: bool
@@ -57,12 +57,12 @@ class Verdict:
 
     @property
     def totals_equal(self) -> bool:
-        """Whether every number is the same on all three ways."""
+        """Every number is the same in all three sources."""
         return not self.differences
 
     @property
     def good(self) -> bool:
-        """Whether nothing was lost, nothing came twice, and everything agrees."""
+        """Nothing was lost, nothing came twice, and all totals and replicas agree."""
         delivered = not self.delivery.lost and not self.delivery.duplicated
         return self.totals_equal and self.replicas_agree and delivered
 
@@ -75,20 +75,20 @@ class Result:
     notifications: int
     """Reactions that the flights caused in airports and carriers: two per flight."""
     seconds: float
-    """From sending the first flight until every carrier had got its last one."""
+    """Time from sending the first flight until every carrier had its last one."""
     failover_ms: float | None
-    """From SIGKILL to the first acknowledgement of something sent after it; None if nothing was killed."""
+    """Time from SIGKILL to the first acknowledgement of a probe sent after it; None if nothing was killed."""
     timeline: Timeline
     verdict: Verdict
     airports: tuple[str, ...]
     carriers: Mapping[str, str]
-    """Code -> name."""
+    """Names by code."""
     command_line: str = ""
     total_seconds: float = 0.0
 
     @property
     def killed_s(self) -> float | None:
-        """When the demo killed the master, in seconds since the first flight was sent."""
+        """The time at which the demo killed the master, in seconds since the first flight was sent."""
         if self.failover_ms is None:
             return None
         answers = [event.at_s for event in self.timeline.events if event.kind == "answered"]
@@ -96,11 +96,11 @@ class Result:
 
     @property
     def notifications_per_s(self) -> float:
-        """Mean rate over `seconds`."""
+        """The mean rate over `seconds`."""
         return self.notifications / self.seconds if self.seconds else 0.0
 
     def summary(self, report: str | None) -> dict[str, str | float | int | bool | None]:
-        """The numbers for ``--json``."""
+        """Return the numbers for ``--json``."""
         return {
             "rows": self.rows,
             "notifications": self.notifications,

@@ -40,13 +40,13 @@ class Screen:
         self._began_s = time.monotonic()
 
     def show(self, text: str, style: str = "") -> None:
-        """One line, after the seconds since the start. May be called from any thread."""
+        """Print a line after the seconds since the start. May be called from any thread."""
         passed_s = time.monotonic() - self._began_s
         self._console.print(Text.assemble((f"{passed_s:6.1f} ", "dim"), (text, style)), soft_wrap=True)
 
     @contextmanager
     def progress(self, total: int) -> Generator[Callable[[int], None]]:
-        """A bar for flights acknowledged; the value it gives is called with how many there are so far."""
+        """Show a bar for acknowledged flights; call the yielded function with their number so far."""
         bar = Progress(
             TextColumn("flights"),
             BarColumn(),
@@ -62,7 +62,7 @@ class Screen:
             yield lambda done: bar.update(task, completed=done)
 
     def tables(self, result: Result) -> None:
-        """The totals side by side, then the verdict."""
+        """Print the totals side by side, then the verdict."""
         self._console.print(_table("Airports, agents of cluster s0", "airport", result.airports, result))
         self._console.print(
             _table("Carriers, agents of server s1", "carrier", tuple(result.carriers), result)

@@ -1,4 +1,4 @@
-"""Totals from the CSV by Spark SQL: no code of the agents takes part."""
+"""Totals from the CSV by Spark SQL, without any code of the agents."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ from {parts} group by carrier
 
 
 def totals_of_csv(spark: Any, flights: FlightFile) -> dict[str, Numbers]:
-    """Totals of every airport and every carrier in the file, under the names that the agents use.
+    """Return the totals of every airport and carrier in the file, under the names that the agents use.
 
     `spark` is a SparkSession. A line that cannot be read is an error of Spark.
     """

@@ -35,11 +35,11 @@ from .totals import delivery, differences, series_totals
 SAMPLE = Path(__file__).with_name("a3servers.xml")
 USER, PASSWORD = "root", "root"  # of the sample
 KILL_BETWEEN = (0.38, 0.42)
-"""The master is killed when this part of the flights has been sent."""
+"""The master is killed after a share of the flights between these two."""
 ANSWER_TIMEOUT_S = 60.0
 SETTINGS = SessionSettings(open_timeout_s=30.0, reconnect_timeout_s=30.0, window=2048)
-"""A connection gives up when no server answers for so long. The window keeps all servers busy: a larger one
-would only make everybody wait longer in the master's queue."""
+"""The timeouts after which a connection gives up. The window keeps all servers busy: a larger one would only
+make notifications wait longer in the master's queue."""
 EXIT_DIFFERENT, EXIT_INTERRUPTED = 1, 130
 
 
@@ -62,7 +62,7 @@ class _Fed:
     """The results at the time when the servers stop."""
 
     ids: dict[str, str]
-    """Name of an agent -> its id as text."""
+    """Ids of agents, as text, by name."""
     totals: dict[str, Numbers]
     probes: int
     seconds: float
@@ -132,7 +132,7 @@ def _run(options: Options, directory: Path, screen: Screen, began_s: float) -> R
 def _serve(
     options: Options, cluster: Cluster, flights: FlightFile, screen: Screen, pool: ThreadPoolExecutor
 ) -> tuple[_Fed, "Future[Any]"]:
-    """Do all for which the servers run. Spark starts when the measurements are over."""
+    """Do the part of the run that needs the servers. Spark starts when the measurements are over."""
     if cluster.moved_ports:
         ports = ", ".join(f"{old} -> {new}" for old, new in cluster.moved_ports.items())
         screen.show(f"Ports of the sample are taken, so others are used: {ports}")
@@ -146,7 +146,7 @@ def _serve(
         start_s = time.monotonic()
         prober = Prober(probing, cluster.kill_master, timeline, start_s)
         with screen.progress(flights.rows) as progress:
-            watch = Watch(feeding, timeline, start_s, progress, cluster.doom)
+            watch = Watch(feeding, timeline, start_s, progress, cluster.failure)
             _feed(options, flights, feeding, watch, prober)
         totals = {name: _totals(feeding, name) for name in flights.origins}
         totals |= {name: _totals(feeding, f"{name}@{CARRIER_SERVER}") for name in flights.carriers}
@@ -196,7 +196,7 @@ def _totals(connection: Connection, agent: str) -> Numbers:
     try:
         return connection.request(agent, AskTotals(), reply=Totals, timeout=ANSWER_TIMEOUT_S).numbers
     except QuorateClientError as error:
-        raise DemoError(f"Agent {agent} does not tell its totals: {error}. {ONE_AT_A_TIME}") from error
+        raise DemoError(f"Agent {agent} does not answer with its totals: {error}. {ONE_AT_A_TIME}") from error
 
 
 def _events(cluster: Cluster, prober: Prober, start_s: float) -> list[Event]:
@@ -243,7 +243,7 @@ def _publish(options: Options, result: Result, screen: Screen) -> None:
 
 @contextmanager
 def _directory(options: Options, screen: Screen) -> Generator[_Place]:
-    """Where everything goes. A temporary directory is removed afterwards, unless something went wrong."""
+    """Yield the directory of the run. A temporary one is removed afterwards, unless something went wrong."""
     if options.data is not None:
         try:
             options.data.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Totals of the same agents, reached on several ways, and their comparison."""
+"""Totals of the same agents from several sources, and their comparison."""
 
 from collections.abc import Iterable, Mapping
 
@@ -7,17 +7,17 @@ import attrs
 from .flights import Number, Numbers
 
 TotalsByAgent = Mapping[str, Numbers]
-"""Name of an agent -> its numbers."""
+"""The numbers of agents, by their names."""
 
 
 @attrs.frozen
 class Difference:
-    """One number on which the ways disagree; an agent or number that a way does not know is shown as None."""
+    """One number that differs between the sources; a source that lacks it, or its agent, has None."""
 
     agent: str
     number: str
     values: tuple[Number, ...]
-    """In the order of the ways compared."""
+    """One value for each source, in their order."""
 
     def __str__(self) -> str:
         return f"{self.agent}.{self.number}: " + " / ".join(str(value) for value in self.values)
@@ -25,19 +25,19 @@ class Difference:
 
 @attrs.frozen
 class Delivery:
-    """How many notifications the agents got, against how many there are."""
+    """The number of notifications there are, and how many of them the agents lost or got twice."""
 
     expected: int
     lost: int
     duplicated: int
 
 
-def differences(ways: Iterable[TotalsByAgent]) -> list[Difference]:
-    """Every number that is not the same on all ways."""
+def differences(sources: Iterable[TotalsByAgent]) -> list[Difference]:
+    """Return every number that is not the same in all sources."""
     found: list[Difference] = []
-    compared = list(ways)
-    for agent in sorted({agent for way in compared for agent in way}):
-        rows = [way.get(agent, {}) for way in compared]
+    compared = list(sources)
+    for agent in sorted({agent for source in compared for agent in source}):
+        rows = [source.get(agent, {}) for source in compared]
         names = sorted({name for row in rows for name in row})
         if not names:
             found.append(Difference(agent, "count", tuple(None for _ in rows)))
@@ -50,7 +50,7 @@ def differences(ways: Iterable[TotalsByAgent]) -> list[Difference]:
 
 
 def delivery(expected: TotalsByAgent, reached: TotalsByAgent) -> Delivery:
-    """Losses and repetitions among what the agents of `expected` got, from what they counted themselves.
+    """Return the losses and repetitions among the notifications of agents, from their own counts.
 
     A repetition is recognised by its number, because numbers ascend. If the counts fit but the sums of the
     numbers do not, something was lost and something else took its place: counted as one of each.
@@ -72,12 +72,12 @@ def delivery(expected: TotalsByAgent, reached: TotalsByAgent) -> Delivery:
 
 
 def overall(totals: TotalsByAgent, agents: Iterable[str], number: str) -> int:
-    """The sum of one number over some agents."""
+    """Return the sum of one number over some agents."""
     return sum(totals.get(agent, {}).get(number) or 0 for agent in agents)
 
 
 def series_totals(length: int) -> Numbers:
-    """The totals of an agent that got the numbers 1 to `length`, each once and in order."""
+    """Return the totals of an agent that got the numbers 1 to `length`, each once and in order."""
     return {
         "count": length,
         "last": length,

@@ -143,7 +143,7 @@ class Server:
 
     @property
     def stops_together(self) -> bool:
-        """When the whole server is stopped, its replicas stop together: it is a cluster with disks."""
+        """Its replicas stop together when the whole server is stopped: it is a cluster with disks."""
         return self.clustered and self.durability == "disk"
 
     @property

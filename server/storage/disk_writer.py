@@ -271,4 +271,4 @@ class DiskWriter:
 
 
 def _nothing() -> None:
-    """Nobody waits for the end of this save."""
+    """Do nothing: nobody waits for the end of this save."""

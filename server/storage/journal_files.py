@@ -13,7 +13,7 @@ CREATED_FILE: Final = "journal.made"
 """Marks that the replica had a journal: a missing or empty one is a loss then, not the first start."""
 ASIDE: Final = "aside-"
 SUFFIXES: Final = ("", "-wal", FRAMES_SUFFIX)
-"""What the names of a journal's files end with."""
+"""The suffixes of a journal's files, after the name of its database."""
 KEPT_ASIDE: Final = 2
 """Journals set aside that are kept; older ones are removed."""
 

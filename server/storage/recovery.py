@@ -24,7 +24,7 @@ __all__ = ["Recovery", "recover"]
 
 @attrs.frozen
 class Recovery:
-    """What a replica starts with."""
+    """The result of a recovery, with which a replica starts."""
 
     log: DurableLog
     incarnation: int

@@ -29,7 +29,7 @@ MAX_REST_S: Final = 1.0
 
 @attrs.frozen
 class SnapshotSettings:
-    """When a snapshot begins: when either bound is reached by the log after the saved state."""
+    """The bounds of the log after the saved state: a snapshot begins when either is reached."""
 
     snapshot_entries: int = 4096
     snapshot_bytes: int = 8 * 1024 * 1024
@@ -75,7 +75,7 @@ class Snapshotter:
         self.saved = recovery.saved
         """The state on the disk is the one after this entry."""
         self._entries = self._bytes = 0
-        """Of the log after the saved state, or after the capture that is under way."""
+        """The size of the log after the saved state, or after the capture that is under way."""
         # Those count that a start has applied again: a replica that is killed soon after each of its starts
         # would have more to apply each time.
         self._count(recovery.unsaved)
@@ -181,4 +181,4 @@ class Snapshotter:
 
 
 def _nothing() -> None:
-    """Nobody waits for the end of this save."""
+    """Do nothing: nobody waits for the end of this save."""

@@ -51,7 +51,7 @@ class WriteRequest:
     token: int = 0
     """Reported when the records are durable. 0: nobody waits for them."""
     queued_bytes: int = 0
-    """What it counts for in the queue."""
+    """Its share of the queue's bound."""
     capture: Capture | None = None
     """Stored in the same transaction as the records."""
     trim: int = 0
@@ -61,7 +61,7 @@ class WriteRequest:
     """The agents of the capture are written before that transaction, in slices, to a table of their own."""
     part: StagedPart | None = None
     part_bytes: int = 0
-    """Not in `queued_bytes`: the engine holds the agents of the part in memory anyway."""
+    """The agents' states. They are not in `queued_bytes`: the engine has them in memory anyway."""
     background_save: BackgroundSave | None = None
     """Starts when everything queued before it is written. Such a request has nothing else."""
 

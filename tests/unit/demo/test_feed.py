@@ -52,9 +52,9 @@ def flights(count: int) -> list[tuple[str, Departed]]:
 
 
 def watch_of(
-    connection: FakeConnection, timeline: Timeline, doomed: Callable[[], str | None] = lambda: None
+    connection: FakeConnection, timeline: Timeline, failure: Callable[[], str | None] = lambda: None
 ) -> Watch:
-    return Watch(connection, timeline, 0.0, lambda _count: None, doomed)
+    return Watch(connection, timeline, 0.0, lambda _count: None, failure)
 
 
 def idle_prober() -> Prober:

@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from quorate.demo.ports import free_ports, is_free, place, ports_of, with_ports
+from quorate.demo.ports import free_ports, is_free, ports_of, with_ports, write_config
 from quorate.demo.story import SAMPLE
 from quorate.server.config import load
 
@@ -17,14 +17,14 @@ def test_all_ports_of_the_sample_are_found() -> None:
 def test_free_ports_leave_the_sample_as_it_is(tmp_path: Path) -> None:
     target = tmp_path / "a3servers.xml"
 
-    assert place(SAMPLE, target, free=lambda _port: True) == {}
+    assert write_config(SAMPLE, target, free=lambda _port: True) == {}
     assert target.read_text() == SAMPLE.read_text()
 
 
 def test_one_taken_port_moves_all_and_the_configuration_stays_valid(tmp_path: Path) -> None:
     target = tmp_path / "a3servers.xml"
 
-    change = place(
+    change = write_config(
         SAMPLE, target, free=lambda port: port != 2561, choose=lambda count: range(21000, 21000 + count)
     )
 
