@@ -22,7 +22,7 @@ class Checker:
     """
 
     name: ClassVar[str]
-    """The name of the invariant in the table of docs/simulation.md, such as I4."""
+    """The name of the invariant in the table of docs/simulation-reference.md, such as I4."""
     rule: ClassVar[str]
     """The invariant in one sentence."""
     skips_quiet_steps: ClassVar[bool] = False

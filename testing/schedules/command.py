@@ -102,12 +102,12 @@ def place_of(_: click.Context, __: click.Parameter, value: Path | None) -> Path 
     "--faults",
     callback=fault_names,
     metavar="NAME,...",
-    help="Only these kinds of faults (see docs/simulation.md).",
+    help="Only these kinds of faults (see docs/simulation-reference.md).",
 )
 @click.option(
     "--profile",
     type=click.Choice(list(PROFILES)),
-    help="All clusters and faults of one kind (see docs/simulation.md); by default by seed.",
+    help="All clusters and faults of one kind (see docs/simulation-reference.md); by default by seed.",
 )
 @click.option("--disk", "with_disk", is_flag=True, help="All replicas have disks; by default by seed.")
 @click.option("--memory", is_flag=True, help="No replica has a disk.")

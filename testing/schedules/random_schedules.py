@@ -41,7 +41,7 @@ PROFILES: dict[str, dict[str, int]] = {
         ("crash", "crash-step", "crash-proposer", "partition", "isolate", "one-way", "break", "pause"), 20
     ),
 }
-"""Weights that each profile adds to those of the faults. The profiles are described in docs/simulation.md."""
+"""Weights that each profile adds to those of the faults. docs/simulation-reference.md describes them."""
 ADMINISTERED_WEIGHTS = {"leave": 6, "crash": 3}
 """Weights that are added where there is an administrator."""
 

@@ -537,7 +537,7 @@ def test_a_failing_schedule_is_shortened_to_the_needed_faults():
 
 
 def test_the_page_has_the_fields_of_every_fault():
-    page = (Path(__file__).parents[2] / "docs" / "simulation.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "simulation-reference.md").read_text()
     for kind in FAULTS.values():
         defaults = dict(
             zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False)
