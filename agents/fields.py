@@ -61,10 +61,13 @@ def is_frozen(cls: type) -> bool:
     """Return whether the fields of an attrs class, a dataclass or a Struct cannot be assigned."""
     if issubclass(cls, msgspec.Struct):
         return bool(cls.__struct_config__.frozen)
+    if dataclasses.is_dataclass(cls):
+        return bool(cast("Any", cls).__dataclass_params__.frozen)
     try:
-        cast("Any", cls).__setattr__(object.__new__(cls), "", None)
-    except (attrs.exceptions.FrozenError, dataclasses.FrozenInstanceError):
+        # attrs.inspect tells it since attrs 25.4. A frozen class refuses whatever it is called with.
+        cast("Any", cls).__setattr__(None, "", None)
+    except attrs.exceptions.FrozenError:
         return True
-    except AttributeError:  # the class has slots and can be changed
+    except (AttributeError, TypeError):
         pass
     return False

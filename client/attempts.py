@@ -32,7 +32,7 @@ class ConnectionAttempts:
         self.replicas: tuple[Endpoint, ...] = tuple(endpoints)
         """The replicas in the order in which they are tried, from the last master on."""
         self.deadline = 0.0
-        """The time at which the attempts are given up."""
+        """The time at which the attempts end."""
         self._settings = settings
         self._jitter = jitter
         self._configured = tuple(endpoints)

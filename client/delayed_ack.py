@@ -14,7 +14,7 @@ __all__ = ["DelayedAck"]
 
 
 class DelayedAck:
-    """Drops what was received before, and tells when the rest has to be acknowledged."""
+    """Drops notifications received before, and holds the time when the new ones have to be acknowledged."""
 
     def __init__(self, settings: SessionSettings):
         self.last_seq = 0

@@ -16,7 +16,7 @@ class Liveness(enum.Enum):
     PING = enum.auto()
     """A keep-alive has to be sent now."""
     SILENT = enum.auto()
-    """Nothing was heard for too long: the connection has to be given up."""
+    """Nothing was received for too long: the connection has failed."""
 
 
 class KeepAlive:

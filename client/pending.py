@@ -39,7 +39,7 @@ class Received:
 
 
 class Waiter(Protocol):
-    """A future that takes one outcome: those of asyncio and of threads fit."""
+    """A future for one outcome. The futures of asyncio and of threads are such."""
 
     def set_result(self, result: Any, /) -> None:
         """Set the outcome."""

@@ -126,17 +126,17 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether the session is over or about to be."""
+        """Whether the session has ended or is closing."""
         return isinstance(self._state, (Closing, Closed))
 
     @property
     def window(self) -> int:
-        """How many notifications may be unacknowledged at present."""
+        """Number of notifications that may be unacknowledged at present."""
         return min(self._window, self._reply_window.window)
 
     @property
     def window_bytes(self) -> int:
-        """How many bytes of notifications may be unacknowledged at present."""
+        """Bytes of notifications that may be unacknowledged at present."""
         return min(self.settings.window_bytes, self._reply_window.window_bytes)
 
     @property

@@ -47,7 +47,7 @@ def test_a_notification_is_found_by_the_other_names_it_declares() -> None:
     assert not has_name(Paid, "names-test.paid/3")
 
 
-def test_a_handler_takes_every_name_of_its_notification() -> None:
+def test_a_handler_reacts_to_every_name_of_its_notification() -> None:
     assert set(agent_spec(Till).handlers) == set(Paid.type_names)
 
 

@@ -55,9 +55,7 @@ def test_the_other_replica_is_found_when_the_master_dies(connection, model, depo
     assert connection.is_open
 
 
-def test_an_answer_that_was_lost_with_the_connection_is_given_after_it_was_reopened(
-    connection, model, deposit, balance
-):
+def test_an_answer_lost_with_the_connection_arrives_after_it_is_reopened(connection, model, deposit, balance):
     model.cut_after = 1
     assert connection.request("alice", deposit(5), timeout=10) == balance(5)
     assert model.seen == [5]
@@ -81,7 +79,9 @@ def test_threads_share_a_connection(connection, model, deposit):
         assert mine == list(range(1000 * k, 1000 * k + 200))
 
 
-def test_who_waits_for_an_answer_is_known_when_the_request_leaves(connection, deposit, balance, monkeypatch):
+def test_the_waiter_of_an_answer_is_known_before_the_request_leaves(
+    connection, deposit, balance, monkeypatch
+):
     # An answer can be read in the very turn of the loop that sent the request, before any other turn.
     later = []
     monkeypatch.setattr(connection, "_call", lambda function, _: later.append(function))
@@ -89,7 +89,7 @@ def test_who_waits_for_an_answer_is_known_when_the_request_leaves(connection, de
     monkeypatch.undo()
 
 
-def test_a_wrong_password_is_told_at_once(model):
+def test_a_wrong_password_is_an_error_at_once(model):
     with pytest.raises(AuthenticationError, match="wrong user or password"):
         connect(model.url, user="root", password="guess", timeout=100)
 
@@ -100,7 +100,7 @@ def test_without_a_server_the_error_names_what_was_tried(model):
         connect(f"quorate://127.0.0.1:{port}", user="root", password="root", timeout=0.3)
 
 
-def test_a_name_that_does_not_exist_is_told(model):
+def test_a_name_without_agent_is_an_error(model):
     with pytest.raises(Unavailable, match=r"no-such-host\.invalid:1: "):
         connect("quorate://no-such-host.invalid:1", user="root", password="root", timeout=0.3)
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_sent_is_a_type_error(connection):
         connection.send("alice", Bad(object()))
 
 
-def test_an_expired_connection_breaks_the_high_availability_and_says_so(connection, model, deposit):
+def test_an_expired_connection_is_an_error_that_names_the_consequence(connection, model, deposit):
     model.deaf = True
     connection.send_nowait("alice", deposit(5))
     model.contexts.clear()
@@ -202,7 +202,7 @@ def test_an_expired_connection_breaks_the_high_availability_and_says_so(connecti
         connection.receive()
 
 
-def test_a_closed_connection_says_so(connection, model, deposit):
+def test_a_closed_connection_refuses_operations(connection, model, deposit):
     connection.send_nowait("alice", deposit(5))
     connection.close()
     assert model.seen == [5]

@@ -33,7 +33,7 @@ def test_an_address_that_no_server_could_read_is_refused_at_once(to: Any) -> Non
         send_arguments(to, Go(), 1)
 
 
-def test_an_address_that_can_be_read_is_taken() -> None:
+def test_an_address_that_can_be_read_is_accepted() -> None:
     agent = AgentId(0, 0, 1025)
     assert send_arguments("zoë@s1", Go(), 3)[::3] == ("zoë@s1", 3)
     assert send_arguments(agent, Go(), 0)[::3] == (agent, 0)

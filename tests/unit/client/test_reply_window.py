@@ -6,7 +6,7 @@ from quorate.agents.proxy import MAX_OUTPUT_BYTES
 from quorate.client.reply_window import FIRST, ROOM_BYTES, ReplyWindow
 
 
-def test_who_gets_no_answers_has_twice_as_much_under_way_with_every_round():
+def test_without_answers_the_window_doubles_with_every_round():
     answers = ReplyWindow()
     for _ in range(7):
         answers.acknowledged(answers.window, answers.window_bytes)
@@ -53,7 +53,7 @@ def test_the_latest_answers_count():
     assert answers.window < 5000
 
 
-def test_what_comes_to_who_sends_nothing_is_no_answer():
+def test_notifications_received_while_nothing_is_sent_do_not_count_as_answers():
     answers = ReplyWindow()
     answers.received(5.0, 10 * MAX_OUTPUT_BYTES)
     answers.under_way(6.0)

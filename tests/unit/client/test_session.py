@@ -91,7 +91,7 @@ def seqs(frames):
     return [(f.first_seq, len(f.notes)) for f in frames if isinstance(f, ClientInput)]
 
 
-def test_a_session_says_hello_and_is_opened_by_the_welcome():
+def test_a_session_sends_hello_and_is_opened_by_the_welcome():
     driver = Driver()
     assert driver.events() == [Connect(A)]
     driver.session.connected(0.0)
@@ -241,7 +241,7 @@ def test_a_replica_that_fell_silent_is_tried_last_and_not_waited_for_long():
     assert driver.events()[-1] == Connect(B)
 
 
-def test_a_session_that_was_itself_stopped_blames_nobody_at_once():
+def test_a_session_that_was_stopped_does_not_drop_its_replica_at_once():
     driver = Driver().open()
     interval = driver.session.ping_interval_s
     driver.at(100 * interval)
@@ -429,7 +429,7 @@ def test_frames_stay_below_the_limit_of_the_server():
     assert seqs(driver.frames()) == [(1 + 3 * n, 3) for n in range(33)] + [(100, 1)]
 
 
-def test_closing_writes_what_is_queued_and_then_says_so():
+def test_closing_writes_the_queue_and_then_a_close_frame():
     driver = Driver().open()
     driver.send(2)
     driver.session.close(1.0)

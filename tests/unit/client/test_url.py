@@ -25,7 +25,7 @@ def test_a_url_names_replicas_in_order_and_each_once():
         ("quorate://a:1/b", "not host:port"),
     ],
 )
-def test_a_bad_url_is_told_in_one_sentence(url, text):
+def test_a_bad_url_is_an_error_of_one_sentence(url, text):
     with pytest.raises(BadUrl) as caught:
         parse_url(url)
     assert text in str(caught.value)

@@ -114,7 +114,7 @@ def test_a_gap_in_the_input_makes_the_client_reopen(bench, deposit):
     assert back.in_ack == 0
 
 
-def test_outputs_emitted_while_a_reopening_is_under_way_are_given_once(bench, deposit):
+def test_outputs_emitted_while_a_connection_is_reopened_are_sent_once(bench, deposit):
     tcp, welcome = bench.opened()
     bench.ctx.auto = False
     bench.say(tcp, ClientInput(0, 1, [note(deposit, 5)]))
@@ -139,7 +139,7 @@ def test_the_newer_of_two_tcp_connections_of_one_connection_wins(bench, deposit)
     assert amounts(bench.say(again, ClientInput(1, 2, [note(deposit, 5)]))) == [10]
 
 
-def test_a_hello_that_was_overtaken_by_a_later_one_does_not_push_it_out(bench, deposit):
+def test_a_hello_processed_after_a_later_one_does_not_replace_it(bench, deposit):
     _, welcome = bench.opened()
     later, _ = bench.opened(connection=welcome.connection, attempt=3)
     late = bench.join()
@@ -332,7 +332,7 @@ class Giver(Agent):
 
 
 @pytest.mark.parametrize("request_number", [0, 7])
-def test_an_answer_that_no_client_can_be_given_fails_and_the_connection_goes_on(bench, request_number):
+def test_an_answer_too_large_for_clients_fails_and_the_connection_stays_open(bench, request_number):
     bench.harness.deploy(Giver, name="giver")
     tcp, welcome = bench.opened()
 
@@ -416,7 +416,7 @@ def test_a_payload_nested_too_deep_is_refused_before_it_is_ordered(bench, deposi
     assert "nested more than 100 deep" in frames[-1].text
 
 
-def test_who_says_nothing_is_sent_away(bench):
+def test_a_client_without_hello_is_disconnected(bench):
     tcp = bench.join()
     bench.ctx.reactor.advance(5)
     assert tcp.closing
@@ -432,7 +432,7 @@ def test_frames_before_the_welcome_break_the_protocol(bench, deposit):
     assert bye.code == "protocol"
 
 
-def test_a_client_is_told_to_go_on_when_the_agents_do_not_answer(bench):
+def test_a_client_is_asked_to_try_again_when_the_agents_do_not_answer(bench):
     bench.ctx.auto = False
     tcp = bench.join()
     bench.say(tcp, bench.hello())
@@ -489,7 +489,7 @@ def test_a_client_that_does_not_read_is_dropped_at_the_bound(bench, deposit, mon
     assert len(amounts(again.rest)) == 200
 
 
-def test_there_are_at_most_so_many_connections(make_bench):
+def test_the_number_of_connections_is_bounded(make_bench):
     bench = make_bench(settings={"max_connections": "1"})
     first, welcome = bench.opened()
     second = bench.join()
@@ -510,7 +510,7 @@ def test_a_replica_that_is_no_longer_master_sends_its_clients_away(bench):
     assert bye.code == "unavailable"
 
 
-def test_a_taken_port_is_told_in_one_sentence(bench):
+def test_a_port_in_use_is_an_error_of_one_sentence(bench):
     service = TcpProxyService()
     bench.ctx.reactor.taken = True
     with pytest.raises(ServiceError, match="port 2560 of localhost cannot be listened on"):
@@ -528,7 +528,7 @@ def test_a_taken_port_is_told_in_one_sentence(bench):
         ("2560 nan", "must be a number"),
     ],
 )
-def test_wrong_arguments_are_told_in_one_sentence(bench, args, text):
+def test_wrong_arguments_are_an_error_of_one_sentence(bench, args, text):
     with pytest.raises(ServiceError, match=text):
         TcpProxyService().init(bench.ctx, args, True)
 
