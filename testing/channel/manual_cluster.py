@@ -238,15 +238,15 @@ class ManualCluster:
 
 def with_disks() -> ManualCluster:
     """Return three members of a first view, each with a `SlowLog` in which everything is durable."""
-    hand = ManualCluster(logs=[SlowLog(), SlowLog(), SlowLog()])
+    cluster = ManualCluster(logs=[SlowLog(), SlowLog(), SlowLog()])
     for _ in range(40):
-        hand.settle()
-        hand.sync()
-        hand.tick(0.01)
-    hand.settle()
-    hand.sync()
-    assert [channel.role for channel in hand.channels.values()] == ["master", "slave", "slave"]
-    return hand
+        cluster.settle()
+        cluster.sync()
+        cluster.tick(0.01)
+    cluster.settle()
+    cluster.sync()
+    assert [channel.role for channel in cluster.channels.values()] == ["master", "slave", "slave"]
+    return cluster
 
 
 def founding(
@@ -257,44 +257,44 @@ def founding(
 
     expected: the number of founders, 0 for all; the other replicas are not connected.
     """
-    hand = ManualCluster(replicas, Settings(mode=mode, view_change_s=view_change_s), expected=expected)
-    founders = range(hand.expected)
-    if hand.expected < replicas:
-        hand.part(founders)
-    _until(hand, founders, Found)
-    return hand
+    cluster = ManualCluster(replicas, Settings(mode=mode, view_change_s=view_change_s), expected=expected)
+    founders = range(cluster.expected)
+    if cluster.expected < replicas:
+        cluster.part(founders)
+    _until(cluster, founders, Found)
+    return cluster
 
 
 def slow_proposer() -> ManualCluster:
     """Return a cluster whose first view may be active: replica 0, its proposer, has noted it, not durably."""
-    hand = ManualCluster(logs=[SlowLog(), None, None])
+    cluster = ManualCluster(logs=[SlowLog(), None, None])
     for _ in range(100):
-        hand.settle()
-        if hand.channels[0].state.foreseen:
+        cluster.settle()
+        if cluster.channels[0].state.foreseen:
             break
-        hand.sync(0)
-        hand.tick(0.05)
-    return hand
+        cluster.sync(0)
+        cluster.tick(0.05)
+    return cluster
 
 
-def half_founded(hand: ManualCluster, founders: Sequence[int], one: int) -> None:
+def half_founded(cluster: ManualCluster, founders: Sequence[int], one: int) -> None:
     """Let the first founder propose a first view, and only `one` of the others receive it."""
-    hand.part(founders)
-    _until(hand, founders, NewView)
-    hand.deliver(founders[0], one)
+    cluster.part(founders)
+    _until(cluster, founders, NewView)
+    cluster.deliver(founders[0], one)
 
 
-def _until(hand: ManualCluster, founders: Sequence[int], kind: type[Message]) -> None:
+def _until(cluster: ManualCluster, founders: Sequence[int], kind: type[Message]) -> None:
     """Run the founders until the first one has a message of this type in flight to all others."""
     ways = [(one, other) for one in founders for other in founders]
     for _ in range(MAX_ROUNDS):
-        if all(hand.waiting(founders[0], other, kind) for other in founders[1:]):
+        if all(cluster.waiting(founders[0], other, kind) for other in founders[1:]):
             return
-        busy = [way for way in ways if hand.waiting(*way) and not hand.waiting(*way, kind)]
+        busy = [way for way in ways if cluster.waiting(*way) and not cluster.waiting(*way, kind)]
         if busy:
-            hand.deliver(*busy[0], 1)
+            cluster.deliver(*busy[0], 1)
         else:
-            hand.tick(0.1, *founders)
+            cluster.tick(0.1, *founders)
     raise AssertionError("no view")
 
 
@@ -303,18 +303,18 @@ def returning(replicas: int, settings: Settings) -> ManualCluster:
 
     `settings.keep` must be 0. The other replicas have 200 entries.
     """
-    hand = ManualCluster(replicas, settings)
-    hand.form()
+    cluster = ManualCluster(replicas, settings)
+    cluster.form()
     rest, last = range(replicas - 1), replicas - 1
-    hand.isolate(last)
+    cluster.isolate(last)
     for _ in range(20):
         for _ in range(10):
-            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-        hand.settle(*rest)
-        hand.tick(0.05, *rest)
+            cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+        cluster.settle(*rest)
+        cluster.tick(0.05, *rest)
     for other in rest:
-        hand.connect(other, last)
+        cluster.connect(other, last)
     for _ in range(5):
-        hand.settle()
-        hand.tick(0.05)
-    return hand
+        cluster.settle()
+        cluster.tick(0.05)
+    return cluster

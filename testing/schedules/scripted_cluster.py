@@ -227,13 +227,13 @@ class ScriptedCluster(Checks):
 
 def begun_again() -> ScriptedCluster:
     """Return three ended replicas with 20 entries on disk; the last is forced to begin a new cluster."""
-    script = ScriptedCluster(3, disk=True, settings=QUICK)
-    script.everywhere(script.submit(script.form(), 20))
-    script.run(0.5)
-    for host in script.hosts:
+    cluster = ScriptedCluster(3, disk=True, settings=QUICK)
+    cluster.everywhere(cluster.submit(cluster.form(), 20))
+    cluster.run(0.5)
+    for host in cluster.hosts:
         host.crash()
-    script.force(script.hosts[-1])
-    return script
+    cluster.force(cluster.hosts[-1])
+    return cluster
 
 
 def unlist(host: Host, replica: int) -> None:
@@ -253,19 +253,19 @@ def alone_with_a_change(fits: Callable[[Log], bool], settings: Settings) -> None
     A pending change of its witness holds the log; it goes on when its slave is back. `fits` says whether the
     log is within the bounds of `settings`. Raises AssertionError.
     """
-    script = ScriptedCluster(3, settings=settings, witnesses=1)
-    master = script.form()
-    slave, witness = script.hosts[1:]
+    cluster = ScriptedCluster(3, settings=settings, witnesses=1)
+    master = cluster.form()
+    slave, witness = cluster.hosts[1:]
     slave.pause()
-    script.until(lambda: len(master.channel.members) == 1 and master.channel.can_submit)
+    cluster.until(lambda: len(master.channel.members) == 1 and master.channel.can_submit)
     witness.crash()
     witness.start()
-    script.until(lambda: master.state.log.reconfig(0) is not None)
-    taken = script.submit(master, 1000)
+    cluster.until(lambda: master.state.log.reconfig(0) is not None)
+    taken = cluster.submit(master, 1000)
     assert len(taken) > 100
     assert fits(master.state.log)
-    script.run(5.0)
-    assert not script.submit(master)
+    cluster.run(5.0)
+    assert not cluster.submit(master)
     slave.resume()
-    assert script.whole() is master
-    script.everywhere([*taken, *script.submit(master, 10)])
+    assert cluster.whole() is master
+    cluster.everywhere([*taken, *cluster.submit(master, 10)])

@@ -158,14 +158,14 @@ def ahead_is_bereft():
 
 def a_replica_moves():
     """It is down, and will listen elsewhere."""
-    script = ScriptedCluster(3)
-    master = script.form()
-    script.hosts[2].crash()
-    script.whole(but=[2])
-    master = script.master()
-    master.channel.admit(script.world.now, 2, b"elsewhere")
+    cluster = ScriptedCluster(3)
+    master = cluster.form()
+    cluster.hosts[2].crash()
+    cluster.whole(but=[2])
+    master = cluster.master()
+    master.channel.admit(cluster.world.now, 2, b"elsewhere")
     master.settle()
-    script.until(lambda: Seat(2, b"elsewhere") in master.channel.view.seats)
+    cluster.until(lambda: Seat(2, b"elsewhere") in master.channel.view.seats)
     assert [seat.replica for seat in master.channel.view.seats] == [0, 1, 2]
 
 
@@ -397,24 +397,24 @@ def farewell_taken_back():
 
 def a_learner_is_removed():
     """It is about to be a voter when an operator removes it."""
-    script = ScriptedCluster(4, settings=Settings(keep=0, window=16), snapshot_s=1.0, chunk=1)
-    script.form()
+    cluster = ScriptedCluster(4, settings=Settings(keep=0, window=16), snapshot_s=1.0, chunk=1)
+    cluster.form()
     for _ in range(60):
-        script.submit(script.master(), 4)
-        script.run(0.02)
-    script.run(0.2)
-    script.hosts[3].crash()
-    master = script.whole(but=[3])
-    script.hosts[3].start()
+        cluster.submit(cluster.master(), 4)
+        cluster.run(0.02)
+    cluster.run(0.2)
+    cluster.hosts[3].crash()
+    master = cluster.whole(but=[3])
+    cluster.hosts[3].start()
     channel = master.channel
-    script.until(
+    cluster.until(
         lambda: channel.phases.giving == "state" and len(channel.view.config) == 3 and channel.can_submit
     )
     assert master.state.pending is None
-    master.channel.remove(script.world.now, 3)
+    master.channel.remove(cluster.world.now, 3)
     master.settle()
-    script.until(lambda: len(master.channel.view.seats) == 3 and master.channel.can_submit)
-    script.run(3.0)
+    cluster.until(lambda: len(master.channel.view.seats) == 3 and master.channel.can_submit)
+    cluster.run(3.0)
     assert master.channel.phases.giving == "nobody", "it is let in again"
 
 

@@ -222,18 +222,18 @@ def own_acceptance_counted_unsynced():
 
 def a_slave_applies_entries_that_its_disk_does_not_have_yet():
     """The other two commit them; the master keeps what the slow slave has not acknowledged."""
-    script = ScriptedCluster(3, disk=True, settings=Settings(mode="MAJORITY", keep=0))
-    master = script.form()
-    slave = script.hosts[2]
+    cluster = ScriptedCluster(3, disk=True, settings=Settings(mode="MAJORITY", keep=0))
+    master = cluster.form()
+    slave = cluster.hosts[2]
     synced, slave.machine.sync_later = slave.machine.sync_later, lambda: None
     for _ in range(8):
-        script.submit(master, 16)
-        script.run(0.05)
+        cluster.submit(master, 16)
+        cluster.run(0.05)
     assert slave.channel.applied > TRIM_STEP
     assert slave.disk.waiting
     slave.machine.sync_later = synced
     synced()
-    script.everywhere(script.submit(master))
+    cluster.everywhere(cluster.submit(master))
 
 
 @mutant(

@@ -14,38 +14,38 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 def the_first_of_two_is_lost():
     """The second one waits for it."""
-    script = ScriptedCluster(3)
-    script.form()
-    script.net.muted = Forward
-    first = script.forward(script.hosts[1])
-    script.net.muted = None
-    second = script.forward(script.hosts[1])
-    script.everywhere(first + second)
-    assert script.deliveries[0] == first + second
+    cluster = ScriptedCluster(3)
+    cluster.form()
+    cluster.net.muted = Forward
+    first = cluster.forward(cluster.hosts[1])
+    cluster.net.muted = None
+    second = cluster.forward(cluster.hosts[1])
+    cluster.everywhere(first + second)
+    assert cluster.deliveries[0] == first + second
 
 
 def back_by_a_snapshot():
     """What a member had forwarded is ordered while it hears nothing, and part of the state that it gets."""
-    script = ScriptedCluster(3, settings=Settings(suspect_s=0.5, keep=0))
-    script.form()
-    script.cut((0, 2))
-    own = script.forward(script.hosts[2], 3)
-    script.run(0.05)
-    assert script.hosts[0].channel.last == 3
-    script.split([2], [0, 1])
-    master = script.whole(but=[2])
-    later = script.forward(script.hosts[2], 2)
+    cluster = ScriptedCluster(3, settings=Settings(suspect_s=0.5, keep=0))
+    cluster.form()
+    cluster.cut((0, 2))
+    own = cluster.forward(cluster.hosts[2], 3)
+    cluster.run(0.05)
+    assert cluster.hosts[0].channel.last == 3
+    cluster.split([2], [0, 1])
+    master = cluster.whole(but=[2])
+    later = cluster.forward(cluster.hosts[2], 2)
     for _ in range(30):
-        script.submit(master, 10)
-        script.run(0.05)
-    assert script.deliveries[0][:3] == own
-    assert script.hosts[2].channel.forwarding == 5
-    script.mend()
-    script.whole()
-    assert script.counts["snapshots"] == 1
-    script.everywhere(own + later)
-    assert script.hosts[2].channel.forwarding == 0
-    assert [payload for payload in script.deliveries[0] if payload in {*own, *later}] == own + later
+        cluster.submit(master, 10)
+        cluster.run(0.05)
+    assert cluster.deliveries[0][:3] == own
+    assert cluster.hosts[2].channel.forwarding == 5
+    cluster.mend()
+    cluster.whole()
+    assert cluster.counts["snapshots"] == 1
+    cluster.everywhere(own + later)
+    assert cluster.hosts[2].channel.forwarding == 0
+    assert [payload for payload in cluster.deliveries[0] if payload in {*own, *later}] == own + later
 
 
 @mutant(
@@ -210,21 +210,21 @@ def stable_by_told():
 
 def an_origin_comes_back_within_the_view():
     """With its disk, before anybody misses it: it numbers anew, under another number of its process."""
-    script = ScriptedCluster(3, disk=True, shared_host=False, settings=Settings(verify_s=1.0))
-    master = script.form()
-    script.run(1.0)
-    slave = next(host for host in script.hosts if host is not master)
+    cluster = ScriptedCluster(3, disk=True, shared_host=False, settings=Settings(verify_s=1.0))
+    master = cluster.form()
+    cluster.run(1.0)
+    slave = next(host for host in cluster.hosts if host is not master)
     view = master.channel.view.number
-    before = script.forward(slave, 3)
-    script.run(1.0)
+    before = cluster.forward(slave, 3)
+    cluster.run(1.0)
     slave.crash()
-    script.run(0.2)
+    cluster.run(0.2)
     slave.start()
-    script.run(1.5)
+    cluster.run(1.5)
     assert master.channel.view.number == view
-    after = script.forward(slave, 5)
-    script.run(8.0)
-    assert script.deliveries[master.replica] == before + after
+    after = cluster.forward(slave, 5)
+    cluster.run(8.0)
+    assert cluster.deliveries[master.replica] == before + after
 
 
 @mutant(
@@ -245,15 +245,15 @@ def held_of_the_process_before():
 
 def a_member_without_a_master_has_two_payloads():
     """They are delivered in the next view, though nothing follows them."""
-    script = ScriptedCluster(3)
-    script.form()
-    script.hosts[0].crash()
-    script.until(lambda: not script.hosts[2].state.serving)
-    script.forward(script.hosts[2], 2)
-    script.hosts[0].start()
-    script.whole()
-    script.run(1.0)
-    script.ended(script.hosts)
+    cluster = ScriptedCluster(3)
+    cluster.form()
+    cluster.hosts[0].crash()
+    cluster.until(lambda: not cluster.hosts[2].state.serving)
+    cluster.forward(cluster.hosts[2], 2)
+    cluster.hosts[0].start()
+    cluster.whole()
+    cluster.run(1.0)
+    cluster.ended(cluster.hosts)
 
 
 @mutant(

@@ -41,20 +41,20 @@ def a_founder_loses_a_witness_before_that_has_recorded_the_first_view():
 
     Two of its voters know of it, a majority, and the three others have lost nothing and know of no cluster.
     """
-    script = ScriptedCluster(5, expected=3, witnesses=2, disk=True)
-    hosts = script.hosts
-    script.split((0, 1, 3), (2, 4))
+    cluster = ScriptedCluster(5, expected=3, witnesses=2, disk=True)
+    hosts = cluster.hosts
+    cluster.split((0, 1, 3), (2, 4))
     for host in hosts:
         host.start()
-    script.until(lambda: hosts[0].channel.installing is not None)
+    cluster.until(lambda: hosts[0].channel.installing is not None)
     first = hosts[0].channel.installing.view
     assert {voter.replica for voter in first.config} == {0, 1, 3}
-    script.mend()
-    script.split((0, 1), (2, 3, 4))
-    script.until(lambda: hosts[2].state.serving, 15.0)
-    script.mend()
-    script.whole()
-    assert script.first_times == 1
+    cluster.mend()
+    cluster.split((0, 1), (2, 3, 4))
+    cluster.until(lambda: hosts[2].state.serving, 15.0)
+    cluster.mend()
+    cluster.whole()
+    assert cluster.first_times == 1
 
 
 @mutant(
@@ -200,13 +200,13 @@ def first_time_twice():
 
 def a_founder_that_dies_at_once():
     """The only replica of its cluster is told of the first view, and dies before anything else is written."""
-    script = ScriptedCluster(1, disk=True)
-    [host] = script.hosts
+    cluster = ScriptedCluster(1, disk=True)
+    [host] = cluster.hosts
     host.start()
-    script.until(lambda: bool(script.view_events[0]))
+    cluster.until(lambda: bool(cluster.view_events[0]))
     host.crash(0)
     host.start()
-    script.whole()
+    cluster.whole()
 
 
 @mutant(

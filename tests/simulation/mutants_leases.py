@@ -43,26 +43,26 @@ def grant_counted_from_its_arrival() -> Iterator[None]:
         yield
 
 
-def _cut_off_with_the_lease(script: ScriptedCluster) -> tuple[Host, Host]:
+def _cut_off_with_the_lease(cluster: ScriptedCluster) -> tuple[Host, Host]:
     """A master that holds the lease loses all its connections; returns it, and who comes after it."""
-    master = script.form()
-    script.until(lambda: master.channel.lease.held)
-    others = [host.replica for host in script.hosts if host is not master]
-    script.split([master.replica], others)
+    master = cluster.form()
+    cluster.until(lambda: master.channel.lease.held)
+    others = [host.replica for host in cluster.hosts if host is not master]
+    cluster.split([master.replica], others)
     for other in others:
-        script.net.shut((min(master.replica, other), max(master.replica, other)))
-    return master, script.hosts[others[0]]
+        cluster.net.shut((min(master.replica, other), max(master.replica, other)))
+    return master, cluster.hosts[others[0]]
 
 
 def a_master_that_loses_its_connections(seed: int = 1, drift: float = 0.0) -> None:
     """It lives and counts what was granted to it; the others must wait until that is over."""
     settings = Settings(drift=drift or Settings().drift)
-    script = ScriptedCluster(seed=seed, shared_host=False, drift=drift, settings=settings)
-    master, follower = _cut_off_with_the_lease(script)
-    script.until(lambda: follower.channel.role == "master")
+    cluster = ScriptedCluster(seed=seed, shared_host=False, drift=drift, settings=settings)
+    master, follower = _cut_off_with_the_lease(cluster)
+    cluster.until(lambda: follower.channel.role == "master")
     assert not master.channel.lease.held
-    script.mend()
-    script.whole()
+    cluster.mend()
+    cluster.whole()
 
 
 def a_master_with_a_slow_clock_loses_its_connections() -> None:
@@ -178,12 +178,12 @@ def lease_not_prolonged() -> Iterator[None]:
 def a_master_that_leaves_with_slow_services() -> None:
     """It hears nothing. Nobody may have services before its own have ended, or the lease is over."""
     settings = Settings(view_change_s=0.1, leave_s=2.0)
-    script = ScriptedCluster(shared_host=False, stop_s=0.9, settings=settings, seed=5)
-    master = script.form()
-    script.until(lambda: master.channel.lease.held)
+    cluster = ScriptedCluster(shared_host=False, stop_s=0.9, settings=settings, seed=5)
+    master = cluster.form()
+    cluster.until(lambda: master.channel.lease.held)
     master.leave()
-    script.cut(*((host.replica, master.replica) for host in script.hosts if host is not master))
-    script.until(lambda: any(host.channel.lease.held for host in script.hosts if host is not master))
+    cluster.cut(*((host.replica, master.replica) for host in cluster.hosts if host is not master))
+    cluster.until(lambda: any(host.channel.lease.held for host in cluster.hosts if host is not master))
 
 
 @mutant(
@@ -239,10 +239,10 @@ def end_noticed_after_messages() -> Iterator[None]:
 
 def a_slave_dies_while_the_master_is_cut_off() -> None:
     """The others see the end of its process: it has nothing to do with what they granted to the master."""
-    script = ScriptedCluster(5)
-    _, follower = _cut_off_with_the_lease(script)
-    script.hosts[4].crash()
-    script.until(lambda: follower.channel.role == "master")
+    cluster = ScriptedCluster(5)
+    _, follower = _cut_off_with_the_lease(cluster)
+    cluster.hosts[4].crash()
+    cluster.until(lambda: follower.channel.role == "master")
 
 
 @mutant(
@@ -290,34 +290,34 @@ def holder_not_bound():
 
 def a_master_of_before_is_heard_by_one_voter():
     """It knows three voters. There are five now, and another master: two are a majority of its own only."""
-    script = ScriptedCluster(3)
-    before = script.form()
-    master, voter = script.hosts[1:]
-    script.split([0], [1, 2, 3, 4])
+    cluster = ScriptedCluster(3)
+    before = cluster.form()
+    master, voter = cluster.hosts[1:]
+    cluster.split([0], [1, 2, 3, 4])
     for other in (1, 2):
-        script.net.shut((0, other))
-    script.whole(but=[0])
+        cluster.net.shut((0, other))
+    cluster.whole(but=[0])
     for replica in (3, 4):
-        script.hosts.append(Host(script.world, replica))
-        master.channel.admit(script.world.now, replica)
+        cluster.hosts.append(Host(cluster.world, replica))
+        master.channel.admit(cluster.world.now, replica)
         master.settle()
-        script.hosts[replica].start()
-        assert script.whole(but=[0]) is master
+        cluster.hosts[replica].start()
+        assert cluster.whole(but=[0]) is master
     # The voter promises the next view, is left out of it, and does not hear of it any more.
-    script.cut((2, 1), (2, 3), (2, 4))
+    cluster.cut((2, 1), (2, 3), (2, 4))
     accepted = voter.channel.view
     assert accepted is not None
-    script.until(lambda: voter.state.promised > accepted.number)
-    script.split([1, 3, 4], [2])
-    assert script.whole(but=[0, 2]) is master
+    cluster.until(lambda: voter.state.promised > accepted.number)
+    cluster.split([1, 3, 4], [2])
+    assert cluster.whole(but=[0, 2]) is master
     for way in ((0, 2), (2, 0)):
-        script.net.mend(way)
-    script.until(lambda: voter.state.promised.replica == 0)
-    script.run(1.0)
-    assert not before.channel.holds_lease(script.world.now)
-    assert master.channel.holds_lease(script.world.now)
-    script.mend()
-    script.whole()
+        cluster.net.mend(way)
+    cluster.until(lambda: voter.state.promised.replica == 0)
+    cluster.run(1.0)
+    assert not before.channel.holds_lease(cluster.world.now)
+    assert master.channel.holds_lease(cluster.world.now)
+    cluster.mend()
+    cluster.whole()
 
 
 @mutant(

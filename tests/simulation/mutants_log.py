@@ -56,15 +56,15 @@ def one_slave_short():
 
 def a_master_comes_back_with_an_entry_of_its_own():
     """The others went on without a new entry, so nothing they send contradicts it."""
-    script = ScriptedCluster(3)
-    old = script.form()
-    script.everywhere(script.submit(old))
-    script.split([0], [1, 2])
-    script.submit(old)
-    script.until(lambda: script.hosts[1].channel.role == "master")
-    script.mend()
-    script.whole()
-    script.everywhere(script.submit(script.master(), 3))
+    cluster = ScriptedCluster(3)
+    old = cluster.form()
+    cluster.everywhere(cluster.submit(old))
+    cluster.split([0], [1, 2])
+    cluster.submit(old)
+    cluster.until(lambda: cluster.hosts[1].channel.role == "master")
+    cluster.mend()
+    cluster.whole()
+    cluster.everywhere(cluster.submit(cluster.master(), 3))
 
 
 @mutant(
@@ -114,18 +114,18 @@ def trimmed_too_far():
 
 def a_member_comes_back_after_a_few_large_entries():
     """What all have is trimmed, though it is less than a step: else the log were too long to let it in."""
-    script = ScriptedCluster(3, settings=Settings(max_log_bytes=8000, window_bytes=2000))
-    master = script.form()
+    cluster = ScriptedCluster(3, settings=Settings(max_log_bytes=8000, window_bytes=2000))
+    master = cluster.form()
     for number in range(30):
         payload = bytes([number]) * 500
-        script.submitted.add(payload)
+        cluster.submitted.add(payload)
         assert master.submit(payload)
-        script.run(0.2)
-    script.hosts[2].crash()
-    script.whole(but=[2])
-    script.hosts[2].start()
-    script.whole()
-    script.everywhere(script.submit(script.master(), 3))
+        cluster.run(0.2)
+    cluster.hosts[2].crash()
+    cluster.whole(but=[2])
+    cluster.hosts[2].start()
+    cluster.whole()
+    cluster.everywhere(cluster.submit(cluster.master(), 3))
 
 
 @mutant(
@@ -336,10 +336,10 @@ def full_log_taken():
 
 def a_cluster_of_one_goes_on():
     """It takes many times what its log may have."""
-    script = ScriptedCluster(1, settings=Settings(window=16, keep=0, max_log=200))
-    master = script.form()
+    cluster = ScriptedCluster(1, settings=Settings(window=16, keep=0, max_log=200))
+    master = cluster.form()
     for _ in range(100):
-        script.everywhere([*script.submit(master, 5), *script.forward(master, 5)])
+        cluster.everywhere([*cluster.submit(master, 5), *cluster.forward(master, 5)])
 
 
 @mutant("A cluster of one replica never trims its log.", scenario=a_cluster_of_one_goes_on, caught=("I18",))
@@ -354,26 +354,26 @@ def alone_trims_nothing():
 
 def a_slave_that_took_entries_of_a_later_view_and_dies():
     """It is of the view before, and hears its master only: behind those entries it must not append others."""
-    script = ScriptedCluster(5, disk=True)
-    script.form()
-    old, new, slave = script.hosts[0], script.hosts[1], script.hosts[4]
-    script.everywhere(script.submit(old, 10))
-    script.split([0, 4], [1, 2, 3])
-    script.submit(old, 3)
-    script.until(lambda: new.channel.role == "master", 20)
-    script.submit(new, 5)
-    script.until(lambda: new.channel.commit == new.channel.last)
+    cluster = ScriptedCluster(5, disk=True)
+    cluster.form()
+    old, new, slave = cluster.hosts[0], cluster.hosts[1], cluster.hosts[4]
+    cluster.everywhere(cluster.submit(old, 10))
+    cluster.split([0, 4], [1, 2, 3])
+    cluster.submit(old, 3)
+    cluster.until(lambda: new.channel.role == "master", 20)
+    cluster.submit(new, 5)
+    cluster.until(lambda: new.channel.commit == new.channel.last)
     for way in ((1, 4), (4, 1)):
-        script.net.mend(way)
-    script.until(lambda: slave.channel.last == new.channel.last and not slave.disk.waiting, 1.4)
-    script.split([4], [1, 2, 3])
+        cluster.net.mend(way)
+    cluster.until(lambda: slave.channel.last == new.channel.last and not slave.disk.waiting, 1.4)
+    cluster.split([4], [1, 2, 3])
     slave.crash(0)
     slave.start()
-    script.run(3)
-    script.forward(old, 4)
-    script.run(2)
-    script.mend()
-    script.whole(seconds=60)
+    cluster.run(3)
+    cluster.forward(old, 4)
+    cluster.run(2)
+    cluster.mend()
+    cluster.whole(seconds=60)
 
 
 @mutant(

@@ -16,71 +16,71 @@ def _accepts_before_the_others() -> tuple[ScriptedCluster, Host, Host, Entry]:
 
     Returns that other one, the master of both views and an entry of the view before.
     """
-    script = ScriptedCluster(4)
-    master = script.form()
-    script.everywhere(script.submit(master, 3))
+    cluster = ScriptedCluster(4)
+    master = cluster.form()
+    cluster.everywhere(cluster.submit(master, 3))
     entry = master.state.log.get(master.channel.last)
     before = master.state.accepted
     assert entry.view == before.number
-    script.hosts[3].crash()
-    slaves = script.hosts[1:3]
+    cluster.hosts[3].crash()
+    slaves = cluster.hosts[1:3]
 
     def accepted() -> list[Host]:
         return [host for host in slaves if host.state.accepted.number > before.number]
 
-    script.until(lambda: bool(accepted()))
+    cluster.until(lambda: bool(accepted()))
     [first] = accepted()
     assert first.state.accepted.members[0] == before.members[0]
     assert first.state.promised == first.state.accepted.number
-    return script, first, master, entry
+    return cluster, first, master, entry
 
 
-def _begins_with_the_others(script: ScriptedCluster, host: Host) -> None:
+def _begins_with_the_others(cluster: ScriptedCluster, host: Host) -> None:
     assert not host.state.serving, "a word of the view before is taken for one of this view"
-    script.everywhere(script.submit(script.whole(but=[3]), 3))
+    cluster.everywhere(cluster.submit(cluster.whole(but=[3]), 3))
     assert host.state.serving
 
 
 def it_is_told_late_that_the_view_before_is_active():
     """By the master of both views."""
-    script, host, master, entry = _accepts_before_the_others()
+    cluster, host, master, entry = _accepts_before_the_others()
     host.deliver(master.replica, Activate(entry.view))
-    _begins_with_the_others(script, host)
+    _begins_with_the_others(cluster, host)
 
 
 def an_entry_of_the_view_before_comes_late():
     """From the master of both views."""
-    script, host, master, entry = _accepts_before_the_others()
+    cluster, host, master, entry = _accepts_before_the_others()
     host.deliver(master.replica, Data(entry, entry.index, 0, 0))
-    _begins_with_the_others(script, host)
+    _begins_with_the_others(cluster, host)
 
 
 def a_heartbeat_of_the_view_before_comes_late():
     """Its sender is a member of both views, and was active in the first one."""
-    script, host, master, entry = _accepts_before_the_others()
+    cluster, host, master, entry = _accepts_before_the_others()
     number, last = entry.view, entry.index
     host.deliver(
         master.replica,
         Heartbeat(number, number, True, True, True, True, False, 0, last, last, last, 0),
     )
-    _begins_with_the_others(script, host)
+    _begins_with_the_others(cluster, host)
 
 
 def a_slave_hears_of_a_view_when_it_is_recorded():
     """Whatever asks for its promise is lost, so the others go on without it; it still serves."""
-    script = ScriptedCluster(5)
-    master = script.form()
-    slave = script.hosts[3]
+    cluster = ScriptedCluster(5)
+    master = cluster.form()
+    slave = cluster.hosts[3]
     hears = slave.deliver
     slave.deliver = lambda peer, message: isinstance(message, Prepare) or hears(peer, message)
     before = slave.state.accepted.number
-    script.hosts[4].crash()
-    script.until(lambda: slave.state.promised > before)
+    cluster.hosts[4].crash()
+    cluster.until(lambda: slave.state.promised > before)
     assert slave.state.accepted.number == slave.state.promised, "it has promised the view before"
     assert slave.state.me not in slave.state.accepted.members
     assert not slave.state.serving, "it serves in a view of others"
     del slave.deliver
-    script.everywhere(script.submit(script.whole(but=[4]), 3))
+    cluster.everywhere(cluster.submit(cluster.whole(but=[4]), 3))
     assert master.channel.role == "master"
 
 

@@ -16,34 +16,34 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 def joined_under_load():
     """A replica gets the state in small parts while every cell changes all the time."""
-    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=0.5)
-    script.form()
+    cluster = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1, snapshot_s=0.5)
+    cluster.form()
     for number in range(600):
         if number == 60:
-            script.hosts[2].crash()
+            cluster.hosts[2].crash()
         if number == 90:
-            script.hosts[2].start()
-        master = script.world.master()
+            cluster.hosts[2].start()
+        master = cluster.world.master()
         if master is not None:
-            script.submit(master, 4)
-        script.run(0.01)
-    script.whole()
+            cluster.submit(master, 4)
+        cluster.run(0.01)
+    cluster.whole()
 
 
 def away_while_trimmed():
     """A replica comes back with an old state, after the log was trimmed."""
-    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
-    script.form()
+    cluster = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
+    cluster.form()
     for number in range(90):
         if number == 60:
-            script.hosts[2].pause()
-            script.whole(but=[2])
-        script.submit(script.master(), 4)
-        script.run(0.02)
-    script.run(1.0)
-    script.hosts[2].resume()
-    master = script.whole()
-    script.everywhere(script.submit(master, 30))
+            cluster.hosts[2].pause()
+            cluster.whole(but=[2])
+        cluster.submit(cluster.master(), 4)
+        cluster.run(0.02)
+    cluster.run(1.0)
+    cluster.hosts[2].resume()
+    master = cluster.whole()
+    cluster.everywhere(cluster.submit(master, 30))
 
 
 @mutant("A cell that changes during a transfer is not marked as dirty.", caught=("I15",))
@@ -300,22 +300,22 @@ def fresh_keeps_state():
 
 def a_master_of_before_with_an_end_of_its_own():
     """It is back once nobody has the log any more that the others made in the place of that end."""
-    script = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
-    first = script.form()
+    cluster = ScriptedCluster(3, settings=Settings(keep=0, window=16), chunk=1)
+    first = cluster.form()
     for _ in range(50):
-        script.everywhere(script.submit(first))
-    script.run(0.5)
-    script.split([0], [1, 2])
-    script.submit(first, 10)
+        cluster.everywhere(cluster.submit(first))
+    cluster.run(0.5)
+    cluster.split([0], [1, 2])
+    cluster.submit(first, 10)
     end = first.state.log.last.at
     assert first.state.commit == end - 10
-    second = script.hosts[1]
-    script.until(lambda: second.channel.members == (1, 2) and second.channel.can_submit)
+    second = cluster.hosts[1]
+    cluster.until(lambda: second.channel.members == (1, 2) and second.channel.can_submit)
     while second.state.log.base.at <= end:
-        script.submit(second)
-        script.run(0.02)
-    script.mend()
-    script.everywhere(script.submit(script.whole(), 30))
+        cluster.submit(second)
+        cluster.run(0.02)
+    cluster.mend()
+    cluster.everywhere(cluster.submit(cluster.whole(), 30))
     assert first.channel._learner._refused == 0, "what has changed since its last entry is of no use to it"
 
 

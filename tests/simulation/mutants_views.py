@@ -18,28 +18,28 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 def a_voter_that_dies_when_it_is_added():
     """A fourth voter is added and dies; a third one promises the next view and is cut off then."""
     settings = Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4)
-    script = ScriptedCluster(4, settings=settings, snapshot_s=2.0)
-    script.form()
-    script.hosts[3].crash()
-    master = script.whole(but=[3])
-    script.hosts[3].start()
-    script.until(lambda: 3 not in {voter.replica for voter in master.channel.view.config})
-    script.split([2], [0, 1, 3])
-    script.whole(but=[2, 3])
-    script.mend()
+    cluster = ScriptedCluster(4, settings=settings, snapshot_s=2.0)
+    cluster.form()
+    cluster.hosts[3].crash()
+    master = cluster.whole(but=[3])
+    cluster.hosts[3].start()
+    cluster.until(lambda: 3 not in {voter.replica for voter in master.channel.view.config})
+    cluster.split([2], [0, 1, 3])
+    cluster.whole(but=[2, 3])
+    cluster.mend()
 
     def adds():
         entry = master.state.log.reconfig(master.state.accepted.start)
         return entry is not None and getattr(decode_reconfig(entry.payload), "add", False)
 
-    script.until(adds)
-    script.hosts[3].crash()
-    script.until(lambda: master.channel.installing is not None)
-    script.split([2], [0, 1, 3])
-    script.run(1.0)
-    script.mend()
-    script.hosts[3].start()
-    script.whole()
+    cluster.until(adds)
+    cluster.hosts[3].crash()
+    cluster.until(lambda: master.channel.installing is not None)
+    cluster.split([2], [0, 1, 3])
+    cluster.run(1.0)
+    cluster.mend()
+    cluster.hosts[3].start()
+    cluster.whole()
 
 
 @mutant("A proposer sends Record before all members have accepted.")
@@ -159,49 +159,51 @@ def accepted_is_active():
 
 def members_that_lack_what_is_committed():
     """Three of five are members, two of them commit; the third one and the other voters must not go on."""
-    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
-    script.form()
-    script.split([3, 4], [0, 1, 2])
-    script.whole(but=[3, 4])
-    script.net.muted = Join
-    script.mend()
-    script.run(0.3)
-    script.cut((0, 2))
-    taken = script.submit(script.hosts[0], 3)
-    script.run(0.1)
-    assert script.deliveries[0] == taken
-    script.split([0, 1], [2, 3, 4])
-    script.run(3.0)
-    assert script.hosts[2].channel.role == "blocked"
-    script.net.muted = None
-    script.mend()
-    script.whole()
+    cluster = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    cluster.form()
+    cluster.split([3, 4], [0, 1, 2])
+    cluster.whole(but=[3, 4])
+    cluster.net.muted = Join
+    cluster.mend()
+    cluster.run(0.3)
+    cluster.cut((0, 2))
+    taken = cluster.submit(cluster.hosts[0], 3)
+    cluster.run(0.1)
+    assert cluster.deliveries[0] == taken
+    cluster.split([0, 1], [2, 3, 4])
+    cluster.run(3.0)
+    assert cluster.hosts[2].channel.role == "blocked"
+    cluster.net.muted = None
+    cluster.mend()
+    cluster.whole()
 
 
 def a_voter_that_recorded_has_a_longer_log():
     """Entries of a lost master are only in the log of a voter that has recorded the next view since."""
-    script = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
-    script.form()
-    script.net.muted = Join
-    script.cut((0, 1), (0, 2), (0, 3), (4, 0), (4, 1), (4, 2), (4, 3))
-    lost = script.submit(script.hosts[0], 3)
-    script.run(0.05)
-    assert script.hosts[4].channel.last == len(lost)
-    script.hosts[0].crash()
-    script.until(lambda: script.hosts[1].channel.members == (1, 2, 3) and script.hosts[1].channel.can_submit)
-    script.until(lambda: script.hosts[4].channel.view == script.hosts[1].channel.view)
-    assert script.hosts[4].channel.last == len(lost)
-    kept = script.submit(script.hosts[1])
-    script.run(0.2)
-    assert script.deliveries[1] == kept
-    script.mend()
-    script.run(0.2)
-    script.hosts[1].crash()
-    script.until(lambda: script.hosts[2].channel.can_submit)
-    script.net.muted = None
+    cluster = ScriptedCluster(5, settings=Settings(mode="MAJORITY", suspect_s=0.5, view_change_s=0.4))
+    cluster.form()
+    cluster.net.muted = Join
+    cluster.cut((0, 1), (0, 2), (0, 3), (4, 0), (4, 1), (4, 2), (4, 3))
+    lost = cluster.submit(cluster.hosts[0], 3)
+    cluster.run(0.05)
+    assert cluster.hosts[4].channel.last == len(lost)
+    cluster.hosts[0].crash()
+    cluster.until(
+        lambda: cluster.hosts[1].channel.members == (1, 2, 3) and cluster.hosts[1].channel.can_submit
+    )
+    cluster.until(lambda: cluster.hosts[4].channel.view == cluster.hosts[1].channel.view)
+    assert cluster.hosts[4].channel.last == len(lost)
+    kept = cluster.submit(cluster.hosts[1])
+    cluster.run(0.2)
+    assert cluster.deliveries[1] == kept
+    cluster.mend()
+    cluster.run(0.2)
+    cluster.hosts[1].crash()
+    cluster.until(lambda: cluster.hosts[2].channel.can_submit)
+    cluster.net.muted = None
     for replica in (0, 1):
-        script.hosts[replica].start()
-    script.whole()
+        cluster.hosts[replica].start()
+    cluster.whole()
 
 
 @mutant("Choose does not need |R and M| >= |M| - k + 1.", scenario=members_that_lack_what_is_committed)

@@ -16,25 +16,25 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 def a_witness_that_is_removed_while_it_comes():
     """It asks to be let in when its removal is pending."""
-    script = ScriptedCluster(3, witnesses=1)
-    master = script.form()
-    witness = script.hosts[2]
+    cluster = ScriptedCluster(3, witnesses=1)
+    master = cluster.form()
+    witness = cluster.hosts[2]
     for request in (
         lambda now: master.channel.remove(now, 2),
         lambda now: master.channel.admit(now, 2, witness=True),
     ):
-        request(script.world.now)
+        request(cluster.world.now)
         master.settle()
-        script.until(lambda: master.state.pending is None and master.channel.can_submit)
+        cluster.until(lambda: master.state.pending is None and master.channel.can_submit)
     witness.start()
-    script.net.muted = Join
+    cluster.net.muted = Join
     link = master.state.peers.links
-    script.until(lambda: 2 in link and link[2].connected and link[2].voter == witness.state.me)
-    master.channel.remove(script.world.now, 2)
+    cluster.until(lambda: 2 in link and link[2].connected and link[2].voter == witness.state.me)
+    master.channel.remove(cluster.world.now, 2)
     master.settle()
     state = witness.state
     master.deliver(2, Join("c", True, state.log.tag(0), 0, 0, b"", False, 0, state.configuration.birth))
-    script.run(1.0)
+    cluster.run(1.0)
 
 
 @mutant(
@@ -66,20 +66,20 @@ QUICK = Settings(suspect_s=0.5, view_change_s=0.4)
 
 def the_only_copy_is_waited_for() -> None:
     """{A} and the witness go on without B; then B and the witness must wait for A."""
-    script = ScriptedCluster(3, witnesses=1, settings=QUICK, shared_host=False)
-    script.form()
-    script.split([1], [0, 2])
-    master = script.whole(but=[1])
-    alone = script.submit(master, 3)
+    cluster = ScriptedCluster(3, witnesses=1, settings=QUICK, shared_host=False)
+    cluster.form()
+    cluster.split([1], [0, 2])
+    master = cluster.whole(but=[1])
+    alone = cluster.submit(master, 3)
     master.pause()
-    script.mend()
-    script.split([0], [1, 2])
-    script.run(4.0)
-    assert len(script.active) == 2, "B and the witness went on without what A committed"
+    cluster.mend()
+    cluster.split([0], [1, 2])
+    cluster.run(4.0)
+    assert len(cluster.active) == 2, "B and the witness went on without what A committed"
     master.resume()
-    script.mend()
-    script.whole()
-    script.everywhere(alone)
+    cluster.mend()
+    cluster.whole()
+    cluster.everywhere(alone)
 
 
 @mutant("A witness becomes a member like any replica.", caught=("I19",), quick=True)
@@ -136,15 +136,15 @@ def min_copies_ignored() -> Iterator[None]:
 
 def one_of_all_three_copies_is_late() -> None:
     """A majority has the entry, and it is committed once the last member has it too."""
-    script = ScriptedCluster(settings=Settings(mode="MAJORITY", min_copies=3))
-    master = script.form()
-    slow = next(host.replica for host in script.hosts if host is not master)
-    script.cut((master.replica, slow))
-    late = script.submit(master)
-    script.run(0.5)
-    assert not script.deliveries[master.replica], "it was committed with two copies of three"
-    script.mend()
-    script.everywhere(late)
+    cluster = ScriptedCluster(settings=Settings(mode="MAJORITY", min_copies=3))
+    master = cluster.form()
+    slow = next(host.replica for host in cluster.hosts if host is not master)
+    cluster.cut((master.replica, slow))
+    late = cluster.submit(master)
+    cluster.run(0.5)
+    assert not cluster.deliveries[master.replica], "it was committed with two copies of three"
+    cluster.mend()
+    cluster.everywhere(late)
 
 
 @mutant(

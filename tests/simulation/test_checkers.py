@@ -41,14 +41,14 @@ def test_a_checker_notices_its_mutant_before_the_others_do(mutants, monkeypatch,
 
 
 def test_an_earlier_master_with_a_quorum_beside_a_later_one_is_noticed():
-    script = ScriptedCluster(3, settings=Settings(mode="MAJORITY"))
-    old = script.form()
+    cluster = ScriptedCluster(3, settings=Settings(mode="MAJORITY"))
+    old = cluster.form()
     old.pause()
-    script.until(lambda: script.hosts[1].channel.role == "master" and script.hosts[2].state.serving)
-    new, slave = script.hosts[1:]
+    cluster.until(lambda: cluster.hosts[1].channel.role == "master" and cluster.hosts[2].state.serving)
+    new, slave = cluster.hosts[1:]
     assert old.state.leading
-    checker = SingleCommitter(script)
-    step = Step(new, None, script.processes[new.state.me], added=[], views=[], binding=[])
+    checker = SingleCommitter(cluster)
+    step = Step(new, None, cluster.processes[new.state.me], added=[], views=[], binding=[])
     checker.stepped(step)
     slave.state.promised = old.state.promised
     with pytest.raises(Violation, match=f"{old} can still commit"):

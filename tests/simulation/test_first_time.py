@@ -9,9 +9,9 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate
 
 
-def told(script):
+def told(cluster):
     """Whether the application of some replica has been told of a view."""
-    return any(script.view_events.get(host.replica) for host in script.hosts)
+    return any(cluster.view_events.get(host.replica) for host in cluster.hosts)
 
 
 def founded(replicas):
@@ -19,76 +19,76 @@ def founded(replicas):
 
     What waits for a disk then is lost.
     """
-    script = ScriptedCluster(replicas, disk=True)
-    for host in script.hosts:
+    cluster = ScriptedCluster(replicas, disk=True)
+    for host in cluster.hosts:
         host.start()
-    script.until(lambda: told(script))
-    firsts = [events[0] for events in script.view_events.values() if events]
+    cluster.until(lambda: told(cluster))
+    firsts = [events[0] for events in cluster.view_events.values() if events]
     assert all(event.first_time for event in firsts)
-    for host in script.hosts:
+    for host in cluster.hosts:
         host.crash(0)
-    return script
+    return cluster
 
 
 @pytest.mark.parametrize("replicas", [1, 2, 3])
 def test_the_first_view_is_announced_once_even_if_all_die_at_that_moment(replicas):
-    script = founded(replicas)
-    assert script.first_times == 1
-    script.form()
-    assert script.first_times == 1
+    cluster = founded(replicas)
+    assert cluster.first_times == 1
+    cluster.form()
+    assert cluster.first_times == 1
 
 
 def test_a_master_that_could_have_services_is_never_followed_by_another_first_time():
-    script = ScriptedCluster(3, disk=True)
-    for host in script.hosts:
+    cluster = ScriptedCluster(3, disk=True)
+    for host in cluster.hosts:
         host.start()
-    script.until(lambda: any(host.channel.lease.held for host in script.hosts))
-    gone = script.master()
-    for host in script.hosts:
+    cluster.until(lambda: any(host.channel.lease.held for host in cluster.hosts))
+    gone = cluster.master()
+    for host in cluster.hosts:
         host.crash(0)
-    rest = [host for host in script.hosts if host is not gone]
+    rest = [host for host in cluster.hosts if host is not gone]
     for host in rest:
         host.start()
-    script.whole(but=[gone.replica])
-    assert script.first_times == 1
+    cluster.whole(but=[gone.replica])
+    assert cluster.first_times == 1
 
 
 def test_a_master_that_dies_before_it_knows_that_there_is_a_view_leaves_the_first_time_to_another():
-    script = ScriptedCluster(3, disk=True)
-    for host in script.hosts:
+    cluster = ScriptedCluster(3, disk=True)
+    for host in cluster.hosts:
         host.start()
-    script.until(lambda: any(host.channel.installing is not None for host in script.hosts))
-    master = next(host for host in script.hosts if host.channel.installing is not None)
+    cluster.until(lambda: any(host.channel.installing is not None for host in cluster.hosts))
+    master = next(host for host in cluster.hosts if host.channel.installing is not None)
     view = master.channel.installing.view.number
-    script.until(lambda: len(script.accepted.get(view, ())) == 3)
+    cluster.until(lambda: len(cluster.accepted.get(view, ())) == 3)
     master.crash(0)
-    script.whole(but=[master.replica])
-    assert script.first_times == 1
+    cluster.whole(but=[master.replica])
+    assert cluster.first_times == 1
 
 
 def test_who_restarts_before_it_knows_of_the_first_view_is_told_of_it_as_the_first():
-    script = ScriptedCluster(3, disk=True)
-    for host in script.hosts:
+    cluster = ScriptedCluster(3, disk=True)
+    for host in cluster.hosts:
         host.start()
-    script.until(lambda: any(host.channel.installing is not None for host in script.hosts))
-    slave = next(host for host in script.hosts if host.channel.installing is None)
+    cluster.until(lambda: any(host.channel.installing is not None for host in cluster.hosts))
+    slave = next(host for host in cluster.hosts if host.channel.installing is None)
     slave.crash(0)
     slave.start()
-    script.whole()
-    assert script.view_events[slave.replica][0].first_time
-    assert script.first_times == 1
+    cluster.whole()
+    assert cluster.view_events[slave.replica][0].first_time
+    assert cluster.first_times == 1
 
 
 def test_a_view_whose_voters_have_heard_of_a_first_one_is_not_the_first():
     """Those who were told are not asked at first, and come back later."""
-    script = ScriptedCluster(3, disk=True, expected=2)
-    script.hosts[0].start()
-    script.hosts[1].start()
-    script.until(lambda: bool(script.view_events.get(1)))
-    for host in script.hosts[:2]:
+    cluster = ScriptedCluster(3, disk=True, expected=2)
+    cluster.hosts[0].start()
+    cluster.hosts[1].start()
+    cluster.until(lambda: bool(cluster.view_events.get(1)))
+    for host in cluster.hosts[:2]:
         host.crash(0)
-    script.form()
-    assert script.first_times == 1
+    cluster.form()
+    assert cluster.first_times == 1
 
 
 def test_a_founder_that_comes_back_does_not_go_on_beside_those_who_have_founded_another_cluster():

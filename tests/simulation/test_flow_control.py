@@ -12,33 +12,33 @@ def returning_with(replicas, **settings):
     return returning(replicas, Settings(keep=0, window=16, transfer_pause_s=60.0, **settings))
 
 
-def submit_ten(hand, *replicas):
+def submit_ten(cluster, *replicas):
     """Submit ten entries, and deliver them and one heartbeat among these replicas."""
     for _ in range(10):
-        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
-    hand.settle(*replicas)
-    hand.tick(0.05, *replicas)
-    hand.settle(*replicas)
+        cluster.act(0, lambda channel: channel.can_submit and channel.submit(cluster.now, 0, b"x"))
+    cluster.settle(*replicas)
+    cluster.tick(0.05, *replicas)
+    cluster.settle(*replicas)
 
 
-def gives(hand, learner, size):
+def gives(cluster, learner, size):
     """Send a part of the state with `size` bytes to the learner, which installs it."""
-    event = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)][-1]
-    applied = hand.channels[0].applied
-    hand.act(0, lambda channel: channel.part_ready(hand.now, event.token, bytes(size), applied))
-    hand.settle()
-    *_, part = [event for event in hand.events[learner] if isinstance(event, InstallPart)]
-    hand.act(learner, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
-    hand.settle()
+    event = [event for event in cluster.events[0] if isinstance(event, ProvideSnapshot)][-1]
+    applied = cluster.channels[0].applied
+    cluster.act(0, lambda channel: channel.part_ready(cluster.now, event.token, bytes(size), applied))
+    cluster.settle()
+    *_, part = [event for event in cluster.events[learner] if isinstance(event, InstallPart)]
+    cluster.act(learner, lambda channel: channel.part_installed(cluster.now, part.token, b"marker"))
+    cluster.settle()
 
 
 def taking(size, **bounds):
     """Return the number of entries in the full log when the learner has taken `size` bytes of the state."""
-    hand = returning_with(3, **bounds)
-    gives(hand, 2, size)
-    master = hand.channels[0]
+    cluster = returning_with(3, **bounds)
+    gives(cluster, 2, size)
+    master = cluster.channels[0]
     for _ in range(100):
-        submit_ten(hand, 0, 1, 2)
+        submit_ten(cluster, 0, 1, 2)
         if not master.can_submit:
             break
     assert master.phases.giving == "state"
@@ -56,10 +56,10 @@ class Following:
 
     def __init__(self, size: int = 50, part_bytes: int = 32, **settings) -> None:
         self.size = size
-        self.hand = ManualCluster(settings=Settings(part_bytes=part_bytes, **settings))
-        self.master = self.hand.form()
-        self.hand.isolate(2)
-        self.hand.connect(0, 2)
+        self.cluster = ManualCluster(settings=Settings(part_bytes=part_bytes, **settings))
+        self.master = self.cluster.form()
+        self.cluster.isolate(2)
+        self.cluster.connect(0, 2)
         self.submitted = 0
 
     def submit(self, count: int) -> int:
@@ -67,27 +67,27 @@ class Following:
         before = self.submitted
         for _ in range(count):
             if self.master.can_submit:
-                self.hand.act(0, lambda channel: channel.submit(self.hand.now, 0, bytes(self.size)))
+                self.cluster.act(0, lambda channel: channel.submit(self.cluster.now, 0, bytes(self.size)))
                 self.submitted += 1
-            self.hand.settle(0, 1)
+            self.cluster.settle(0, 1)
         return self.submitted - before
 
     def step(self, *, takes: bool = True, answer=None) -> None:
         """Let TICK_S pass; the learner receives its messages, and entries only if `takes`."""
-        hand = self.hand
-        hand.tick(TICK_S)
-        hand.settle(0, 1)
-        for message in hand.lose(0, 2):
+        cluster = self.cluster
+        cluster.tick(TICK_S)
+        cluster.settle(0, 1)
+        for message in cluster.lose(0, 2):
             if takes or not isinstance(message, CatchUp):
-                hand.inject(0, 2, message)
-        for message in hand.lose(2, 0):
-            hand.inject(2, 0, answer(message) if answer and isinstance(message, CaughtUp) else message)
-        hand.settle(0, 1)
+                cluster.inject(0, 2, message)
+        for message in cluster.lose(2, 0):
+            cluster.inject(2, 0, answer(message) if answer and isinstance(message, CaughtUp) else message)
+        cluster.settle(0, 1)
 
     @property
     def lacks(self) -> int:
         """The number of entries that the learner lacks."""
-        return self.master.state.log.last.at - self.hand.channels[2].last
+        return self.master.state.log.last.at - self.cluster.channels[2].last
 
     def follow(self) -> None:
         """Let the learner follow, ninety entries behind."""
@@ -98,21 +98,21 @@ class Following:
 
 def lacks(count, size):
     """Return after how many seconds a learner is let in that lacks `count` entries of `size` bytes."""
-    hand = ManualCluster(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
-    master = hand.form()
-    hand.isolate(2)
+    cluster = ManualCluster(settings=Settings(window=64, window_bytes=1000, part_bytes=100, stall_s=9.0))
+    master = cluster.form()
+    cluster.isolate(2)
     for _ in range(count):
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, bytes(size)))
-        hand.settle(0, 1)
-    hand.connect(0, 2)
-    ends = hand.now + 6.0
-    while hand.now < ends:
-        hand.tick(0.05)
-        for message in hand.lose(0, 2):
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, bytes(size)))
+        cluster.settle(0, 1)
+    cluster.connect(0, 2)
+    ends = cluster.now + 6.0
+    while cluster.now < ends:
+        cluster.tick(0.05)
+        for message in cluster.lose(0, 2):
             if not isinstance(message, CatchUp):
-                hand.inject(0, 2, message)
-        hand.settle(0, 1)
-        hand.deliver(2, 0)
+                cluster.inject(0, 2, message)
+        cluster.settle(0, 1)
+        cluster.deliver(2, 0)
         transfer = master._donor.transfer
         if transfer is not None and isinstance(transfer.phase, CatchUpPhase):
             question = transfer.phase.proof.question
@@ -130,58 +130,58 @@ def test_a_longer_log_is_held_for_a_learner_that_took_much_of_the_state():
 
 def test_a_slave_that_lags_a_little_is_not_dropped_for_a_long_log():
     """The log is long because it is held for a learner."""
-    hand = returning_with(4, max_log=160, mode="MAJORITY")
-    gives(hand, 3, 320 * 1024)
-    master, slave = hand.channels[0], hand.channels[2]
+    cluster = returning_with(4, max_log=160, mode="MAJORITY")
+    gives(cluster, 3, 320 * 1024)
+    master, slave = cluster.channels[0], cluster.channels[2]
     for _ in range(400):
-        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
-        hand.settle(0, 1)
+        cluster.act(0, lambda channel: channel.can_submit and channel.submit(cluster.now, 0, b"x"))
+        cluster.settle(0, 1)
         assert slave.last < master.commit
-        hand.tick(0.01)
-        hand.settle(0, 1, 2)
+        cluster.tick(0.01)
+        cluster.settle(0, 1, 2)
         assert master.members == (0, 1, 2)
     assert len(master.state.log) > 200
     assert master.phases.giving == "state"
 
 
 def test_a_slave_that_falls_behind_is_dropped_while_a_learner_holds_the_log():
-    hand = returning_with(4, max_log=160, mode="MAJORITY")
-    gives(hand, 3, 1 << 20)
-    master = hand.channels[0]
+    cluster = returning_with(4, max_log=160, mode="MAJORITY")
+    gives(cluster, 3, 1 << 20)
+    master = cluster.channels[0]
     for number in range(800):
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
         # Of all that it is sent it takes a little, and says that it lives.
-        hand.tick(0.005)
+        cluster.tick(0.005)
         if number % 8 == 0:
-            hand.deliver(0, 2, 1)
-        hand.deliver(2, 0)
-        hand.settle(0, 1, 3)
+            cluster.deliver(0, 2, 1)
+        cluster.deliver(2, 0)
+        cluster.settle(0, 1, 3)
         if len(master.members) < 3:
             break
     assert master.members == (0, 1)
     assert master.phases.giving == "state"
-    assert any("slave 2 is too far behind" in note for note in hand.notes[0])
+    assert any("slave 2 is too far behind" in note for note in cluster.notes[0])
 
 
 def test_all_wait_once_for_a_learner_for_which_the_log_is_full():
     """Mode ALL: they wait for `stall_s`, and not again for a learner that came no further."""
-    hand = returning_with(3, max_log=160, stall_s=1.0)
-    master = hand.channels[0]
+    cluster = returning_with(3, max_log=160, stall_s=1.0)
+    master = cluster.channels[0]
     waited = []
     for _ in range(2):
-        assert sum(isinstance(event, ProvideSnapshot) for event in hand.events[0]) == len(waited) + 1
-        gives(hand, 2, 4)
+        assert sum(isinstance(event, ProvideSnapshot) for event in cluster.events[0]) == len(waited) + 1
+        gives(cluster, 2, 4)
         full = 0
         for _ in range(200):
-            submit_ten(hand, 0, 1, 2)
+            submit_ten(cluster, 0, 1, 2)
             full += not master.can_submit
             if master.phases.giving == "nobody":
                 break
         assert master.phases.giving == "nobody"
         waited.append(full)
         for _ in range(10):
-            hand.tick(0.05)
-            hand.settle()
+            cluster.tick(0.05)
+            cluster.settle()
     # Of steps of 0.05 s.
     assert 15 < waited[0] < 25
     assert waited[1] == 0
@@ -189,12 +189,12 @@ def test_all_wait_once_for_a_learner_for_which_the_log_is_full():
 
 def test_nobody_waits_for_a_learner_in_mode_majority():
     """The log is full: the transfer ends, and begins again."""
-    hand = returning_with(3, max_log=160, mode="MAJORITY")
-    master = hand.channels[0]
-    gives(hand, 2, 4)
+    cluster = returning_with(3, max_log=160, mode="MAJORITY")
+    master = cluster.channels[0]
+    gives(cluster, 2, 4)
     full = 0
     for _ in range(60):
-        submit_ten(hand, 0, 1, 2)
+        submit_ten(cluster, 0, 1, 2)
         full += not master.can_submit
     assert full < 3
 
@@ -256,23 +256,23 @@ def test_nobody_waits_for_a_learner_that_answers_late():
     """It does not answer within `view_change_s`, so it is not let in however near it is."""
     following = Following(part_bytes=4000, **(LOG | {"max_log": 4000}))
     following.follow()
-    hand = following.hand
+    cluster = following.cluster
     late = deque()
     waited = 0
     for number in range(800):
         if following.submit(4) < 4:
             waited = number
-        hand.tick(TICK_S)
-        hand.settle(0, 1)
-        hand.deliver(0, 2)
-        for message in hand.lose(2, 0):
+        cluster.tick(TICK_S)
+        cluster.settle(0, 1)
+        cluster.deliver(0, 2)
+        for message in cluster.lose(2, 0):
             if isinstance(message, CaughtUp):
-                late.append((hand.now + 1.5, message))
+                late.append((cluster.now + 1.5, message))
             else:
-                hand.inject(2, 0, message)
-        while late and late[0][0] <= hand.now:
-            hand.inject(2, 0, late.popleft()[1])
-        hand.settle(0, 1)
+                cluster.inject(2, 0, message)
+        while late and late[0][0] <= cluster.now:
+            cluster.inject(2, 0, late.popleft()[1])
+        cluster.settle(0, 1)
     assert following.master.phases.giving == "entries"
     assert waited < 600
 
@@ -293,47 +293,47 @@ def test_the_log_is_held_from_the_entry_of_a_state_that_is_given_slowly():
 
     Many entries are ordered meanwhile, and trimmed where possible.
     """
-    hand = returning(3, Settings(keep=0))
-    [asked] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
-    at = hand.channels[0].applied
+    cluster = returning(3, Settings(keep=0))
+    [asked] = [event for event in cluster.events[0] if isinstance(event, ProvideSnapshot)]
+    at = cluster.channels[0].applied
     for _ in range(2):
-        hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"part", at))
+        cluster.act(0, lambda channel: channel.part_ready(cluster.now, asked.token, b"part", at))
         for _ in range(20):
             for _ in range(10):
-                hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-            hand.settle()
-            hand.tick(0.05)
-    hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"the last", at, last=True))
-    assert hand.channels[0].phases.giving == "state"
+                cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+            cluster.settle()
+            cluster.tick(0.05)
+    cluster.act(0, lambda channel: channel.part_ready(cluster.now, asked.token, b"the last", at, last=True))
+    assert cluster.channels[0].phases.giving == "state"
 
 
 def test_the_log_is_held_from_what_a_learner_knows_to_be_committed():
     """It has entries that the members committed later. A view that takes it in begins where it knows."""
-    hand = ManualCluster(settings=Settings(keep=0))
-    master = hand.form()
-    hand.isolate(2)
+    cluster = ManualCluster(settings=Settings(keep=0))
+    master = cluster.form()
+    cluster.isolate(2)
     for other in (0, 1):
-        hand.connect(other, 2)
+        cluster.connect(other, 2)
     while master.phases.giving != "entries":
-        hand.tick(0.01)
+        cluster.tick(0.01)
         for way in ((0, 1), (1, 0), (0, 2), (2, 0)):
-            hand.deliver(*way)
+            cluster.deliver(*way)
     for _ in range(200):
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-    hand.tick(0.01, 0)
-    hand.deliver(0, 2)
-    said = hand.lose(2, 0)
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+    cluster.tick(0.01, 0)
+    cluster.deliver(0, 2)
+    said = cluster.lose(2, 0)
     for late in (True, False):
         # Its answer is too late to take it in for it.
         for _ in range(24 if late else 12):
-            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"y"))
-            hand.settle(0, 1)
-            hand.tick(0.05, 0, 1)
-            hand.lose(0, 2)
+            cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"y"))
+            cluster.settle(0, 1)
+            cluster.tick(0.05, 0, 1)
+            cluster.lose(0, 2)
         for message in said if late else ():
-            hand.inject(2, 0, message)
-    assert hand.channels[2].last == 200
-    assert hand.channels[2].commit == 0
+            cluster.inject(2, 0, message)
+    assert cluster.channels[2].last == 200
+    assert cluster.channels[2].commit == 0
     assert master.commit > 200
     assert master.state.log.base.at == 0
 

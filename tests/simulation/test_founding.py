@@ -31,10 +31,10 @@ def first_view(*founders, counter=1, k=3, again=False):
     return View(number, tuple(sorted(members)), members, k, 0, 3, "start-up", again=again)
 
 
-def go_on(hand, seconds=10.0):
+def go_on(cluster, seconds=10.0):
     for _ in range(round(10 * seconds)):
-        hand.settle()
-        hand.tick(0.1)
+        cluster.settle()
+        cluster.tick(0.1)
 
 
 def empty(channel):
@@ -83,9 +83,9 @@ def told_that_its_first_view_is_active() -> Channel:
     return channel
 
 
-def submit(hand, count):
+def submit(cluster, count):
     for _ in range(count):
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
 
 
 def test_a_member_asked_twice_to_found_answers_only_after_its_disk_has_written():
@@ -109,20 +109,20 @@ def test_a_member_asked_twice_to_found_answers_only_after_its_disk_has_written()
 
 
 def test_a_proposer_repeats_found_only_after_its_disk_has_noted_the_view():
-    hand = slow_proposer()
+    cluster = slow_proposer()
     for _ in range(3):
-        hand.tick(0.05)
-    assert not hand.waiting(0, 1, Found)
-    hand.sync(0)
-    assert hand.waiting(0, 1, Found)
+        cluster.tick(0.05)
+    assert not cluster.waiting(0, 1, Found)
+    cluster.sync(0)
+    assert cluster.waiting(0, 1, Found)
 
 
 def test_a_reconnected_member_gets_found_only_after_the_disk_of_the_proposer():
-    hand = slow_proposer()
-    hand.connect(0, 1)
-    assert not hand.waiting(0, 1, Found)
-    hand.sync(0)
-    assert hand.waiting(0, 1, Found)
+    cluster = slow_proposer()
+    cluster.connect(0, 1)
+    assert not cluster.waiting(0, 1, Found)
+    cluster.sync(0)
+    assert cluster.waiting(0, 1, Found)
 
 
 def test_two_founders_do_not_go_on_when_the_third_founded_another_cluster():
@@ -130,28 +130,28 @@ def test_two_founders_do_not_go_on_when_the_third_founded_another_cluster():
 
     Replica 4 then founded one with 1 and 2, and what it says about that reaches 0 and 3 late.
     """
-    hand = ManualCluster(5, expected=3)
-    half_founded(hand, (0, 3, 4), 3)
-    hand.part((0, 3, 4), (1, 2, 4))
+    cluster = ManualCluster(5, expected=3)
+    half_founded(cluster, (0, 3, 4), 3)
+    cluster.part((0, 3, 4), (1, 2, 4))
     for one in (0, 3):
-        hand.deliver(4, one, 1)
-    while not all(hand.channels[one].state.serving for one in (1, 2, 4)):
-        hand.settle(1, 2, 4)
-        hand.tick(0.1, 1, 2, 4)
+        cluster.deliver(4, one, 1)
+    while not all(cluster.channels[one].state.serving for one in (1, 2, 4)):
+        cluster.settle(1, 2, 4)
+        cluster.tick(0.1, 1, 2, 4)
     # Then 4 stands still, and what it has said to 0 and 3 arrives slowly. 1 and 2 go on without it, and what
     # it granted is over, before it hears of a view of 0 and 3.
     for _ in range(100):
-        hand.settle(0, 3)
-        hand.settle(1, 2)
-        if hand.waiting(0, 4, Record):
-            hand.deliver(0, 4)
-            hand.deliver(4, 0)
+        cluster.settle(0, 3)
+        cluster.settle(1, 2)
+        if cluster.waiting(0, 4, Record):
+            cluster.deliver(0, 4)
+            cluster.deliver(4, 0)
         for one in (0, 3):
-            hand.act(one, lambda channel: channel.partial_received(hand.now, 4))
-        hand.tick(0.1, 0, 1, 2, 3)
-    assert hand.channels[1].members == (1, 2)
-    assert not hand.channels[0].state.serving
-    assert hand.channels[0].state.promised.replica == 3
+            cluster.act(one, lambda channel: channel.partial_received(cluster.now, 4))
+        cluster.tick(0.1, 0, 1, 2, 3)
+    assert cluster.channels[1].members == (1, 2)
+    assert not cluster.channels[0].state.serving
+    assert cluster.channels[0].state.promised.replica == 3
 
 
 def test_a_disk_remembers_that_the_accepted_first_view_may_be_active():
@@ -167,15 +167,15 @@ def test_a_disk_remembers_that_the_accepted_first_view_may_be_active():
 
 def test_a_replica_that_accepted_a_replacement_of_a_first_view_founds_no_cluster():
     """It is one of three replicas of five that said they were empty, and accepted the replacement then."""
-    hand = ManualCluster(5, expected=3)
-    hand.part((2, 3, 4))
-    while not hand.waiting(2, 4, Prepare):
-        hand.settle(2, 3)
-        hand.deliver(4, 2)
-        hand.tick(0.05, 2, 3, 4)
-    hand.channels[4].state.accept(first_view(0, 1, 4, counter=0, again=True))
-    go_on(hand)
-    assert not any(channel.state.serving for channel in hand.channels.values())
+    cluster = ManualCluster(5, expected=3)
+    cluster.part((2, 3, 4))
+    while not cluster.waiting(2, 4, Prepare):
+        cluster.settle(2, 3)
+        cluster.deliver(4, 2)
+        cluster.tick(0.05, 2, 3, 4)
+    cluster.channels[4].state.accept(first_view(0, 1, 4, counter=0, again=True))
+    go_on(cluster)
+    assert not any(channel.state.serving for channel in cluster.channels.values())
 
 
 def test_no_cluster_is_founded_beside_a_replica_that_knows_of_one():
@@ -258,10 +258,10 @@ def test_a_founder_that_accepted_a_first_view_founds_no_second_cluster():
 
 
 def test_founded_messages_of_an_earlier_attempt_do_not_activate_the_first_view():
-    hand = founding()
+    cluster = founding()
     for other in (1, 2):
-        hand.inject(other, 0, Founded(ViewNumber(0, 0, 1)))
-    assert hand.views(0) == []
+        cluster.inject(other, 0, Founded(ViewNumber(0, 0, 1)))
+    assert cluster.views(0) == []
 
 
 def test_a_founder_that_restarts_within_the_first_view_is_not_told_first_time_again():
@@ -345,20 +345,20 @@ def test_a_first_view_that_a_promising_member_never_accepted_was_never_active():
 
 def test_a_learner_that_has_entries_does_not_say_that_it_is_empty():
     """It knows of no view, and has no state yet."""
-    hand = ManualCluster()
-    hand.form()
-    submit(hand, 1)
-    hand.silence(2)
-    hand.settle()
-    hand.start(2, 3, 9)
-    hand.connect(0, 2)
-    hand.tick(0.1, 2)
-    hand.deliver(2, 0)
-    entries = hand.waiting(0, 2, CatchUp)[0]
-    hand.lose(0, 2)
-    hand.inject(0, 2, entries)
-    hand.lose(2, 0)
-    hand.tick(1.0, 2)
-    joins = hand.waiting(2, 0, Join)
+    cluster = ManualCluster()
+    cluster.form()
+    submit(cluster, 1)
+    cluster.silence(2)
+    cluster.settle()
+    cluster.start(2, 3, 9)
+    cluster.connect(0, 2)
+    cluster.tick(0.1, 2)
+    cluster.deliver(2, 0)
+    entries = cluster.waiting(0, 2, CatchUp)[0]
+    cluster.lose(0, 2)
+    cluster.inject(0, 2, entries)
+    cluster.lose(2, 0)
+    cluster.tick(1.0, 2)
+    joins = cluster.waiting(2, 0, Join)
     assert joins
     assert not any(join.empty for join in joins)

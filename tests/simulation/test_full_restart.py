@@ -20,77 +20,77 @@ class Disks:
     def __init__(self) -> None:
         self.remembered = [Remembered() for _ in REPLICAS]
         self.entries: list[list[Entry]] = [[] for _ in REPLICAS]
-        self.hand = ManualCluster(logs=[DurableLog(Remembered()) for _ in REPLICAS])
+        self.cluster = ManualCluster(logs=[DurableLog(Remembered()) for _ in REPLICAS])
 
     def sync(self, *replicas: int) -> None:
-        hand = self.hand
+        cluster = self.cluster
         for replica in replicas or REPLICAS:
-            for record in hand.records[replica]:
+            for record in cluster.records[replica]:
                 self.remembered[replica].apply(record)
                 if isinstance(record, Appended):
                     self.entries[replica] += record.entries
                 elif isinstance(record, Truncated):
                     del self.entries[replica][record.index :]
-            hand.records[replica].clear()
-            token = hand.tokens[replica]
-            hand.act(replica, lambda channel, token=token: channel.persisted(hand.now, token))
+            cluster.records[replica].clear()
+            token = cluster.tokens[replica]
+            cluster.act(replica, lambda channel, token=token: channel.persisted(cluster.now, token))
 
     def run(self, rounds: int = 100) -> None:
         for _ in range(rounds):
-            self.hand.settle()
+            self.cluster.settle()
             self.sync()
-            self.hand.tick(0.02)
+            self.cluster.tick(0.02)
 
     def restart(self) -> None:
         """All at once, each as the voter that it was; what was on its way is lost."""
         for replica in REPLICAS:
             log = DurableLog(self.remembered[replica], self.entries[replica])
-            self.hand.start(replica, len(REPLICAS), replica + 1, log)
+            self.cluster.start(replica, len(REPLICAS), replica + 1, log)
         for one in REPLICAS:
             for other in range(one):
-                self.hand.connect(one, other)
+                self.cluster.connect(one, other)
 
 
 @pytest.fixture
 def disks():
     disks = Disks()
     disks.run()
-    hand = disks.hand
-    assert [hand.channels[replica].role for replica in REPLICAS] == ["master", "slave", "slave"]
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"committed"))
+    cluster = disks.cluster
+    assert [cluster.channels[replica].role for replica in REPLICAS] == ["master", "slave", "slave"]
+    cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"committed"))
     disks.run(10)
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"pending"))
-    hand.deliver(0, 1)
+    cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"pending"))
+    cluster.deliver(0, 1)
     disks.sync(0, 1)
     # Replica 1 has heard nothing of the master for so long that its grant to it is over.
-    hand.tick(Settings().lease_s + 0.1, 1)
-    hand.inject(2, 1, Prepare(PROMISED, "test"))
+    cluster.tick(Settings().lease_s + 0.1, 1)
+    cluster.inject(2, 1, Prepare(PROMISED, "test"))
     disks.sync(1)
-    assert [promise.number for promise in hand.waiting(1, 2, Promise)] == [PROMISED]
+    assert [promise.number for promise in cluster.waiting(1, 2, Promise)] == [PROMISED]
     disks.restart()
     return disks
 
 
 def test_a_promise_made_before_a_full_restart_is_kept_after_it(disks):
     """Scenario 29, vote amnesia: who has promised a view votes for no lower one after a restart of all."""
-    hand = disks.hand
-    hand.inject(0, 1, Prepare(LOWER, "test"))
+    cluster = disks.cluster
+    cluster.inject(0, 1, Prepare(LOWER, "test"))
     disks.sync(1)
-    assert hand.waiting(1, 0, Refuse) == [Refuse(LOWER, PROMISED)]
-    assert hand.waiting(1, 0, Promise) == []
+    assert cluster.waiting(1, 0, Refuse) == [Refuse(LOWER, PROMISED)]
+    assert cluster.waiting(1, 0, Promise) == []
 
 
 def test_after_a_full_restart_everything_committed_and_one_end_of_the_log_is_everywhere(disks):
     """Scenario 29: the next view is above every promise, and nobody goes on in the old one."""
-    hand = disks.hand
+    cluster = disks.cluster
     old = disks.remembered[0].accepted.number
     disks.run(300)
-    views = {hand.channels[replica].view.number for replica in REPLICAS}
+    views = {cluster.channels[replica].view.number for replica in REPLICAS}
     assert len(views) == 1
     assert views.pop() > PROMISED > old
-    assert [hand.channels[replica].role for replica in REPLICAS].count("master") == 1
+    assert [cluster.channels[replica].role for replica in REPLICAS].count("master") == 1
     logs = [[entry.payload for entry in disks.entries[replica]] for replica in REPLICAS]
     # Replica 0 and 1 had it, so it was perhaps committed.
     assert logs == [[b"committed", b"pending"]] * 3
-    assert all(hand.channels[replica].commit == 2 for replica in REPLICAS)
-    assert not any(isinstance(message, Ack) and message.view == old for message in hand.waiting(1, 0))
+    assert all(cluster.channels[replica].commit == 2 for replica in REPLICAS)
+    assert not any(isinstance(message, Ack) and message.view == old for message in cluster.waiting(1, 0))

@@ -52,35 +52,35 @@ def learner_with_a_log_of_its_own():
     """Return a cluster whose replica 2 was dropped, and has entries 1 to 3 of an old view; 1 is committed."""
     own = [Entry(OLD, index, 0, b"own %d" % index) for index in (1, 2, 3)]
     log = DurableLog(Remembered(OLD, View(OLD, VOTERS, VOTERS, 3, 0), True, 1, NO_TAG, 3), own)
-    hand = ManualCluster()
-    hand.form()
-    hand.start(2, 3, 3, log)
-    hand.connect(0, 2)
-    hand.channels[2].state.supersede(NEW)
-    return hand
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.start(2, 3, 3, log)
+    cluster.connect(0, 2)
+    cluster.channels[2].state.supersede(NEW)
+    return cluster
 
 
 def test_a_learner_is_told_of_a_replica_that_is_admitted_meanwhile():
     """The learner is outside the view that lists the new replica."""
-    script = ScriptedCluster(3, snapshot_s=8.0)
-    master = script.form()
-    script.submit(master, 100)
-    script.run(1.0)
-    script.hosts[2].crash()
-    script.until(lambda: len(script.hosts[0].channel.members) == 2)
-    script.run(2.0)
+    cluster = ScriptedCluster(3, snapshot_s=8.0)
+    master = cluster.form()
+    cluster.submit(master, 100)
+    cluster.run(1.0)
+    cluster.hosts[2].crash()
+    cluster.until(lambda: len(cluster.hosts[0].channel.members) == 2)
+    cluster.run(2.0)
     for _ in range(12):
-        script.submit(script.master(), 100)
-        script.run(0.3)
-    learner = script.hosts[2]
+        cluster.submit(cluster.master(), 100)
+        cluster.run(0.3)
+    learner = cluster.hosts[2]
     learner.start()
-    script.run(1.5)
-    master = script.master()
+    cluster.run(1.5)
+    master = cluster.master()
     assert learner.channel.phases.learning != "alone"
-    master.channel.admit(script.world.now, 3, b"place 3")
+    master.channel.admit(cluster.world.now, 3, b"place 3")
     master.settle()
-    script.until(lambda: master.channel.view.lists(3))
-    script.run(1.0)
+    cluster.until(lambda: master.channel.view.lists(3))
+    cluster.run(1.0)
     assert learner.channel.role == "joining"
     assert learner.channel.seats == master.channel.seats
 
@@ -139,71 +139,71 @@ def test_a_learner_does_not_install_a_state_older_than_its_own():
 
 def test_a_learner_ignores_a_part_of_an_earlier_transfer():
     """The part comes late, from the former master."""
-    hand = ManualCluster()
-    hand.form()
-    hand.start(2, 3, 9)
-    hand.connect(0, 2)
-    hand.connect(1, 2)
-    hand.inject(0, 2, Chunk(9, 0, b"new", False, None))
-    hand.inject(1, 2, Chunk(5, 0, b"old", False, None))
-    parts = [event.data for event in hand.events[2] if isinstance(event, InstallPart)]
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.start(2, 3, 9)
+    cluster.connect(0, 2)
+    cluster.connect(1, 2)
+    cluster.inject(0, 2, Chunk(9, 0, b"new", False, None))
+    cluster.inject(1, 2, Chunk(5, 0, b"old", False, None))
+    parts = [event.data for event in cluster.events[2] if isinstance(event, InstallPart)]
     assert parts == [b"new"]
 
 
 def test_a_learner_ignores_parts_of_a_transfer_that_it_refused():
     """It has deleted what it had of that transfer, so it asks for everything."""
-    hand = ManualCluster()
-    hand.form()
-    hand.start(2, 3, 9)
-    hand.connect(0, 2)
-    hand.inject(0, 2, Chunk(9, 0, b"useless", False, None))
-    hand.act(2, lambda channel: channel.part_refused(hand.now, 9, "test"))
-    hand.inject(0, 2, Chunk(9, 0, b"useless", False, None))
-    assert len([event for event in hand.events[2] if isinstance(event, InstallPart)]) == 1
-    hand.tick(2.0, 2)
-    join = hand.waiting(2, 0, Join)[-1]
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.start(2, 3, 9)
+    cluster.connect(0, 2)
+    cluster.inject(0, 2, Chunk(9, 0, b"useless", False, None))
+    cluster.act(2, lambda channel: channel.part_refused(cluster.now, 9, "test"))
+    cluster.inject(0, 2, Chunk(9, 0, b"useless", False, None))
+    assert len([event for event in cluster.events[2] if isinstance(event, InstallPart)]) == 1
+    cluster.tick(2.0, 2)
+    join = cluster.waiting(2, 0, Join)[-1]
     assert (join.refused, join.fresh, join.marker) == (9, True, b"")
 
 
 def test_a_learner_commits_only_entries_that_it_was_sent():
     """Entry 2 is the same for all. Entry 3 is committed and was not sent yet; the learner has another one."""
-    hand = learner_with_a_log_of_its_own()
-    hand.inject(0, 2, CatchUp(1 << 40, NEW, Tag(OLD, 1), (Entry(OLD, 2, 0, b"own 2"),), 3))
-    delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
+    cluster = learner_with_a_log_of_its_own()
+    cluster.inject(0, 2, CatchUp(1 << 40, NEW, Tag(OLD, 1), (Entry(OLD, 2, 0, b"own 2"),), 3))
+    delivered = [event.payload for event in cluster.events[2] if isinstance(event, Deliver)]
     assert delivered == [b"own 2"], f"it delivers {delivered}, of which the last is not committed"
-    hand.act(2, lambda channel: channel.persisted(hand.now, hand.tokens[2]))
-    assert [message.index for message in hand.waiting(2, 0, CaughtUp)] == [2]
+    cluster.act(2, lambda channel: channel.persisted(cluster.now, cluster.tokens[2]))
+    assert [message.index for message in cluster.waiting(2, 0, CaughtUp)] == [2]
 
 
 def test_a_learner_that_installs_a_state_accepts_no_view():
     """The application will have the state after entry 40, and the log of the view starts at 0."""
-    hand = ManualCluster()
-    view = hand.form().view
+    cluster = ManualCluster()
+    view = cluster.form().view
     assert view is not None
-    hand.start(2, 3, 9)
-    hand.connect(0, 2)
-    hand.inject(0, 2, Chunk(5, 0, b"state", False, Tag(view.number, 40)))
+    cluster.start(2, 3, 9)
+    cluster.connect(0, 2)
+    cluster.inject(0, 2, Chunk(5, 0, b"state", False, Tag(view.number, 40)))
     members = (Voter(0, 1), Voter(2, 9))
     number = ViewNumber(20, 0, 1)
     message = NewView(View(number, members, members, 2, 0, 0, "", view.seats), NO_TAG, 0, (), True)
-    hand.inject(0, 2, message)
-    assert not hand.waiting(2, 0, Accept)
-    hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
-    assert hand.channels[2].applied == 40
+    cluster.inject(0, 2, message)
+    assert not cluster.waiting(2, 0, Accept)
+    cluster.act(2, lambda channel: channel.part_installed(cluster.now, 5))
+    assert cluster.channels[2].applied == 40
 
 
 def test_a_member_ignores_entries_of_a_former_donor():
     """They come late, and differ from what this member has acknowledged since."""
-    hand = ManualCluster()
-    master = hand.form()
+    cluster = ManualCluster()
+    master = cluster.form()
     view = master.view
     assert view is not None
-    master.submit(hand.now, 1, b"new")
-    hand.flush(0)
-    hand.deliver(0, 1)
+    master.submit(cluster.now, 1, b"new")
+    cluster.flush(0)
+    cluster.deliver(0, 1)
     stale = CatchUp(1 << 40, OLD, NO_TAG, (Entry(OLD, 1, 0, b"stale"),), 0)
-    hand.inject(2, 1, stale)
-    assert hand.channels[1].state.log.get(1).payload == b"new"
+    cluster.inject(2, 1, stale)
+    assert cluster.channels[1].state.log.get(1).payload == b"new"
 
 
 def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
@@ -227,50 +227,50 @@ def test_a_slave_forwards_only_after_its_disk_has_the_boot_number():
 
 def test_a_learner_refuses_a_state_older_than_its_commit_index():
     """Its application is empty, and its log has what was committed after the state."""
-    hand = ManualCluster()
-    hand.form()
+    cluster = ManualCluster()
+    cluster.form()
     known = View(OLD, VOTERS, VOTERS[:2], 2, 0)
-    hand.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
-    hand.connect(0, 2)
-    hand.inject(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
-    assert not any(isinstance(event, InstallPart) for event in hand.events[2])
-    hand.tick(1.0)
-    assert hand.waiting(2, 0, Join)[-1].refused == 1 << 40
+    cluster.start(2, 3, 3, DurableLog(Remembered(OLD, known, True, 8, Tag(OLD, 8), 8)), fresh=True)
+    cluster.connect(0, 2)
+    cluster.inject(0, 2, Chunk(1 << 40, 0, b"", False, Tag(OLD, 4)))
+    assert not any(isinstance(event, InstallPart) for event in cluster.events[2])
+    cluster.tick(1.0)
+    assert cluster.waiting(2, 0, Join)[-1].refused == 1 << 40
 
 
 def test_a_learner_that_wants_the_whole_state_takes_no_entries():
     """Its last process lacked entries only. Nobody noticed that it was away."""
-    hand = ManualCluster()
-    hand.form()
-    hand.silence(2)
-    hand.settle()
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-    hand.settle()
-    hand.start(2, 3, 9)
-    hand.connect(0, 2)
-    hand.tick(0.0, 2)
-    hand.deliver(2, 0)
-    [entries] = hand.waiting(0, 2, CatchUp)
-    hand.start(2, 3, 9, fresh=True)
-    hand.connect(0, 2)
-    hand.inject(0, 2, entries)
-    assert not hand.waiting(2, 0, CaughtUp)
-    hand.tick(0.0, 2)
-    hand.deliver(2, 0)
-    assert any(isinstance(event, ProvideSnapshot) for event in hand.events[0])
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.silence(2)
+    cluster.settle()
+    cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+    cluster.settle()
+    cluster.start(2, 3, 9)
+    cluster.connect(0, 2)
+    cluster.tick(0.0, 2)
+    cluster.deliver(2, 0)
+    [entries] = cluster.waiting(0, 2, CatchUp)
+    cluster.start(2, 3, 9, fresh=True)
+    cluster.connect(0, 2)
+    cluster.inject(0, 2, entries)
+    assert not cluster.waiting(2, 0, CaughtUp)
+    cluster.tick(0.0, 2)
+    cluster.deliver(2, 0)
+    assert any(isinstance(event, ProvideSnapshot) for event in cluster.events[0])
 
 
 def test_a_learner_that_refused_a_part_asks_for_everything():
-    hand = returning(3, Settings(keep=0))
-    [asked] = [event for event in hand.events[0] if isinstance(event, ProvideSnapshot)]
-    hand.act(0, lambda channel: channel.part_ready(hand.now, asked.token, b"x", channel.applied))
-    hand.deliver(0, 2)
-    part = [event for event in hand.events[2] if isinstance(event, InstallPart)][-1]
-    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
-    hand.act(2, lambda channel: channel.part_refused(hand.now, part.token, "test"))
-    hand.lose(2, 0)
-    hand.until(lambda: hand.waiting(2, 0, Join), 2)
-    [join] = hand.waiting(2, 0, Join)
+    cluster = returning(3, Settings(keep=0))
+    [asked] = [event for event in cluster.events[0] if isinstance(event, ProvideSnapshot)]
+    cluster.act(0, lambda channel: channel.part_ready(cluster.now, asked.token, b"x", channel.applied))
+    cluster.deliver(0, 2)
+    part = [event for event in cluster.events[2] if isinstance(event, InstallPart)][-1]
+    cluster.act(2, lambda channel: channel.part_installed(cluster.now, part.token, b"marker"))
+    cluster.act(2, lambda channel: channel.part_refused(cluster.now, part.token, "test"))
+    cluster.lose(2, 0)
+    cluster.until(lambda: cluster.waiting(2, 0, Join), 2)
+    [join] = cluster.waiting(2, 0, Join)
     assert (join.marker, join.fresh) == (b"", True)
 
 
@@ -280,29 +280,29 @@ def test_a_learner_appends_no_entries_that_do_not_follow_its_log():
     voters = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
     own = [Entry(old, index, 0, b"own %d" % index) for index in (1, 2, 3)]
     log = DurableLog(Remembered(old, View(old, voters, voters, 3, 0), True, 1, NO_TAG, 3), own)
-    hand = ManualCluster()
-    hand.form()
-    hand.start(2, 3, 3, log)
-    hand.connect(0, 2)
-    channel = hand.channels[2]
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.start(2, 3, 3, log)
+    cluster.connect(0, 2)
+    channel = cluster.channels[2]
     channel.state.supersede(new)
-    hand.inject(0, 2, CatchUp(1 << 40, new, Tag(new, 3), (Entry(new, 4, 0, b"four"),), 4))
-    delivered = [event.payload for event in hand.events[2] if isinstance(event, Deliver)]
+    cluster.inject(0, 2, CatchUp(1 << 40, new, Tag(new, 3), (Entry(new, 4, 0, b"four"),), 4))
+    delivered = [event.payload for event in cluster.events[2] if isinstance(event, Deliver)]
     assert delivered == [], f"it delivers {delivered}, which are not committed"
 
 
 def test_a_second_transfer_does_not_begin_while_a_state_is_installed():
     """The application replaces its state by that of the first transfer, and the channel must know of that."""
-    hand = ManualCluster()
-    hand.form()
-    hand.start(2, 3, 9)
-    hand.connect(0, 2)
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.start(2, 3, 9)
+    cluster.connect(0, 2)
     end = Tag(ViewNumber(3, 0, 1), 40)
-    hand.inject(0, 2, Chunk(5, 0, b"state", False, end))
-    assert [event.index for event in hand.events[2] if isinstance(event, InstallPart)] == [40]
-    hand.inject(0, 2, Chunk(6, 0, b"another", False, Tag(ViewNumber(3, 0, 1), 50)))
-    hand.act(2, lambda channel: channel.part_installed(hand.now, 5))
-    assert hand.channels[2].applied == 40
+    cluster.inject(0, 2, Chunk(5, 0, b"state", False, end))
+    assert [event.index for event in cluster.events[2] if isinstance(event, InstallPart)] == [40]
+    cluster.inject(0, 2, Chunk(6, 0, b"another", False, Tag(ViewNumber(3, 0, 1), 50)))
+    cluster.act(2, lambda channel: channel.part_installed(cluster.now, 5))
+    assert cluster.channels[2].applied == 40
 
 
 def test_a_view_received_twice_is_accepted_after_the_disk_has_it():

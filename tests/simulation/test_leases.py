@@ -21,17 +21,17 @@ from quorate.testing.channel.manual_cluster import ManualCluster
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 
 
-def longest_wait(script: ScriptedCluster, late: Host, *away: Host) -> float:
+def longest_wait(cluster: ScriptedCluster, late: Host, *away: Host) -> float:
     """Start `late` again under load, and return the longest time that an entry waits for its delivery."""
-    master = script.whole(but=[host.replica for host in (late, *away)])
+    master = cluster.whole(but=[host.replica for host in (late, *away)])
     late.start()
-    longest, end = 0.0, script.world.now + 10.0
-    while script.world.now < end:
-        start = script.world.now
-        payloads = set(script.submit(master))
-        script.until(lambda sent=payloads: sent <= script.delivered_once.keys())
-        longest = max(longest, script.world.now - start)
-        script.run(0.01)
+    longest, end = 0.0, cluster.world.now + 10.0
+    while cluster.world.now < end:
+        start = cluster.world.now
+        payloads = set(cluster.submit(master))
+        cluster.until(lambda sent=payloads: sent <= cluster.delivered_once.keys())
+        longest = max(longest, cluster.world.now - start)
+        cluster.run(0.01)
     assert late.channel.role in ("slave", "witness"), f"{late} is not taken in"
     return longest
 
@@ -95,158 +95,158 @@ def test_a_voter_that_granted_before_waits_for_the_disk_after_a_new_record():
 
 def test_grants_of_a_removed_voter_do_not_count():
     """It has not heard that it was removed. The voters of the view are cut off."""
-    hand = ManualCluster(4)
-    master = hand.form()
-    hand.tick(0.05)
-    hand.settle()
-    assert master.holds_lease(hand.now)
-    hand.act(0, lambda channel: channel.remove(hand.now, 3))
+    cluster = ManualCluster(4)
+    master = cluster.form()
+    cluster.tick(0.05)
+    cluster.settle()
+    assert master.holds_lease(cluster.now)
+    cluster.act(0, lambda channel: channel.remove(cluster.now, 3))
     while master.members != (0, 1, 2):
-        here, there = next(pair for pair, wire in hand.wires.items() if wire)
-        hand.deliver(here, there, 1)
-    for pair in list(hand.wires):
-        hand.lose(*pair)
+        here, there = next(pair for pair, wire in cluster.wires.items() if wire)
+        cluster.deliver(here, there, 1)
+    for pair in list(cluster.wires):
+        cluster.lose(*pair)
     granted = 0
     for _ in range(40):
-        hand.tick(0.05, 0)
+        cluster.tick(0.05, 0)
         for other in (1, 2):
-            hand.lose(0, other)
-        for message in hand.lose(0, 3):
+            cluster.lose(0, other)
+        for message in cluster.lose(0, 3):
             if isinstance(message, Heartbeat):
-                hand.inject(0, 3, message)
-        for message in hand.lose(3, 0):
+                cluster.inject(0, 3, message)
+        for message in cluster.lose(3, 0):
             if isinstance(message, Grant):
                 granted += 1
-                hand.inject(3, 0, message)
+                cluster.inject(3, 0, message)
     assert granted > 30
-    assert not master.holds_lease(hand.now)
+    assert not master.holds_lease(cluster.now)
 
 
 def test_a_learner_bound_by_a_grant_is_taken_in_after_the_grant_has_ended():
     """It comes back with its disk, and may have granted to the earlier master."""
-    script = ScriptedCluster(5, disk=True, seed=8)
-    first = script.form()
-    late = script.hosts[4]
+    cluster = ScriptedCluster(5, disk=True, seed=8)
+    first = cluster.form()
+    late = cluster.hosts[4]
     late.crash()
-    script.whole(but=[4])
+    cluster.whole(but=[4])
     first.crash()
-    assert longest_wait(script, late, first) < 0.5
+    assert longest_wait(cluster, late, first) < 0.5
 
 
 def test_a_witness_that_may_have_granted_is_taken_in_after_the_grant_has_ended():
     """It comes back without memory where fewer than all replicas found a cluster."""
-    script = ScriptedCluster(3, expected=2, witnesses=1)
-    script.form()
-    late = script.hosts[2]
+    cluster = ScriptedCluster(3, expected=2, witnesses=1)
+    cluster.form()
+    late = cluster.hosts[2]
     late.crash()
-    assert longest_wait(script, late) < 0.5
+    assert longest_wait(cluster, late) < 0.5
 
 
 def test_a_restarted_voter_is_bound_by_a_grant_that_it_may_have_given():
     """Its disk does not say whether it granted. Another proposer asks it for a promise at once."""
-    hand = ManualCluster()
-    master = hand.form()
-    view = hand.channels[1].view
+    cluster = ManualCluster()
+    master = cluster.form()
+    view = cluster.channels[1].view
     assert view is not None
-    hand.tick(0.05)
-    hand.settle()
-    assert master.holds_lease(hand.now)
+    cluster.tick(0.05)
+    cluster.settle()
+    assert master.holds_lease(cluster.now)
     log = DurableLog(Remembered(promised=view.number, accepted=view, active=True))
-    hand.start(1, 3, 2, log)
-    hand.connect(1, 2)
-    hand.settle(1, 2)
-    hand.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    cluster.start(1, 3, 2, log)
+    cluster.connect(1, 2)
+    cluster.settle(1, 2)
+    cluster.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
     for seconds in (0.5, Settings().lease_s - 0.51):
-        hand.tick(seconds, 1)
-        hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
-        assert not hand.waiting(1, 2, Promise)
-    hand.tick(0.02, 1)
-    hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
-    assert hand.waiting(1, 2, Promise)
+        cluster.tick(seconds, 1)
+        cluster.act(1, lambda channel: channel.persisted(cluster.now, cluster.tokens[1]))
+        assert not cluster.waiting(1, 2, Promise)
+    cluster.tick(0.02, 1)
+    cluster.act(1, lambda channel: channel.persisted(cluster.now, cluster.tokens[1]))
+    assert cluster.waiting(1, 2, Promise)
 
 
 def test_a_voter_records_a_view_of_another_proposer_only_after_its_grant():
     """It has not promised the view. The proposer sends the Record again after the grant has ended."""
-    hand = ManualCluster()
-    hand.form()
-    hand.tick(0.05)
-    hand.settle()
-    old = hand.channels[1].view
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.tick(0.05)
+    cluster.settle()
+    old = cluster.channels[1].view
     assert old is not None
     alone = old.members[2]
     view = msgspec.structs.replace(old, number=ViewNumber(9, *alone), members=(alone,), k=1)
-    hand.inject(2, 1, Record(view))
-    assert not hand.waiting(1, 2, Recorded)
-    hand.tick(Settings().lease_s, 1)
-    hand.inject(2, 1, Record(view))
-    assert hand.waiting(1, 2, Recorded)
+    cluster.inject(2, 1, Record(view))
+    assert not cluster.waiting(1, 2, Recorded)
+    cluster.tick(Settings().lease_s, 1)
+    cluster.inject(2, 1, Record(view))
+    assert cluster.waiting(1, 2, Recorded)
 
 
 def test_a_voter_that_knows_of_a_later_view_grants_nothing_to_the_old_master():
     """The old master and the last slave of five hear each other; three hear all but the old master."""
-    script = ScriptedCluster(5, settings=Settings(suspect_s=0.5, view_change_s=0.4))
-    script.form()
-    script.cut(*(pair for other in (1, 2, 3) for pair in ((0, other), (other, 0))))
-    script.whole(but=[0])
+    cluster = ScriptedCluster(5, settings=Settings(suspect_s=0.5, view_change_s=0.4))
+    cluster.form()
+    cluster.cut(*(pair for other in (1, 2, 3) for pair in ((0, other), (other, 0))))
+    cluster.whole(but=[0])
 
 
 def test_a_voter_restarted_with_a_shorter_lease_is_bound_by_the_longer_one():
     """What its earlier process granted lasts 3 s, longer than what this process grants."""
-    hand = ManualCluster()
-    view = hand.form().view
+    cluster = ManualCluster()
+    view = cluster.form().view
     assert view is not None
-    hand.start(1, 3, 2, DurableLog(Remembered(view.number, view, True, lease_s=3.0)))
-    hand.connect(0, 1)
-    hand.connect(1, 2)
-    hand.tick(0.1)
-    hand.settle(0, 1)
-    assert hand.channels[1].lease.holder == Voter(0, 1)
-    assert Leased(Settings().lease_s) not in hand.records[1]
-    hand.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
-    hand.tick(2.5, 1)
-    hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
-    assert not hand.waiting(1, 2, Promise)
-    hand.tick(0.5, 1)
-    hand.act(1, lambda channel: channel.persisted(hand.now, hand.tokens[1]))
-    assert hand.waiting(1, 2, Promise)
+    cluster.start(1, 3, 2, DurableLog(Remembered(view.number, view, True, lease_s=3.0)))
+    cluster.connect(0, 1)
+    cluster.connect(1, 2)
+    cluster.tick(0.1)
+    cluster.settle(0, 1)
+    assert cluster.channels[1].lease.holder == Voter(0, 1)
+    assert Leased(Settings().lease_s) not in cluster.records[1]
+    cluster.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
+    cluster.tick(2.5, 1)
+    cluster.act(1, lambda channel: channel.persisted(cluster.now, cluster.tokens[1]))
+    assert not cluster.waiting(1, 2, Promise)
+    cluster.tick(0.5, 1)
+    cluster.act(1, lambda channel: channel.persisted(cluster.now, cluster.tokens[1]))
+    assert cluster.waiting(1, 2, Promise)
 
 
 def test_a_master_that_lost_the_lease_twice_waits_for_both_answers_of_its_application():
     """The application has answered once: services of the second lease may still run."""
-    hand = ManualCluster()
-    master = hand.form()
-    hand.tick(0.05)
-    hand.settle()
-    hand.stops = False
-    hand.tick(2.0, 0)
-    assert not master.holds_lease(hand.now)
-    hand.settle()
-    assert master.holds_lease(hand.now)
-    hand.act(0, lambda channel: channel.leave(hand.now))
-    hand.act(0, lambda channel: channel.lease_ended(hand.now))
-    hand.inject(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
-    assert not hand.waiting(0, 1, Release)
-    assert not hand.waiting(0, 2, Promise)
-    hand.act(0, lambda channel: channel.lease_ended(hand.now))
-    assert hand.waiting(0, 1, Release)
-    assert hand.waiting(0, 2, Promise)
+    cluster = ManualCluster()
+    master = cluster.form()
+    cluster.tick(0.05)
+    cluster.settle()
+    cluster.stops = False
+    cluster.tick(2.0, 0)
+    assert not master.holds_lease(cluster.now)
+    cluster.settle()
+    assert master.holds_lease(cluster.now)
+    cluster.act(0, lambda channel: channel.leave(cluster.now))
+    cluster.act(0, lambda channel: channel.lease_ended(cluster.now))
+    cluster.inject(2, 0, Prepare(ViewNumber(9, 2, 3), "test"))
+    assert not cluster.waiting(0, 1, Release)
+    assert not cluster.waiting(0, 2, Promise)
+    cluster.act(0, lambda channel: channel.lease_ended(cluster.now))
+    assert cluster.waiting(0, 1, Release)
+    assert cluster.waiting(0, 2, Promise)
 
 
 def test_a_master_that_has_promised_another_view_counts_no_late_grant():
     """It has lost the lease. The voter that grants does not know of the promised view."""
-    hand = ManualCluster()
-    master = hand.form()
-    hand.tick(0.05)
-    hand.settle()
-    hand.tick(0.06, 0)
-    hand.deliver(0, 2)
-    hand.lose(0, 1)
-    hand.tick(1.42, 0)
-    assert not master.holds_lease(hand.now)
-    hand.inject(1, 0, Prepare(ViewNumber(9, 1, 2), "test"))
-    assert hand.waiting(0, 1, Promise)
-    hand.deliver(2, 0)
-    assert not master.holds_lease(hand.now)
+    cluster = ManualCluster()
+    master = cluster.form()
+    cluster.tick(0.05)
+    cluster.settle()
+    cluster.tick(0.06, 0)
+    cluster.deliver(0, 2)
+    cluster.lose(0, 1)
+    cluster.tick(1.42, 0)
+    assert not master.holds_lease(cluster.now)
+    cluster.inject(1, 0, Prepare(ViewNumber(9, 1, 2), "test"))
+    assert cluster.waiting(0, 1, Promise)
+    cluster.deliver(2, 0)
+    assert not master.holds_lease(cluster.now)
 
 
 def test_a_grant_waits_until_the_disk_has_the_recorded_view():
@@ -286,39 +286,39 @@ def test_a_replica_without_memory_promises_at_once_where_all_found_a_cluster():
 
 def test_a_voter_grants_nothing_to_a_master_that_leaves():
     """The mark of the master was on its way when the master said EXIT, and arrives after that."""
-    hand = ManualCluster()
-    hand.form()
-    hand.tick(0.06)
-    hand.settle()
-    hand.tick(0.06, 0)
-    (heartbeat,) = hand.waiting(0, 1, Heartbeat)
-    hand.lose(0, 1)
-    hand.inject(0, 1, Exit(heartbeat.view, True, "test"))
-    hand.lose(1, 0)
-    hand.inject(0, 1, heartbeat)
-    assert not hand.waiting(1, 0, Grant)
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.tick(0.06)
+    cluster.settle()
+    cluster.tick(0.06, 0)
+    (heartbeat,) = cluster.waiting(0, 1, Heartbeat)
+    cluster.lose(0, 1)
+    cluster.inject(0, 1, Exit(heartbeat.view, True, "test"))
+    cluster.lose(1, 0)
+    cluster.inject(0, 1, heartbeat)
+    assert not cluster.waiting(1, 0, Grant)
 
 
 def test_a_master_that_reigns_again_does_not_repeat_its_release():
     """A replica connects with it in the new reign."""
-    hand = ManualCluster()
-    hand.form()
-    hand.act(0, lambda channel: channel.lease.give_up(hand.now))
-    assert hand.waiting(0, 1, Release)
-    hand.act(0, lambda channel: channel.lease.reign(hand.now, master=True))
-    hand.connect(0, 1)
-    assert not hand.waiting(0, 1, Release)
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.act(0, lambda channel: channel.lease.give_up(cluster.now))
+    assert cluster.waiting(0, 1, Release)
+    cluster.act(0, lambda channel: channel.lease.reign(cluster.now, master=True))
+    cluster.connect(0, 1)
+    assert not cluster.waiting(0, 1, Release)
 
 
 def test_a_master_whose_services_still_end_says_how_long_it_is_bound():
     """A proposer asks for its promise no sooner than that."""
-    hand = ManualCluster()
-    master = hand.form()
-    hand.tick(0.05)
-    hand.settle()
-    hand.stops = False
-    hand.act(0, lambda channel: channel.lease.give_up(hand.now))
-    assert master.lease.blocks(hand.now, Voter(1, 2))
-    assert 0 < master.lease.bound_s(hand.now, Voter(1, 2)) <= master.lease.bound_until - hand.now
-    hand.now = master.lease.bound_until
-    assert not master.lease.blocks(hand.now, Voter(1, 2))
+    cluster = ManualCluster()
+    master = cluster.form()
+    cluster.tick(0.05)
+    cluster.settle()
+    cluster.stops = False
+    cluster.act(0, lambda channel: channel.lease.give_up(cluster.now))
+    assert master.lease.blocks(cluster.now, Voter(1, 2))
+    assert 0 < master.lease.bound_s(cluster.now, Voter(1, 2)) <= master.lease.bound_until - cluster.now
+    cluster.now = master.lease.bound_until
+    assert not master.lease.blocks(cluster.now, Voter(1, 2))

@@ -10,28 +10,28 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 VOTERS = (Voter(0, 1), Voter(1, 2), Voter(2, 3))
 
 
-def without_acknowledgements(hand, seconds):
+def without_acknowledgements(cluster, seconds):
     """Let time pass; the Acks of the last replica are lost."""
     for _ in range(round(seconds / 0.05)):
-        hand.settle(0, 1)
-        hand.deliver(0, 2)
+        cluster.settle(0, 1)
+        cluster.deliver(0, 2)
         for there in (0, 1):
-            for message in hand.lose(2, there):
+            for message in cluster.lose(2, there):
                 if not isinstance(message, Ack):
-                    hand.inject(2, there, message)
-        hand.tick(0.05)
+                    cluster.inject(2, there, message)
+        cluster.tick(0.05)
 
 
 def drops_a_slave_that_is_behind(payload, **bounds):
     """Check that the last replica is dropped when its lack fills the log of the master."""
-    hand = ManualCluster(settings=Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, **bounds))
-    master = hand.form()
+    cluster = ManualCluster(settings=Settings(mode="MAJORITY", stall_s=60.0, keep=0, window=40, **bounds))
+    master = cluster.form()
     for _ in range(30):
         for _ in range(10):
             if master.can_submit:
-                hand.act(0, lambda channel: channel.submit(hand.now, 1, payload))
-            hand.settle(0, 1)
-        without_acknowledgements(hand, 0.05)
+                cluster.act(0, lambda channel: channel.submit(cluster.now, 1, payload))
+            cluster.settle(0, 1)
+        without_acknowledgements(cluster, 0.05)
         if master.members == (0, 1):
             return
     log = master.state.log
@@ -46,67 +46,67 @@ def test_a_voter_that_missed_the_record_of_a_view_gets_it_again():
 
     When another one fails, its grants are needed for the lease.
     """
-    script = ScriptedCluster(5, witnesses=3, disk=True)
-    script.form()
-    script.run(1.0)
-    script.hosts[4].crash()
-    script.run(1.0)
-    script.hosts[1].crash()
-    master = script.hosts[0]
-    script.until(lambda: master.channel.view.replicas() == (0,))
-    script.run(1.5)
-    script.hosts[4].start()
-    script.run(3.0)
-    script.hosts[3].crash()
-    script.run(10.0)
+    cluster = ScriptedCluster(5, witnesses=3, disk=True)
+    cluster.form()
+    cluster.run(1.0)
+    cluster.hosts[4].crash()
+    cluster.run(1.0)
+    cluster.hosts[1].crash()
+    master = cluster.hosts[0]
+    cluster.until(lambda: master.channel.view.replicas() == (0,))
+    cluster.run(1.5)
+    cluster.hosts[4].start()
+    cluster.run(3.0)
+    cluster.hosts[3].crash()
+    cluster.run(10.0)
     assert master.channel.lease.held
 
 
 def test_a_master_does_not_wait_for_the_promise_of_an_excluded_slave():
-    hand = ManualCluster(settings=Settings(mode="MAJORITY"))
-    master = hand.form()
-    hand.act(0, lambda channel: channel._election.propose(hand.now, "test", exclude=(VOTERS[2],)))
+    cluster = ManualCluster(settings=Settings(mode="MAJORITY"))
+    master = cluster.form()
+    cluster.act(0, lambda channel: channel._election.propose(cluster.now, "test", exclude=(VOTERS[2],)))
     for pair in ((0, 1), (1, 0), (0, 1), (1, 0)):
-        hand.deliver(*pair)
+        cluster.deliver(*pair)
     assert master.role == "master"
     assert master.view.members == VOTERS[:2]
 
 
 def test_exits_of_an_older_view_do_not_open_the_gate_in_the_next():
     """All left the earlier master. One slave loses the new one before it hears that the others follow it."""
-    hand = ManualCluster(5)
-    hand.form()
+    cluster = ManualCluster(5)
+    cluster.form()
     for one in (1, 2, 3, 4):
-        hand.act(one, lambda channel: channel.disconnected(hand.now, 0, ended=True))
-    slave = hand.channels[2]
+        cluster.act(one, lambda channel: channel.disconnected(cluster.now, 0, ended=True))
+    slave = cluster.channels[2]
     while slave.members != (1, 2, 3, 4) or slave.role != "slave":
-        hand.settle(1, 2, 3, 4)
-        hand.tick(0.01, 1)
+        cluster.settle(1, 2, 3, 4)
+        cluster.tick(0.01, 1)
     for other in (1, 3, 4):
-        hand.lose(other, 2)
-    hand.act(2, lambda channel: channel.disconnected(hand.now, 1, ended=True))
-    hand.tick(0.01, 2)
+        cluster.lose(other, 2)
+    cluster.act(2, lambda channel: channel.disconnected(cluster.now, 1, ended=True))
+    cluster.tick(0.01, 2)
     assert not slave.proposing
 
 
 def test_a_slave_that_does_not_hear_its_master_is_dropped_while_the_cluster_is_idle():
     """The master hears the slave, nobody submits anything, and the other slave has no complaint."""
-    script = ScriptedCluster(3)
-    master = script.form()
-    script.cut((master.replica, 1))
-    script.until(lambda: master.channel.members == (0, 2))
-    script.mend()
-    script.whole()
+    cluster = ScriptedCluster(3)
+    master = cluster.form()
+    cluster.cut((master.replica, 1))
+    cluster.until(lambda: master.channel.members == (0, 2))
+    cluster.mend()
+    cluster.whole()
 
 
 def test_a_slave_that_acknowledges_nothing_is_dropped_after_stall_s():
     """It says that it follows the master, and holds up all the others."""
-    hand = ManualCluster()
-    first = hand.form().view
+    cluster = ManualCluster()
+    first = cluster.form().view
     assert first is not None
-    hand.act(0, lambda channel: channel.submit(hand.now, 1, b"x"))
-    without_acknowledgements(hand, Settings().stall_s + 1.0)
-    assert hand.channels[0].state.promised > first.number
+    cluster.act(0, lambda channel: channel.submit(cluster.now, 1, b"x"))
+    without_acknowledgements(cluster, Settings().stall_s + 1.0)
+    assert cluster.channels[0].state.promised > first.number
 
 
 def test_a_slave_that_lacks_too_many_entries_is_dropped():
@@ -122,15 +122,15 @@ def test_a_master_whose_witness_promised_another_view_changes_the_view():
 
     The witness promised a view to a dead proposer, and grants nothing in this one.
     """
-    script = ScriptedCluster(3, witnesses=1)
-    master, other, witness = script.form(), *script.hosts[1:]
-    script.split([0], [1])
-    script.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
-    script.split([0], [2])
-    script.until(lambda: witness.state.promised.replica == 1)
+    cluster = ScriptedCluster(3, witnesses=1)
+    master, other, witness = cluster.form(), *cluster.hosts[1:]
+    cluster.split([0], [1])
+    cluster.until(lambda: master.channel.members == (0,) and master.channel.can_submit)
+    cluster.split([0], [2])
+    cluster.until(lambda: witness.state.promised.replica == 1)
     other.crash()
-    script.mend()
-    script.until(lambda: master.channel.role == "master" and master.channel.lease.held)
+    cluster.mend()
+    cluster.until(lambda: master.channel.role == "master" and master.channel.lease.held)
 
 
 def test_a_restarted_slave_waits_for_a_heartbeat_before_it_proposes():
@@ -155,66 +155,66 @@ def test_a_restarted_slave_waits_for_a_heartbeat_before_it_proposes():
 
 def test_a_slave_that_loses_its_master_for_a_moment_stays_in_the_view():
     """The view has lasted longer than the master bears a slave that does not follow."""
-    hand = ManualCluster()
-    view = hand.form().view
+    cluster = ManualCluster()
+    view = cluster.form().view
     assert view is not None
     for _ in range(100):
-        hand.tick(0.05)
-        hand.settle()
-    hand.inject(1, 0, Exit(view.number, False, "the master is suspected"))
+        cluster.tick(0.05)
+        cluster.settle()
+    cluster.inject(1, 0, Exit(view.number, False, "the master is suspected"))
     for _ in range(10):
-        hand.tick(0.05, 0)
-        assert not hand.channels[0].proposing
-    hand.settle()
-    assert hand.channels[0].view.number == view.number
+        cluster.tick(0.05, 0)
+        assert not cluster.channels[0].proposing
+    cluster.settle()
+    assert cluster.channels[0].view.number == view.number
 
 
 def test_a_witness_that_promised_a_view_of_a_dead_proposer_joins_the_next_view():
     """Only the witness heard the proposer. The others have gone on with a view below the promised one."""
-    script = ScriptedCluster(5, witnesses=3, settings=QUICK, shared_host=False)
-    master = script.form()
-    script.split([4], [0, 1, 2, 3])
-    witness, slave = script.hosts[4], script.hosts[1]
-    script.run(2.0)
+    cluster = ScriptedCluster(5, witnesses=3, settings=QUICK, shared_host=False)
+    master = cluster.form()
+    cluster.split([4], [0, 1, 2, 3])
+    witness, slave = cluster.hosts[4], cluster.hosts[1]
+    cluster.run(2.0)
     witness.channel.receive(witness.clock(), 1, Prepare(ViewNumber(9, 1, slave.state.me.incarnation), "test"))
     witness.settle()
     assert witness.state.promised.counter == 9
     slave.crash()
-    script.whole(but=[1, 4])
+    cluster.whole(but=[1, 4])
     assert master.channel.view is not None
     assert master.channel.view.number.counter < 9
-    script.mend()
-    script.whole(but=[1], seconds=3.0)
-    views = len(script.view_events[0])
-    script.run(10.0)
-    assert len(script.view_events[0]) == views
+    cluster.mend()
+    cluster.whole(but=[1], seconds=3.0)
+    views = len(cluster.view_events[0])
+    cluster.run(10.0)
+    assert len(cluster.view_events[0]) == views
 
 
 def test_an_exit_of_a_suspected_voter_does_not_open_the_gate():
     """Replica 4 said EXIT to replica 1, which has not heard it since. Replicas 1 and 2 leave the master."""
-    hand = ManualCluster(5)
-    number = hand.form().view.number
-    hand.inject(4, 1, Exit(number, False, "test"))
+    cluster = ManualCluster(5)
+    number = cluster.form().view.number
+    cluster.inject(4, 1, Exit(number, False, "test"))
 
     def pass_time(*replicas):
-        hand.tick(0.05)
-        hand.lose(4, 1)
-        hand.settle(*replicas)
-        hand.lose(4, 1)
+        cluster.tick(0.05)
+        cluster.lose(4, 1)
+        cluster.settle(*replicas)
+        cluster.lose(4, 1)
 
     for _ in range(50):
         pass_time(0, 1, 2, 3)
         pass_time(0, 2, 3, 4)
-    hand.act(1, lambda channel: channel.disconnected(hand.now, 0, ended=True))
+    cluster.act(1, lambda channel: channel.disconnected(cluster.now, 0, ended=True))
     for _ in range(35):
         pass_time(0, 2, 3, 4)
-        hand.deliver(2, 1)
-        hand.deliver(3, 1)
-    hand.lose(1, 2)
-    hand.inject(2, 1, Exit(number, False, "test"))
-    hand.tick(0.1, 1)
-    assert not hand.waiting(1, 2, Prepare)
+        cluster.deliver(2, 1)
+        cluster.deliver(3, 1)
+    cluster.lose(1, 2)
+    cluster.inject(2, 1, Exit(number, False, "test"))
+    cluster.tick(0.1, 1)
+    assert not cluster.waiting(1, 2, Prepare)
     for other in (2, 3):
-        hand.inject(other, 1, Exit(number, False, "test"))
-    hand.tick(0.1, 1)
-    assert hand.waiting(1, 2, Prepare)
+        cluster.inject(other, 1, Exit(number, False, "test"))
+    cluster.tick(0.1, 1)
+    assert cluster.waiting(1, 2, Prepare)

@@ -83,7 +83,7 @@ def test_what_the_cluster_of_before_lacks_concerns_only_its_own(lineage: Voter |
 
 
 @pytest.fixture
-def script() -> ScriptedCluster:
+def cluster() -> ScriptedCluster:
     """A cluster that has lost replicas 0 and 1 after 20 entries, of which replica 2 has all."""
     return begun_again()
 
@@ -92,119 +92,119 @@ def index(host: Host) -> int:
     return host.app.index
 
 
-def test_it_serves_alone_with_everything_and_the_others_join_as_new_ones(script: ScriptedCluster) -> None:
-    last = script.hosts[2]
+def test_it_serves_alone_with_everything_and_the_others_join_as_new_ones(cluster: ScriptedCluster) -> None:
+    last = cluster.hosts[2]
     before = last.disk.remembered.last if last.disk is not None else 0
     last.start()
-    script.until(lambda: last.channel.can_submit)
+    cluster.until(lambda: last.channel.can_submit)
     assert index(last) == before
-    assert script.submit(last, 3)
-    for host in script.hosts[:2]:
+    assert cluster.submit(last, 3)
+    for host in cluster.hosts[:2]:
         host.lose_disk()
         host.start()
-    script.whole()
-    script.until(lambda: len({host.app.chain for host in script.hosts}) == 1)
-    assert {host.channel.view.lineage for host in script.hosts if host.channel.view} == {
+    cluster.whole()
+    cluster.until(lambda: len({host.app.chain for host in cluster.hosts}) == 1)
+    assert {host.channel.view.lineage for host in cluster.hosts if host.channel.view} == {
         Voter(2, last.incarnation)
     }
-    assert len(script.hosts[0].channel.members) == 3
+    assert len(cluster.hosts[0].channel.members) == 3
 
 
 def ends(host: Host) -> bool:
     return host.channel.role == "stopped"
 
 
-def test_those_of_before_stop_when_they_hear_of_it_and_never_serve(script: ScriptedCluster) -> None:
+def test_those_of_before_stop_when_they_hear_of_it_and_never_serve(cluster: ScriptedCluster) -> None:
     """Their directories were forgotten: they have their disks, and are a majority."""
-    one, other, last = script.hosts
+    one, other, last = cluster.hosts
     last.start()
-    script.until(lambda: last.channel.can_submit)
+    cluster.until(lambda: last.channel.can_submit)
     for _ in range(2):
         one.start()
         other.start()
-        script.until(lambda: ends(one) and ends(other))
+        cluster.until(lambda: ends(one) and ends(other))
         assert (one.services, other.services) == (0, 0)
-    script.run(3.0)
+    cluster.run(3.0)
     assert last.channel.members == (2,)
-    assert script.submit(last, 5)
+    assert cluster.submit(last, 5)
 
 
-def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(script: ScriptedCluster) -> None:
-    one, other, last = script.hosts
-    script.split({0, 1}, {2})
-    for host in script.hosts:
+def test_a_majority_of_before_that_is_cut_off_serves_until_it_hears_of_it(cluster: ScriptedCluster) -> None:
+    one, other, last = cluster.hosts
+    cluster.split({0, 1}, {2})
+    for host in cluster.hosts:
         host.start()
-    script.until(lambda: last.channel.can_submit)
-    script.until(lambda: any(host.channel.can_submit for host in (one, other)))
+    cluster.until(lambda: last.channel.can_submit)
+    cluster.until(lambda: any(host.channel.can_submit for host in (one, other)))
     old = one if one.channel.can_submit else other
     for _ in range(20):
-        script.submit(old, 1)
-        script.submit(last, 1)
-        script.run(0.1)
+        cluster.submit(old, 1)
+        cluster.submit(last, 1)
+        cluster.run(0.1)
     assert one.app.chain == other.app.chain != last.app.chain
-    script.mend()
-    script.until(lambda: ends(one) and ends(other))
-    assert not old.channel.holds_lease(script.world.now)
-    assert script.submit(last, 5)
+    cluster.mend()
+    cluster.until(lambda: ends(one) and ends(other))
+    assert not old.channel.holds_lease(cluster.world.now)
+    assert cluster.submit(last, 5)
 
 
-def test_one_that_was_removed_before_it_was_forced_stops_nobody(script: ScriptedCluster) -> None:
-    one, other, last = script.hosts
+def test_one_that_was_removed_before_it_was_forced_stops_nobody(cluster: ScriptedCluster) -> None:
+    one, other, last = cluster.hosts
     for host in (one, other):
         unlist(host, last.replica)
-    for host in script.hosts:
+    for host in cluster.hosts:
         host.start()
-    script.until(lambda: last.channel.can_submit)
-    script.until(lambda: any(host.channel.can_submit for host in (one, other)))
-    script.run(3.0)
+    cluster.until(lambda: last.channel.can_submit)
+    cluster.until(lambda: any(host.channel.can_submit for host in (one, other)))
+    cluster.run(3.0)
     assert not ends(one)
     assert not ends(other)
 
 
-def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(script: ScriptedCluster) -> None:
-    one, other, last = script.hosts
+def test_one_that_has_joined_the_new_cluster_does_not_hear_the_old(cluster: ScriptedCluster) -> None:
+    one, other, last = cluster.hosts
     last.start()
-    script.until(lambda: last.channel.can_submit)
+    cluster.until(lambda: last.channel.can_submit)
     one.lose_disk()
     one.start()
     other.start()
-    script.until(lambda: set(last.channel.members) == {0, 2} and last.channel.can_submit)
-    assert script.submit(last, 5)
-    script.until(lambda: ends(other))
+    cluster.until(lambda: set(last.channel.members) == {0, 2} and last.channel.can_submit)
+    assert cluster.submit(last, 5)
+    cluster.until(lambda: ends(other))
     last.crash()
     other.start()
-    script.until(lambda: ends(other))
-    script.run(2.0)
+    cluster.until(lambda: ends(other))
+    cluster.run(2.0)
     assert one.channel.role == "blocked", "the one of before is no voter, whatever it has"
     last.start()
-    script.until(lambda: last.channel.can_submit or one.channel.can_submit)
-    script.until(lambda: one.app.chain == last.app.chain)
+    cluster.until(lambda: last.channel.can_submit or one.channel.can_submit)
+    cluster.until(lambda: one.app.chain == last.app.chain)
 
 
-def test_of_two_that_were_forced_the_later_one_counts(script: ScriptedCluster) -> None:
-    one, _, last = script.hosts
-    script.force(one)
+def test_of_two_that_were_forced_the_later_one_counts(cluster: ScriptedCluster) -> None:
+    one, _, last = cluster.hosts
+    cluster.force(one)
     one.start()
     last.start()
-    script.until(lambda: ends(last))
-    script.run(3.0)
+    cluster.until(lambda: ends(last))
+    cluster.run(3.0)
     assert one.channel.can_submit
 
 
 def test_one_of_two_is_forced_and_the_witness_of_before_has_to_begin_anew() -> None:
-    script = ScriptedCluster(3, disk=True, settings=QUICK, witnesses=1)
-    script.everywhere(script.submit(script.form(), 5))
-    for host in script.hosts:
+    cluster = ScriptedCluster(3, disk=True, settings=QUICK, witnesses=1)
+    cluster.everywhere(cluster.submit(cluster.form(), 5))
+    for host in cluster.hosts:
         host.crash()
-    one, _, witness = script.hosts
-    script.force(one)
+    one, _, witness = cluster.hosts
+    cluster.force(one)
     one.start()
     witness.start()
-    script.until(lambda: one.channel.can_submit)
-    script.until(lambda: ends(witness))
+    cluster.until(lambda: one.channel.can_submit)
+    cluster.until(lambda: ends(witness))
     assert one.channel.view is not None
     assert one.channel.view.witnesses == ()
     witness.lose_disk()
     witness.start()
-    script.until(lambda: witness.channel.role == "witness")
-    script.until(lambda: one.channel.view is not None and len(one.channel.view.config) == 2)
+    cluster.until(lambda: witness.channel.role == "witness")
+    cluster.until(lambda: one.channel.view is not None and len(one.channel.view.config) == 2)

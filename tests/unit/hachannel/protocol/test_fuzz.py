@@ -72,68 +72,68 @@ anything = st.one_of([any_message(kind) for kind in m.Message.__args__])
     st.integers(0, 2),
 )
 def test_any_messages_in_any_order_never_raise(sequence, prelude):
-    hand = ManualCluster(settings=Settings(window=4, keep=0))
+    cluster = ManualCluster(settings=Settings(window=4, keep=0))
     if prelude:
-        hand.form()
+        cluster.form()
     if prelude > 1:
         for _ in range(3):
-            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
+            cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
             for replica in (1, 2):
-                hand.act(replica, lambda channel: channel.forward(hand.now, b"y"))
-        hand.deliver(0, 1)
+                cluster.act(replica, lambda channel: channel.forward(cluster.now, b"y"))
+        cluster.deliver(0, 1)
     for here, there, message in sequence:
         if here != there:
-            hand.inject(here, there, message)
-        hand.tick(0.01, there)
-        hand.settle() if message.__class__ is m.Ack else None
+            cluster.inject(here, there, message)
+        cluster.tick(0.01, there)
+        cluster.settle() if message.__class__ is m.Ack else None
 
 
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(-1, 4), st.integers(0, 3)), max_size=30))
 def test_connections_that_come_and_go_in_any_order_never_raise(steps):
-    hand = ManualCluster()
+    cluster = ManualCluster()
     for replica, peer, what in steps:
-        channel = hand.channels[replica]
-        hand.now += 0.03
+        channel = cluster.channels[replica]
+        cluster.now += 0.03
         match what:
             case 0:
-                channel.connected(hand.now, peer, 7)
+                channel.connected(cluster.now, peer, 7)
             case 1:
-                channel.disconnected(hand.now, peer)
+                channel.disconnected(cluster.now, peer)
             case 2:
-                channel.receive(hand.now, peer, m.DirectMessage(b""))
+                channel.receive(cluster.now, peer, m.DirectMessage(b""))
             case _:
-                channel.snapshot_ready(hand.now, peer, peer, [])
-                channel.part_ready(hand.now, peer, b"x", peer, last=bool(what))
-                channel.part_failed(hand.now, peer, "no")
-                channel.part_installed(hand.now, peer)
-                channel.part_refused(hand.now, peer, "no")
-                channel.persisted(hand.now, peer)
-        channel.tick(hand.now)
+                channel.snapshot_ready(cluster.now, peer, peer, [])
+                channel.part_ready(cluster.now, peer, b"x", peer, last=bool(what))
+                channel.part_failed(cluster.now, peer, "no")
+                channel.part_installed(cluster.now, peer)
+                channel.part_refused(cluster.now, peer, "no")
+                channel.persisted(cluster.now, peer)
+        channel.tick(cluster.now)
         channel.drain()
 
 
 def test_a_slave_said_to_leave_that_stays_does_not_cause_a_storm_of_views():
-    hand = ManualCluster()
-    hand.form()
-    hand.inject(1, 0, m.Exit(hand.channels[0].view.number, True, "forged"))
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.inject(1, 0, m.Exit(cluster.channels[0].view.number, True, "forged"))
     for _ in range(3):
         # Without a pause between the views this would never end.
-        hand.settle()
-        hand.tick(0.05)
-    assert hand.channels[0].view.number.counter < 5
+        cluster.settle()
+        cluster.tick(0.05)
+    assert cluster.channels[0].view.number.counter < 5
 
 
 def test_a_channel_that_stopped_is_silent():
-    hand = ManualCluster()
-    hand.form()
-    hand.act(0, lambda channel: channel.leave(hand.now))
-    hand.tick(3.0, 0)
-    channel = hand.channels[0]
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.act(0, lambda channel: channel.leave(cluster.now))
+    cluster.tick(3.0, 0)
+    channel = cluster.channels[0]
     assert channel.role == "stopped"
-    channel.receive(hand.now, 1, m.DirectMessage(b"x"))
-    channel.tick(hand.now + 1)
-    channel.connected(hand.now, 1, 9)
-    channel.disconnected(hand.now, 1)
-    channel.leave(hand.now)
+    channel.receive(cluster.now, 1, m.DirectMessage(b"x"))
+    channel.tick(cluster.now + 1)
+    channel.connected(cluster.now, 1, 9)
+    channel.disconnected(cluster.now, 1)
+    channel.leave(cluster.now)
     assert not channel.drain()

@@ -78,30 +78,30 @@ def test_it_gets_the_state_of_the_others_though_it_is_not_behind(fresh):
 
 def test_a_learner_that_wants_to_begin_again_twice_at_one_place_is_not_answered_at_once():
     """It would say the same again, as fast as messages go."""
-    hand = ManualCluster(settings=Settings(window=16))
-    hand.form()
-    hand.isolate(2)
+    cluster = ManualCluster(settings=Settings(window=16))
+    cluster.form()
+    cluster.isolate(2)
     for _ in range(10):
         for _ in range(10):
-            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-        hand.settle(0, 1)
-    hand.connect(0, 2)
+            cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+        cluster.settle(0, 1)
+    cluster.connect(0, 2)
     for _ in range(20):
-        hand.deliver(0, 2)
-        hand.tick(0.05)
-        hand.settle(0, 1)
-        hand.deliver(2, 0)
-        if sent := hand.waiting(0, 2, CatchUp):
+        cluster.deliver(0, 2)
+        cluster.tick(0.05)
+        cluster.settle(0, 1)
+        cluster.deliver(2, 0)
+        if sent := cluster.waiting(0, 2, CatchUp):
             break
     token = sent[-1].token
-    hand.lose(0, 2)
+    cluster.lose(0, 2)
     for _ in range(3):
-        hand.inject(2, 0, CaughtUp(token, 0, 0, True))
-    again = len(hand.lose(0, 2))
-    hand.inject(2, 0, CaughtUp(token, 0, 0, True))
+        cluster.inject(2, 0, CaughtUp(token, 0, 0, True))
+    again = len(cluster.lose(0, 2))
+    cluster.inject(2, 0, CaughtUp(token, 0, 0, True))
     assert again <= len(sent)
-    assert hand.waiting(0, 2, CatchUp) == []
+    assert cluster.waiting(0, 2, CatchUp) == []
     for _ in range(100):
-        hand.settle()
-        hand.tick(0.05)
-    assert hand.channels[0].members == (0, 1, 2)
+        cluster.settle()
+        cluster.tick(0.05)
+    assert cluster.channels[0].members == (0, 1, 2)

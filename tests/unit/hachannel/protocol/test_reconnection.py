@@ -18,12 +18,12 @@ def test_a_voter_that_left_and_came_back_from_its_disk_is_not_leaving_any_more()
 
 
 def test_a_promise_that_was_lost_is_given_again():
-    hand = ManualCluster()
-    hand.form()
-    hand.act(0, lambda channel: channel._election.propose(hand.now, "test"))
-    hand.deliver(0, 1)
-    [lost] = [message for message in hand.lose(1, 0) if isinstance(message, Promise)]
-    hand.tick(hand.settings.retry_s + 0.01, 0)
-    hand.deliver(0, 1)
-    [promise] = hand.waiting(1, 0, Promise)
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.act(0, lambda channel: channel._election.propose(cluster.now, "test"))
+    cluster.deliver(0, 1)
+    [lost] = [message for message in cluster.lose(1, 0) if isinstance(message, Promise)]
+    cluster.tick(cluster.settings.retry_s + 0.01, 0)
+    cluster.deliver(0, 1)
+    [promise] = cluster.waiting(1, 0, Promise)
     assert promise.number == lost.number

@@ -38,13 +38,13 @@ def test_silence_is_suspected_however_few_heartbeats_the_settings_allow(heartbea
 
 
 def test_nothing_that_was_known_of_an_earlier_life_holds_for_the_next():
-    hand = ManualCluster()
-    number = hand.form().view.number
-    link = hand.channels[0].state.peers.links[2]
-    hand.inject(
-        2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, hand.channels[0].state.configuration.birth)
+    cluster = ManualCluster()
+    number = cluster.form().view.number
+    link = cluster.channels[0].state.peers.links[2]
+    cluster.inject(
+        2, 0, Join("c", False, NO_TAG, 0, 0, b"", True, 0, cluster.channels[0].state.configuration.birth)
     )
-    hand.inject(2, 0, Exit(number, True, "test"))
+    cluster.inject(2, 0, Exit(number, True, "test"))
     link.ended = link.foreign = True
     assert link.heartbeat is not None
     assert link.join is not None
@@ -83,11 +83,13 @@ def test_who_is_heard_first_after_a_pause_is_suspected_when_it_is_silent_from_th
 
 
 def test_a_connection_that_breaks_during_a_pause_is_missed_soon():
-    hand = ManualCluster()
-    hand.form()
-    hand.now += 60.0
-    hand.act(0, lambda channel: channel.disconnected(hand.now, 1))
-    assert hand.channels[0].state.peers.deadline() == pytest.approx(hand.now + hand.settings.verify_s)
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.now += 60.0
+    cluster.act(0, lambda channel: channel.disconnected(cluster.now, 1))
+    assert cluster.channels[0].state.peers.deadline() == pytest.approx(
+        cluster.now + cluster.settings.verify_s
+    )
 
 
 def test_a_silent_peer_whose_connection_is_closed_for_that_does_not_live():
@@ -116,16 +118,16 @@ def test_a_replica_without_peers_that_was_idle_did_not_stand_still():
 @pytest.mark.parametrize("seconds", [0.3, 4.0, 60.0])
 def test_a_slave_is_not_blamed_for_a_pause_of_its_master(seconds):
     """What it has acknowledged meanwhile waits here."""
-    hand = ManualCluster()
-    master = hand.form()
-    hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-    hand.tick(0.01, 0)
-    hand.now += hand.settings.stall_s + seconds
-    hand.act(0, lambda channel: channel.tick(hand.now))
+    cluster = ManualCluster()
+    master = cluster.form()
+    cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+    cluster.tick(0.01, 0)
+    cluster.now += cluster.settings.stall_s + seconds
+    cluster.act(0, lambda channel: channel.tick(cluster.now))
     assert master.role == "master"
-    hand.settle()
-    hand.tick(0.05)
-    hand.settle()
+    cluster.settle()
+    cluster.tick(0.05)
+    cluster.settle()
     assert (master.role, master.commit, master.view.number.counter) == ("master", 1, 1)
 
 
@@ -133,21 +135,21 @@ def test_a_slave_is_not_blamed_for_a_pause_of_its_master(seconds):
 def test_a_learner_is_not_blamed_for_a_pause_of_its_donor(phase):
     """The transfer goes on."""
     if phase == "state":
-        hand = returning(3, Settings(keep=0))
+        cluster = returning(3, Settings(keep=0))
     else:
-        hand = ManualCluster()
-        hand.form()
-        hand.isolate(2)
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-        hand.settle(0, 1)
-        hand.connect(0, 2)
-    master = hand.channels[0]
+        cluster = ManualCluster()
+        cluster.form()
+        cluster.isolate(2)
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+        cluster.settle(0, 1)
+        cluster.connect(0, 2)
+    master = cluster.channels[0]
     while master.phases.giving != phase:
-        hand.tick(0.05)
-        hand.deliver(2, 0)
-        hand.deliver(0, 2)
+        cluster.tick(0.05)
+        cluster.deliver(2, 0)
+        cluster.deliver(0, 2)
     opened = master._donor.transfer.first_token
-    hand.now += 60.0
-    hand.act(0, lambda channel: channel.tick(hand.now))
+    cluster.now += 60.0
+    cluster.act(0, lambda channel: channel.tick(cluster.now))
     assert master.phases.giving == phase
     assert master._donor.transfer.first_token == opened

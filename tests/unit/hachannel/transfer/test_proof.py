@@ -7,85 +7,85 @@ from quorate.testing.channel.manual_cluster import ManualCluster, SlowLog
 STEP_S = 0.05
 
 
-def submit(hand, count=1):
+def submit(cluster, count=1):
     for _ in range(count):
-        hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"x"))
+        cluster.act(0, lambda channel: channel.can_submit and channel.submit(cluster.now, 0, b"x"))
 
 
 def with_a_slow_disk():
     """Replica 2 comes back as another one, with such a disk; the number of the view, and its last entry."""
-    hand = ManualCluster()
-    number = hand.form().view.number
-    base = hand.channels[0].state.log.last
-    hand.start(2, 3, 9, SlowLog())
-    hand.connect(0, 2)
-    hand.lose(2, 0)
-    return hand, number, base
+    cluster = ManualCluster()
+    number = cluster.form().view.number
+    base = cluster.channels[0].state.log.last
+    cluster.start(2, 3, 9, SlowLog())
+    cluster.connect(0, 2)
+    cluster.lose(2, 0)
+    return cluster, number, base
 
 
 def test_a_learner_with_nothing_to_write_answers_with_its_disk_all_the_same():
-    hand, number, base = with_a_slow_disk()
-    assert not hand.records[2]
-    hand.inject(0, 2, CatchUp(1 << 40, number, base, (), 0))
-    assert not hand.waiting(2, 0, CaughtUp)
+    cluster, number, base = with_a_slow_disk()
+    assert not cluster.records[2]
+    cluster.inject(0, 2, CatchUp(1 << 40, number, base, (), 0))
+    assert not cluster.waiting(2, 0, CaughtUp)
     # Disks take their time with that one, and nobody waits.
-    assert any(not isinstance(record, Committed) for record in hand.records[2])
-    hand.sync(2)
-    assert [(answer.index, answer.reset) for answer in hand.waiting(2, 0, CaughtUp)] == [(0, False)]
+    assert any(not isinstance(record, Committed) for record in cluster.records[2])
+    cluster.sync(2)
+    assert [(answer.index, answer.reset) for answer in cluster.waiting(2, 0, CaughtUp)] == [(0, False)]
 
 
 def test_a_learner_answers_what_it_has_already_with_its_disk_too():
     """The question was lost, and what it had not confirmed is sent again under the same token."""
-    hand, number, base = with_a_slow_disk()
+    cluster, number, base = with_a_slow_disk()
     entry = Entry(number, base.at + 1, 0, b"x")
-    hand.inject(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
-    hand.sync(2)
-    hand.lose(2, 0)
-    hand.inject(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
-    assert not hand.waiting(2, 0, CaughtUp)
+    cluster.inject(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
+    cluster.sync(2)
+    cluster.lose(2, 0)
+    cluster.inject(0, 2, CatchUp(1 << 40, number, base, (entry,), 0))
+    assert not cluster.waiting(2, 0, CaughtUp)
 
 
 def test_questions_to_a_learner_whose_disk_hangs_make_one_write():
-    hand, number, base = with_a_slow_disk()
+    cluster, number, base = with_a_slow_disk()
     for count in range(20):
-        hand.inject(0, 2, CatchUp((1 << 40) + count, number, base, (), 0))
-    assert hand.tokens[2] <= 2
-    hand.sync(2)
-    assert [answer.token for answer in hand.waiting(2, 0, CaughtUp)] == [(1 << 40) + 19]
+        cluster.inject(0, 2, CatchUp((1 << 40) + count, number, base, (), 0))
+    assert cluster.tokens[2] <= 2
+    cluster.sync(2)
+    assert [answer.token for answer in cluster.waiting(2, 0, CaughtUp)] == [(1 << 40) + 19]
 
 
 def test_only_the_answer_to_the_last_question_shows_that_a_learner_can_answer():
     """Entries that were sent twice are answered twice, and what it says to a question may come too late."""
-    hand = ManualCluster()
-    hand.form()
-    hand.isolate(2)
-    submit(hand, 3)
-    hand.settle(0, 1)
-    hand.connect(0, 2)
+    cluster = ManualCluster()
+    cluster.form()
+    cluster.isolate(2)
+    submit(cluster, 3)
+    cluster.settle(0, 1)
+    cluster.connect(0, 2)
     answers = []
 
     def go(seconds):
         for _ in range(round(seconds / STEP_S)):
-            hand.tick(STEP_S)
-            hand.settle(0, 1)
-            hand.deliver(0, 2)
-            for message in hand.lose(2, 0):
+            cluster.tick(STEP_S)
+            cluster.settle(0, 1)
+            cluster.deliver(0, 2)
+            for message in cluster.lose(2, 0):
                 if isinstance(message, CaughtUp):
                     answers.append(message)
                 else:
-                    hand.inject(2, 0, message)
+                    cluster.inject(2, 0, message)
 
     go(0.5)
     entries, first = answers
-    hand.inject(2, 0, entries)
-    hand.inject(2, 0, entries)
+    cluster.inject(2, 0, entries)
+    cluster.inject(2, 0, entries)
     go(0.2)
-    assert hand.channels[0].role == "master", "the answer to entries counts"
+    assert cluster.channels[0].role == "master", "the answer to entries counts"
     go(4.0)
     assert len(answers) == 3, "it was asked again"
-    hand.inject(2, 0, first)
+    cluster.inject(2, 0, first)
     go(0.2)
-    assert hand.channels[0].role == "master", "the answer to an earlier question counts"
-    hand.inject(2, 0, answers[2])
+    assert cluster.channels[0].role == "master", "the answer to an earlier question counts"
+    cluster.inject(2, 0, answers[2])
     go(0.5)
-    assert hand.channels[0].members == (0, 1, 2)
+    assert cluster.channels[0].members == (0, 1, 2)

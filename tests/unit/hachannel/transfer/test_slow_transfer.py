@@ -15,8 +15,8 @@ class Slow:
     """The replica 2 has lost what it had; its connection with the master carries a piece in `piece_s`."""
 
     def __init__(self, piece_s: float, **settings) -> None:
-        self.hand = hand = ManualCluster(settings=Settings(**settings))
-        hand.form()
+        self.cluster = cluster = ManualCluster(settings=Settings(**settings))
+        cluster.form()
         self._piece_s = piece_s
         self._next = 0.0
         self._acted = {0: 0, 2: 0}
@@ -28,16 +28,16 @@ class Slow:
         self.made = 0
         """Parts of the state that were asked for."""
         for _ in range(200):
-            hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-        hand.settle()
+            cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+        cluster.settle()
         for _ in range(3):
-            hand.tick(STEP_S)
-            hand.settle()
-        hand.silence(2)
-        hand.settle()
-        hand.start(2, 3, 9)
+            cluster.tick(STEP_S)
+            cluster.settle()
+        cluster.silence(2)
+        cluster.settle()
+        cluster.start(2, 3, 9)
         for other in (0, 1):
-            hand.connect(other, 2)
+            cluster.connect(other, 2)
 
     def go(self) -> None:
         """The learner has installed the last part of the state."""
@@ -46,37 +46,39 @@ class Slow:
 
     def step(self) -> None:
         """Time passes."""
-        hand = self.hand
-        hand.tick(STEP_S, *(replica for replica in hand.channels if self._runs(replica)))
-        wire = hand.wires[0, 2]
+        cluster = self.cluster
+        cluster.tick(STEP_S, *(replica for replica in cluster.channels if self._runs(replica)))
+        wire = cluster.wires[0, 2]
         while wire and self._runs(2):
             if isinstance(wire[0], Chunk | CatchUp):
-                if hand.now < self._next:
+                if cluster.now < self._next:
                     break
-                self._next = hand.now + self._piece_s
+                self._next = cluster.now + self._piece_s
                 self.sent += 1
-            hand.deliver(0, 2, 1)
-        for pair in list(hand.wires):
+            cluster.deliver(0, 2, 1)
+        for pair in list(cluster.wires):
             if pair != (0, 2) and self._runs(pair[1]):
-                hand.deliver(*pair)
+                cluster.deliver(*pair)
         for replica, done in self._acted.items():
             if not self._runs(replica):
                 continue
-            self._acted[replica] = len(hand.events[replica])
-            for event in hand.events[replica][done:]:
+            self._acted[replica] = len(cluster.events[replica])
+            for event in cluster.events[replica][done:]:
                 self._do(event)
 
     def _do(self, event) -> None:
-        hand = self.hand
+        cluster = self.cluster
         if isinstance(event, ProvideSnapshot):
             parts = self._make_parts()
-            hand.act(0, lambda channel: channel.snapshot_ready(hand.now, event.token, event.index, parts))
+            cluster.act(
+                0, lambda channel: channel.snapshot_ready(cluster.now, event.token, event.index, parts)
+            )
         elif isinstance(event, InstallPart):
             self._parts += 1
             if self.hangs and self._parts == PARTS:
                 self.installing = event
                 return
-            hand.act(2, lambda channel: channel.part_installed(hand.now, event.token, b"marker"))
+            cluster.act(2, lambda channel: channel.part_installed(cluster.now, event.token, b"marker"))
 
     def _make_parts(self):
         for _ in range(PARTS):
@@ -88,7 +90,7 @@ class Slow:
 
     def waiting(self) -> int:
         """How many pieces are on their way."""
-        return len(self.hand.waiting(0, 2, Chunk)) + len(self.hand.waiting(0, 2, CatchUp))
+        return len(self.cluster.waiting(0, 2, Chunk)) + len(self.cluster.waiting(0, 2, CatchUp))
 
 
 @pytest.mark.parametrize("piece_s", [0.9, 1.2, 1.8])
@@ -98,9 +100,9 @@ def test_a_slow_connection_carries_each_piece_of_a_state_about_once(piece_s):
     for _ in range(round(60 * piece_s / STEP_S)):
         slow.step()
         most = max(most, slow.waiting())
-        if len(slow.hand.channels[0].members) == 3:
+        if len(slow.cluster.channels[0].members) == 3:
             break
-    assert len(slow.hand.channels[0].members) == 3
+    assert len(slow.cluster.channels[0].members) == 3
     assert slow.sent < 45
     assert most <= 12
 
@@ -126,11 +128,11 @@ def test_a_state_of_which_a_part_cannot_be_made_is_not_taken_for_whole(good):
         raise MemoryError
 
     slow._make_parts = fail
-    while len(slow.hand.channels[0].members) < 3:
+    while len(slow.cluster.channels[0].members) < 3:
         slow.step()
     assert failed
-    assert any("cannot be had: MemoryError()" in note for note in slow.hand.notes[0])
-    installed = [event for event in slow.hand.events[2] if isinstance(event, InstallPart)]
+    assert any("cannot be had: MemoryError()" in note for note in slow.cluster.notes[0])
+    installed = [event for event in slow.cluster.events[2] if isinstance(event, InstallPart)]
     assert [event.number for event in installed if event.index is not None] == [PARTS - 1]
 
 
@@ -146,9 +148,9 @@ def test_a_list_of_parts_may_be_used_again_at_once():
             parts.clear()
 
     slow._do = act
-    while len(slow.hand.channels[0].members) < 3:
+    while len(slow.cluster.channels[0].members) < 3:
         slow.step()
-    installed = [event for event in slow.hand.events[2] if isinstance(event, InstallPart)]
+    installed = [event for event in slow.cluster.events[2] if isinstance(event, InstallPart)]
     assert len(installed) == PARTS
 
 
@@ -156,19 +158,19 @@ def test_a_list_of_parts_may_be_used_again_at_once():
 def test_a_learner_that_takes_long_to_install_the_state_keeps_its_place(seconds, transfers):
     """It says nothing for longer than `suspect_s`; without its place it would begin again, for ever."""
     slow = Slow(0.01, keep=0)
-    hand = slow.hand
+    cluster = slow.cluster
     slow.hangs = True
     while slow.installing is None:
         slow.step()
-    ends = hand.now + seconds
-    while hand.now < ends:
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"y"))
+    ends = cluster.now + seconds
+    while cluster.now < ends:
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"y"))
         slow.step()
     slow.go()
     for _ in range(200):
         slow.step()
-    assert len(hand.channels[0].members) == 3
-    begun = [note for note in hand.notes[0] if "joins: sends the state" in note]
+    assert len(cluster.channels[0].members) == 3
+    begun = [note for note in cluster.notes[0] if "joins: sends the state" in note]
     assert len(begun) == transfers
 
 
@@ -176,37 +178,39 @@ def test_a_learner_that_takes_long_to_install_the_state_keeps_its_place(seconds,
 def test_a_learner_that_stays_behind_forgets_what_all_members_have(keep):
     """As much is submitted as comes here: it never gets near enough to be taken in, for days perhaps."""
     slow = Slow(STEP_S, keep=keep, part_bytes=8, transfer_window=64)
-    hand = slow.hand
+    cluster = slow.cluster
     longest = 0
     for number in range(1000):
         for _ in range(8 if number < 60 else 1):
-            hand.act(0, lambda channel: channel.can_submit and channel.submit(hand.now, 0, b"y"))
+            cluster.act(0, lambda channel: channel.can_submit and channel.submit(cluster.now, 0, b"y"))
         slow.step()
-        longest = max(longest, len(hand.channels[2].state.log))
-    assert hand.channels[0].members == (0, 1)
-    assert hand.channels[2].state.applied > 1000
+        longest = max(longest, len(cluster.channels[2].state.log))
+    assert cluster.channels[0].members == (0, 1)
+    assert cluster.channels[2].state.applied > 1000
     assert longest <= keep + TRIM_STEP
 
 
 @pytest.mark.parametrize(("entries", "rest_s"), [(100, 1.6), (150, 1.6), (175, 0.8), (200, 0.0)])
 def test_a_transfer_rests_less_once_the_log_that_it_holds_is_nearly_full(entries, rest_s):
-    hand = returning(3, Settings(keep=0, window=16, transfer_window=1, transfer_pause_s=1.6, max_log=200))
-    master = hand.channels[0]
+    cluster = returning(3, Settings(keep=0, window=16, transfer_window=1, transfer_pause_s=1.6, max_log=200))
+    master = cluster.channels[0]
 
     def asked() -> list[int]:
-        return [event.token for event in hand.events[0] if isinstance(event, ProvideSnapshot | ProvidePart)]
+        return [
+            event.token for event in cluster.events[0] if isinstance(event, ProvideSnapshot | ProvidePart)
+        ]
 
-    hand.act(0, lambda channel: channel.part_ready(hand.now, asked()[-1], b"x", channel.applied))
-    hand.settle()
+    cluster.act(0, lambda channel: channel.part_ready(cluster.now, asked()[-1], b"x", channel.applied))
+    cluster.settle()
     while len(master.state.log) < entries:
-        hand.act(0, lambda channel: channel.submit(hand.now, 0, b"x"))
-        hand.settle()
-    *_, part = [event for event in hand.events[2] if isinstance(event, InstallPart)]
-    hand.act(2, lambda channel: channel.part_installed(hand.now, part.token, b"marker"))
-    began, before = hand.now, len(asked())
-    hand.settle()
+        cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
+        cluster.settle()
+    *_, part = [event for event in cluster.events[2] if isinstance(event, InstallPart)]
+    cluster.act(2, lambda channel: channel.part_installed(cluster.now, part.token, b"marker"))
+    began, before = cluster.now, len(asked())
+    cluster.settle()
     while len(asked()) == before:
-        hand.tick(STEP_S)
-        hand.settle()
-        assert hand.now < began + 10
-    assert hand.now - began == pytest.approx(rest_s, abs=2 * STEP_S)
+        cluster.tick(STEP_S)
+        cluster.settle()
+        assert cluster.now < began + 10
+    assert cluster.now - began == pytest.approx(rest_s, abs=2 * STEP_S)
