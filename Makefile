@@ -5,8 +5,9 @@
 BIN := .venv/bin
 CORE := .venv/.core
 READY := .venv/.ready
-# Processes that run tests side by side: one for each processor.
-JOBS ?= auto
+# Processes that run tests side by side: three for every two processors, since tests of servers wait much of
+# their time.
+JOBS ?= $(shell echo $$((($$(getconf _NPROCESSORS_ONLN) * 3 + 1) / 2)))
 # The servers that tests start read bytecode: compiling it anew takes a third of a second for each.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist worksteal

@@ -48,6 +48,8 @@ from quorate.testing.schedules.schedule import Schedule, ScheduleError, read
 from quorate.testing.schedules.shrink import shrink
 from quorate.testing.schedules.simulation import simulate
 
+from ..long import LONG
+
 EVERYTHING = [
     Crash(who=1, at=1.0, back_s=0.2),
     CrashStep(who="slave", at=1.5, steps=5),
@@ -370,7 +372,7 @@ def test_a_fault_that_delays_beyond_the_recovery_bound_is_refused(tmp_path, faul
     assert "or the cluster need not recover in time" in " ".join(result.output.split())
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(3 if LONG else 1))
 @pytest.mark.parametrize(
     ("fault", "seconds"),
     [

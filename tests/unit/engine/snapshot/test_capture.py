@@ -53,19 +53,37 @@ class Store:
         engine.load(self.header, iter(self.agents.values()))
         return engine
 
+    def save_changes(self, engine: Engine) -> Capture:
+        """Capture what has changed since the last capture, all at once, and save it."""
+        capture = engine.capture()
+        capture.step()
+        self.save(capture)
+        return capture
 
-def names(count: int) -> list[str]:
-    return [f"sum{number}" for number in range(count)]
+
+@pytest.fixture
+def harness() -> Harness:
+    return Harness()
 
 
-def test_the_first_capture_has_everything_and_the_next_ones_what_has_changed() -> None:
-    harness, store = Harness(), Store()
-    for name in names(3):
-        harness.deploy(Sum, name=name)
+@pytest.fixture
+def store() -> Store:
+    return Store()
+
+
+def deploy_sums(harness: Harness, count: int) -> list[AgentId]:
+    """Create agents named sum0, sum1 and so on."""
+    return [harness.deploy(Sum, name=f"sum{number}") for number in range(count)]
+
+
+def test_the_first_capture_has_everything_and_the_next_ones_what_has_changed(
+    harness: Harness, store: Store
+) -> None:
+    deploy_sums(harness, 3)
     first = harness.engine.capture()
     assert first.step()
     assert first.full
-    assert sorted(agent.name or "" for agent in first.agents) == names(3)
+    assert sorted(agent.name or "" for agent in first.agents) == ["sum0", "sum1", "sum2"]
     store.save(first)
     harness.send("sum1", Add(5))
     second = harness.engine.capture()
@@ -80,10 +98,8 @@ def test_the_first_capture_has_everything_and_the_next_ones_what_has_changed() -
     assert (third.agents, third.deleted) == ([], [])
 
 
-def test_a_capture_is_as_of_one_entry_although_the_engine_goes_on() -> None:
-    harness, store = Harness(), Store()
-    for name in names(4):
-        harness.deploy(Sum, name=name)
+def test_a_capture_is_as_of_one_entry_although_the_engine_goes_on(harness: Harness, store: Store) -> None:
+    deploy_sums(harness, 4)
     digest = harness.engine.digest()
     capture = harness.engine.capture()
     index = harness.engine.applied
@@ -101,12 +117,9 @@ def test_a_capture_is_as_of_one_entry_although_the_engine_goes_on() -> None:
     assert sorted(agent.name or "" for agent in rest.agents) == ["late", "sum2", "sum3"]
 
 
-def test_deleted_agents_are_told_apart() -> None:
-    harness, store = Harness(), Store()
-    ids = [harness.deploy(Sum, name=name) for name in names(2)]
-    before = harness.engine.capture()
-    before.step()
-    store.save(before)
+def test_deleted_agents_are_told_apart(harness: Harness, store: Store) -> None:
+    ids = deploy_sums(harness, 2)
+    store.save_changes(harness.engine)
     during = harness.engine.capture()
     assert during.done
     harness.send(factory(0), Delete(str(ids[0])))
@@ -117,10 +130,10 @@ def test_deleted_agents_are_told_apart() -> None:
     assert store.engine(harness).digest() == harness.engine.digest()
 
 
-def test_a_restored_engine_captures_everything_and_a_loaded_one_what_changes() -> None:
-    harness, store = Harness(), Store()
-    for name in names(2):
-        harness.deploy(Sum, name=name)
+def test_a_restored_engine_captures_everything_and_a_loaded_one_what_changes(
+    harness: Harness, store: Store
+) -> None:
+    deploy_sums(harness, 2)
     harness.engine.restore(harness.engine.snapshot())
     capture = harness.engine.capture()
     assert capture.full
@@ -132,12 +145,11 @@ def test_a_restored_engine_captures_everything_and_a_loaded_one_what_changes() -
     assert loaded.done
 
 
-def test_a_header_or_class_that_cannot_be_used_leaves_the_engine_empty() -> None:
-    harness, store = Harness(), Store()
+def test_a_header_or_class_that_cannot_be_used_leaves_the_engine_empty(
+    harness: Harness, store: Store
+) -> None:
     identity = harness.deploy(Sum, name="sum")
-    capture = harness.engine.capture()
-    capture.step()
-    store.save(capture)
+    store.save_changes(harness.engine)
     engine = Engine(0, {"s0": 0})
     with pytest.raises(SnapshotError, match="header is damaged"):
         engine.load(b"\xc1", [])
@@ -148,9 +160,8 @@ def test_a_header_or_class_that_cannot_be_used_leaves_the_engine_empty() -> None
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_stored_captures_are_the_state_at_their_entries(seed: int) -> None:
+def test_stored_captures_are_the_state_at_their_entries(harness: Harness, store: Store, seed: int) -> None:
     rng = random.Random(seed)
-    harness, store = Harness(), Store()
     live: dict[str, AgentId] = {}
     digests: dict[int, bytes] = {}
     capture: Capture | None = None
@@ -201,8 +212,9 @@ class Collector(Heavy):
         self.values.append("wrong")  # type: ignore[arg-type]
 
 
-def test_an_agent_that_cannot_be_stored_is_stored_all_the_same_and_named() -> None:
-    harness, store = Harness(), Store()
+def test_an_agent_that_cannot_be_stored_is_stored_all_the_same_and_named(
+    harness: Harness, store: Store
+) -> None:
     identity = harness.deploy(Collector, name="collector")
     harness.deploy(Sum, name="sum")
     harness.send("collector", Add(3))
@@ -216,9 +228,7 @@ def test_an_agent_that_cannot_be_stored_is_stored_all_the_same_and_named() -> No
     assert str(identity) in flaw
     assert "can no longer be stored" in flaw
     store.save(capture)
-    later = harness.engine.capture()
-    later.step()
-    store.save(later)
+    store.save_changes(harness.engine)
     engine = store.engine(harness)
     assert engine.digest() == harness.engine.digest()
     cell = engine.find("collector")
@@ -257,8 +267,7 @@ class Mended(Heavy):
         self.values.append(0)
 
 
-def test_a_mended_class_goes_on_with_all_that_was_not_refused() -> None:
-    harness, store = Harness(), Store()
+def test_a_mended_class_goes_on_with_all_that_was_not_refused(harness: Harness, store: Store) -> None:
     harness.deploy(Collector, name="collector")
     harness.send("collector", Add(1))
     harness.send("collector", Spoil())
@@ -266,9 +275,7 @@ def test_a_mended_class_goes_on_with_all_that_was_not_refused() -> None:
     for _ in range(120):
         total += not harness.send("collector", Add(1))
     assert 1 < total < 121
-    capture = harness.engine.capture()
-    capture.step()
-    store.save(capture)
+    store.save_changes(harness.engine)
     mended = attrs.evolve(agent_spec(Mended), names=agent_spec(Collector).names)
     engine = Engine(0, {"s0": 0}, load=lambda _: mended)
     engine.load(store.header, iter(store.agents.values()))

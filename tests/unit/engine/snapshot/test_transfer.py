@@ -53,6 +53,12 @@ def parts(source: Source) -> Iterator[tuple[bytes, int | None]]:
             yield part.data, part.index if part.last else None
 
 
+def receive_all(staging: Staging, source: Source) -> None:
+    """Give a staging all parts of a source whose engine does not go on."""
+    for data, _ in parts(source):
+        staging.accept(data)
+
+
 class Busy:
     """A harness whose agents change, come and go."""
 
@@ -85,7 +91,7 @@ class Busy:
 
 
 def finish(busy: Busy, source: Source, staging: Staging, target: Engine, acts: int = 3) -> int:
-    """Take the rest; returns how many agents came. The copy must be the original as of the last part."""
+    """Receive the rest; returns how many agents came. The copy must be the original as of the last part."""
     index = None
     for data, index in parts(source):
         staging.accept(data)
@@ -229,8 +235,7 @@ def test_a_state_that_differs_from_that_of_the_source_is_refused_and_nothing_cha
     stale._directory.touch(spoiled, 1)
     busy.deploy()
     staging = stale.staging()
-    for data, _ in parts(busy.engine.source(have=have)):
-        staging.accept(data)
+    receive_all(staging, busy.engine.source(have=have))
     applied = stale.applied
     with pytest.raises(SnapshotError, match="not the one that was sent"):
         stale.install(staging)
@@ -307,8 +312,7 @@ def test_a_state_is_installed_some_agents_at_a_time_and_nothing_changes_before_t
     for _ in range(60):
         busy.act()
     staging = target.staging()
-    for data, _ in parts(busy.engine.source(have=have if based else 0)):
-        staging.accept(data)
+    receive_all(staging, busy.engine.source(have=have if based else 0))
     steps = 0
     for _ in target.installing(staging, 4):
         steps += 1
