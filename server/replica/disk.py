@@ -120,8 +120,8 @@ class ReplicaDisk:
         else:
             self._fail(f"{sentence} The replica has stopped; free or mend the disk and start it.")
 
-    def trace_flushed(self) -> "Deferred[Any]":
-        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+    def flush_trace(self) -> "Deferred[Any]":
+        """Write the reactions so far to the trace's files; the result fires after that, or its failure."""
         return self._trace.flushed()
 
     def log(self, line: str) -> None:

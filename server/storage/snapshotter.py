@@ -39,8 +39,8 @@ class SnapshotSettings:
 class SnapshotHost(Protocol):
     """The replica."""
 
-    def trace_flushed(self) -> "Deferred[Any]":
-        """Fires when the reactions so far are in the files of the trace, or cannot be."""
+    def flush_trace(self) -> "Deferred[Any]":
+        """Write the reactions so far to the trace's files; the result fires after that, or its failure."""
         ...
 
     def log(self, line: str) -> None:
@@ -153,7 +153,7 @@ class Snapshotter:
         self._log_flaws(capture)
         # Entries before the saved state are not applied again after a crash: their reactions must be in the
         # files of the trace by then.
-        self._host.trace_flushed().addBoth(lambda _: self._save(capture))
+        self._host.flush_trace().addBoth(lambda _: self._save(capture))
 
     def _save(self, capture: Capture) -> None:
         if self._capture is capture:

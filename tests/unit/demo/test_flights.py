@@ -22,7 +22,7 @@ def numbers_of(harness: Harness, name: str) -> Numbers:
     return answer.numbers
 
 
-def test_an_airport_counts_delays_by_hour_and_tells_the_carrier_on_the_other_server() -> None:
+def test_an_airport_counts_delays_by_hour_and_notifies_the_carrier() -> None:
     harness = Harness(0, {"s0": 0, "s1": 1})
     harness.deploy(Airport, "EWR")
 
@@ -57,7 +57,7 @@ def test_a_carrier_counts_what_was_flown() -> None:
     assert (numbers["air_time_sum"], numbers["distance_sum"], numbers["delay_sum"]) == (227, 1400, -11)
 
 
-def test_a_notification_that_comes_twice_is_seen_by_the_agent() -> None:
+def test_an_agent_detects_a_repeated_notification() -> None:
     harness = Harness()
     harness.deploy(Pulse, "pulse")
 

@@ -60,7 +60,7 @@ def bad() -> Result:
 
 
 @pytest.mark.slow
-def test_the_page_asks_for_nothing_from_outside() -> None:
+def test_the_page_loads_nothing_from_elsewhere() -> None:
     page = report.render(result())
 
     class Attributes(HTMLParser):

@@ -19,20 +19,20 @@ def counted(*rows: int) -> Numbers:
     }
 
 
-def test_equal_ways_have_no_differences() -> None:
+def test_equal_sources_have_no_differences() -> None:
     way = {"EWR": counted(1, 2), "UA": counted(1)}
 
     assert differences([way, dict(way), dict(way)]) == []
 
 
-def test_a_number_that_differs_on_one_way_is_named() -> None:
+def test_a_number_that_differs_in_one_source_is_named() -> None:
     found = differences([{"EWR": {"count": 2}}, {"EWR": {"count": 2}}, {"EWR": {"count": 3}}])
 
     assert found == [Difference("EWR", "count", (2, 2, 3))]
     assert str(found[0]) == "EWR.count: 2 / 2 / 3"
 
 
-def test_an_agent_that_a_way_does_not_know_differs() -> None:
+def test_an_agent_that_a_source_lacks_is_a_difference() -> None:
     assert [each.agent for each in differences([{"EWR": {"count": 2}}, {}])] == ["EWR"]
     assert [each.agent for each in differences([{"EWR": {}}, {}])] == ["EWR"]
 

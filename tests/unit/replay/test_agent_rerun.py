@@ -66,7 +66,7 @@ def test_a_server_that_did_not_exist_does_not_exist_when_run_again() -> None:
     assert result["state"] == '{"careful":false,"calls":1}'
 
 
-def test_an_agent_that_took_notice_of_an_unknown_server_is_not_compared() -> None:
+def test_an_agent_that_reacted_to_an_unknown_server_is_not_compared() -> None:
     known = run_again(SERVERS, "a@s1", careful=True).result()
     assert (known["diverged"], known["skipped"]) == (None, "")
     result = run_again({"s0": 0}, "a@s1", "a@s9", careful=True).result()
@@ -84,7 +84,7 @@ class Raiser(Agent):
         raise {"half": ValueError("\udce9"), "interrupt": KeyboardInterrupt(), "exit": SystemExit(3)}[note.to]
 
 
-def test_what_an_agent_raised_is_raised_again_whatever_it_is() -> None:
+def test_every_kind_of_exception_is_raised_again() -> None:
     result = run_again(SERVERS, "half", "interrupt", "exit", cls=Raiser).result()
     assert (result["errors"], result["diverged"], result["skipped"]) == (3, None, "")
 

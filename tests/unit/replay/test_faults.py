@@ -80,7 +80,7 @@ traces_strategy = st.dictionaries(
 
 
 @given(traces_strategy)
-def test_small_traces_are_judged_like_a_plain_comparison_does(traces: Rows) -> None:
+def test_small_traces_have_the_faults_that_a_plain_comparison_finds(traces: Rows) -> None:
     result = triage(blocks_of(traces), {})
     found = find_faults(result, [compare_rows(details_of(traces, result.details))])
     by_position: dict[int, set[int]] = {}
@@ -120,7 +120,7 @@ def long_trace(source: Source, *changes: tuple[int, int]) -> Rows:
     return {source: list(rows.items())}
 
 
-def test_whole_and_equal_blocks_need_no_closer_look() -> None:
+def test_whole_and_equal_blocks_are_not_compared_by_row() -> None:
     traces = long_trace((0, 1)) | long_trace((1, 1))
     result = triage(blocks_of(traces), EXPECTED)
     assert result.details == frozenset()
@@ -129,7 +129,7 @@ def test_whole_and_equal_blocks_need_no_closer_look() -> None:
     assert [str(piece.span) for piece in found.cover] == [f"1..{LONG}"]
 
 
-def test_a_block_with_one_position_instead_of_another_is_looked_at() -> None:
+def test_a_block_with_one_position_instead_of_another_is_compared_by_row() -> None:
     middle = (1 << BLOCK_SHIFT) + 5
     traces = long_trace((0, 1))
     traces[(0, 1)] = [(p if p != middle else p + 1, c) for p, c in traces[(0, 1)]]

@@ -51,20 +51,20 @@ def test_a_missing_pyspark_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         spark_api()
 
 
-def test_a_user_without_a_name_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_a_name_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.getuid", lambda: 54321)
     with pytest.raises(ReplayError, match="user 54321 has none: run this as a user"):
         check_user()
 
 
-def test_of_what_java_wrote_the_reason_is_shown(tmp_path: Path) -> None:
+def test_the_line_with_the_reason_is_shown_from_the_java_log(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
     assert failure_line(log) == ""
     log.write_text("Error: could not create the Java Virtual Machine.\n\tat a.B.c(B.scala:1)\n... 3 more\n")
     assert failure_line(log) == "Error: could not create the Java Virtual Machine."
 
 
-def test_places_without_a_trace_are_told_apart(tmp_path: Path) -> None:
+def test_paths_without_a_trace_have_different_errors(tmp_path: Path) -> None:
     with pytest.raises(NoTrace, match=r"there is no .*nowhere"):
         find_files(tmp_path / "nowhere")
     (tmp_path / "1-000001.parquet.part").write_bytes(b"PAR1")

@@ -367,14 +367,14 @@ MEANING = {
 
 
 @pytest.mark.parametrize("kind", STRUCTURE)
-def test_what_the_dtd_does_not_allow_is_told_in_plain_words(kind: str, bad: Bad) -> None:
+def test_a_departure_from_the_dtd_is_reported_in_plain_words(kind: str, bad: Bad) -> None:
     content, expected = STRUCTURE[kind]
     problems = bad(content)
     assert any(expected in problem for problem in problems), problems
 
 
 @pytest.mark.parametrize("kind", MEANING)
-def test_what_makes_no_sense_is_reported_alone_and_with_its_line(kind: str, bad: Bad) -> None:
+def test_each_mistake_is_reported_once_and_with_its_line(kind: str, bad: Bad) -> None:
     content, expected = MEANING[kind]
     problems = bad(content)
     assert len(problems) == 1, problems

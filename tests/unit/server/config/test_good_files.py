@@ -84,13 +84,13 @@ def test_a_server_is_found_by_name_and_by_id(sample: Config) -> None:
         sample.replica("s0", 3)
 
 
-def test_a_plain_server_alone_needs_no_network_but_is_told_what_it_misses(good: Good) -> None:
+def test_a_single_plain_server_without_a_network_is_valid_with_a_note(good: Good) -> None:
     config = good('<config><server id="4" hostname="localhost"/></config>')
     assert config.server("s4").domains == ()
     assert "has no network" in config.notes[0].message
 
 
-def test_routes_take_the_shortest_way_and_every_hop_is_nearer(good: Good) -> None:
+def test_routes_are_shortest_paths_and_every_hop_is_nearer(good: Good) -> None:
     domains = "A B C D"
     c = good(
         config(
@@ -107,7 +107,7 @@ def test_routes_take_the_shortest_way_and_every_hop_is_nearer(good: Good) -> Non
     assert way == [2, 3, 4]
 
 
-def test_of_two_ways_of_a_length_the_choice_is_always_the_same(good: Good) -> None:
+def test_the_choice_between_two_shortest_paths_is_always_the_same(good: Good) -> None:
     c = good(config(net(1, "A"), net(2, "A", "B"), net(3, "A", "B"), net(4, "B"), domains="A B"))
     assert c.next_hop(1, 4) == 2
     assert c.next_hop(4, 1) == 2
@@ -166,9 +166,7 @@ def test_the_expected_replicas_come_from_an_attribute_or_a_property(
         ("transient", "memory"),
     ],
 )
-def test_what_a_server_knows_is_kept_on_disk_unless_it_is_told_not_to(
-    good: Good, element: str, durability: str
-) -> None:
+def test_durability_is_disk_unless_the_file_says_otherwise(good: Good, element: str, durability: str) -> None:
     name = element.partition(" ")[0]
     network = '<network domain="A" port="1"/>'
     c = good(f'<config><domain name="A"/><{element} id="0" hostname="b">{network}</{name}></config>')
@@ -194,7 +192,7 @@ def test_users_that_differ_between_replicas_are_noted(good: Good) -> None:
     assert "have different users" in c.notes[0].message
 
 
-def test_a_property_that_looks_misspelt_is_noted_and_a_strange_one_is_not(good: Good) -> None:
+def test_a_property_like_a_known_one_is_noted_and_an_unknown_one_is_not(good: Good) -> None:
     c = good(
         '<config><property name="hearbeat_s" value="1"/><property name="my.own" value="x"/>'
         '<server id="0" hostname="a"/></config>'

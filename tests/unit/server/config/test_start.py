@@ -24,7 +24,9 @@ def starts(path: Path) -> None:
 
 @pytest.mark.parametrize("name", sorted(PROPERTIES))
 @pytest.mark.parametrize("other", ["", "0.04"])
-def test_a_setting_that_passes_is_one_to_start_with(name: str, other: str, tmp_path: Path) -> None:
+def test_a_replica_can_start_with_every_setting_that_passes_the_check(
+    name: str, other: str, tmp_path: Path
+) -> None:
     beside = f'<property name="suspect_s" value="{other}"/>' if other and name != "suspect_s" else ""
     for text in TEXTS:
         path = tmp_path / "a3servers.xml"
@@ -43,7 +45,7 @@ def test_a_setting_that_passes_is_one_to_start_with(name: str, other: str, tmp_p
 
 
 @pytest.mark.parametrize("name", ["heartbeat_s", "suspect_s", "stall_s"])
-def test_a_period_that_would_do_nothing_but_repeat_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_period_below_a_millisecond_is_refused(name: str, tmp_path: Path) -> None:
     path = tmp_path / "a3servers.xml"
     path.write_text(
         f'<config>\n<property name="{name}" value="0.0009"/><server id="0" name="s0" hostname="h"/></config>'

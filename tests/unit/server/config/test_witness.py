@@ -35,7 +35,7 @@ def test_a_witness_votes_and_is_not_expected_at_the_first_start(tmp_path: Path) 
     assert (server.copies, server.expected, server.min_copies) == (2, 2, 1)
 
 
-def test_the_digest_tells_copies_and_leaves_out_witnesses_which_come_and_go(tmp_path: Path) -> None:
+def test_the_digest_depends_on_min_copies_and_not_on_witnesses(tmp_path: Path) -> None:
     digest = read(tmp_path).digest
     assert read(tmp_path, own=WITNESS).digest == digest
     assert read(tmp_path, 'min_copies="2"').digest != digest
@@ -56,7 +56,7 @@ def test_the_digest_tells_copies_and_leaves_out_witnesses_which_come_and_go(tmp_
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(
+def test_contradictions_about_witnesses_are_refused(
     tmp_path: Path, attributes: str, own: dict[int, str], inside: dict[int, str], problem: str
 ) -> None:
     with pytest.raises(ConfigError) as caught:
@@ -76,7 +76,7 @@ def test_check_shows_witnesses_and_copies(tmp_path: Path) -> None:
     )
 
 
-def test_the_digest_tells_what_decides_how_agents_react_wherever_it_is_set(tmp_path: Path) -> None:
+def test_the_digest_depends_on_replicated_properties_wherever_they_are_set(tmp_path: Path) -> None:
     same = dict.fromkeys(range(3), '<property name="max_turn" value="50000"/>')
     other = dict.fromkeys(range(3), '<property name="lease_s" value="0.7"/>')
     digest = read(tmp_path).digest

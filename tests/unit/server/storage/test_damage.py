@@ -1,7 +1,7 @@
-"""A disk that gives back another byte than was written, anywhere in the files of a replica that was killed.
+"""A disk that returns another byte than was written, anywhere in the files of a replica that was killed.
 
-What is read after that is what was written, or it is refused. Only the last write may be missing: a spoiled
-end of the log cannot be told from one that a loss of power has cut.
+Data that is read is what was written, or it is refused. Only the last write may be missing: a corrupt end of
+the log cannot be distinguished from one that a loss of power has cut.
 """
 
 import random
@@ -28,7 +28,7 @@ from quorate.testing.harness import Harness
 ME = Identity("cluster", "s0", 0)
 VIEW = ViewNumber(1, 0, 7)
 POSITIONS = 150
-"""Bytes spoiled in each file, one at a time."""
+"""Bytes changed in each file, one at a time."""
 Found = tuple[Remembered, list[Entry], bytes]
 
 
@@ -48,7 +48,7 @@ class Box(Agent):
 
 @attrs.frozen
 class Killed:
-    """What is on the disk of a replica that was killed."""
+    """The disk of a replica that was killed."""
 
     place: Path
     harness: Harness
@@ -56,7 +56,7 @@ class Killed:
     before: Found
     """Without its last transaction."""
 
-    def spoiled(self, place: Path, name: str, position: int, bit: int) -> Path:
+    def corrupted(self, place: Path, name: str, position: int, bit: int) -> Path:
         shutil.copytree(self.place, place)
         with (place / name).open("r+b") as file:
             file.seek(position)
@@ -128,14 +128,14 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Killed:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-wal", "journal.db-frames"])
-def test_a_spoiled_byte_is_noticed_or_was_not_needed(killed: Killed, tmp_path: Path, name: str) -> None:
+def test_a_corrupt_byte_is_detected_or_was_not_needed(killed: Killed, tmp_path: Path, name: str) -> None:
     """Scenario 22: corruption in the middle is refused."""
     rng = random.Random(7)
     size = (killed.place / name).stat().st_size
     refused = cut = 0
     for number in range(POSITIONS):
         position = number if number < 40 else rng.randrange(size)
-        path = killed.spoiled(tmp_path / str(number), name, position, rng.randrange(8))
+        path = killed.corrupted(tmp_path / str(number), name, position, rng.randrange(8))
         try:
             found = killed.found(path)
         except (Damaged, Foreign):

@@ -1,4 +1,4 @@
-"""The lock and the lives of a replica's directory; which hosts are this machine."""
+"""The lock of a replica's directory and its incarnations; hosts that are this machine."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ from quorate.server.storage.data_directory import (
 )
 
 
-def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path, hold: Any) -> None:
+def test_a_second_start_is_refused_with_the_pid_of_the_first(tmp_path: Path, hold: Any) -> None:
     other = hold(tmp_path)
     with pytest.raises(DataDirectoryError, match=f"runs already as process {other.pid} "):
         DataDirectory.open(tmp_path, "s0", 1)
@@ -33,7 +33,7 @@ def test_a_replica_is_not_started_twice_and_the_pid_is_said(tmp_path: Path, hold
     DataDirectory.open(tmp_path, "s0", 1).close()
 
 
-def test_the_pid_file_names_the_owner_while_there_is_one(tmp_path: Path) -> None:
+def test_the_pid_file_has_the_process_that_holds_the_lock(tmp_path: Path) -> None:
     directory = DataDirectory.open(tmp_path, "s0", 0)
     pid_file = tmp_path / "s0" / "0" / PID_FILE
     assert pid_file.read_text() == f"{os.getpid()}\n"
@@ -42,7 +42,7 @@ def test_the_pid_file_names_the_owner_while_there_is_one(tmp_path: Path) -> None
     assert pid_file.read_text() == ""
 
 
-def test_every_life_has_a_greater_number(tmp_path: Path) -> None:
+def test_every_start_has_a_higher_incarnation(tmp_path: Path) -> None:
     numbers = []
     for _ in range(3):
         directory = DataDirectory.open(tmp_path, "s0", 0)
@@ -56,7 +56,7 @@ def test_every_life_has_a_greater_number(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("broken", [b"\xff\x00", b"", b"%d\n" % (2**63 - 1), b"9" * 5000, b"-5"])
-def test_a_broken_number_does_not_stop_the_start(tmp_path: Path, broken: bytes) -> None:
+def test_a_damaged_incarnation_file_does_not_prevent_a_start(tmp_path: Path, broken: bytes) -> None:
     first = DataDirectory.open(tmp_path, "s0", 0)
     first.close()
     (tmp_path / "s0" / "0" / INCARNATION_FILE).write_bytes(broken)
@@ -65,7 +65,7 @@ def test_a_broken_number_does_not_stop_the_start(tmp_path: Path, broken: bytes) 
     assert 0 <= second.incarnation - first.incarnation < 1_000_000
 
 
-def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataDirectoryError, match="choose another with --data"):
         DataDirectory.open(tmp_path / "file", "s0", 0)
@@ -82,7 +82,7 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None
         (errno.EIO, None, "(Input/output error); choose another with --data."),
     ],
 )
-def test_what_keeps_a_directory_from_being_used_is_said_with_what_to_do(
+def test_an_unusable_directory_is_reported_with_the_reason_and_a_remedy(
     tmp_path: Path, code: int, file: str | None, said: str
 ) -> None:
     error = OSError(code, os.strerror(code), None if file is None else str(tmp_path / file))

@@ -17,7 +17,7 @@ from quorate.testing.harness import Harness
 from ..disk_rig import BOUND_S, ME, VIEW, Add, Rig, Sum, captured, entry, load
 
 
-def test_what_waits_during_a_sync_is_written_together_and_confirmed_once(rig: Rig) -> None:
+def test_requests_during_a_sync_are_written_together_and_confirmed_once(rig: Rig) -> None:
     rig.disk.write([Promised(VIEW)], 1)
     rig.wait_begun()
     for token in range(2, 12):
@@ -39,7 +39,7 @@ def test_nothing_is_confirmed_before_it_is_synced(rig: Rig) -> None:
     assert rig.durable == [1]
 
 
-def test_a_commit_index_alone_waits_for_nothing_and_is_written_with_the_next_records(rig: Rig) -> None:
+def test_a_commit_index_is_confirmed_at_once_and_written_with_the_next_records(rig: Rig) -> None:
     rig.disk.write([Committed(0)], 0)
     rig.disk.write([Appended((entry(1), entry(2)))], 2)
     rig.wait_begun()
@@ -56,7 +56,7 @@ def test_a_commit_index_alone_waits_for_nothing_and_is_written_with_the_next_rec
     assert rig.durable == sorted(rig.durable)
 
 
-def test_a_commit_index_that_nobody_waits_for_wakes_nobody_and_is_written_soon(rig: Rig) -> None:
+def test_a_commit_index_without_a_token_wakes_no_thread_and_is_written_soon(rig: Rig) -> None:
     rig.let(10)
     rig.disk.write([Appended((entry(1),))], 1)
     rig.turn()
@@ -79,7 +79,7 @@ def test_a_commit_index_is_written_at_the_end(rig: Rig, tmp_path: Path) -> None:
     assert Journal.open(tmp_path / "journal.db", ME, 8).remembered.commit == 1
 
 
-def test_closing_writes_what_waits(rig: Rig, tmp_path: Path) -> None:
+def test_closing_writes_the_queued_requests(rig: Rig, tmp_path: Path) -> None:
     for index in range(1, 6):
         rig.disk.write([Appended((entry(index),))], index)
     rig.let(10)
@@ -91,7 +91,7 @@ def test_closing_writes_what_waits(rig: Rig, tmp_path: Path) -> None:
     assert rig.calls.empty()
 
 
-def test_a_disk_that_refuses_confirms_nothing_from_then_on(
+def test_nothing_is_confirmed_after_a_write_failed(
     rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: Any) -> int:
@@ -113,7 +113,7 @@ def test_a_disk_that_refuses_confirms_nothing_from_then_on(
     ]
 
 
-def test_a_defect_while_writing_is_no_silence(rig: Rig) -> None:
+def test_a_defect_while_writing_is_reported(rig: Rig) -> None:
     rig.let(10)
     rig.disk.write([Appended((Entry(VIEW, 1, 2**80, b""),))], 1)
     rig.turn()
@@ -121,7 +121,7 @@ def test_a_defect_while_writing_is_no_silence(rig: Rig) -> None:
     assert rig.durable == []
 
 
-def test_the_queue_is_bounded_by_waiting(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_to_a_full_queue_waits(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("quorate.server.storage.write_queue.MAX_QUEUED_BYTES", 10_000)
     rig.disk.write([Promised(VIEW)], 1)
     rig.wait_begun()
@@ -154,7 +154,7 @@ def test_an_installed_state_and_the_reset_of_the_log_are_one_write(rig: Rig, tmp
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
-def test_a_saved_state_lets_entries_go(rig: Rig, tmp_path: Path) -> None:
+def test_a_saved_state_removes_entries_from_the_journal(rig: Rig, tmp_path: Path) -> None:
     harness = Harness()
     harness.know(Sum)
     for number in range(9):
@@ -173,7 +173,7 @@ def test_a_saved_state_lets_entries_go(rig: Rig, tmp_path: Path) -> None:
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
-def test_the_database_of_the_journal_learns_now_and_then_how_far_its_frames_have_come(rig: Rig) -> None:
+def test_the_database_records_the_last_frame_at_intervals(rig: Rig) -> None:
     rig.let(100)
     for token in (1, 2):
         rig.disk.write([Appended((entry(token),))], token)

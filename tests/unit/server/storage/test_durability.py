@@ -62,7 +62,7 @@ class Host:
     def disk_failed(self, sentence: str) -> None:
         self.failed.append(sentence)
 
-    def trace_flushed(self) -> "Deferred[Any]":
+    def flush_trace(self) -> "Deferred[Any]":
         return self.flushed
 
     def log(self, line: str) -> None:
@@ -153,7 +153,7 @@ def total(engine: Engine) -> int:
     return agent.total
 
 
-def test_a_replica_comes_back_as_the_same_voter_with_everything_committed(place: Path) -> None:
+def test_a_replica_recovers_as_the_same_voter_with_everything_committed(place: Path) -> None:
     again = Replica(place, 8)
     assert again.recovery.incarnation == 7
     assert total(again.engine) == 55
@@ -183,7 +183,7 @@ def test_only_entries_after_the_saved_state_are_applied_again(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("bound", [{"snapshot_entries": 12}, {"snapshot_bytes": 700}])
-def test_what_is_applied_again_counts_for_the_next_save(tmp_path: Path, bound: dict[str, int]) -> None:
+def test_entries_applied_again_count_for_the_next_snapshot(tmp_path: Path, bound: dict[str, int]) -> None:
     """A replica that is killed again and again soon after its start has no more to apply each time."""
     again = []
     for start in range(8):
@@ -199,7 +199,7 @@ def test_what_is_applied_again_counts_for_the_next_save(tmp_path: Path, bound: d
     assert max(again) < 20
 
 
-def test_a_reaction_that_failed_fails_again_and_nothing_else_happens(place: Path) -> None:
+def test_a_failed_reaction_fails_again_at_recovery(place: Path) -> None:
     again = Replica(place, 8)
     again.last = again.recovery.log.last.at
     again.add(13)
@@ -209,7 +209,7 @@ def test_a_reaction_that_failed_fails_again_and_nothing_else_happens(place: Path
     third.end()
 
 
-def test_an_entry_that_stops_the_engine_is_told_with_the_way_out_which_then_works(place: Path) -> None:
+def test_an_entry_that_stops_the_engine_is_reported_with_a_remedy_that_works(place: Path) -> None:
     replica = Replica(place, 8)
     replica.add(13)
     replica.end()
@@ -233,7 +233,7 @@ def test_an_orderly_stop_leaves_nothing_to_apply_again(place: Path) -> None:
 
 
 @pytest.mark.parametrize(("took", "rest"), [(0.01, 0.03), (600.0, 1.0), (-5.0, 0.0)])
-def test_encoding_a_snapshot_leaves_three_quarters_of_the_time_to_others(
+def test_encoding_a_snapshot_uses_a_quarter_of_the_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, rest: float
 ) -> None:
     """As long as it is the encoding that takes long: the process may have been stopped, or the clock set."""
@@ -295,7 +295,7 @@ def test_other_work_goes_on_while_an_orderly_stop_encodes_the_state(
     again.end()
 
 
-def test_a_state_that_cannot_be_encoded_at_a_stop_is_told_and_the_journal_closed(
+def test_a_state_that_cannot_be_encoded_at_a_stop_is_logged_and_the_journal_closed(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
@@ -338,7 +338,7 @@ def test_records_are_written_while_another_capture_of_the_engine_is_under_way(pl
     again.end()
 
 
-def test_an_installed_state_is_on_the_disk_with_the_new_beginning_of_the_log(place: Path) -> None:
+def test_an_installed_state_and_the_reset_log_are_recovered_together(place: Path) -> None:
     donor = Replica(place, 8)
     (place / "learner").mkdir()
     learner = Replica(place / "learner", 9)
@@ -356,9 +356,7 @@ def test_an_installed_state_is_on_the_disk_with_the_new_beginning_of_the_log(pla
 
 
 @pytest.mark.parametrize("stops", [1, 2])
-def test_a_stop_does_not_save_an_installed_state_as_that_after_an_earlier_entry(
-    place: Path, stops: int
-) -> None:
+def test_a_stop_saves_an_installed_state_with_its_own_index(place: Path, stops: int) -> None:
     """The last entries before it held nothing for the engine, and none came since."""
     donor = Replica(place, 8)
     (place / "learner").mkdir()
@@ -425,9 +423,7 @@ def rebase(place: Path) -> None:
 
 
 @pytest.mark.parametrize("flaw", DAMAGE)
-def test_a_plain_server_with_a_damaged_journal_says_what_is_damaged_and_does_not_start(
-    place: Path, flaw: str
-) -> None:
+def test_a_plain_server_with_a_damaged_journal_refuses_to_start(place: Path, flaw: str) -> None:
     DAMAGE[flaw](place)
     for _ in range(2):
         with pytest.raises(StartError, match=flaw) as raised:
@@ -442,9 +438,7 @@ def test_a_plain_server_with_a_damaged_journal_says_what_is_damaged_and_does_not
 
 
 @pytest.mark.parametrize("flaw", DAMAGE)
-def test_a_replica_with_a_damaged_journal_keeps_it_aside_and_becomes_another_voter(
-    place: Path, flaw: str
-) -> None:
+def test_a_replica_sets_a_damaged_journal_aside_and_becomes_another_voter(place: Path, flaw: str) -> None:
     DAMAGE[flaw](place)
     there = (place / "journal.db").exists()
     again = Replica(place, 8, clustered=True)
@@ -460,7 +454,7 @@ def test_a_replica_with_a_damaged_journal_keeps_it_aside_and_becomes_another_vot
     third.end()
 
 
-def test_a_mark_that_was_deleted_is_there_again_after_a_start(place: Path) -> None:
+def test_a_deleted_mark_is_created_again_at_a_start(place: Path) -> None:
     (place / "journal.made").unlink()
     Replica(place, 8).end()
     unlink(place)
@@ -469,9 +463,7 @@ def test_a_mark_that_was_deleted_is_there_again_after_a_start(place: Path) -> No
 
 
 @pytest.mark.parametrize("clustered", [False, True])
-def test_without_mark_and_database_the_frames_say_that_there_was_a_journal(
-    place: Path, clustered: bool
-) -> None:
+def test_frames_without_mark_and_database_are_a_lost_journal(place: Path, clustered: bool) -> None:
     frames = (place / "journal.db-frames").read_bytes()
     for name in ("journal.made", "journal.db"):
         (place / name).unlink()
@@ -487,14 +479,14 @@ def test_without_mark_and_database_the_frames_say_that_there_was_a_journal(
         assert (place / "journal.db-frames").read_bytes() == frames
 
 
-def test_a_first_start_that_was_broken_off_is_begun_again(tmp_path: Path) -> None:
+def test_a_first_start_that_was_interrupted_is_repeated(tmp_path: Path) -> None:
     (tmp_path / "journal.db-frames").touch()
     (tmp_path / "journal.db").touch()
     Replica(tmp_path, 8).end()
 
 
 @pytest.mark.parametrize("name", ["journal.db", "journal.db-frames"])
-def test_what_is_put_aside_is_bounded(tmp_path: Path, name: str) -> None:
+def test_a_bounded_number_of_journals_is_kept_aside(tmp_path: Path, name: str) -> None:
     for replica in range(10, 20):
         one = Replica(tmp_path, replica, clustered=True)
         one.write(Accepted(VIEW))
@@ -504,7 +496,7 @@ def test_what_is_put_aside_is_bounded(tmp_path: Path, name: str) -> None:
     assert left == {"aside-18", "aside-19"}
 
 
-def test_of_a_journal_that_is_gone_as_a_whole_nothing_is_said_to_be_kept(place: Path) -> None:
+def test_a_journal_that_is_missing_is_not_reported_as_kept(place: Path) -> None:
     for suffix in ("", "-frames"):
         (place / f"journal.db{suffix}").unlink()
     again = Replica(place, 8, clustered=True)
@@ -512,7 +504,7 @@ def test_of_a_journal_that_is_gone_as_a_whole_nothing_is_said_to_be_kept(place: 
     again.end()
 
 
-def test_a_replica_in_another_state_than_the_others_begins_anew(
+def test_a_replica_whose_state_differs_sets_its_journal_aside_and_starts_empty(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
@@ -527,7 +519,7 @@ def test_a_replica_in_another_state_than_the_others_begins_anew(
     again.end()
 
 
-def test_a_replica_that_ends_before_it_began_anew_is_a_guest_all_the_same(
+def test_a_replica_that_ends_after_setting_its_journal_aside_is_still_a_guest(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("quorate.server.storage.durability.deferToThread", lambda call: succeed(call()))
@@ -537,7 +529,7 @@ def test_a_replica_that_ends_before_it_began_anew_is_a_guest_all_the_same(
     again.end()
 
 
-def test_a_class_that_cannot_be_loaded_is_no_damage(place: Path) -> None:
+def test_a_class_that_cannot_be_loaded_is_not_reported_as_damage(place: Path) -> None:
     Replica(place, 8).end(save=True)
     host = Host()
     durability = Durability(place, ME, True, host.clock, host)
@@ -560,7 +552,7 @@ def test_the_journal_of_another_replica_is_refused_in_a_cluster_too(place: Path)
     assert not list(place.glob("aside-*"))
 
 
-def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     host = Host()
     with pytest.raises(StartError, match="cannot be used"):
         Durability(tmp_path / "missing", ME, False, host.clock, host).open(8, Engine(0, {"s0": 0}))

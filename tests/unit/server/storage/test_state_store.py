@@ -1,4 +1,4 @@
-"""The engine's state in the journal: saved, received, some at a time, and spoiled."""
+"""The engine's state in the journal: saved, received, written in slices, and corrupt."""
 
 import shutil
 import sqlite3
@@ -37,7 +37,7 @@ def all_is_large(rig: Rig) -> tuple[Harness, list[AgentId]]:
     return harness, ids
 
 
-def test_a_state_that_comes_in_gathers_beside_the_one_that_is_there(rig: Rig, tmp_path: Path) -> None:
+def test_an_incoming_state_is_written_beside_the_stored_one(rig: Rig, tmp_path: Path) -> None:
     rig.let(100)
     old = Harness()
     old.know(Sum)
@@ -66,7 +66,7 @@ def test_a_state_that_comes_in_gathers_beside_the_one_that_is_there(rig: Rig, tm
     assert load(tmp_path / "journal.db").digest() == coming.engine.digest()
 
 
-def test_a_start_drops_a_state_that_did_not_come_as_a_whole(rig: Rig, tmp_path: Path) -> None:
+def test_a_start_drops_an_incomplete_incoming_state(rig: Rig, tmp_path: Path) -> None:
     rig.let(100)
     coming = Harness()
     coming.know(Sum)
@@ -80,7 +80,7 @@ def test_a_start_drops_a_state_that_did_not_come_as_a_whole(rig: Rig, tmp_path: 
     journal.close()
 
 
-def test_a_large_state_is_written_some_at_a_time(rig: Rig) -> None:
+def test_a_large_incoming_state_is_written_in_several_transactions(rig: Rig) -> None:
     rig.disk.slice_bytes = 1
     coming = Harness()
     coming.know(Sum)
@@ -94,7 +94,7 @@ def test_a_large_state_is_written_some_at_a_time(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("full", [True, False])
-def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_or_the_new_one(
+def test_a_crash_during_a_large_save_leaves_the_old_state_or_the_new_one(
     rig: Rig, tmp_path: Path, full: bool
 ) -> None:
     harness = Harness()
@@ -144,7 +144,7 @@ def test_a_large_save_is_written_some_at_a_time_and_a_crash_finds_the_old_state_
 
 
 @pytest.mark.parametrize("merging", [False, True])
-def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_state_or_the_new_one(
+def test_a_crash_during_a_large_difference_leaves_the_old_state_or_the_new_one(
     rig: Rig, tmp_path: Path, merging: bool
 ) -> None:
     harness = Harness()
@@ -195,7 +195,7 @@ def test_a_large_difference_is_written_some_at_a_time_and_a_crash_finds_the_old_
 
 
 @pytest.mark.parametrize("writes", range(1, 12))
-def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
+def test_a_large_save_is_dropped_for_one_at_once_and_for_another_state(
     rig: Rig, tmp_path: Path, writes: int
 ) -> None:
     harness, ids = all_is_large(rig)
@@ -217,7 +217,7 @@ def test_a_large_save_gives_way_to_one_at_once_and_to_another_state(
     assert load(tmp_path / "journal.db").digest() == harness.engine.digest()
 
 
-def test_a_large_save_without_a_changed_agent_is_one_like_others(rig: Rig, tmp_path: Path) -> None:
+def test_a_large_save_without_a_changed_agent_is_complete(rig: Rig, tmp_path: Path) -> None:
     harness = Harness()
     harness.know(Sum)
     harness.deploy(Sum, name="sum")
@@ -240,7 +240,7 @@ def test_a_large_save_without_a_changed_agent_is_one_like_others(rig: Rig, tmp_p
 
 
 @pytest.mark.parametrize("writes", [2, 3, 6])
-def test_a_large_save_asked_for_while_another_state_is_yet_to_be_written_comes_after_it(
+def test_a_large_save_follows_a_state_that_was_queued_before_it(
     rig: Rig, tmp_path: Path, writes: int
 ) -> None:
     harness, ids = all_is_large(rig)
@@ -284,7 +284,7 @@ def saved(tmp_path: Path) -> tuple[Path, Harness]:
     return path, harness
 
 
-def test_the_state_is_what_was_saved_last(saved: tuple[Path, Harness]) -> None:
+def test_the_stored_state_is_the_one_saved_last(saved: tuple[Path, Harness]) -> None:
     path, harness = saved
     assert load(path).digest() == harness.engine.digest()
 
@@ -305,9 +305,7 @@ def test_the_state_is_what_was_saved_last(saved: tuple[Path, Harness]) -> None:
         ("UPDATE state SET total = NULL", "the row of the engine's state is corrupt"),
     ],
 )
-def test_a_state_that_is_not_what_was_saved_is_never_served(
-    saved: tuple[Path, Harness], change: str, flaw: str
-) -> None:
+def test_a_corrupt_state_is_refused(saved: tuple[Path, Harness], change: str, flaw: str) -> None:
     path, _ = saved
     with sqlite3.connect(path) as connection:
         assert connection.execute(change).rowcount == 1
@@ -316,7 +314,7 @@ def test_a_state_that_is_not_what_was_saved_is_never_served(
         load(path)
 
 
-def test_an_agent_of_an_older_save_is_noticed(tmp_path: Path, saved: tuple[Path, Harness]) -> None:
+def test_an_agent_of_an_older_save_is_detected(tmp_path: Path, saved: tuple[Path, Harness]) -> None:
     path, harness = saved
     with sqlite3.connect(path) as connection:
         rows = connection.execute("SELECT * FROM agents WHERE id = '#0.0.1028'").fetchall()
@@ -334,7 +332,9 @@ def test_an_agent_of_an_older_save_is_noticed(tmp_path: Path, saved: tuple[Path,
         load(path)
 
 
-def test_a_large_save_rests_while_records_are_waited_for(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_save_pauses_while_somebody_waits_for_records(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     harness = Harness()
     harness.know(Sum)
     for number in range(5):

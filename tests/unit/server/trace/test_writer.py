@@ -73,7 +73,7 @@ def test_the_columns_are_those_of_a_reaction() -> None:
     assert tuple(COLUMNS)[4:] == Reaction.__struct_fields__
 
 
-def test_what_is_written_can_be_read(tmp_path: Path) -> None:
+def test_written_rows_can_be_read(tmp_path: Path) -> None:
     trace = writer(tmp_path / "made" / "on demand")
     last = row(3, kind="create", name="älice", state=b"\x80", error="half a pair: \ud800")
     trace.write([row(1), row(2)])
@@ -112,7 +112,7 @@ def test_a_file_is_finished_when_it_has_enough_rows(tmp_path: Path) -> None:
     assert all(len(part) >= 5000 for part in parts[:-1])
 
 
-def test_a_file_is_finished_when_its_first_row_has_waited_long_enough(tmp_path: Path) -> None:
+def test_a_file_is_finished_when_its_first_row_is_old_enough(tmp_path: Path) -> None:
     disk = Disk()
     trace = writer(tmp_path, roll_s=0.01, opener=disk)
     trace.write(rows(1, 3))
@@ -121,7 +121,7 @@ def test_a_file_is_finished_when_its_first_row_has_waited_long_enough(tmp_path: 
     assert positions(tmp_path) == [[1, 2, 3]]
 
 
-def test_flush_finishes_what_is_there(tmp_path: Path) -> None:
+def test_flush_finishes_a_file_with_all_rows(tmp_path: Path) -> None:
     trace = writer(tmp_path)
     assert trace.flush()
     trace.write(rows(1, 3))
@@ -135,7 +135,7 @@ def test_flush_finishes_what_is_there(tmp_path: Path) -> None:
     assert trace.dropped == 1
 
 
-def test_a_half_written_file_has_another_name_and_is_cleared_away_by_the_next_writer(tmp_path: Path) -> None:
+def test_an_incomplete_file_has_another_name_and_is_removed_by_the_next_writer(tmp_path: Path) -> None:
     seen: list[str] = []
 
     def opener(path: Path) -> BinaryIO:
@@ -151,7 +151,7 @@ def test_a_half_written_file_has_another_name_and_is_cleared_away_by_the_next_wr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["77-000041.parquet", "77-000042.parquet"]
 
 
-def test_a_full_disk_is_a_problem_and_nothing_is_lost_when_there_is_room_again(tmp_path: Path) -> None:
+def test_rows_wait_while_the_disk_is_full_and_are_written_later(tmp_path: Path) -> None:
     disk = Disk()
     disk.full = True
     trace = writer(tmp_path, opener=disk)
@@ -168,7 +168,7 @@ def test_a_full_disk_is_a_problem_and_nothing_is_lost_when_there_is_room_again(t
     assert positions(tmp_path) == [list(range(1, 13))]
 
 
-def test_rows_for_which_there_is_no_room_are_counted_and_the_file_says_so(tmp_path: Path) -> None:
+def test_dropped_rows_are_counted_in_the_metadata_of_the_file(tmp_path: Path) -> None:
     disk = Disk()
     disk.full = True
     trace = writer(tmp_path, opener=disk, max_buffered_rows=10)
@@ -184,7 +184,7 @@ def test_rows_for_which_there_is_no_room_are_counted_and_the_file_says_so(tmp_pa
     assert inspect_files(sorted(tmp_path.glob("*.parquet"))).dropped == {(0, 2, 77): 4}
 
 
-def test_room_is_bounded_in_bytes_too(tmp_path: Path) -> None:
+def test_waiting_rows_are_bounded_in_bytes_too(tmp_path: Path) -> None:
     disk = Disk()
     disk.full = True
     trace = writer(tmp_path, opener=disk, max_buffered_bytes=1000)
@@ -195,7 +195,7 @@ def test_room_is_bounded_in_bytes_too(tmp_path: Path) -> None:
     assert trace.dropped == 2
 
 
-def test_a_row_that_cannot_be_stored_does_not_end_the_trace_nor_take_others_with_it(tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_stored_is_dropped_alone(tmp_path: Path) -> None:
     trace = writer(tmp_path)
     trace.write([row(1), row(2, request=1 << 70), row(3, payload="text"), *rows(4, 9)])
     trace.flush()
