@@ -59,12 +59,12 @@ class ChannelStatus:
     @property
     def commit(self) -> int:
         """Index of the last committed entry known here."""
-        return self.state.commit
+        return self.state.replicated.commit
 
     @property
     def stable(self) -> int:
         """All members of the view hold everything up to this index, which is committed."""
-        return self.state.stable
+        return self.state.replicated.stable
 
     @property
     def last(self) -> int:
@@ -74,7 +74,7 @@ class ChannelStatus:
     @property
     def applied(self) -> int:
         """Index of the last entry handed out as an event."""
-        return self.state.applied
+        return self.state.replicated.applied
 
     @property
     def foreigners(self) -> list[int]:

@@ -3,6 +3,7 @@
 import math
 
 from ..model.view import NO_VIEW
+from ..replication.lineage import forgetful_master, successor
 from .heartbeats import Heartbeats
 from .parts import ChannelParts
 from .view_triggers import HEARTBEATS, ViewTriggers
@@ -149,14 +150,16 @@ class DecisionLoop:
             self._heartbeats.beat()
 
     def _reason_to_stop(self) -> str:
-        """Stop if another replica proves that this one cannot go on."""
+        """Return why this replica must stop, if another one proves that it cannot go on; "" if none does."""
         state = self._state
-        if state.outdated is not None:
-            return superseded(state.outdated)
-        link = state.forgetful
+        replica = successor(state.peers, state.accepted)
+        if replica is not None:
+            return superseded(replica)
+        commit = state.replicated.commit
+        link = forgetful_master(state.peers, state.log.tag(commit).view, commit)
         if link is None or link.heartbeat is None:
             return ""
-        return bereft(link.replica, link.heartbeat.last, state.commit, durable=state.log.durable)
+        return bereft(link.replica, link.heartbeat.last, commit, durable=state.log.durable)
 
     def _tick(self, now: float) -> None:
         election = self._election

@@ -210,4 +210,6 @@ class ViewTriggers:
     def reconfiguring(self, view: View) -> bool:
         """Whether a change of the configuration is committed in this view."""
         entry = self._state.log.reconfig(view.start)
-        return entry is not None and entry.view == view.number and entry.index <= self._state.commit
+        return (
+            entry is not None and entry.view == view.number and entry.index <= self._state.replicated.commit
+        )

@@ -128,12 +128,12 @@ class Forwarding:
         self._review_lives(view)
         if view.members[0] == state.me:
             # Everything in the log is delivered when a view becomes active.
-            self._admitted = state.submitters.copy()
+            self._admitted = state.replicated.submitters.copy()
 
     def _review_lives(self, view: View) -> None:
         """Say of whom nothing is ordered: an earlier life with a higher incarnation has submitted."""
         lives = dict(view.members)
-        for row in self._state.submitters.rows:
+        for row in self._state.replicated.submitters.rows:
             life = lives.get(row.replica, row.incarnation)
             if life < row.incarnation:
                 self._state.output.note(
@@ -184,8 +184,8 @@ class Forwarding:
     def _settle(self) -> None:
         """Forget what was delivered, here or in a snapshot."""
         state = self._state
-        self._settled = state.applied
-        last = state.submitters.last(state.me.replica, state.me.incarnation, state.boot)
+        self._settled = state.replicated.applied
+        last = state.replicated.submitters.last(state.me.replica, state.me.incarnation, state.boot)
         while self._first <= last and self._queue:
             size = len(self._queue.popleft())
             self._queue_bytes -= size
@@ -199,7 +199,7 @@ class Forwarding:
         """Give the master what it may have; as master, admit what there is room for."""
         state = self._state
         if self._queue:
-            if self._settled != state.applied:
+            if self._settled != state.replicated.applied:
                 self._settle()
         elif not self._held:
             return

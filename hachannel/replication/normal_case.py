@@ -60,6 +60,7 @@ class Replication:
     def __init__(self, state: ReplicaState) -> None:
         self._state = state
         self._output = state.output
+        self._replicated = state.replicated
         self._slaves: dict[Voter, Progress] = {}
         self._synced = 0
         """The master's own log is durable up to here."""
@@ -94,7 +95,7 @@ class Replication:
         self._synced = view.start
         self._may_announce = False
         # All members have accepted the log of the view.
-        state.stable_to(view.start)
+        self._replicated.stable_to(view.start)
         self._trim = 0
         self._changes = False
         start = view.start
@@ -119,7 +120,7 @@ class Replication:
         state = self._state
         settings = state.settings
         return (
-            state.log.last.at - state.commit < settings.window
+            state.log.last.at - self._replicated.commit < settings.window
             and self._in_flight_bytes < settings.window_bytes
             and not (self._changes and self._log_full and not self._held_for_transfer)
             and not self.throttled()
@@ -221,13 +222,13 @@ class Replication:
         view = state.accepted
         assert view is not None
         commit = self.held(view)
-        if commit > state.commit:
+        if commit > self._replicated.commit:
             log = state.log
-            for index in range(state.commit + 1, commit + 1):
+            for index in range(self._replicated.commit + 1, commit + 1):
                 self._in_flight_bytes -= len(log.get(index).payload)
-            state.commit_to(commit)
+            self._replicated.commit_to(commit)
         if not state.status.unanimous:
-            state.stable_to(min(state.commit, self._by_all()))
+            self._replicated.stable_to(min(self._replicated.commit, self._by_all()))
 
     def _send_data(self, slave: Progress, data: Data) -> None:
         slave.sent = data.entry.index
@@ -236,8 +237,7 @@ class Replication:
         self._output.send(slave.voter.replica, data)
 
     def _data(self, entry: Entry) -> Data:
-        state = self._state
-        return Data(entry, state.commit, self._trim, state.stable)
+        return Data(entry, self._replicated.commit, self._trim, self._replicated.stable)
 
     def held(self, view: View) -> int:
         """The highest index that k members of the view hold, the master included."""
@@ -335,7 +335,7 @@ class Replication:
         if len(log) <= settings.max_log and log.size_bytes <= settings.max_log_bytes:
             return None
         slave = min(self._slaves.values(), key=lambda slave: slave.match, default=None)
-        if slave is None or slave.match >= state.commit:
+        if slave is None or slave.match >= self._replicated.commit:
             return None
         lacks = log.last.at - slave.match
         # In bytes, as far as the mean size of an entry tells.
@@ -361,10 +361,10 @@ class Replication:
         elif entry.index > last + 1:
             self._ask(now)
         self._ack_due = True
-        if message.commit > state.commit:
-            state.commit_to(min(message.commit, log.last.at))
-        if message.stable > state.stable:
-            state.stable_to(min(message.stable, state.commit))
+        if message.commit > self._replicated.commit:
+            self._replicated.commit_to(min(message.commit, log.last.at))
+        if message.stable > self._replicated.stable:
+            self._replicated.stable_to(min(message.stable, self._replicated.commit))
         if message.trim > self._trim:
             self._trim = message.trim
             self.trim(message.trim)
@@ -382,8 +382,8 @@ class Replication:
             return
         if message.last > state.log.last.at:
             self._ask(now)
-        state.commit_to(min(message.commit, state.log.last.at))
-        state.stable_to(min(message.stable, state.commit))
+        self._replicated.commit_to(min(message.commit, state.log.last.at))
+        self._replicated.stable_to(min(message.stable, self._replicated.commit))
 
     @property
     def owes(self) -> bool:
@@ -396,17 +396,19 @@ class Replication:
         state = self._state
         if not (self._may_announce and self._slaves and state.status.leading):
             return False
-        commit = state.commit
+        commit = self._replicated.commit
         return commit == state.log.last.at or any(map(self._behind, self._slaves.values()))
 
     def _behind(self, slave: Progress) -> bool:
         """Whether a slave holds everything that is committed, and this was not announced to it."""
-        return slave.announced_commit < self._state.commit <= slave.match
+        return slave.announced_commit < self._replicated.commit <= slave.match
 
     @property
     def announced(self) -> int:
         """Index up to which every slave has been sent that all members hold everything."""
-        return min((slave.announced_stable for slave in self._slaves.values()), default=self._state.stable)
+        return min(
+            (slave.announced_stable for slave in self._slaves.values()), default=self._replicated.stable
+        )
 
     def flush(self, more: bool, announce: bool = False) -> None:
         """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
@@ -417,7 +419,7 @@ class Replication:
         """
         state = self._state
         if (announce or not more) and self.commit_unannounced:
-            if state.commit == state.log.last.at:
+            if self._replicated.commit == state.log.last.at:
                 self._announce_commit()
             elif announce:
                 self._announce_in_flight()
@@ -433,8 +435,8 @@ class Replication:
         assert state.accepted is not None
         self._may_announce = False
         last = state.log.last.at
-        stable = state.stable
-        message = Commit(state.accepted.number, state.commit, last, stable)
+        stable = self._replicated.stable
+        message = Commit(state.accepted.number, self._replicated.commit, last, stable)
         for slave in self._slaves.values():
             # Who lacks something hears of it with what it lacks.
             if slave.match == last and (
@@ -449,8 +451,13 @@ class Replication:
         assert state.accepted is not None
         for slave in self._slaves.values():
             if self._behind(slave):
-                slave.announced_commit, slave.announced_stable = state.commit, state.stable
-                message = Commit(state.accepted.number, state.commit, slave.sent, state.stable)
+                slave.announced_commit, slave.announced_stable = (
+                    self._replicated.commit,
+                    self._replicated.stable,
+                )
+                message = Commit(
+                    state.accepted.number, self._replicated.commit, slave.sent, self._replicated.stable
+                )
                 self._output.send(slave.voter.replica, message)
 
     def may_ack(self, view: View) -> bool:
@@ -487,8 +494,8 @@ class Replication:
             elif message.commit != message.last:
                 # Of a slave that lags others have committed more than it was sent.
                 self._ack_due = True
-            state.commit_to(min(message.commit, state.log.last.at))
-            state.stable_to(min(message.stable, state.commit))
+            self._replicated.commit_to(min(message.commit, state.log.last.at))
+            self._replicated.stable_to(min(message.stable, self._replicated.commit))
             self.trim(message.trim)
 
     # Memory
@@ -500,7 +507,7 @@ class Replication:
         """
         state = self._state
         slaves = self._slaves.values()
-        trim = min([state.applied, *(min(slave.applied, slave.match) for slave in slaves)])
+        trim = min([self._replicated.applied, *(min(slave.applied, slave.match) for slave in slaves)])
         if state.accepted is not None:
             pending = state.log.reconfig(state.accepted.start)
             if pending is not None:
@@ -523,7 +530,7 @@ class Replication:
         state = self._state
         log = state.log
         heavy = self._heavy
-        index = min(index, state.applied)
+        index = min(index, self._replicated.applied)
         if not heavy and log.size_bytes <= state.settings.keep_bytes:
             index -= state.settings.keep
         if index - log.base.at >= (1 if heavy else TRIM_STEP):

@@ -1,26 +1,23 @@
 """State of a replica that the parts of a channel share: promises, log, seats, output."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 from ..model.configuration import Configuration
-from ..model.events import Deliver, Stable, Stopped
+from ..model.events import Stopped
 from ..model.log import (
     Accepted,
     Activated,
-    Appended,
-    Committed,
     Foreseen,
     Log,
     Promised,
-    Reset,
-    Truncated,
 )
-from ..model.messages import PAYLOAD, Entry, Message
+from ..model.messages import Entry, Message
 from ..model.settings import Settings
-from ..model.submitters import Rows, Submitters
-from ..model.view import NO_VIEW, Seat, Tag, View, ViewNumber, Voter
+from ..model.view import NO_VIEW, Seat, View, ViewNumber, Voter
 from .durable_output import DurableOutput
+from .lineage import is_foreign
 from .peers import Link, Peers
+from .replicated_log import ReplicatedLog
 from .seats import Seats
 from .status import ENDED, WAITING, Ended, Serving, Status
 
@@ -58,16 +55,12 @@ class ReplicaState:
         self.seats = Seats(me.replica, configuration.seats, recovered.accepted)
         self.counter = max(recovered.promised.counter, self.newer.counter)
         """The highest view counter seen."""
-        self.commit = recovered.commit
-        """The index of the last entry known to be committed."""
-        self.applied = recovered.applied
-        """The index of the last entry handed to the application."""
-        self.submitters = Submitters(recovered.submitters)
-        """The last number of every submitter, after `applied`."""
+        self.replicated = ReplicatedLog(
+            log, self.output, self.call_attention, emits_stable=settings.mode == "MAJORITY"
+        )
+        """The log with its commit index."""
         self.boot = recovered.boots + 1
         """The number of this process in this life of the replica: what it forwards is numbered anew."""
-        self.stable = 0
-        """All members of the view held everything up to here when it became known."""
         self.status: Status = WAITING
         self.blocked = False
         """Too few replicas can be reached to go on."""
@@ -163,58 +156,17 @@ class ReplicaState:
         """Remember the highest view counter, so that the next proposal is above it."""
         self.counter = max(self.counter, number.counter)
 
-    # Other clusters
-
     def review_lineage(self, link: Link) -> None:
         """Find out again whether a peer belongs to another cluster than this replica."""
-        said, accepted = link.heartbeat, self.accepted
-        if said is None or accepted is None or not (self.founded and said.founded):
-            foreign = False
-        else:
-            foreign = said.lineage != accepted.lineage
+        foreign = is_foreign(link.heartbeat, self.accepted, founded=self.founded)
         if foreign != link.foreign:
             link.foreign = foreign
             link.join = None
             self.attention = True
 
-    @property
-    def outdated(self) -> int | None:
-        """Of the replicas heard the one whose cluster was begun after that of this replica; None if none.
-
-        Only if it was begun from a replica of this cluster: one that was removed before has no say here.
-        """
-        accepted = self.accepted
-        own = None if accepted is None else accepted.lineage
-        for link in self.peers:
-            if link.foreign and link.connected and link.heartbeat is not None:
-                theirs = link.heartbeat.lineage
-                if theirs is None or not self.lists(theirs.replica):
-                    continue
-                if own is None or theirs.incarnation > own.incarnation:
-                    return link.replica
-        return None
-
-    @property
-    def forgetful(self) -> Link | None:
-        """The master of a later active view that lacks what is committed here; None if there is none.
-
-        A view holds from its start on all that was ever committed with the number of an earlier one, unless
-        disks have lost what they had confirmed. What is of that view itself, or of a later one, may have come
-        here since its master said how far it was.
-        """
-        written = self.log.tag(self.commit).view
-        for link in self.peers:
-            said = link.heartbeat
-            if (
-                said is not None
-                and said.active
-                and said.master
-                and not link.foreign
-                and said.view > written
-                and said.last < self.commit
-            ):
-                return link
-        return None
+    def call_attention(self) -> None:
+        """Have the decision loop run: something happened that may call for a view change."""
+        self.attention = True
 
     # Changes of the durable facts
 
@@ -249,12 +201,15 @@ class ReplicaState:
     def serve(self, now: float, view: View) -> None:
         """Begin to serve in `view`, which was accepted last and is active."""
         if not self.stopped:
-            self.status = Serving(now, view.members[0] == self.me, view.k == len(view.members))
+            unanimous = view.k == len(view.members)
+            self.status = Serving(now, view.members[0] == self.me, unanimous)
+            self.replicated.unanimous = unanimous
 
     def cease(self) -> None:
         """Stop serving in the view, if this replica does."""
         if self.status.serving:
             self.status = WAITING
+            self.replicated.unanimous = False
 
     def foresee(self) -> None:
         """The first view, accepted last, may become active at any moment."""
@@ -284,7 +239,7 @@ class ReplicaState:
             return
         self.output.retract_acks()
         if self.status.serving:
-            self.status = WAITING
+            self.cease()
             self.output.note(f"view {number} is active without this replica")
 
     # Who belongs to the cluster
@@ -315,92 +270,6 @@ class ReplicaState:
         """Have this replica connected with those who belong to the cluster, and those who leave it."""
         self.peers.follow(self.seats.others, self.now)
         self.output.batch.seats = self.seats.connected
-
-    # The log
-
-    def splice(self, entries: Sequence[Entry], end: int | None) -> str:
-        """Make the log agree with `entries`, then cut it at `end`; returns why not, "" when done.
-
-        Nothing is changed at or below the commit index, and nothing at all when there is a reason.
-        """
-        log = self.log
-        last = log.last.at
-        for position, entry in enumerate(entries):
-            if entry.index != entries[0].index + position:
-                return f"entries out of order at {entry.index}"
-        fresh: Sequence[Entry] = ()
-        for position, entry in enumerate(entries):
-            index = entry.index
-            if index > last or (index > log.base.at and log.tag(index).view != entry.view):
-                if index > last + 1:
-                    return f"entries {last + 1} to {index - 1} are missing"
-                if index <= self.commit:
-                    return f"entry {index} is committed and differs"
-                fresh = entries[position:]
-                break
-        after = fresh[-1].index if fresh else last
-        if end is not None and (end < self.commit or after < end):
-            return f"the log would end at {min(after, end)}, not at {max(self.commit, end)}"
-        if fresh:
-            self.cut(fresh[0].index - 1)
-            for entry in fresh:
-                log.append(entry)
-            self.output.record(Appended(tuple(fresh)))
-        if end is not None:
-            self.cut(end)
-        return ""
-
-    def cut(self, index: int) -> None:
-        """Forget the entries above `index`, which is not below the commit index."""
-        if index < self.log.last.at:
-            self.output.note(f"entries {index + 1} to {self.log.last.at} are dropped")
-            self.log.truncate(index)
-            self.output.record(Truncated(index))
-
-    def reset(self, base: Tag, submitters: Rows) -> None:
-        """The state after `base` came as a snapshot."""
-        self.log.reset(base)
-        self.submitters = Submitters(submitters)
-        self.output.record(Reset(base, submitters))
-        self.commit = self.applied = base.at
-
-    def commit_to(self, index: int) -> None:
-        """Everything up to `index` is committed: deliver it."""
-        if index <= self.commit:
-            return
-        self.commit = index
-        self.deliver()
-        if self.log.durable:
-            self.output.record(Committed(index, self.submitters.rows))
-        if self.status.unanimous:
-            self.stable_to(index)
-
-    def stable_to(self, index: int) -> None:
-        """All members of the view hold everything up to `index`, which is committed."""
-        if index > self.stable:
-            self.stable = index
-            if self.settings.mode == "MAJORITY":
-                self.output.emit(Stable(index))
-
-    def deliver(self) -> None:
-        """Hand out what is committed and was not handed out."""
-        log = self.log
-        events = self.output.batch.events
-        for index in range(self.applied + 1, self.commit + 1):
-            entry = log.get(index)
-            if entry.kind == PAYLOAD:
-                source = entry.source
-                events.append(Deliver(index, entry.stamp_ns, entry.payload, source))
-                if source is not None:
-                    self.submitters.add(source)
-            else:
-                self.attention = True
-        self.applied = self.commit
-
-    def submitters_at(self, index: int) -> Rows:
-        """Return the table of submitters after the entry `index`, from the base of the log to `applied`."""
-        log = self.log
-        return self.submitters.before(log.get(later).source for later in range(index + 1, self.applied + 1))
 
     # Output
 

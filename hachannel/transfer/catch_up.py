@@ -54,7 +54,7 @@ class CatchUpSender:
             phase.in_flight.append(phase.sent)
             state.output.send(
                 transfer.voter.replica,
-                CatchUp(transfer.token, state.accepted.number, base, entries, state.commit),
+                CatchUp(transfer.token, state.accepted.number, base, entries, state.replicated.commit),
             )
 
     def resend(self, transfer: Transfer, phase: CatchUpPhase) -> None:
@@ -118,6 +118,6 @@ class CatchUpSender:
             if proof.doubted is None:
                 proof.doubted = now
             base = state.log.tag(phase.sent)
-            message = CatchUp(transfer.token, state.accepted.number, base, (), state.commit)
+            message = CatchUp(transfer.token, state.accepted.number, base, (), state.replicated.commit)
             state.output.send(transfer.voter.replica, message)
         return proof.given

@@ -76,7 +76,7 @@ class Donor:
         if not isinstance(phase, StatePhase) or not state.leading:
             return None
         wake = phase.pacing.wake if self._wants(phase) else None
-        if phase.tail is not None and phase.tail.wants(state.commit):
+        if phase.tail is not None and phase.tail.wants(state.replicated.commit):
             tail_wake = -math.inf if phase.tail_after is None else phase.tail_after
             wake = tail_wake if wake is None else min(wake, tail_wake)
         return wake
@@ -181,7 +181,11 @@ class Donor:
         )
         transfer = Transfer(voter, token, token, now, now, now, settings.suspect_s, phase)
         self.transfer = transfer
-        if not message.fresh and log.base.at <= have.at <= state.commit and log.tag(have.at) == have:
+        if (
+            not message.fresh
+            and log.base.at <= have.at <= state.replicated.commit
+            and log.tag(have.at) == have
+        ):
             state.output.note(f"replica {voter.replica} joins: sends the entries after {have.at}")
             self._catch_up.begin(now, transfer, have.at)
             return
@@ -242,12 +246,14 @@ class Donor:
         phase.asked = True
         if not phase.frozen:
             # The application has applied this entry, and may name it as the one that the state follows.
-            transfer.hold = state.applied
+            transfer.hold = state.replicated.applied
         if phase.begun:
-            state.output.emit(ProvidePart(transfer.token, state.applied))
+            state.output.emit(ProvidePart(transfer.token, state.replicated.applied))
         else:
             phase.begun = True
-            state.output.emit(ProvideSnapshot(transfer.token, state.applied, phase.have, phase.marker))
+            state.output.emit(
+                ProvideSnapshot(transfer.token, state.replicated.applied, phase.have, phase.marker)
+            )
 
     def _push(self, transfer: Transfer, phase: StatePhase) -> None:
         """Send the chunks for which the window has room."""
@@ -305,15 +311,15 @@ class Donor:
         if index is None:
             return not last
         state = self._state
-        if not state.log.base.at <= index <= state.applied:
-            reach = f"{state.log.base.at}..{state.applied}"
+        if not state.log.base.at <= index <= state.replicated.applied:
+            reach = f"{state.log.base.at}..{state.replicated.applied}"
             self._close(f"the state is that after entry {index}, outside {reach}")
             return False
         phase.frozen = True
         transfer.hold = index
         if last:
             tail = TailSender(state.now, transfer.token, state.settings.transfer_window, index)
-            phase.complete = CompleteState(state.log.tag(index), state.submitters_at(index), tail)
+            phase.complete = CompleteState(state.log.tag(index), state.replicated.submitters_at(index), tail)
         return True
 
     def part_failed(self, token: int, reason: str) -> None:
@@ -353,7 +359,7 @@ class Donor:
         state, tail = self._state, phase.tail
         if tail is None:
             return
-        for message in tail.due(now, state.log, state.commit, state.settings.part_bytes):
+        for message in tail.due(now, state.log, state.replicated.commit, state.settings.part_bytes):
             state.output.send(transfer.voter.replica, message)
         phase.tail_after = now + state.settings.transfer_pause_s
 

@@ -122,7 +122,7 @@ class Learner:
         return Join(
             state.configuration.cluster,
             self.empty,
-            state.log.tag(state.commit),
+            state.log.tag(state.replicated.commit),
             0 if learning is None else learning.token,
             0 if learning is None else learning.chunks.taken,
             self._marker,
@@ -193,7 +193,7 @@ class Learner:
             state.output.note(f"the state after entry {at.at} is no longer needed")
             learning.installed = learning.chunks.confirm()
             return
-        if at is not None and at.at < state.commit:
+        if at is not None and at.at < state.replicated.commit:
             # An earlier process of this replica got this state before, and entries after it.
             self._give_up(learning, f"entries after {at.at} are committed here already")
             return
@@ -210,10 +210,10 @@ class Learner:
     def _has(self, at: Tag) -> bool:
         """Return whether this replica has a usable state, after this entry or a later one."""
         state = self._state
-        if self.fresh or at.at > state.applied:
+        if self.fresh or at.at > state.replicated.applied:
             return False
         # If disks were lost, another entry may have this index.
-        return at.at < state.applied or state.log.tag(at.at) == at
+        return at.at < state.replicated.applied or state.log.tag(at.at) == at
 
     def part_installed(self, token: int, marker: bytes) -> None:
         """Continue: the application has stored a part, and with the last one has replaced its state."""
@@ -226,7 +226,7 @@ class Learner:
         else:
             self._busy(False)
             learning.installed = True
-            self._state.reset(learning.at, learning.submitters)
+            self._state.replicated.reset(learning.at, learning.submitters)
             if learning.tail and learning.tail.base != learning.at:
                 self._give_up(learning, "the entries sent beside it do not follow it")
                 return
@@ -254,11 +254,11 @@ class Learner:
         """Append up to `part_bytes` of the tail to the log. Other messages are handled in between."""
         state = self._state
         entries = learning.tail.pop(state.settings.part_bytes)
-        reason = state.splice(entries, None)
+        reason = state.replicated.splice(entries, None)
         if reason:
             self._give_up(learning, reason)
             return
-        state.commit_to(entries[-1].index)
+        state.replicated.commit_to(entries[-1].index)
         learning.tail_mark = state.output.record(Truncated(state.log.last.at))
         self._answer(learning)
 
@@ -288,24 +288,26 @@ class Learner:
         base = message.base
         if base.at > log.last.at or (base.at >= log.base.at and log.tag(base.at) != base):
             # This replica has other entries: only the committed ones are certainly the same.
-            state.output.send(voter.replica, CaughtUp(message.token, state.commit, state.commit, True))
+            state.output.send(
+                voter.replica, CaughtUp(message.token, state.replicated.commit, state.replicated.commit, True)
+            )
             return
         if base.at < 0 or (message.entries and message.entries[0].index != base.at + 1):
             return
         last = log.last.at
-        reason = state.splice(message.entries, None)
+        reason = state.replicated.splice(message.entries, None)
         if reason:
             state.output.note(f"cannot append entries after {base.at} from replica {voter.replica}: {reason}")
             return
-        reached = max(base.at + len(message.entries), state.commit)
-        state.commit_to(min(message.commit, reached))
+        reached = max(base.at + len(message.entries), state.replicated.commit)
+        state.replicated.commit_to(min(message.commit, reached))
         if log.last.at == last and state.output.is_durable(self._shown):
             # This may be a question, and the answer must prove that the disk works. If nothing waits for the
             # disk, a record that changes nothing makes the answer wait. One is enough while the disk hangs.
             self._shown = state.output.record(Truncated(last))
         bound_s = self._lease.bound_s(state.now, voter)
         state.output.send_after_sync(
-            voter.replica, CaughtUp(message.token, reached, state.commit, False, bound_s)
+            voter.replica, CaughtUp(message.token, reached, state.replicated.commit, False, bound_s)
         )
 
     def _forget(self) -> None:

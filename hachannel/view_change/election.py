@@ -164,7 +164,7 @@ class Election:
             state.accepted,
             state.known_active,
             state.log.last,
-            state.commit,
+            state.replicated.commit,
             state.leaving,
             state.foreseen,
         )
@@ -345,7 +345,7 @@ class Election:
         state = self._state
         accepted = state.accepted
         same = accepted is not None and accepted.number == choice.source.number
-        base = state.log.last.at if same else state.commit
+        base = state.log.last.at if same else state.replicated.commit
         if choice.holder == state.me or (same and base == choice.last.at):
             self._install(now, attempt, choice)
             return
@@ -399,7 +399,7 @@ class Election:
         last = self._state.log.tag(fetched.base) if end is None else Tag(end.view, end.index)
         reason = "the log fetched does not end as promised"
         if last == attempt.choice.last:
-            reason = self._state.splice(fetched.entries, last.at)
+            reason = self._state.replicated.splice(fetched.entries, last.at)
         if reason:
             self.fail(now, reason)
         else:

@@ -325,7 +325,7 @@ class Installation:
             return f"this log ends at {log.last.at}, before {base.at}"
         if base.at >= log.base.at and log.tag(base.at) != base:
             return f"entry {base.at} differs"
-        return self._state.splice(staged.entries, view.start)
+        return self._state.replicated.splice(staged.entries, view.start)
 
     def forget(self) -> None:
         """Drop the parts of a log that have arrived: they are no longer needed."""
@@ -415,7 +415,7 @@ class Installation:
             for voter in view.members[1:]:
                 state.output.send(voter.replica, Activate(view.number))
         self.forget()
-        state.commit_to(view.start)
+        state.replicated.commit_to(view.start)
         self._replication.begin(now, view)
         state.attention = True
         state.output.note(

@@ -27,7 +27,7 @@ class ForwardWindow(Checker):
         if not given:
             return
         state = host.state
-        done = state.submitters.last(*state.me, state.boot)
+        done = state.replicated.submitters.last(*state.me, state.boot)
         sizes = [self._size(host, number) for number in range(done + 1, done + waiting + 1)]
         if sum(sizes[:-1]) >= settings.forward_queue_bytes:
             self.fail(host, f"keeps payloads of {sizes} bytes")
@@ -56,7 +56,9 @@ class SendWindow(Checker):
         if not step.added or not state.leading:
             return
         log, settings = state.log, state.settings
-        flight = [log.get(index) for index in range(max(state.commit, log.base.at) + 1, log.last.at + 1)]
+        flight = [
+            log.get(index) for index in range(max(state.replicated.commit, log.base.at) + 1, log.last.at + 1)
+        ]
         sizes = [len(entry.payload) for entry in flight if entry.kind == PAYLOAD]
         if len(sizes) > settings.window or sum(sizes[:-1]) >= settings.window_bytes:
             self.fail(host, f"has {len(sizes)} entries of {sum(sizes)} bytes in flight")
@@ -135,7 +137,7 @@ class LogTailWindow(Checker):
     def _acknowledge(self, host: Host, message: ChunkAck) -> None:
         beside = self._of(message.token)
         state = host.state
-        held = range(max(beside.start, state.applied) + 1, beside.acked + 1)
+        held = range(max(beside.start, state.replicated.applied) + 1, beside.acked + 1)
         size = sum(beside.sizes[index] for index in held)
         # The application has a piece before the learner acknowledges it.
         taken = sum(size for number, size in beside.pieces.items() if number <= message.chunks)

@@ -74,10 +74,12 @@ class StableIndex(Checker):
         past, host, state = self.past, step.host, step.host.state
         self._base[state.me] = max(self._base.get(state.me, 0), state.log.base.at)
         before = self._stable.get(step.process.life, 0)
-        self._stable[step.process.life] = state.stable
-        if state.stable < before or state.stable > state.commit:
-            self.fail(host, f"stable {before} -> {state.stable}, committed {state.commit}")
-        for index in range(max(before, state.log.base.at) + 1, state.stable + 1):
+        self._stable[step.process.life] = state.replicated.stable
+        if state.replicated.stable < before or state.replicated.stable > state.replicated.commit:
+            self.fail(
+                host, f"stable {before} -> {state.replicated.stable}, committed {state.replicated.commit}"
+            )
+        for index in range(max(before, state.log.base.at) + 1, state.replicated.stable + 1):
             tag = state.log.tag(index)
             holders = past.held.get(tag, set()) | {
                 voter for voter, base in self._base.items() if base >= index
@@ -110,8 +112,8 @@ class StableNotification(Checker):
                 told = event.index
         if told != before:
             self._told[step.process.life] = told
-        if state.settings.mode == "MAJORITY" and told != state.stable:
-            self.fail(step.host, f"stable {state.stable}, its application heard {told}")
+        if state.settings.mode == "MAJORITY" and told != state.replicated.stable:
+            self.fail(step.host, f"stable {state.replicated.stable}, its application heard {told}")
 
 
 @checker("I16", "Only what is committed leaves the channel.")
@@ -123,8 +125,8 @@ class CommittedDelivery(Checker):
     def stepped(self, step: Step) -> None:
         """The applied index is at most the commit index."""
         state = step.host.state
-        if state.applied > state.commit:
-            self.fail(step.host, f"applied {state.applied}, committed {state.commit}")
+        if state.replicated.applied > state.replicated.commit:
+            self.fail(step.host, f"applied {state.replicated.applied}, committed {state.replicated.commit}")
 
     def delivered(self, host: Host, event: Event) -> None:
         """A delivered entry was committed by a replica."""

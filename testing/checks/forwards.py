@@ -99,21 +99,23 @@ class SubmitterTable(Checker):
         for event in step.output.events:
             self._note(event)
         state = step.host.state
-        while len(self._tables) <= state.applied:
+        while len(self._tables) <= state.replicated.applied:
             index = len(self._tables)
             table = self._tables[-1]
             source = self._sources.get(index)
             if source is not None and source[:3] != table.get(source.replica, ())[:3]:
                 self._began[source.replica] = index
             self._tables.append(table if source is None else {**table, source.replica: source})
-        truth = self._tables[state.applied]
-        rows = {row.replica: row for row in state.submitters.rows}
+        truth = self._tables[state.replicated.applied]
+        rows = {row.replica: row for row in state.replicated.submitters.rows}
         if rows == truth or step.host.is_witness:
             return
         for replica in rows.keys() | truth.keys():
             mine, other = rows.get(replica), truth.get(replica)
-            if mine != other and (mine is not None or self._began[replica] <= state.applied):
-                self.fail(step.host, f"after {state.applied} it has {mine} of {replica}, not {other}")
+            if mine != other and (mine is not None or self._began[replica] <= state.replicated.applied):
+                self.fail(
+                    step.host, f"after {state.replicated.applied} it has {mine} of {replica}, not {other}"
+                )
 
     def _note(self, event: Event) -> None:
         if isinstance(event, Deliver) and event.source is not None:

@@ -111,10 +111,10 @@ def observable_state(host: Host) -> tuple[Any, ...]:
         state.accepted,
         state.serving,
         state.stopped,
-        state.commit,
-        state.applied,
-        state.stable,
-        state.submitters.rows,
+        state.replicated.commit,
+        state.replicated.applied,
+        state.replicated.stable,
+        state.replicated.submitters.rows,
         state.log.last,
         state.log.base,
     )
@@ -184,7 +184,7 @@ class History:
         before = self.processes.get(state.me)
         process = self.processes[state.me] = Process(
             self._lives,
-            commit=state.commit,
+            commit=state.replicated.commit,
             promised=state.promised,
             highest_sent=NO_VIEW if before is None else before.highest_sent,
         )
@@ -233,7 +233,7 @@ class History:
         ):
             step.quiet = True
             return step
-        step.commits = range(max(process.commit, self.top) + 1, state.commit + 1)
+        step.commits = range(max(process.commit, self.top) + 1, state.replicated.commit + 1)
         for event in output.events:
             if isinstance(event, ViewEvent):
                 view = self.views[event.view]
@@ -288,8 +288,8 @@ class History:
         for index in step.commits:
             self.committed[index] = step.tag(index)
             self.counts["commits"] += 1
-        self.top = max(self.top, state.commit)
-        process.commit = state.commit
+        self.top = max(self.top, state.replicated.commit)
+        process.commit = state.replicated.commit
         process.follows = state.accepted if state.serving and not state.leading else None
 
     def activate(self, event: ViewEvent) -> bool:

@@ -37,7 +37,7 @@ class LogMatching(Checker):
             if known != content:
                 self.fail(host, f"entry {tag} is {content} and {known}")
         log = state.log
-        for index in range(max(step.process.commit, log.base.at) + 1, state.commit + 1):
+        for index in range(max(step.process.commit, log.base.at) + 1, state.replicated.commit + 1):
             tag = log.tag(index)
             if past.committed.get(index, tag) != tag:
                 self.fail(host, f"committed {tag}, others {past.committed[index]}")
@@ -111,8 +111,8 @@ class CommittedPrefix(Checker):
     def stepped(self, step: Step) -> None:
         """The commit index does not fall, and the log reaches it."""
         state, process = step.host.state, step.process
-        if state.commit < process.commit or state.log.last.at < state.commit:
-            text = f"commit {process.commit} -> {state.commit}, log ends at {state.log.last.at}"
+        if state.replicated.commit < process.commit or state.log.last.at < state.replicated.commit:
+            text = f"commit {process.commit} -> {state.replicated.commit}, log ends at {state.log.last.at}"
             self.fail(step.host, text)
         index = process.commit
         if index > state.log.base.at and index in self.past.committed:
@@ -145,8 +145,8 @@ class LogLength(Checker):
                 # After the transfer it has trimmed its log.
                 self._given.pop(state.me, None)
         log, settings = state.log, state.settings
-        if log.base.at > state.applied:
-            self.fail(host, f"trimmed {log.base.at}, applied {state.applied}")
+        if log.base.at > state.replicated.applied:
+            self.fail(host, f"trimmed {log.base.at}, applied {state.replicated.applied}")
         # A change of the configuration needs no room in the window. A new member may lack twice what a
         # learner may, and until it has that nobody trims.
         bound = settings.max_log + settings.window + TRIM_STEP + 1 + 2 * max(settings.window, MIN_LAG)
@@ -219,7 +219,7 @@ class AppliedBeforeTrim(Checker):
                 and other.state.accepted.number == view.number
                 and self._has(other, view) < log.base.at
             ):
-                self.fail(host, f"trimmed {log.base.at}, {other} applied {other.state.applied}")
+                self.fail(host, f"trimmed {log.base.at}, {other} applied {other.state.replicated.applied}")
 
     @staticmethod
     def _has(host: Host, view: View) -> int:
@@ -229,7 +229,7 @@ class AppliedBeforeTrim(Checker):
         its log again.
         """
         own = host.state.log.last.at
-        return max(host.state.applied, min(view.start, own)) if host.disk is None else own
+        return max(host.state.replicated.applied, min(view.start, own)) if host.disk is None else own
 
 
 @checker("I18", "A master keeps what a member has not acknowledged: it may have to send it again.")

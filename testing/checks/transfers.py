@@ -43,7 +43,7 @@ class AnnouncedCommit(Checker):
             if type(message) is Join:
                 at = message.commit.at
                 committed = self.past.committed.get(at)
-                if committed != message.commit and (committed is not None or at > state.commit):
+                if committed != message.commit and (committed is not None or at > state.replicated.commit):
                     self.fail(step.host, f"says that it has entry {at}, and that one is not committed")
 
 

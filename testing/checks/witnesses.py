@@ -26,7 +26,9 @@ class StatelessWitness(Checker):
         """A witness has no entries and delivers nothing."""
         host = step.host
         state = host.state
-        if host.is_witness and (state.serving or state.log.last.at or state.commit or state.applied):
+        if host.is_witness and (
+            state.serving or state.log.last.at or state.replicated.commit or state.replicated.applied
+        ):
             self.fail(host, f"a witness serves or holds entries up to {state.log.last}")
         if host.is_witness and any(isinstance(event, Deliver) for event in step.output.events):
             self.fail(host, "a witness delivers")

@@ -53,7 +53,7 @@ def _appended(world: ExploredWorld, *, add: bool) -> bool:
     """Return whether the master has appended a RECONFIG that adds or removes a voter, uncommitted."""
     for host in world.explored:
         log = host.state.log if host.running and host.channel.role == "master" else None
-        if log is not None and log.last.at > host.state.commit:
+        if log is not None and log.last.at > host.state.replicated.commit:
             entry = log.get(log.last.at)
             change = decode_reconfig(entry.payload) if entry.kind == RECONFIG else None
             if isinstance(change, Reconfig) and change.add == add:

@@ -23,7 +23,7 @@ def hasty(self, *args):
     slaves, self._slaves = self._slaves, {}
     index = append(self, *args)
     self._slaves = slaves
-    self._state.commit_to(index)
+    self._state.replicated.commit_to(index)
     return index
 
 

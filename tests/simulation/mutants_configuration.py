@@ -10,7 +10,7 @@ from quorate.hachannel.membership import membership, witness_admission
 from quorate.hachannel.model import view
 from quorate.hachannel.model.messages import Admit, Dismiss, Reconfig
 from quorate.hachannel.model.view import NO_VIEW, Seat
-from quorate.hachannel.protocol import view_triggers
+from quorate.hachannel.protocol import decision_loop, view_triggers
 from quorate.hachannel.replication import normal_case, replica_state
 from quorate.hachannel.transfer import donor, flow_control, learner
 from quorate.hachannel.view_change import choice, election, installation
@@ -143,16 +143,17 @@ def _back_under_load(_seed):
     seeds=20,
 )
 def ahead_is_bereft():
-    def forgetful(self):
-        for link in self.peers:
-            said, accepted = link.heartbeat, self.accepted
+    def reason_to_stop(original, self):
+        state = self._state
+        for link in state.peers:
+            said, accepted = link.heartbeat, state.accepted
             if said is None or accepted is None or not (said.active and said.master):
                 continue
-            if said.view > accepted.number and said.last < self.commit:
-                return link
-        return None
+            if said.view > accepted.number and said.last < state.replicated.commit:
+                return "the master has less"
+        return original(self)
 
-    with patched(replica_state.ReplicaState, "forgetful", property(forgetful)):
+    with wrapped(decision_loop.DecisionLoop, "_reason_to_stop", reason_to_stop):
         yield
 
 

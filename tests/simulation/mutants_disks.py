@@ -10,7 +10,8 @@ from quorate.hachannel.journal import durable_log
 from quorate.hachannel.model.log import Accepted, Committed, Promised, Reset, Truncated
 from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.model.settings import TRIM_STEP
-from quorate.hachannel.replication import durable_output, normal_case, replica_state
+from quorate.hachannel.model.view import NO_VIEW
+from quorate.hachannel.replication import durable_output, normal_case, replicated_log
 from quorate.hachannel.view_change import election, installation
 from quorate.testing import Pause, Schedule, Shape, Weather
 from quorate.testing.channel import machine
@@ -125,7 +126,7 @@ def all_committed_after_a_restart():
 def promise_lost_in_a_restart():
     def recovered(original, self):
         kept = original(self)
-        number = kept.accepted.number if kept.accepted is not None else replica_state.NO_VIEW
+        number = kept.accepted.number if kept.accepted is not None else NO_VIEW
         return attrs.evolve(kept, promised=number)
 
     with wrapped(durable_log.DurableLog, "recovered", recovered):
@@ -201,7 +202,7 @@ def submitters_written_too_early():
         with wrapped(durable_output.DurableOutput, "record", record):
             original(self, index)
 
-    with wrapped(replica_state.ReplicaState, "commit_to", commit_to):
+    with wrapped(replicated_log.ReplicatedLog, "commit_to", commit_to):
         yield
 
 

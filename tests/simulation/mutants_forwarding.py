@@ -6,7 +6,7 @@ from quorate.hachannel import Settings
 from quorate.hachannel.model import submitters
 from quorate.hachannel.model.messages import Forward
 from quorate.hachannel.model.submitters import Source, Submitters
-from quorate.hachannel.replication import forwarding, normal_case, replica_state
+from quorate.hachannel.replication import forwarding, normal_case, replica_state, replicated_log
 from quorate.hachannel.transfer import learner
 from quorate.testing.mutation import mutant, patched, wrapped
 from quorate.testing.schedules.scripted_cluster import ScriptedCluster
@@ -94,13 +94,13 @@ def table_forgotten_at_failover():
 
 @mutant("A snapshot comes without the table of submitters.", caught=("I7",), quick=True)
 def table_missing_in_snapshot():
-    with patched(replica_state.ReplicaState, "submitters_at", lambda self, index: ()):
+    with patched(replicated_log.ReplicatedLog, "submitters_at", lambda self, index: ()):
         yield
 
 
 @mutant("A snapshot comes with the table of submitters of a later index.", caught=("I7",))
 def table_ahead_of_snapshot():
-    with patched(replica_state.ReplicaState, "submitters_at", lambda self, index: self.submitters.rows):
+    with patched(replicated_log.ReplicatedLog, "submitters_at", lambda self, index: self.submitters.rows):
         yield
 
 
@@ -109,7 +109,7 @@ def table_not_installed():
     def reset(original, self, base, rows):
         original(self, base, self.submitters.rows)
 
-    with wrapped(replica_state.ReplicaState, "reset", reset):
+    with wrapped(replicated_log.ReplicatedLog, "reset", reset):
         yield
 
 
@@ -186,7 +186,7 @@ def snapshot_counts_nothing_of_its_receiver():
 def stable_at_commit():
     def advance(original, self):
         original(self)
-        self._state.stable_to(self._state.commit)
+        self._state.replicated.stable_to(self._state.replicated.commit)
 
     with wrapped(normal_case.Replication, "_advance", advance):
         yield
@@ -197,9 +197,9 @@ def stable_by_told():
     def advance(original, self):
         original(self)
         if self._state.leading and self._slaves:
-            self._state.stable_to(
+            self._state.replicated.stable_to(
                 min(
-                    self._state.commit,
+                    self._state.replicated.commit,
                     *[max(slave.match, slave.announced_commit) for slave in self._slaves.values()],
                 )
             )
@@ -279,5 +279,5 @@ def stable_not_reported():
     def stable_to(self, index):
         self.stable = max(self.stable, index)
 
-    with patched(replica_state.ReplicaState, "stable_to", stable_to):
+    with patched(replicated_log.ReplicatedLog, "stable_to", stable_to):
         yield

@@ -7,7 +7,13 @@ from quorate.hachannel import Settings, ViewEvent
 from quorate.hachannel.model import log
 from quorate.hachannel.model.messages import Ack
 from quorate.hachannel.model.view import NO_VIEW
-from quorate.hachannel.replication import durable_output, forwarding, normal_case, replica_state
+from quorate.hachannel.replication import (
+    durable_output,
+    forwarding,
+    normal_case,
+    replica_state,
+    replicated_log,
+)
 from quorate.hachannel.transfer import chunks
 from quorate.hachannel.view_change import election, installation
 from quorate.testing.mutation import mutant, patched, wrapped
@@ -77,7 +83,7 @@ def tail_not_truncated():
     def splice(original, self, entries, end):
         return original(self, entries, None)
 
-    with wrapped(replica_state.ReplicaState, "splice", splice):
+    with wrapped(replicated_log.ReplicatedLog, "splice", splice):
         yield
 
 
@@ -96,7 +102,7 @@ def delivered_before_commit():
     def on_data(original, self, now, voter, message):
         original(self, now, voter, message)
         if self._state.serving:
-            self._state.commit_to(self._state.log.last.at)
+            self._state.replicated.commit_to(self._state.log.last.at)
 
     with wrapped(normal_case.Replication, "on_data", on_data):
         yield
@@ -105,7 +111,7 @@ def delivered_before_commit():
 @mutant("A master trims what it has applied itself, even if slaves lack it.")
 def trimmed_too_far():
     def bound(self, hold):
-        self._trim = self._state.applied
+        self._trim = self._state.replicated.applied
         self.trim(self._trim)
 
     with patched(normal_case.Replication, "bound", bound):
@@ -135,7 +141,7 @@ def a_member_comes_back_after_a_few_large_entries():
 )
 def large_entries_kept():
     def trim(original, self, index):
-        if min(index, self._state.applied) - self._state.log.base.at >= normal_case.TRIM_STEP:
+        if min(index, self._state.replicated.applied) - self._state.log.base.at >= normal_case.TRIM_STEP:
             original(self, index)
 
     with wrapped(normal_case.Replication, "trim", trim):
@@ -193,7 +199,7 @@ def all_by_majority():
 def timeout_commits():
     def stalled(original, self, now):
         if original(self, now) is not None:
-            self._state.commit_to(self._state.log.last.at)
+            self._state.replicated.commit_to(self._state.log.last.at)
 
     with wrapped(normal_case.Replication, "stalled", stalled):
         yield
@@ -215,7 +221,7 @@ def gap_acknowledged():
 def stale_commits_taken():
     def on_heartbeat(original, self, now, voter, message):
         original(self, now, voter, message)
-        self._state.commit_to(min(message.last, self._state.log.last.at))
+        self._state.replicated.commit_to(min(message.last, self._state.log.last.at))
 
     with wrapped(normal_case.Replication, "on_heartbeat", on_heartbeat):
         yield
@@ -224,11 +230,11 @@ def stale_commits_taken():
 @mutant("A member keeps its own entries where they differ from the adopted log.", caught=("I6",), quick=True)
 def conflicts_kept():
     def splice(original, self, entries, end):
-        last = self.log.last.at
-        mine = [self.log.get(e.index) if self.log.base.at < e.index <= last else e for e in entries]
+        last = self._log.last.at
+        mine = [self._log.get(e.index) if self._log.base.at < e.index <= last else e for e in entries]
         return original(self, mine, end)
 
-    with wrapped(replica_state.ReplicaState, "splice", splice):
+    with wrapped(replicated_log.ReplicatedLog, "splice", splice):
         yield
 
 
@@ -236,8 +242,8 @@ def conflicts_kept():
 def delivered_again():
     def begin(original, self, now, view):
         original(self, now, view)
-        self._state.applied = max(self._state.applied - 1, self._state.log.base.at)
-        self._state.deliver()
+        self._state.replicated.applied = max(self._state.replicated.applied - 1, self._state.log.base.at)
+        self._state.replicated.deliver()
 
     with wrapped(normal_case.Replication, "begin", begin):
         yield
@@ -296,7 +302,7 @@ def queue_one_more():
 def window_one_more():
     def room(self):
         state = self._state
-        return state.log.last.at - state.commit <= state.settings.window
+        return state.log.last.at - state.replicated.commit <= state.settings.window
 
     with patched(normal_case.Replication, "room", property(room)):
         yield
@@ -393,7 +399,7 @@ def later_view_forgotten():
 @mutant("The adopted log of a new view does not count as committed.", caught=("I10",), quick=True)
 def start_not_committed():
     def begin(original, self, now, view, *, first_time):
-        with patched(replica_state.ReplicaState, "commit_to", lambda *_: None):
+        with patched(replicated_log.ReplicatedLog, "commit_to", lambda *_: None):
             original(self, now, view, first_time=first_time)
 
     with wrapped(installation.Installation, "_begin", begin):
@@ -423,8 +429,8 @@ def view_announced_later():
 @mutant("A replica delivers its whole log whenever it delivers something.", caught=("I16",), quick=True)
 def delivered_beyond_commit():
     def deliver(original, self):
-        with patched(self, "commit", self.log.last.at):
+        with patched(self, "commit", self._log.last.at):
             original(self)
 
-    with wrapped(replica_state.ReplicaState, "deliver", deliver):
+    with wrapped(replicated_log.ReplicatedLog, "deliver", deliver):
         yield

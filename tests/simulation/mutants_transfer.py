@@ -100,7 +100,7 @@ def rest_not_as_of_one_entry():
 def end_mislabelled():
     def freeze(original, self, transfer, phase, index, *, last):
         if last and index is not None:
-            index = min(index + 1, self._state.applied)
+            index = min(index + 1, self._state.replicated.applied)
         return original(self, transfer, phase, index, last=last)
 
     with wrapped(donor.Donor, "_freeze", freeze):
@@ -118,7 +118,7 @@ def entry_after_state_skipped():
         log = self._state.log
         if message.base.at == log.last.at + 1:
             log.reset(message.base)
-            self._state.commit = self._state.applied = message.base.at
+            self._state.replicated.commit = self._state.replicated.applied = message.base.at
         original_catch_up(self, now, voter, message)
 
     original_catch_up = learner.Learner.on_catch_up
@@ -209,7 +209,7 @@ def caught_up_before_installed():
             at = learning.at
             self.part_installed(learning.token, b"")
             assert learning.installed
-            assert self._state.applied == at.at
+            assert self._state.replicated.applied == at.at
 
     with wrapped(learner.Learner, "_give", give):
         yield
@@ -244,7 +244,7 @@ def piece_taken_twice():
 @mutant("A donor sends uncommitted entries beside a state.")
 def uncommitted_ahead():
     def push(original, self, now, transfer, phase):
-        with patched(self._state, "commit", self._state.log.last.at):
+        with patched(self._state.replicated, "commit", self._state.log.last.at):
             original(self, now, transfer, phase)
 
     with wrapped(donor.Donor, "_push_tail", push):
@@ -256,7 +256,7 @@ def ahead_not_kept():
     def on_chunk_ack(original, self, now, voter, message):
         original(self, now, voter, message)
         if self.transfer is not None and getattr(self.transfer.phase, "tail", None) is not None:
-            self.transfer.hold = self._state.applied
+            self.transfer.hold = self._state.replicated.applied
 
     with wrapped(donor.Donor, "on_chunk_ack", on_chunk_ack):
         yield
@@ -308,7 +308,7 @@ def a_master_of_before_with_an_end_of_its_own():
     cluster.split([0], [1, 2])
     cluster.submit(first, 10)
     end = first.state.log.last.at
-    assert first.state.commit == end - 10
+    assert first.state.replicated.commit == end - 10
     second = cluster.hosts[1]
     cluster.until(lambda: second.channel.members == (1, 2) and second.channel.can_submit)
     while second.state.log.base.at <= end:

@@ -360,7 +360,7 @@ def oldest_view_adopted():
 def uncommitted_end_unsaid():
     def promise(original, self, number):
         said = original(self, number)
-        return msgspec.structs.replace(said, last=self._state.log.tag(self._state.commit))
+        return msgspec.structs.replace(said, last=self._state.log.tag(self._state.replicated.commit))
 
     with wrapped(election.Election, "_promise", promise):
         yield

@@ -118,7 +118,7 @@ def test_the_table_of_submitters_of_an_installed_state_survives_a_restart():
     for record in records:
         remembered.apply(record)
     again = Channel(2, range(3), incarnation=3, cluster="c", expected=3, log=DurableLog(remembered))
-    assert again.state.submitters.rows == rows
+    assert again.state.replicated.submitters.rows == rows
     assert (again.commit, again.applied, again.state.log.base) == (9, 9, Tag(NEW, 9))
 
 

@@ -80,8 +80,8 @@ def test_fetched_entries_of_one_view_are_not_used_for_another():
     for replica in (1, 2):
         cluster.channels[replica].state.accept(view)
     entries = (Entry(new, 1, 0, b"new"), Entry(new, 2, 0, b"newer"))
-    cluster.channels[2].state.splice((), 0)
-    cluster.channels[2].state.splice(entries, 2)
+    cluster.channels[2].state.replicated.splice((), 0)
+    cluster.channels[2].state.replicated.splice(entries, 2)
     cluster.inject(2, 1, Prepare(number(9, 2), "test"))
     cluster.inject(2, 1, Yield(number(9, 2), "test"))
     cluster.settle()

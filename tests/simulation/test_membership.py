@@ -36,7 +36,9 @@ def remove(cluster, replica):
 
 def join_of(host):
     state = host.state
-    return Join("c", True, state.log.tag(state.commit), 0, 0, b"", False, 0, state.configuration.birth)
+    return Join(
+        "c", True, state.log.tag(state.replicated.commit), 0, 0, b"", False, 0, state.configuration.birth
+    )
 
 
 def seats(cluster):

@@ -138,7 +138,7 @@ def test_a_restarted_replica_knows_who_has_forwarded_how_much_and_numbers_anew()
     assert disk.remembered.boots == 1
     assert disk.remembered.submitters == (Source(0, 7, 1, 3),)
     again = alone(disk)
-    assert again.state.submitters.rows == (Source(0, 7, 1, 3),)
+    assert again.state.replicated.submitters.rows == (Source(0, 7, 1, 3),)
     assert again.forward(4.0, b"4") == 1
     [event] = run(again, disk).events
     assert isinstance(event, Deliver)

@@ -365,7 +365,7 @@ def test_who_was_a_member_with_an_end_of_its_own_claims_what_it_knows_to_be_comm
     cluster.part((1, 2))
     submit(cluster, 3)
     mine = cluster.channels[0].state
-    assert (mine.commit, mine.log.last) == (2, Tag(N1, 5))
+    assert (mine.replicated.commit, mine.log.last) == (2, Tag(N1, 5))
     while cluster.channels[1].members != (1, 2):
         cluster.tick(0.05, 1, 2)
         cluster.settle(1, 2)

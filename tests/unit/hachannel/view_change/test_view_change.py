@@ -224,7 +224,7 @@ def test_who_hears_a_later_view_without_what_is_committed_here_keeps_it_and_stop
     """The disks of the others have lost what they had confirmed: this replica may have the only copy."""
     submit(cluster, b"one", b"two")
     cluster.settle()
-    assert cluster.channels[1].state.commit == 2
+    assert cluster.channels[1].state.replicated.commit == 2
     later = number(9, 0)
     cluster.inject(0, 1, Heartbeat(later, later, True, True, True, True, False, last, last, last, 0, 0))
     assert (cluster.channels[1].role != "stopped") == goes_on
