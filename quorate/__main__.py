@@ -1,9 +1,9 @@
 """The command ``quorate``, also as ``python -m quorate``.
 
-Subcommands are imported when they are called, so that ``quorate --help`` costs nothing.
+A subcommand is imported when it is run, so that ``quorate --help`` is fast.
 
-Exit statuses: 0 fine, 1 what the text explains, 2 wrong usage, 70 a fault of the program, 130 interrupted.
-An exception class with an integer ``exit_code`` was foreseen: its text is the explanation.
+Exit statuses: 0 success, 1 an error that the text explains, 2 wrong usage, 70 a defect of the program, 130
+interrupted. The text of an exception whose class has an integer ``exit_code`` is meant for the user.
 """
 
 import errno
@@ -29,7 +29,7 @@ EXIT_INTERRUPTED = 130
 
 
 class Entry(NamedTuple):
-    """Where a subcommand is, what it does, and the extra of the distribution it needs."""
+    """A subcommand: its import path, its help, and the extra of the distribution that it needs."""
 
     target: str
     help: str
@@ -42,7 +42,7 @@ COMMANDS = {
     "start": Entry("quorate.server.cli.start:command", "Run one replica of one server."),
     "status": Entry("quorate.server.cli.status:command", "Show role, view, lag and connections of replicas."),
     "deploy": Entry("quorate.server.cli.deploy:command", "Create an agent on a server."),
-    "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in good order."),
+    "stop": Entry("quorate.server.cli.stop:command", "Stop servers or replicas in order."),
     "agents": Entry("quorate.server.cli.agents:command", "List the agents of a server."),
     "inspect": Entry("quorate.server.cli.inspect:command", "Show the state of an agent."),
     "send": Entry("quorate.server.cli.send:command", "Send a notification to an agent."),
@@ -59,29 +59,31 @@ COMMANDS = {
     "apply": Entry(
         "quorate.server.cli.apply:command", "Give running clusters the replicas of the edited file."
     ),
-    "demo": Entry("quorate.demo.command:command", "The whole story on real data.", "demo"),
+    "demo": Entry(
+        "quorate.demo.command:command", "Run agents on real data while their master is killed.", "demo"
+    ),
     "replay": Entry("quorate.replay.command:command", "Replay traces on Spark.", "replay"),
 }
 
 
-ORDERLY = frozenset({"up", "start"})
-"""Signals end these in order, from the beginning on."""
+STOPPABLE = frozenset({"up", "start"})
+"""Commands that a signal ends in order at any time, from their start on."""
 
 
 class LazyGroup(click.Group):
-    """A group that knows its subcommands by the table above and imports one only to run it."""
+    """A group of the subcommands in COMMANDS that imports a subcommand only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names in the order of the table."""
+        """Return the names in the order of COMMANDS."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import a subcommand; None if there is none of that name."""
+        """Import a subcommand; return None if there is no such subcommand."""
         entry = COMMANDS.get(cmd_name)
         return None if entry is None else _load(cmd_name, entry)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """The list of subcommands, from the table alone."""
+        """Write the list of subcommands, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
@@ -121,23 +123,23 @@ def cli(ctx: click.Context, show_traceback: bool) -> None:
     ctx.obj = show_traceback
     if show_traceback:
         os.environ["QUORATE_TRACEBACK"] = "1"
-    # Agents and services named in a configuration or on the command line are found as with `python -m`,
-    # but after what is installed: a directory called `client` must not hide a package.
+    # Agents and services named in a configuration or on the command line are imported as with `python -m`,
+    # but installed packages take precedence: a directory called `client` must not hide one.
     if (here := os.getcwd()) not in sys.path and "" not in sys.path:
         sys.path.append(here)
 
 
 def main() -> None:
     """Run the command line and leave with its exit status."""
-    orderly = not ORDERLY.isdisjoint(sys.argv[1:3])
-    if orderly:
-        # Until the command sees to signals itself there is nothing to be put in order.
+    stoppable = not STOPPABLE.isdisjoint(sys.argv[1:3])
+    if stoppable:
+        # Until the command handles signals itself, there is nothing to stop.
         _on_signals(lambda *_: sys.exit(0))
     try:
         status = guarded(lambda: cast(object, cli.main(prog_name="quorate", standalone_mode=False)))
     finally:
-        if orderly:
-            # Another Ctrl-C does not change how it has ended.
+        if stoppable:
+            # Another Ctrl-C must not change the exit status.
             _on_signals(signal.SIG_IGN)
     sys.exit(status)
 
@@ -149,7 +151,7 @@ def _on_signals(handler: Callable[..., object] | signal.Handlers) -> None:
 
 
 def guarded(run: Callable[[], object]) -> int:
-    """Run, turn what is raised into one line on the standard error, and return the exit status."""
+    """Call `run`, print an exception as one line on the standard error, and return the exit status."""
     try:
         result = run()
         _flush()
@@ -159,7 +161,7 @@ def guarded(run: Callable[[], object]) -> int:
     except (KeyboardInterrupt, click.Abort):
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone.
+        # The reader of the output has gone.
         drop_output()
         return 0
     except Exception as error:
@@ -168,23 +170,23 @@ def guarded(run: Callable[[], object]) -> int:
             click.echo(f"quorate: the standard output cannot be written ({error.strerror}).", err=True)
             return EXIT_UNWRITTEN
         return _explain(error)
-    # Outside its standalone mode click returns the status of ctx.exit().
+    # Outside its standalone mode, click returns the status of ctx.exit().
     return result if isinstance(result, int) else 0
 
 
-def _flush(more: str = "") -> None:
-    # None: it was closed by whoever has started us, who wants to read nothing.
+def _flush(text: str = "") -> None:
+    # None: the parent process has closed it.
     output = cast("TextIO | None", sys.stdout)
     if output is not None:
-        output.write(more)
+        output.write(text)
         output.flush()
 
 
 def _output_fails(error: OSError) -> bool:
-    """Whether it was the standard output that raised the error: it does so again then."""
+    """Return whether the standard output raised the error: then it raises again."""
     disk = error.filename is None and error.errno in DISK_ERRORS
     try:
-        # Where nothing is buffered, only what is written can fail.
+        # With an empty buffer only a write can fail.
         _flush("\n" if disk else "")
     except OSError:
         return True

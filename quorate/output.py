@@ -1,4 +1,4 @@
-"""The standard output when it cannot be written any more."""
+"""Handling of a standard output that cannot be written any more."""
 
 import contextlib
 import os
@@ -8,8 +8,8 @@ __all__ = ["drop_output"]
 
 
 def drop_output() -> None:
-    """Write nothing more to the standard output: what is still buffered must not raise again at exit."""
-    # AttributeError: there is none.
+    """Redirect the standard output to nowhere, so that buffered text does not raise again at exit."""
+    # AttributeError: the process has no standard output.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -32,7 +32,7 @@ __all__ = [
 
 
 CONNECT_TIMEOUT_S = 2.0
-"""For the connection and the hello together."""
+"""Longest time for the connection and the hello together."""
 
 
 RECEIVE_BYTES = 65536
@@ -45,11 +45,11 @@ class AdminError(Exception):
 
 
 class Unreachable(AdminError):
-    """Nobody listens there, or the hello was not answered. Nothing was asked."""
+    """No connection, or no answer to the hello. Nothing was asked."""
 
 
 class Silent(Unreachable):
-    """Somebody listens, but did not answer the hello in time."""
+    """A connection was made, but the hello was not answered in time."""
 
 
 class Lost(AdminError):
@@ -80,12 +80,12 @@ class Connection(Protocol):
     """An open administration connection."""
 
     def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
-        """Ask and wait. Raises CallFailed, Lost, ProtocolError."""
+        """Send a call and wait for its result. Raises CallFailed, Lost, ProtocolError."""
         ...
 
     @property
     def behind(self) -> str:
-        """Why what the last answer shows may be behind, in a sentence; "" if nothing says so."""
+        """Why the last answer may be out of date, in one sentence; "" if no reason is known."""
         ...
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class SocketConnection:
             raise Silent(f"{endpoint}: {error.strerror or error}") from None
 
     def call(self, body: wire.Body, timeout_s: float) -> msgspec.Raw:
-        """Ask and wait at most `timeout_s` seconds."""
+        """Send a call and wait for its result, at most `timeout_s` seconds."""
         deadline = time.monotonic() + timeout_s
         self._last_id += 1
         frame = wire.encode(wire.Call(self._last_id, body))
@@ -175,7 +175,7 @@ def _left(deadline: float) -> float:
 
 
 def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
-    """A connection to one of the addresses of the host. Raises OSError."""
+    """Connect to the first address of the host that accepts. Raises OSError."""
     addresses = _resolved(endpoint, deadline)
     problem: OSError = TimeoutError(None, "no answer in time")
     for number, (family, kind, protocol, _, address) in enumerate(addresses):
@@ -196,19 +196,19 @@ def _connected(endpoint: Endpoint, deadline: float) -> socket.socket:
 
 
 def _resolved(endpoint: Endpoint, deadline: float) -> list[Any]:
-    """The addresses of the host. Raises OSError; whoever answers for names is not waited for any longer."""
+    """Resolve the name of the host in a thread, which is left behind at the deadline. Raises OSError."""
     found: list[list[Any]] = []
     failed: list[OSError] = []
 
-    def look() -> None:
+    def resolve() -> None:
         try:
             found.append(socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM))
         except (OSError, UnicodeError) as error:
             failed.append(error if isinstance(error, OSError) else OSError(None, str(error)))
 
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
-    looking.join(_left(deadline))
+    resolver = threading.Thread(target=resolve, daemon=True)
+    resolver.start()
+    resolver.join(_left(deadline))
     if failed:
         raise failed[0]
     if not found:
@@ -217,7 +217,7 @@ def _resolved(endpoint: Endpoint, deadline: float) -> list[Any]:
 
 
 class Connect(Protocol):
-    """How connections are made: `SocketConnection`, or a double in tests."""
+    """A factory of connections: `SocketConnection`, or a double in tests."""
 
     def __call__(self, endpoint: Endpoint, secret: str | None, timeout_s: float) -> Connection:
         """Connect. Raises Unreachable, AdminError."""

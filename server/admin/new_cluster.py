@@ -1,4 +1,4 @@
-"""What one stopped replica has on its disk, and making that the beginning of a new cluster."""
+"""Begin a new cluster with the data that one stopped replica has on its disk."""
 
 import sqlite3
 from datetime import UTC, datetime
@@ -21,11 +21,11 @@ __all__ = ["NewCluster", "NewClusterError"]
 
 
 class NewClusterError(Exception):
-    """It cannot be done, and nothing was changed. The text is one sentence."""
+    """A new cluster cannot be begun, and nothing was changed. The text is one sentence."""
 
 
 class NewCluster:
-    """The locked directory of a stopped replica. Made by `open`; `close` gives it back."""
+    """The locked directory of a stopped replica. Made by `open`, released by `close`."""
 
     def __init__(self, server: Server, replica: int, directory: DataDirectory, journal: Journal) -> None:
         self._name = f"{server.name}.{replica}"
@@ -36,14 +36,14 @@ class NewCluster:
 
     @classmethod
     def open(cls, data: Path, server: Server, replica: int) -> Self:
-        """Lock the directory and read the journal in it; every row is checked.
+        """Lock the directory, and read and check every row of the journal in it.
 
-        Raises ForcingError, DataDirectoryError, and JournalError when it is damaged.
+        Raises NewClusterError, DataDirectoryError, and JournalError when it is damaged.
         """
         path = data / server.name / str(replica) / JOURNAL_FILE
         if not path.exists():
             raise NewClusterError(
-                f"{path.parent} has no journal of {server.name}.{replica}; say where it is with --data."
+                f"{path.parent} has no journal of {server.name}.{replica}; give its directory with --data."
             )
         directory = DataDirectory.open(data, server.name, replica)
         try:
@@ -58,8 +58,8 @@ class NewCluster:
         except NothingThere:
             directory.close()
             raise NewClusterError(
-                f"{server.name}.{replica} holds nothing of {server.name}: it never took part in it, or its "
-                "journal was damaged and put aside."
+                f"{server.name}.{replica} holds no data of {server.name}: it never was part of it, or its "
+                "journal was damaged and moved away."
             ) from None
         except BaseException:
             directory.close()
@@ -67,7 +67,7 @@ class NewCluster:
         return made
 
     def report(self) -> list[str]:
-        """What the replica holds, and what is lost with the others: a line each."""
+        """Return lines that describe what the replica holds and what is lost with the others."""
         remembered = self._journal.remembered
         view, last, commit = remembered.accepted, remembered.last, remembered.commit
         lines = [f"{self._name} holds what was done up to entry {last}{self._when()}."]
@@ -75,35 +75,35 @@ class NewCluster:
             members = ", ".join(map(str, view.replicas()))
             lines.append(f"The last view it knows of is {view.number.counter}, of the replicas {members}.")
             if self._me.replica not in view.replicas():
-                lines.append(f"It did not take part in that view: what {members} acknowledged in it is LOST.")
+                lines.append(f"It was not part of that view: what {members} acknowledged in it is LOST.")
         if last > commit:
             lines.append(
                 f"It does not know whether the entries {commit + 1} to {last} were acknowledged: they are "
-                "kept, and will have happened."
+                "kept, and count as done."
             )
         lines += [
-            "What other replicas acknowledged after that is LOST, although clients and other servers were "
-            "told that it is safe; what this server sent to others since, they have.",
+            "What other replicas acknowledged after that is LOST, although clients and other servers believe "
+            "that it is safe. Messages that this server sent to other servers since then are not taken back.",
             "If any other replica with a later entry can be started with its directory, do that instead.",
-            "The other replicas, as they are, will never belong to the new cluster: REMOVE the directory of "
-            "each before it is started again; then it gets everything from this one. One that is started "
-            "with its old directory stops as soon as it hears of the new cluster; until then, as when the "
-            "network is cut, a majority of the old ones serves BESIDE it, and what they acknowledge is of no "
-            "use later.",
+            "The other replicas do not belong to the new cluster: REMOVE the directory of each before it is "
+            "started again; then it receives all data from this one. A replica that is started with its old "
+            "directory stops as soon as it connects to the new cluster. Until then, for example while the "
+            "network is cut, a majority of the old replicas serves BESIDE the new cluster, and what they "
+            "acknowledge is lost later.",
         ]
         return lines
 
     def left_out(self) -> list[Seat]:
-        """The replicas that belong to the cluster as this one knows it, and are not in the file."""
+        """Return the seats of the last view of this replica that are not in the file."""
         view, declared = self._journal.remembered.accepted, {seat.replica for seat in self._seats}
         return [] if view is None else [seat for seat in view.seats if seat.replica not in declared]
 
     def begin_again(self) -> None:
-        """Do it. Raises JournalError."""
+        """Write the beginning of the new cluster into the journal. Raises JournalError."""
         begin_again(self._journal, self._me, self._seats)
 
     def close(self) -> None:
-        """Give the directory back."""
+        """Close the journal and unlock the directory."""
         self._journal.close()
         self._directory.close()
 
@@ -115,11 +115,11 @@ class NewCluster:
 
 
 def _check_agents(path: Path, journal: Journal) -> None:
-    """Raises JournalError when the saved agents are not as they were written."""
+    """Check that the stored agents can be read. Raises JournalError when they are damaged."""
     store = StateStore(path)
     try:
         if store.unfinished(journal.connection):
-            # A save that a kill has interrupted is brought to its end, as by a start.
+            # A save that was interrupted by a kill is completed, as at a start.
             journal.write([], also=store.recover)
         stored = store.read(journal.connection)
         for _ in () if stored is None else stored.agents:

@@ -1,4 +1,4 @@
-"""Administration as the replica serves it: what it needs of the replica, and one connection's handler."""
+"""The serving side of administration: the handler of one connection, and its view of the replica."""
 
 import heapq
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ from ..network.hello import Address
 from . import wire
 
 MAX_PENDING = 64
-"""Calls of one connection that wait for their answers."""
+"""Most calls of one connection that may wait for their answers."""
 MAX_TIMEOUT_S = 300.0
 """The longest wait for a reply that an administrator may ask for."""
 MAX_SENTENCE_CHARS = 2000
@@ -29,20 +29,22 @@ _log = Logger()
 
 
 class NotMaster(Exception):
-    """This replica cannot do it; `master` is the (host, port) of the one that can, or None if not known.
+    """This replica does not serve as master, which the call needs.
+
+    `master` is the (host, port) of the replica that does, None if that is not known.
 
     diagnosis: what keeps it from being master or slave, or from serving, in one sentence, "" if nothing does.
-    leads: it is the master, and does not serve.
+    `leads`: this replica is the master, but does not serve.
     """
 
     def __init__(self, master: Address | None, diagnosis: str = "", *, leads: bool = False) -> None:
-        said = "is the master, and does not serve now" if leads else "is not the master"
-        super().__init__(f"This replica {said}{f' ({diagnosis})' if diagnosis else ''}.")
+        state = "is the master, and does not serve now" if leads else "is not the master"
+        super().__init__(f"This replica {state}{f' ({diagnosis})' if diagnosis else ''}.")
         self.master = master
 
 
 class AdminTarget(Protocol):
-    """What administration needs of a replica. Called in the reactor thread."""
+    """The operations of a replica for administration. Called in the reactor thread."""
 
     @property
     def server_id(self) -> int:
@@ -51,17 +53,17 @@ class AdminTarget(Protocol):
 
     @property
     def role(self) -> str:
-        """As in `status`."""
+        """The role of the replica, as in `status`."""
         ...
 
     def status(self) -> "Deferred[Mapping[str, Any]]":
-        """How the replica is, in values that MessagePack has.
+        """The state of the replica, in values that MessagePack has.
 
         Keys: server (name), server_id, replica, role ("joining", "slave", "master", ...), view (number),
         members (replica ids), master (replica id or None), commit, applied, last (indexes), lag
-        (entries behind what it knows to be committed), connections, notifications (reactions done),
-        garbage, incarnation, pid, host, port, agents, uptime_s, counters (map), gauges (map). `quorate
-        status --json` shows whatever else there is, too.
+        (entries behind what it knows to be committed), connections, notifications (number of reactions),
+        garbage, incarnation, pid, host, port, agents, uptime_s, counters (map), gauges (map). Other keys
+        are shown by `quorate status --json`, too.
         """
         ...
 
@@ -77,25 +79,25 @@ class AdminTarget(Protocol):
         ...
 
     def lacks_all(self) -> str:
-        """Why this replica holds no agents, in a sentence that says which ones do; "" if it may hold some."""
+        """Return why this replica never holds agents, and which replicas do; "" if it may hold some."""
         ...
 
     def agents(self) -> Iterable[tuple[AgentId, str, str, int]]:
-        """(id, name or "", class "module:Class", reactions) of every agent, in any order."""
+        """Return (id, name or "", class "module:Class", number of reactions) of every agent, in any order."""
         ...
 
     def state_of(self, address: AgentId | str) -> bytes | None:
-        """The state of an agent as a MessagePack map; None if there is no such agent."""
+        """Return the state of an agent as a MessagePack map; None if there is no such agent."""
         ...
 
     def lacks(self, address: AgentId | str) -> bool:
-        """Whether no agent can have the address: it is of this server, which has none, or of none at all."""
+        """Return whether no agent has the address: not on this server, and no other server is meant."""
         ...
 
     def post(self, note: Note) -> "Deferred[None] | None":
         """Put a notification into the next batch; the Deferred fires once it is committed.
 
-        Raises (or fails with) NotMaster. None: fire and forget.
+        Raises (or fails with) NotMaster. The result None means that the commit is not reported.
         """
         ...
 
@@ -103,16 +105,16 @@ class AdminTarget(Protocol):
         """Send a notification and wait for its reply.
 
         Raises (or fails with) NotMaster when nothing was done, TimeoutError when no reply came, any other
-        exception when this replica stopped being master meanwhile.
+        exception when this replica ceased to be master meanwhile.
         """
         ...
 
     def admit(self, replica: int, data: bytes, *, witness: bool) -> bool:
-        """Let a replica belong to the cluster: see `Channel.admit`. Raises NotMaster, ChangeRefused."""
+        """Add a replica to the cluster: see `Channel.admit`. Raises NotMaster, ChangeRefused."""
         ...
 
     def remove(self, replica: int) -> bool:
-        """Let it belong to the cluster no more: see `Channel.remove`. Raises NotMaster, ChangeRefused."""
+        """Remove a replica from the cluster: see `Channel.remove`. Raises NotMaster, ChangeRefused."""
         ...
 
     def stop(self, *, together: bool) -> "Deferred[None] | None":
@@ -121,9 +123,9 @@ class AdminTarget(Protocol):
 
 
 class AdminProtocol:
-    """One administration connection, after the hello. The owner of the transport calls `frame_received`.
+    """One administration connection after the hello. The owner of the transport calls `frame_received`.
 
-    `send` writes a frame (the length is put in front by the owner).
+    `send` writes the body of a frame; the owner adds the header.
     """
 
     def __init__(self, target: AdminTarget, send: Callable[[bytes], None]) -> None:
@@ -133,7 +135,7 @@ class AdminProtocol:
         self._lost = False
 
     def frame_received(self, frame: bytes) -> None:
-        """Serve one call. Raises hello.ProtocolError when the frame is none: count it, log it, close."""
+        """Serve one call. Raises ProtocolError for a frame that is no call: then close the connection."""
         call = wire.decode_call(frame)
         if self._pending >= MAX_PENDING:
             self._fail(call.id, "refused", f"More than {MAX_PENDING} calls are under way on this connection.")
@@ -143,7 +145,7 @@ class AdminProtocol:
         done.addCallbacks(self._answer, self._failed, callbackArgs=(call,), errbackArgs=(call.id,))
         done.addErrback(self._broken, call.id)
         if isinstance(call.body, wire.Stop):
-            # After the answer, so that the command learns of it before the connection goes.
+            # After the answer, so that the command receives it before the connection is closed.
             stop = cast("Callable[..., Any]", self._target.stop)
             stopping: Deferred[Any] = maybeDeferred(stop, together=call.body.together)
             stopping.addErrback(_stop_failed)
@@ -190,7 +192,8 @@ class AdminProtocol:
         )
 
         def settled(_: object) -> None:
-            # Only before: it was created meanwhile. Only now: it may have deleted itself in its reaction.
+            # An agent that was missing only before was created meanwhile; one that is missing only now may
+            # have deleted itself.
             if lacked and self._target.lacks(body.to):
                 raise _Unknown(f"There is no agent {body.to} on this server.")
 
@@ -209,8 +212,8 @@ class AdminProtocol:
         state = self._target.state_of(address)
         if state is not None and len(state) > wire.MAX_STATE_BYTES:
             raise _Refusal(
-                f"The state of agent {address} is too large to be shown: {len(state)} bytes, where "
-                f"{wire.MAX_STATE_BYTES} are the most."
+                f"The state of agent {address} is too large to be shown: it has {len(state)} bytes, and at "
+                f"most {wire.MAX_STATE_BYTES} can be sent."
             )
         if state is not None:
             for row in self._target.agents():
@@ -219,7 +222,7 @@ class AdminProtocol:
         raise _Unknown(f"There is no agent {address} on this server.")
 
     def _answer(self, result: object, call: wire.Call) -> None:
-        # Also of a master: it may be one that is cut off from the others.
+        # A master may be behind, too, when it is cut off from the others.
         behind = self._target.diagnosis() if isinstance(call.body, wire.Agents | wire.Inspect) else ""
         self._finish(wire.Answer(call.id, wire.pack(result), behind[:MAX_SENTENCE_CHARS]))
 
@@ -242,7 +245,7 @@ class AdminProtocol:
                 self._finish(wire.Failure(call_id, "interrupted", sentence or type(error).__name__))
 
     def _broken(self, failure: TwistedFailure, call_id: int) -> None:
-        """An answer that cannot be encoded (too large, or a value MessagePack has not)."""
+        """Report an answer that cannot be encoded: it is too large, or has a value that MessagePack lacks."""
         self._finish(wire.Failure(call_id, "refused", str(_error(failure))[:MAX_SENTENCE_CHARS]))
 
     def _fail(self, call_id: int, kind: wire.FailureKind, sentence: str) -> None:
@@ -256,9 +259,9 @@ class AdminProtocol:
 
 
 def serve_admin(target: AdminTarget, send: Callable[[bytes], None]) -> AdminProtocol:
-    """Serve administration on a connection whose hello for ADMIN is done.
+    """Serve administration on a connection after its hello for ADMIN.
 
-    Give every further frame to `frame_received` of the result, and tell it of the end by `connection_lost`.
+    Pass every further frame to `frame_received` of the result, and call its `connection_lost` at the end.
     """
     return AdminProtocol(target, send)
 
@@ -272,7 +275,7 @@ def _stop_failed(failure: TwistedFailure) -> None:
 
 
 class _Unknown(Exception):
-    """There is no such agent."""
+    """No agent has the address."""
 
 
 class _Refusal(Exception):

@@ -128,7 +128,7 @@ class Reconfigurer:
             self._poll_again(
                 deadline, f"{name}: {change} is not done within {self.timeout_s:g} s: {last_reason}"
             )
-        self.report(f"{name}: {change}: {'done' if asked else 'it is so'}")
+        self.report(f"{name}: {change}: {'done' if asked else 'done already'}")
         if change.address is not None and wait:
             self._wait_for(change.replica, deadline)
 

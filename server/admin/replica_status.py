@@ -29,13 +29,13 @@ PARALLEL_STATUS = 32
 
 
 def _all_endpoints(admin: ServerAdmin) -> list[Endpoint]:
-    """The endpoint of every replica; port 0 where it declares no network."""
+    """Return the endpoint of every replica; port 0 for one that declares no network."""
     known = {endpoint.replica: endpoint for endpoint in admin.endpoints}
     return [known.get(each.id) or Endpoint(each.id, each.host, 0) for each in admin.server.replicas]
 
 
 def nobody_there(error: AdminError) -> bool:
-    """Whether no connection could be made at all, rather than one whose other side does not answer well."""
+    """Return whether no connection could be made, as against one whose other side does not answer well."""
     return isinstance(error, Unreachable) and not isinstance(error, Silent)
 
 
@@ -47,20 +47,20 @@ class ReplicaStatus:
     status: dict[str, Any] | None
     reason: str = ""
     nobody_there: bool = False
-    """Whether not even a connection could be made."""
+    """Whether no connection could be made."""
     refused: bool = False
-    """Whether it refused to be administered from here, or is another replica than expected."""
+    """Whether it refused administration from this host, or is another replica than expected."""
 
     @property
     def role(self) -> str:
-        """ "down" when it does not answer, "refused" when it answers that it will not."""
+        """The reported role; "down" without an answer, "refused" when it refused to answer."""
         if self.status is None:
             return "refused" if self.refused else "down"
         return str(self.status.get("role", "unknown"))
 
     @property
     def in_charge(self) -> bool:
-        """Whether it is the master and knows of nothing that keeps it from serving."""
+        """Whether it is the master and reports nothing that keeps it from serving."""
         return self.role == "master" and not (self.status or {}).get("diagnosis")
 
 
@@ -108,13 +108,14 @@ def _merged(first: list[ReplicaStatus], more: list[ReplicaStatus]) -> list[Repli
 
 
 def check_identity(admin: ServerAdmin, endpoint: Endpoint, status: dict[str, Any]) -> None:
-    """Check that a status is that of the replica which the file has at `endpoint`. Raises AdminError."""
+    """Check that a status belongs to the replica that the file has at `endpoint`. Raises AdminError."""
     server, replica = admin.server, endpoint.replica
-    said = status.get("server", server.name), status.get("replica", replica)
-    if said[0] != server.name or (said[1] != replica and replica != NOT_IN_THE_FILE):
+    reported = status.get("server", server.name), status.get("replica", replica)
+    if reported[0] != server.name or (reported[1] != replica and replica != NOT_IN_THE_FILE):
         named = server.name if replica == NOT_IN_THE_FILE else f"{server.name}.{replica}"
         raise AdminError(
-            f"{endpoint} is {said[0]}.{said[1]}, not {named}: correct the ids and the ports in the file."
+            f"{endpoint} is {reported[0]}.{reported[1]}, not {named}: correct the ids and the ports in the "
+            "file."
         )
     runs_as = status.get("server_id", server.id)
     if runs_as != server.id:
@@ -126,10 +127,10 @@ def check_identity(admin: ServerAdmin, endpoint: Endpoint, status: dict[str, Any
 
 def as_agreed(statuses: Sequence[ReplicaStatus]) -> dict[int, dict[str, Any]]:
     """Return the replicas of the cluster by id, as the replica of the latest view has them; {} if unknown."""
-    said = [each.status for each in statuses if each.status is not None and each.status.get("agreed")]
-    if not said:
+    agreed = [each.status for each in statuses if each.status is not None and each.status.get("agreed")]
+    if not agreed:
         return {}
-    latest = max(said, key=lambda status: (status.get("role") == "master", status.get("view", 0)))
+    latest = max(agreed, key=lambda status: (status.get("role") == "master", status.get("view", 0)))
     return {int(id): seated for id, seated in latest.get("replicas", {}).items()}
 
 

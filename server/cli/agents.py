@@ -1,4 +1,4 @@
-"""`quorate agents`: the agents of a server."""
+"""`quorate agents`: list the agents of servers."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ Answered = tuple[str, Rows | AdminError]
 @config_argument
 @click.option("--server", metavar="NAME", help="Only this server (name or id).")
 @click.option("--replica", metavar="ID", type=click.IntRange(0), help="Ask this replica, not the master.")
-@click.option("--all", "everything", is_flag=True, help="Also the built-in agents.")
+@click.option("--all", "everything", is_flag=True, help="List the built-in agents, too.")
 @click.option(
     "--limit", type=click.IntRange(1), default=DEFAULT_LIMIT, show_default=True, help="Agents per server."
 )
@@ -49,9 +49,9 @@ def command(
     master_timeout_s: float,
     as_json: bool,
 ) -> None:
-    """List agents: id, name, class, reactions so far.
+    """List agents: id, name, class, number of reactions.
 
-    Those of the servers that answer, where not all of them do.
+    If some servers do not answer, the agents of the others are listed.
     """
     with reported_errors():
         asked = admins(read_config(config), server)
@@ -69,7 +69,7 @@ def command(
 
 
 def _ask_all(asked: Sequence[ServerAdmin], ask: Callable[[ServerAdmin], Rows]) -> list[Answered]:
-    """What each server answered, or why it did not, in the order of the configuration; all at once."""
+    """Ask all servers at the same time; return the answer or error of each, in the order of the file."""
     answers: dict[str, Rows | AdminError] = {}
     defects: list[Exception] = []
 
@@ -81,7 +81,7 @@ def _ask_all(asked: Sequence[ServerAdmin], ask: Callable[[ServerAdmin], Rows]) -
         except Exception as error:
             defects.append(error)
 
-    # Not a pool, whose threads Ctrl-C would wait for.
+    # Daemon threads: Ctrl-C would wait for the threads of a pool.
     threads = [threading.Thread(target=one, args=(admin,), daemon=True) for admin in asked]
     for thread in threads:
         thread.start()
@@ -115,7 +115,7 @@ def _show(found: list[tuple[str, Rows]], limit: int, as_json: bool) -> None:
 def agents_of(
     admin: ServerAdmin, replica: int | None, everything: bool, limit: int, master_timeout_s: float
 ) -> list[wire.AgentRow]:
-    """Ask for agents page by page, within `master_timeout_s` in all. Raises AdminError."""
+    """Ask for agents page by page, within `master_timeout_s` seconds in all. Raises AdminError."""
     rows: list[wire.AgentRow] = []
     after: AgentId | None = None
     ends = admin.seconds() + master_timeout_s

@@ -37,7 +37,7 @@ def command(config: Path, server: str | None, dry_run: bool, timeout_s: float, w
         loaded = read_config(config)
         chosen = loaded.servers if server is None else (loaded.server(server),)
         if server is not None and not chosen[0].clustered:
-            raise CommandError(f"{chosen[0].name} is no <cluster>: it has one replica for good.")
+            raise CommandError(f"{chosen[0].name} is not a <cluster>: it always has one replica.")
         if not any(each.clustered for each in chosen):
             click.echo(f"{click.format_filename(config)} declares no <cluster>: there is nothing to apply")
         failed: list[str] = []

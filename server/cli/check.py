@@ -12,8 +12,8 @@ from ..config import Config, ConfigError, Replica, Server, load
 def command(file: str) -> None:
     """Validate FILE, an a3servers.xml, and print a summary of it.
 
-    Everything wrong is printed at once on the standard error, each problem as file:line: message, and the
-    exit status is 1. Notes do not make a file invalid.
+    All problems are printed on the standard error, each as file:line: message, and the exit status is 1.
+    Notes do not make a file invalid.
     """
     try:
         config = load(file)
@@ -24,7 +24,7 @@ def command(file: str) -> None:
     Console(highlight=False).print(summary(config))
     for server in config.servers:
         if server.clustered:
-            click.echo(_discipline(server))
+            click.echo(_acknowledgement(server))
     for note in config.notes:
         click.echo(f"note: {note}")
     size = f"{_count(len(config.servers), 'server')}, {_processes(config)}"
@@ -32,7 +32,7 @@ def command(file: str) -> None:
 
 
 def summary(config: Config) -> Table:
-    """One row for each replica: where it listens and which services it declares."""
+    """Return a table with one row for each replica: its networks and its services."""
     table = Table(box=None, pad_edge=False)
     for heading in ("server", "replica", "host", "networks", "services"):
         table.add_column(heading, overflow="fold")
@@ -58,19 +58,19 @@ def _number(server: Server, replica: Replica) -> str:
     return f"{replica.id} (witness)" if replica.witness else str(replica.id)
 
 
-def _discipline(server: Server) -> str:
-    who = "all replicas" if server.ack == "ALL" else "a majority of the replicas"
+def _acknowledgement(server: Server) -> str:
+    acknowledged_by = "all replicas" if server.ack == "ALL" else "a majority of the replicas"
     copies = f", nothing new with fewer than {server.min_copies} replicas" if server.min_copies > 1 else ""
     witnesses = len(server.witness_ids)
     beside = f" and {_count(witnesses, 'witness')}" if witnesses else ""
     return (
-        f"{server.name}: mode {server.mode}, acknowledged by {who} of the view{copies}, "
+        f"{server.name}: mode {server.mode}, acknowledged by {acknowledged_by} of the view{copies}, "
         f"first start with {server.expected} of {server.copies}{beside}."
     )
 
 
 def _services(replica: Replica) -> list[str]:
-    """Names, with the port clients connect to; other args may hold passwords."""
+    """Return the names of the services, with client ports; other arguments may be secret."""
     port = replica.client_port
     return [
         f"{service.short_name} {port}" if service.short_name == "TcpProxyService" else service.short_name

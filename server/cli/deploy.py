@@ -37,7 +37,7 @@ from .common import (
 )
 
 ATTEMPT_TIMEOUT_S = 5.0
-"""The wait for the factory's reply before the request is sent again, with the same key."""
+"""The wait for the reply of the factory agent, before the request is sent again with the same key."""
 
 
 @click.command(epilog="Exit status: 0, or 1 if the agent was not created.")
@@ -46,7 +46,7 @@ ATTEMPT_TIMEOUT_S = 5.0
 @click.argument("class_name", metavar="MODULE:CLASS")
 @click.option("--name", metavar="NAME", help="A name for the agent, unique on its server.")
 @click.option("--state", metavar="JSON", default="{}", help="Initial attributes, as a JSON object.")
-@click.option("--key", metavar="TEXT", help="Deploying twice with one key gives one agent.")
+@click.option("--key", metavar="TEXT", help="Two deployments with the same key create one agent.")
 @master_timeout_option
 def command(
     config: Path,
@@ -59,8 +59,8 @@ def command(
 ) -> None:
     """Create an agent and print its id.
 
-    The class must be importable on the replicas of the server: set PYTHONPATH where they are started. What is
-    importable here is checked here first.
+    The class must be importable on the replicas of the server: set PYTHONPATH where they are started. If the
+    class is importable here, too, the state is checked before it is sent.
     """
     with reported_errors():
         (admin,) = admins(read_config(config), server)
@@ -72,7 +72,7 @@ def command(
 def deploy(admin: ServerAdmin, create: Create, master_timeout_s: float = FAILOVER_TIMEOUT_S) -> str:
     """Ask the factory of the server for an agent; return its id as text. Raises CommandError, AdminError.
 
-    master_timeout_s: how long to wait, for a master and its answer together.
+    `master_timeout_s` is the longest wait, for a master and its answer together.
     """
     request = wire.Request(factory(admin.server.id), Create.type_name, encode(create), ATTEMPT_TIMEOUT_S)
     reply = admin.ask_master(
@@ -108,7 +108,7 @@ def state_of(class_name: str, state: str) -> bytes:
         spec = agent_spec(cls)
         hints = typing.get_type_hints(cls)
         raw = msgspec.json.decode(state, type=dict[str, msgspec.Raw])
-        # JSON has no bytes and no dates: the types of the class say what the text stands for.
+        # JSON has no bytes and no dates: the types of the class determine how a text is read.
         values = {key: msgspec.json.decode(value, type=hints.get(key, Any)) for key, value in raw.items()}
         encoded = msgspec.msgpack.encode(values)
         spec.build(encoded)

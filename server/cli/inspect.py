@@ -1,4 +1,4 @@
-"""`quorate inspect`: the state of one agent."""
+"""`quorate inspect`: print the state of one agent."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from .common import (
 
 
 @click.command(
-    epilog="Exit status: 0, or 1 if there is no such agent, its state is too large or nobody answers."
+    epilog="Exit status: 0, or 1 if there is no such agent, its state is too large or no replica answers."
 )
 @config_argument
 @server_option

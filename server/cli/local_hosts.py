@@ -1,4 +1,4 @@
-"""Which host names of a configuration mean this machine."""
+"""Host names of a configuration that mean this machine."""
 
 import ipaddress
 import socket
@@ -7,9 +7,10 @@ from ...hachannel.transport.addresses import is_own_address
 
 
 def is_local(host: str) -> bool:
-    """Say whether `host`, a name or an address, is this machine.
+    """Return whether `host`, a name or an address, is this machine.
 
-    localhost, 127.* and our own host names are; any other name is if one of its addresses is ours.
+    localhost, 127.* and the host names of this machine are; any other name is if one of its addresses belongs
+    to this machine.
     """
     name = host.strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost"):

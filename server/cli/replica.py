@@ -1,4 +1,4 @@
-"""`quorate replica`: replicas of a running cluster are added, removed and replaced."""
+"""`quorate replica`: add, remove and replace replicas of a running cluster."""
 
 import sys
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ timeout_option = click.option(
     type=Seconds(0.1),
     default=TIMEOUT_S,
     show_default=True,
-    help="Give up waiting after so long. What the cluster has agreed to stays.",
+    help="Stop waiting after this time. Changes that the cluster has made already stay.",
 )
 wait_option = click.option(
     "--wait",
@@ -45,16 +45,16 @@ wait_option = click.option(
     type=Seconds(0),
     default=WAIT_S,
     show_default=True,
-    help="Wait so long for a master: after a start, while it changes.",
+    help="Longest wait for a master, as after a start or during a failover.",
 )
 
 
 def reconfigurer(config: Path, server: str, timeout_s: float, wait_s: float) -> Reconfigurer:
-    """For a cluster of the file. Raises ConfigError, UnknownName, CommandError."""
+    """Return the reconfigurer of a cluster in the file. Raises ConfigError, UnknownName, CommandError."""
     loaded = read_config(config)
     declared = loaded.server(server)
     if not declared.clustered:
-        raise CommandError(f"{declared.name} is no <cluster>: it has one replica for good.")
+        raise CommandError(f"{declared.name} is not a <cluster>: it always has one replica.")
     return Reconfigurer(ServerAdmin(loaded, declared), timeout_s, click.echo, wait_s=wait_s)
 
 
@@ -63,10 +63,10 @@ CONFIRM = "Type {} to accept this loss"
 
 @click.group()
 def command() -> None:
-    """Add, remove and replace replicas of a running cluster; begin it again where too few are left.
+    """Add, remove and replace replicas of a running cluster; begin it again when too few are left.
 
-    The cluster keeps the list of its replicas; the file says where a new one is. Each command asks the
-    master, prints what happens and waits. Asking for what is so already is no error.
+    The cluster keeps the list of its replicas; the file has the address of a new one. Each command asks the
+    master, prints what happens and waits. A change that is made already is no error.
     """
 
 
@@ -75,7 +75,7 @@ def command() -> None:
 @server_option
 @wait_option
 def list_replicas(config: Path, server: str, wait_s: float) -> None:
-    """List the replicas that the cluster has."""
+    """List the replicas of the cluster."""
     with reported_errors():
         asked = reconfigurer(config, server, TIMEOUT_S, wait_s)
         asked.report = partial(click.echo, err=True)
@@ -83,7 +83,11 @@ def list_replicas(config: Path, server: str, wait_s: float) -> None:
             click.echo(f"{replica} {describe(seated)}")
 
 
-@command.command("add", epilog="Exit status: 0 if the replica takes part, 1 otherwise.")
+@command.command(
+    "add",
+    short_help="Add a replica, or change its address.",
+    epilog="Exit status: 0 if the replica takes part, 1 otherwise.",
+)
 @config_argument
 @server_option
 @which_option
@@ -91,10 +95,10 @@ def list_replicas(config: Path, server: str, wait_s: float) -> None:
 @wait_option
 @click.option("--no-wait", is_flag=True, help="Do not wait until the replica takes part.")
 def add(config: Path, server: str, replica: int, timeout_s: float, wait_s: float, no_wait: bool) -> None:
-    """Add a replica or witness that the file declares, or tell where one that is down is now.
+    """Add a replica or witness that the file declares, or change the address of one that is down.
 
-    Start it before or afterwards with `quorate start`: it gets the state from the others, while they serve,
-    and then counts.
+    Start it before or afterwards with `quorate start`. It receives the state from the others, while they
+    serve, and then takes part in decisions.
     """
     with reported_errors():
         change = reconfigurer(config, server, timeout_s, wait_s)
@@ -102,7 +106,11 @@ def add(config: Path, server: str, replica: int, timeout_s: float, wait_s: float
         change.apply(added, wait=not no_wait)
 
 
-@command.command("remove", epilog="Exit status: 0 if the cluster is without it, 1 otherwise.")
+@command.command(
+    "remove",
+    short_help="Remove a replica.",
+    epilog="Exit status: 0 if the cluster does not have the replica any more, 1 otherwise.",
+)
 @config_argument
 @server_option
 @which_option
@@ -117,17 +125,21 @@ def remove(config: Path, server: str, replica: int, timeout_s: float, wait_s: fl
         reconfigurer(config, server, timeout_s, wait_s).apply(ReconfigurationStep(replica, None))
 
 
-@command.command("replace", epilog="Exit status: 0 if the new replica takes part, 1 otherwise.")
+@command.command(
+    "replace",
+    short_help="Remove a replica and add it again.",
+    epilog="Exit status: 0 if the new replica takes part, 1 otherwise.",
+)
 @config_argument
 @server_option
 @which_option
 @timeout_option
 @wait_option
 def replace(config: Path, server: str, replica: int, timeout_s: float, wait_s: float) -> None:
-    """Remove a replica and add it again, where the file says.
+    """Remove a replica and add it again, with the address in the file.
 
-    For one whose machine or disk is lost, or that moves. Start the new one, with an empty directory,
-    afterwards.
+    Use it for a replica whose machine or disk is lost, or that moves to another machine. Start the new
+    replica afterwards, with an empty directory.
     """
     with reported_errors():
         change = reconfigurer(config, server, timeout_s, wait_s)
@@ -138,22 +150,24 @@ def replace(config: Path, server: str, replica: int, timeout_s: float, wait_s: f
 
 
 @command.command(
-    "force-new-cluster", epilog="Exit status: 0 if it is done, 1 if not: then nothing was changed."
+    "force-new-cluster",
+    short_help="Begin a new cluster with one stopped replica.",
+    epilog="Exit status: 0 if the new cluster was begun, 1 if nothing was changed.",
 )
 @config_argument
 @server_option
 @which_option
 @click.option("--data", metavar="DIR", type=click.Path(path_type=Path), help="Default: data beside the file.")
-@click.option("--accept-loss", is_flag=True, help="Do not ask: what is lost is accepted.")
+@click.option("--accept-loss", is_flag=True, help="Accept the loss without a question.")
 def force(config: Path, server: str, replica: int, data: Path | None, accept_loss: bool) -> None:
     """Begin a new cluster with what one stopped replica has on its disk.
 
-    For when too few of the others are left to go on, for good: their disks are lost. Whatever only they had
-    acknowledged is lost, and so is their membership. It runs on the host of the replica and says what is
-    lost before it does anything. All other replicas must be stopped, and their directories removed before
-    they are started again: one that still has its own stops when it hears of the new cluster, and a majority
-    of them that does not hear of it serves beside it. A file that leaves out replicas of the cluster is
-    refused without --accept-loss.
+    Use it when the disks of so many other replicas are lost that no majority can be started any more. Data
+    that only the others had acknowledged is lost, and they do not belong to the new cluster. The command runs
+    on the host of the replica, and prints what is lost before it does anything. All other replicas must be
+    stopped, and their directories removed before they are started again. A replica that still has its
+    directory stops when it connects to the new cluster; a majority of such replicas that does not connect to
+    it serves beside it. A file that leaves out replicas of the cluster is refused without --accept-loss.
     """
     with reported_errors():
         loaded = read_config(config)
@@ -163,13 +177,13 @@ def force(config: Path, server: str, replica: int, data: Path | None, accept_los
         _check_others(ServerAdmin(loaded, declared))
         _force(data or loaded.path.parent / "data", declared, replica, accept_loss)
     click.echo(
-        f"{name} is the beginning of a new cluster. Start it first: "
+        f"{name} is the first replica of a new cluster. Start it first: "
         f"quorate start {click.format_filename(config)} --server {declared.name} --replica {replica}"
     )
 
 
 def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
-    # Other commands need no part of a running server.
+    # Imported here because the other commands need nothing of a running server.
     from ...hachannel.journal.journal import JournalError
     from ..admin.new_cluster import NewCluster, NewClusterError
 
@@ -191,38 +205,50 @@ def _force(data: Path, server: Server, replica: int, accepted: bool) -> None:
 
 def _check_forcible(server: Server, replica: Replica) -> None:
     if not server.clustered:
-        raise CommandError(f"{server.name} is no <cluster>: start it, it needs nobody else.")
+        raise CommandError(f"{server.name} is not a <cluster>: start it, it needs no other replica.")
     if replica.witness:
         raise CommandError(
-            f"Replica {replica.id} of {server.name} is a witness: it holds nothing to begin with."
+            f"Replica {replica.id} of {server.name} is a witness: it holds no data to begin with."
         )
     if server.durability != "disk":
         raise CommandError(
-            f"{server.name} keeps nothing on disks (durability memory): what it held is lost when too few of "
-            "its replicas are left; stop all and start them again, they begin with nothing."
+            f"{server.name} keeps nothing on disks (durability memory), so its data is lost when too few of "
+            "its replicas are left. Stop all replicas and start them again: they begin with nothing."
         )
 
 
 def _check_left_out(name: str, seats: Sequence[Seat], accepted: bool) -> None:
-    """It may be the wrong file, and nobody has asked whether these run."""
-    places = {f"{name}.{seat.replica}": decode_address(seat.data) for seat in seats}
-    which = ", ".join(at if place is None else f"{at} at {place}" for at, place in places.items())
-    said = f"the file leaves out replicas that the last view lists: {which}"
+    """Check that the loss of replicas that the file leaves out is accepted. Raises CommandError.
+
+    The file may be the wrong one, and the command cannot ask these replicas whether they run.
+    """
+    addresses = {f"{name}.{seat.replica}": decode_address(seat.data) for seat in seats}
+    listed = ", ".join(
+        replica if address is None else f"{replica} at {address}" for replica, address in addresses.items()
+    )
+    finding = f"the file leaves out replicas that the last view lists: {listed}"
     if not accepted:
         raise CommandError(
-            f"Nothing was changed: {said}. Give the file of the whole cluster; or --accept-loss, if none of "
-            "them runs: one that does would stop as soon as it hears of the new cluster."
+            f"Nothing was changed: {finding}. Give the file of the whole cluster; or --accept-loss, if none "
+            "of them runs: a running one would stop as soon as it connects to the new cluster."
         )
-    click.echo(f"WARNING: {said}. Nobody has looked whether they run; each stops when it hears of this one.")
+    click.echo(
+        f"WARNING: {finding}. Whether they run was not checked; each stops when it connects to the new "
+        "cluster."
+    )
 
 
 def _check_others(admin: ServerAdmin) -> None:
-    """No replica may run: one with a majority needs no force, and any other one could not take part."""
+    """Check that no replica runs. Raises CommandError.
+
+    A cluster with a majority needs no force, and a running replica of one without a majority could not join
+    the new cluster.
+    """
     ((_, replicas),) = gather([admin])
     for each in replicas:
         at = f"{admin.server.name}.{each.endpoint.replica}"
         if each.in_charge:
-            raise CommandError(f"{at} is master and serves: nothing is lost, start the others as ever.")
+            raise CommandError(f"{at} is master and serves: nothing is lost, start the others as usual.")
         if not each.nobody_there:
             runs = f"may run ({each.reason})" if each.role == "down" else f"runs ({each.role})"
             raise CommandError(f"{at} {runs}: stop all replicas first, with `quorate stop`.")

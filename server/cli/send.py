@@ -1,4 +1,4 @@
-"""`quorate send`: a notification from the command line to an agent."""
+"""`quorate send`: send a notification from the command line to an agent."""
 
 import contextlib
 import math
@@ -48,7 +48,7 @@ DEFAULT_TIMEOUT_S = 10.0
     "timeout_s",
     metavar="SECONDS",
     type=Seconds(0.1, MAX_TIMEOUT_S),
-    help=f"How long to wait, for a master and the reply together.  [default: {FAILOVER_TIMEOUT_S:g} for a "
+    help=f"Longest wait, for a master and the reply together.  [default: {FAILOVER_TIMEOUT_S:g} for a "
     f"master, then {DEFAULT_TIMEOUT_S:g} for the reply]",
 )
 @json_option
@@ -128,7 +128,7 @@ def _failure(reply: wire.Reply) -> str:
 
 
 def named_payload(type_name: str, fields: str) -> tuple[str, bytes]:
-    """Return the name under which the notification of the command line travels, and its encoding.
+    """Return the type name and the encoded fields of the notification given on the command line.
 
     Raises CommandError.
     """

@@ -162,7 +162,8 @@ def test_a_state_that_is_too_large_is_refused_in_a_sentence(target: Target) -> N
     failure = ask(target(states=huge), wire.Inspect("alice"))
     assert failure.kind == "refused"
     assert failure.sentence == (
-        "The state of agent alice is too large to be shown: 16777216 bytes, where 16711680 are the most."
+        "The state of agent alice is too large to be shown: it has 16777216 bytes, and at most 16711680 "
+        "can be sent."
     )
 
 

@@ -194,7 +194,7 @@ def test_what_is_so_already_is_not_asked_for() -> None:
     cluster.reconfigurer().apply(ReconfigurationStep(1, None))
     cluster.reconfigurer().apply(ReconfigurationStep(1, None))
     assert len(cluster.asked) == 1
-    assert cluster.said[-1] == "s0: remove replica 1: it is so"
+    assert cluster.said[-1] == "s0: remove replica 1: done already"
     del cluster.replicas["0"]
     cluster.reconfigurer().apply(ReconfigurationStep(0, None))
     assert len(cluster.asked) == 1, "the file has it: it may be deleted there later"
@@ -406,7 +406,10 @@ def test_a_file_without_a_cluster_has_nothing_to_apply(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert done.output.endswith("a3servers.xml declares no <cluster>: there is nothing to apply\n")
     done = CliRunner().invoke(apply, [str(file), "--server", "s0"])
-    assert (done.exit_code, done.output) == (1, "quorate: s0 is no <cluster>: it has one replica for good.\n")
+    assert (done.exit_code, done.output) == (
+        1,
+        "quorate: s0 is not a <cluster>: it always has one replica.\n",
+    )
 
 
 def test_a_dry_run_says_by_its_status_whether_something_would_be_done(

@@ -127,9 +127,9 @@ def test_a_file_that_leaves_out_replicas_of_the_cluster_is_refused_unless_accept
 @pytest.mark.parametrize(
     ("attributes", "witness", "sentence"),
     [
-        ("", 2, "Replica 2 of s0 is a witness: it holds nothing"),
+        ("", 2, "Replica 2 of s0 is a witness: it holds no data"),
         ('durability="memory"', -1, "s0 keeps nothing on disks"),
-        ("", -1, "has no journal of s0.2; say where it is with --data"),
+        ("", -1, "has no journal of s0.2; give its directory with --data"),
     ],
 )
 def test_what_holds_nothing_is_refused(write: Write, attributes: str, witness: int, sentence: str) -> None:
