@@ -1,4 +1,4 @@
-"""Errors that end a start of a replica, each with one sentence for its starter."""
+"""Errors that end the start of a replica, each with one sentence for the user."""
 
 __all__ = ["StartError", "StartInterrupted"]
 
@@ -10,4 +10,4 @@ class StartError(Exception):
 
 
 class StartInterrupted(StartError):
-    """The replica was asked to stop before it had started: no fault of anybody."""
+    """The replica was asked to stop before it had started; this is no failure."""

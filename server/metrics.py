@@ -7,7 +7,7 @@ MAX_METRICS = 1000
 
 
 class Metrics:
-    """Counters and gauges, by name. Bounded: names above the limit are not kept."""
+    """Counters and gauges by name; at most MAX_METRICS of each, more names are ignored."""
 
     def __init__(self) -> None:
         self.counters: dict[str, int] = {}

@@ -29,7 +29,7 @@ class ReplicaSettings:
     trace: bool
     """Property ``trace``: write a trace; true by default."""
     trace_roll_s: float
-    """Property ``trace_roll_s``: a file of the trace is closed when its oldest row waits that long."""
+    """Property ``trace_roll_s``: a file of the trace is closed when its oldest row is this old."""
     channel: Settings
     engine: EngineSettings
     node: NodeSettings
@@ -40,7 +40,7 @@ class ReplicaSettings:
 
     @classmethod
     def read(cls, config: Config, server: Server, replica: Replica) -> "ReplicaSettings":
-        """Read them. Raises StartError, naming the property, when a value cannot be used."""
+        """Read the settings. Raises StartError, which names the property, for a value that cannot be used."""
 
         def value(name: str, default: T, convert: Callable[[str], T], expected: str) -> T:
             text = config.setting(name, server=server.id, replica=replica.id)
@@ -89,7 +89,7 @@ class ReplicaSettings:
                 limits=BatchLimits(batch_notes=whole("batch_notes", limits.batch_notes)),
                 digest_every=whole("digest_every", node.digest_every),
             ),
-            # The channel is to suspect a silent peer before its connection is given up.
+            # The channel suspects a silent peer before the connection to it is dropped.
             link=LinkSettings(silence_s=max(LinkSettings().silence_s, 2 * suspect_s)),
             durability=SnapshotSettings(
                 snapshot_entries=whole("snapshot_entries", durability.snapshot_entries),

@@ -84,7 +84,7 @@ class Networks:
         for server, birth in effects.births.items():
             connection = self.outgoing.get(server)
             if connection is not None:
-                connection.begin_life(birth, *self._port.node.engine.pending(server))
+                connection.begin_incarnation(birth, *self._port.node.engine.pending(server))
         for server, items in effects.network.items():
             connection = self.outgoing.get(server)
             if connection is not None:
@@ -122,10 +122,10 @@ class Networks:
         """Record that another server was heard in that life; drop its connections of another life."""
         if self._lives.get(server) != birth:
             self._lives[server] = birth
-            self.incoming.keep_life(server, birth)
+            self.incoming.keep_incarnation(server, birth)
             connection = self.outgoing.get(server)
             if connection is not None:
-                connection.keep_life(birth)
+                connection.keep_incarnation(birth)
 
     def net_peer(self, server: int, birth: int) -> None:
         """Have the present life of another server recorded in the replicated state."""

@@ -1,4 +1,4 @@
-"""Addresses of the replicas of this server: those the cluster agreed on or, until then, those of the file."""
+"""Addresses of the replicas of this server: those of the file until the cluster has agreed on some."""
 
 from collections.abc import Mapping, Sequence
 
@@ -81,9 +81,9 @@ class Addresses:
         """Ids of the replicas that are witnesses."""
         self._addresses: dict[int, ReplicaAddress] = {}
         self.agreed = False
-        """Whether the cluster agreed on them; else they are only those of the file."""
+        """Whether the cluster agreed on the addresses; otherwise they are those of the file."""
         self.removed: set[int] = set()
-        """Replicas that belonged to the cluster at an earlier update, and do not now."""
+        """Ids of replicas that belonged to the cluster at an earlier update, and do not now."""
         self.update(self.seats, agreed=False)
 
     @property
@@ -153,9 +153,9 @@ class Addresses:
         return found
 
     def difference(self) -> str:
-        """Say in one sentence how the file differs from the cluster; "" if it does not, or is not known to.
+        """Return how the file differs from the cluster, in one sentence; "" if no difference is known.
 
-        The file is the one read at the start: applying it could undo a change made since.
+        The file was read at the start of this process: applying it could undo a later change.
         """
         if not self.agreed:
             return ""
@@ -172,6 +172,7 @@ class Addresses:
         if not found:
             return ""
         return (
-            f"this replica was started with a file that differs ({'; '.join(found)}): the cluster counts; "
-            "the present file is read at the next start, and if that is right there is nothing to do"
+            f"this replica was started with a file that differs from the cluster ({'; '.join(found)}). The "
+            "cluster keeps its replicas. The file is read again at the next start; if it agrees with the "
+            "cluster by now, there is nothing to do"
         )

@@ -1,16 +1,18 @@
 """Networks between servers: FIFO and exactly once for each pair of servers, spoken by masters only.
 
 One TCP connection for each direction. After the hello the sender's frames are `Data`, the receiver's `Ack`.
-A sender finds the master of the other server by trying its replicas; a slave answers where the master is.
-What is not acknowledged is in the replicated state of the sender's engine, so a new master starts from there.
-The receiver's engine drops what it has already and what does not follow; it acknowledges once committed.
+A sender finds the master of the other server by trying its replicas; a slave answers with the address of the
+master. Unacknowledged notifications are in the replicated state of the sender's engine, from which a new
+master continues. The receiver's engine drops notifications that it has already, and those after a gap. It
+acknowledges notifications once they are committed.
 
-Numbers hold for one life of either server (`Engine.birth`). Both hellos tell the birth; the sender has the
-other's in its replicated state before it sends anything, so it notices when the other has lost its own state.
+Sequence numbers are valid for one incarnation of either server, which its birth identifies (`Engine.birth`):
+a server that has lost its state begins a new incarnation. Both hellos contain the birth. The sender keeps the
+birth of the other server in its replicated state before it sends anything, so it notices a lost state.
 
-Lives follow each other, but news of them may come late. So whenever a server is heard in another life than
-before, every connection of another life and every attempt under way is given up (`NetworkHost.net_heard`):
-what is heard on a later one was said by a server that was alive later.
+Frames of an earlier incarnation may arrive late. So when a server is heard with another birth than before,
+every connection to or from another birth, and every attempt that is under way, is closed
+(`NetworkHost.net_heard`). A connection made afterwards belongs to the later incarnation.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,21 +29,21 @@ from .hello import Hello, NotNow, ProtocolError
 __all__ = ["Ack", "Data", "Incoming", "NetworkHost"]
 
 MAX_LINKS = 256
-"""Connections accepted from other servers; there is one from each, and a few that are being replaced."""
+"""Most connections accepted from other servers: one from each, and a few that are being replaced."""
 
 MAX_REPLICAS_CHARS = 2000
-"""A hello is small: a longer list of replicas is left out of it, and the other side's file has to do."""
+"""A longer list of replicas does not fit into a hello and is left out; the other side uses its file."""
 
 
 class Data(msgspec.Struct, array_like=True, frozen=True, tag="d"):
-    """Notifications numbered without gap from `first_seq`."""
+    """Notifications with consecutive numbers from `first_seq` on."""
 
     first_seq: int
     notes: list[Note]
 
 
 class Ack(msgspec.Struct, array_like=True, frozen=True, tag="a"):
-    """Everything up to `upto` is in the receiver's replicated state."""
+    """Acknowledgement: all notifications up to `upto` are in the receiver's replicated state."""
 
     upto: int
 
@@ -51,19 +53,19 @@ _data_decoder = msgspec.msgpack.Decoder(Data)
 
 
 class NetworkHost(Protocol):
-    """What the networks need from the replica."""
+    """The operations of a replica for the networks."""
 
     @property
     def net_birth(self) -> int:
-        """The birth of our own server; 0 while it has none."""
+        """The birth of this server; 0 before it begins."""
         ...
 
     def net_heard(self, server: int, birth: int) -> None:
-        """Another server was heard just now, in the life of that birth."""
+        """Note that another server was heard just now, with that birth."""
         ...
 
     def net_peer(self, server: int, birth: int) -> None:
-        """Record that another server lives that life; `Outgoing.begin_life` is called once that is done."""
+        """Replicate the birth of another server; `Outgoing.begin_incarnation` is called once that is done."""
         ...
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
@@ -71,15 +73,15 @@ class NetworkHost(Protocol):
         ...
 
     def net_acked(self, server: int, birth: int, upto: int) -> None:
-        """Another server, in that life, has everything up to `upto`."""
+        """Note that another server, in the incarnation of that birth, has everything up to `upto`."""
         ...
 
     def net_received(self, server: int, birth: int) -> int:
-        """Return the highest number that our replicated state has from that life of a server."""
+        """Return the highest number received from that incarnation of a server, in the replicated state."""
         ...
 
     def net_refusal(self) -> str | None:
-        """Return why nothing can be exchanged with other servers here, or None on a working master."""
+        """Return why this replica does not serve other servers; None on a working master."""
         ...
 
     def net_master(self, server: int) -> Address | None:
@@ -91,16 +93,16 @@ class NetworkHost(Protocol):
         ...
 
     def net_knows(self, server: int) -> bool:
-        """Say whether the configuration has that other server."""
+        """Return whether the configuration has that other server."""
         ...
 
     @property
     def net_accepting(self) -> bool:
-        """False while input from other servers has to wait."""
+        """Whether input from other servers is accepted at present."""
         ...
 
     def when_net_accepting(self, callback: Callable[[], None]) -> None:
-        """Call back once input from other servers may go on."""
+        """Call `callback` once input from other servers is accepted again."""
         ...
 
 
@@ -126,7 +128,7 @@ class Incoming:
         return list(self._links)
 
     def answer(self, hello: Hello) -> Mapping[str, Any]:
-        """Of the listener: what to answer a hello. Raises ProtocolError to refuse."""
+        """Return the fields of the answer to a hello. Raises ProtocolError to refuse."""
         server, birth = hello.integer("server"), hello.integer("birth")
         if birth <= 0:
             raise ProtocolError("The birth of a server is a number above 0.")
@@ -139,7 +141,7 @@ class Incoming:
         if refusal is not None:
             raise NotNow(refusal)
         if len(self._links) >= MAX_LINKS and server not in self._links:
-            raise ProtocolError(f"{MAX_LINKS} servers are connected; that is the limit.")
+            raise ProtocolError(f"At most {MAX_LINKS} servers may be connected, and this many are.")
         upto = self._host.net_received(server, birth)
         replicas = [list(each) for each in self._host.net_replicas(server)]
         if sum(len(str(each)) for each in replicas) > MAX_REPLICAS_CHARS:
@@ -147,7 +149,7 @@ class Incoming:
         return {"server": self._server, "birth": self._host.net_birth, "upto": upto, "replicas": replicas}
 
     def begin(self, link: Link, hello: Hello, frames: list[bytes]) -> None:
-        """Of the listener: take over a connection."""
+        """Serve a connection after the handshake."""
         server = hello.integer("server")
         if self._host.net_refusal() is not None:
             link.close()
@@ -163,14 +165,14 @@ class Incoming:
             self.received(handler, frames)
 
     def acknowledge(self, server: int, birth: int, upto: int) -> None:
-        """Tell another server's master that everything up to `upto` of that life is committed here."""
+        """Acknowledge to another server's master everything up to `upto` of the incarnation of that birth."""
         handler = self._links.get(server)
-        # The numbers of an earlier life are no numbers of this one.
+        # The numbers of another incarnation mean other notifications.
         if handler is not None and handler.birth == birth:
             handler.link.send([_encoder.encode(Ack(upto))])
 
-    def keep_life(self, server: int, birth: int) -> None:
-        """Close the connection from a server unless it is of that life."""
+    def keep_incarnation(self, server: int, birth: int) -> None:
+        """Close the connection from a server unless it is from the incarnation of that birth."""
         handler = self._links.get(server)
         if handler is not None and handler.birth != birth:
             del self._links[server]
@@ -183,22 +185,22 @@ class Incoming:
             handler.link.close()
 
     def received(self, handler: "_From", bodies: list[bytes]) -> None:
-        """Of a link: notifications."""
+        """Process notifications that arrived on a link."""
         server, birth, link = handler.server, handler.birth, handler.link
         self._host.net_heard(server, birth)
         try:
-            came = [_data_decoder.decode(body) for body in bodies]
+            batches = [_data_decoder.decode(body) for body in bodies]
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            link.drop("what came were no notifications")
+            link.drop("a frame is not a batch of notifications")
             return
-        for data in came:
+        for data in batches:
             self._host.net_input(server, birth, data.first_seq, data.notes)
         if not self._host.net_accepting:
             link.pause_reading()
             self._host.when_net_accepting(lambda: self._resume(link))
 
     def lost(self, handler: "_From", reason: str) -> None:
-        """Of a link: gone."""
+        """Forget a link that is lost."""
         if self._links.get(handler.server) is handler:
             del self._links[handler.server]
             self._log(f"connection from server {handler.server} lost: {reason}")

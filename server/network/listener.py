@@ -104,7 +104,7 @@ class _DiscardFrames:
 
 
 DISCARD_FRAMES = _DiscardFrames()
-"""Handler of links that are about to be closed."""
+"""Handler of links that are being closed."""
 
 
 class Listener(Factory):
@@ -113,7 +113,7 @@ class Listener(Factory):
     `handlers` maps a purpose to its handler; `secret` is the property of that name, None if there is none.
     `log` gets lines about bad connections, limited in number. `count` gets the name of a metric to increase:
     ``garbage`` for a first frame that is no acceptable hello, ``refused_connections`` above the limit.
-    `client_port` is where clients connect, which is said to a client that connects here; None if nowhere.
+    `client_port` is the port that a client program that connects here is told to use; None if there is none.
     """
 
     noisy = False
@@ -215,7 +215,7 @@ class Listener(Factory):
 
     def _handshake_timed_out(self, link: Link, pending: _PendingHandshake) -> None:
         pending.timeout = None
-        self.reject(link, f"it said no hello within {HELLO_TIMEOUT_S:g} s")
+        self.reject(link, f"no hello came within {HELLO_TIMEOUT_S:g} s")
         link.drop("no hello")
 
     def _log_limited(self, line: str) -> None:

@@ -1,4 +1,4 @@
-"""The dialing half of the networks between servers: see `network`."""
+"""The connecting half of the networks between servers: see `incoming`."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ from .incoming import Ack, Data, NetworkHost
 __all__ = ["Outgoing"]
 
 WINDOW_BYTES = 4 * 1024 * 1024
-"""What a sender may have unacknowledged on a connection."""
+"""Most bytes that may be sent and not acknowledged on a connection."""
 BATCH_BYTES = 256 * 1024
 BATCH_NOTES = 512
 NOTE_BYTES = 96
-"""Counted for each notification besides its payload."""
+"""Bytes that are counted for each notification besides its payload."""
 MAX_ADDRESSES = 64
-"""Of one server; a longer list is not believed."""
+"""Most replicas of one server; a longer list is ignored."""
 REDIRECTS = 4
 """Redirections followed in a row before the list of replicas is tried from its start."""
 
@@ -32,9 +32,10 @@ _ack_decoder = msgspec.msgpack.Decoder(Ack)
 
 
 class Outgoing:
-    """The way to one other server. Lives while this replica is master.
+    """The connection to one other server, made again when it is lost. Exists while this replica is master.
 
-    `handshake` makes the dialing side of a network hello.
+    `handshake` makes the connecting side of a handshake. `nats` replaces addresses of replicas of the other
+    server, by replica id.
     """
 
     def __init__(
@@ -59,9 +60,9 @@ class Outgoing:
         self._settings = settings or LinkSettings()
         self._jitter = jitter or random.Random()
         self._known = 0
-        """The life of the other server that our replicated state knows; the numbers are for that one."""
+        """The birth of the other server in our replicated state; the sequence numbers are valid for it."""
         self._met = 0
-        """The life of the other server that the connection leads to."""
+        """The birth that the other server sent on this connection."""
         self._notes: dict[int, Note] = {}
         self._acked = self._sent = self._last = 0
         self._unacked_bytes = 0
@@ -76,34 +77,37 @@ class Outgoing:
 
     @property
     def connected(self) -> bool:
-        """True while there is a connection to the other master."""
+        """Whether there is a connection to the other master."""
         return self._link is not None
 
     @property
     def waiting(self) -> int:
-        """Notifications the other server has not acknowledged."""
+        """Number of notifications that the other server has not acknowledged."""
         return len(self._notes)
 
     def start(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
-        """Begin with what the replicated state holds: the known life, what waits for it; and connect."""
+        """Connect, and send `notes`, the unacknowledged notifications from `first_seq` on.
+
+        All arguments are from the replicated state; `birth` is that of the other server.
+        """
         self._load(birth, first_seq, notes)
         self._dial()
 
-    def begin_life(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
-        """The replicated state knows another life of the other server now, and what waits is for that one."""
+    def begin_incarnation(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
+        """Replace the notifications to send: the replicated state has another birth of the other server."""
         self._load(birth, first_seq, notes)
         self._pump()
 
-    def keep_life(self, birth: int) -> None:
-        """Give up a connection to another life of the other server, and an attempt that may come to one."""
+    def keep_incarnation(self, birth: int) -> None:
+        """Close a connection to another birth of the other server, and an attempt that may lead to one."""
         if self._give_up is not None:
             self._give_up()
             self._give_up = None
-            self._again()
+            self._retry_later()
         if self._link is not None and self._met != birth:
             self._link.close()
             self._link = None
-            self._again()
+            self._retry_later()
 
     def _load(self, birth: int, first_seq: int, notes: Sequence[Note]) -> None:
         self._known = birth
@@ -113,7 +117,7 @@ class Outgoing:
         self._add([(first_seq + offset, note) for offset, note in enumerate(notes)])
 
     def stop(self) -> None:
-        """Close the connection and forget what waits: it is in the replicated state."""
+        """Close the connection. Unacknowledged notifications stay in the replicated state."""
         self._running = False
         if self._retry is not None and self._retry.active():
             self._retry.cancel()
@@ -126,7 +130,7 @@ class Outgoing:
         self._notes.clear()
 
     def queue(self, items: Sequence[tuple[int, Note]]) -> None:
-        """Send these numbered notifications, which follow what was queued before."""
+        """Send these numbered notifications, which follow those queued before."""
         self._add(items)
         self._pump()
 
@@ -137,25 +141,25 @@ class Outgoing:
                 self._last = seq
 
     def frames(self, link: Link, bodies: list[bytes]) -> None:
-        """Of the link: acknowledgements."""
+        """Process acknowledgements that arrived on the link."""
         upto = 0
         try:
             for body in bodies:
                 upto = max(upto, _ack_decoder.decode(body).upto)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            link.drop("what came was no acknowledgement")
+            link.drop("a frame is not an acknowledgement")
             return
         if self._met == self._known:
             self._acknowledge(upto)
 
     def lost(self, link: Link, reason: str) -> None:
-        """Of the link: gone."""
+        """Connect again, to another replica first: the link is lost."""
         if link is self._link:
             self._link = None
             self._log(f"connection to server {self.server} lost: {reason}")
-            # It may be frozen and still take connections; any other replica knows who is master now.
+            # A frozen replica still accepts connections; any other replica knows the present master.
             self._turn += 1
-            self._again()
+            self._retry_later()
 
     def _acknowledge(self, upto: int) -> None:
         if upto <= self._acked:
@@ -194,8 +198,8 @@ class Outgoing:
         if not self._running or not self._addresses:
             return
         if self._host.net_refusal() is not None:
-            # Our own life has not begun.
-            self._again()
+            # This replica is not a working master yet, so it has no birth to send.
+            self._retry_later()
             return
         address = self._redirect or self._addresses[self._turn % len(self._addresses)]
         self._redirect = None
@@ -208,13 +212,13 @@ class Outgoing:
         self._turn += 1
         self._failures += 1
         if self._failures in (len(self._addresses), 100) or self._failures % 1000 == 0:
-            self._log(f"server {self.server} cannot be reached yet, it is tried again: {reason}")
-        self._again()
+            self._log(f"server {self.server} cannot be reached yet, retrying: {reason}")
+        self._retry_later()
 
-    def _again(self) -> None:
+    def _retry_later(self) -> None:
         if not self._running or self._retry is not None:
             return
-        # A whole round over the replicas is quick; only then the delay grows.
+        # The delay grows only after all replicas were tried.
         rounds = self._failures // max(1, len(self._addresses))
         settings = self._settings
         delay = min(settings.max_delay_s, settings.first_delay_s * 2 ** min(rounds, 16))
@@ -236,7 +240,7 @@ class Outgoing:
             self._failed(f"{link.peer} is not server {self.server}; check the configuration")
             return
         self._failures = self._redirects = 0
-        self._learn(fields.get("replicas"))
+        self._update_addresses(fields.get("replicas"))
         self._host.net_heard(self.server, birth)
         self._link = link
         self._met = birth
@@ -244,14 +248,14 @@ class Outgoing:
         link.limit_frames(self._settings.max_frame_bytes)
         link.keep_alive()
         if birth == self._known:
-            self._go_on(upto)
+            self._resume(upto)
         else:
             self._host.net_peer(self.server, birth)
         if frames:
             self.frames(link, frames)
 
-    def _learn(self, replicas: object) -> None:
-        """The other server says which replicas it has now: replicas come and go without our file."""
+    def _update_addresses(self, replicas: object) -> None:
+        """Use the replicas that the other server reports, which may differ from those in our file."""
         found: list[Address] = []
         for each in cast("list[object]", replicas) if isinstance(replicas, list) else []:
             try:
@@ -262,13 +266,13 @@ class Outgoing:
         if found and len(found) <= MAX_ADDRESSES:
             self._addresses = found
 
-    def _go_on(self, upto: int) -> None:
-        """The other server is in the life that is known, and has what was sent up to a number."""
+    def _resume(self, upto: int) -> None:
+        """Send on: the other server has the known birth, and the notifications up to `upto`."""
         if not self._acked <= upto <= self._last:
             self._log(
                 f"server {self.server} has {upto} notifications of this server, which counts {self._acked} "
-                f"acknowledged and {self._last} sent: one of the two was given an older state of its own and "
-                "some of what is sent is lost; start that one with nothing instead"
+                f"acknowledged and {self._last} sent: one of the two runs with an older copy of its state, "
+                "and notifications are lost; start that one with an empty directory instead"
             )
         self._sent = self._acked
         self._unacked_bytes = 0

@@ -9,11 +9,11 @@ LOG_LINES = 10
 
 
 LOG_PERIOD_S = 10.0
-"""At most so many lines about bad connections in such a period."""
+"""At most LOG_LINES lines about bad connections are written in each LOG_PERIOD_S seconds."""
 
 
 class RateLimit:
-    """Lets a few lines through in each period and tells how many it kept back."""
+    """Writes a few lines in each period, and counts the others."""
 
     def __init__(
         self, log: Callable[[str], None], lines: int = LOG_LINES, period_s: float = LOG_PERIOD_S
@@ -23,17 +23,17 @@ class RateLimit:
         self._period_s = period_s
         self._since = float("-inf")
         self._written = 0
-        self._kept_back = 0
+        self._omitted = 0
 
     def line(self, now: float, text: str) -> None:
-        """Log `text` unless too much was logged since the period began."""
+        """Log `text` unless this period has had its lines; the next period begins with the number omitted."""
         if now - self._since >= self._period_s:
-            if self._kept_back:
-                self._log(f"{self._kept_back} more lines about bad connections were left out")
+            if self._omitted:
+                self._log(f"{self._omitted} more lines about bad connections were left out")
             self._since = now
-            self._written = self._kept_back = 0
+            self._written = self._omitted = 0
         if self._written < self._lines:
             self._written += 1
             self._log(text)
         else:
-            self._kept_back += 1
+            self._omitted += 1

@@ -57,9 +57,9 @@ class ReplicaAddress:
     def net_heard(self, server: int, birth: int) -> None:
         if self.heard[-1:] != [birth]:
             self.heard.append(birth)
-            self.incoming.keep_life(server, birth)
+            self.incoming.keep_incarnation(server, birth)
             if self.way is not None:
-                self.way.keep_life(birth)
+                self.way.keep_incarnation(birth)
 
     def net_peer(self, server: int, birth: int) -> None:
         self.net.clock.callLater(self.commit_s, self.meet, birth)
@@ -70,7 +70,7 @@ class ReplicaAddress:
 
     def meet(self, birth: int) -> None:
         if self.link.meet(birth) and self.way is not None:
-            self.way.begin_life(birth, self.link.first_seq, list(self.link.waiting))
+            self.way.begin_incarnation(birth, self.link.first_seq, list(self.link.waiting))
 
     def reborn(self, birth: int) -> "ReplicaAddress":
         """The same server at the same place, without its state."""
@@ -398,7 +398,7 @@ def test_a_server_that_was_given_an_older_state_is_told_so(net: MemoryNet, place
     receiver.link.received = 5
     sender.send_to(["b"], note(1))
     net.advance(0.5)
-    assert any("was given an older state" in line for line in sender.lines)
+    assert any("runs with an older copy of its state" in line for line in sender.lines)
 
 
 DEEP = b"\x91" * 3000 + b"\xc0"
@@ -420,10 +420,12 @@ def test_a_connection_on_which_nonsense_comes_is_dropped_and_made_again(
     way = sender.send_to(["b"], note(1))
     net.until(lambda: way.waiting == 0)
     way._link.send([data])
-    net.until(lambda: "connection from server 0 lost: what came were no notifications" in receiver.lines)
+    net.until(
+        lambda: "connection from server 0 lost: a frame is not a batch of notifications" in receiver.lines
+    )
     net.until(lambda: way.connected and receiver.incoming.connected == [0])
     receiver.incoming._links[0].link.send([ack])
-    net.until(lambda: "connection to server 1 lost: what came was no acknowledgement" in sender.lines)
+    net.until(lambda: "connection to server 1 lost: a frame is not an acknowledgement" in sender.lines)
     sender.send(note(2))
     net.until(lambda: way.waiting == 0)
     assert receiver.got == numbers(2)
