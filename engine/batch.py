@@ -20,7 +20,7 @@ __all__ = [
 
 
 class BatchError(ValueError):
-    """Bytes that are not a batch."""
+    """Raised for bytes that are not a batch."""
 
 
 class Posts(msgspec.Struct, array_like=True, frozen=True, tag=0):
@@ -39,7 +39,7 @@ class NetInput(msgspec.Struct, array_like=True, frozen=True, tag=1):
 
 
 class NetAck(msgspec.Struct, array_like=True, frozen=True, tag=2):
-    """Another server, in the life of that birth, holds everything that this one sent it up to `upto`."""
+    """Acknowledgement of another server, in the life of that birth: it holds everything up to `upto`."""
 
     server: int
     birth: int
@@ -47,11 +47,11 @@ class NetAck(msgspec.Struct, array_like=True, frozen=True, tag=2):
 
 
 class Tick(msgspec.Struct, array_like=True, frozen=True, tag=3):
-    """Time has passed: fire the timers that are due."""
+    """Order to fire the timers that are due."""
 
 
 class NetPeer(msgspec.Struct, array_like=True, frozen=True, tag=4):
-    """Another server was met in the life of that birth. Nothing is sent to a life before this is recorded."""
+    """Record of the present life of another server. Nothing is sent to a life before this is applied."""
 
     server: int
     birth: int
@@ -64,12 +64,12 @@ _decoder: msgspec.msgpack.Decoder[list[Item]] = msgspec.msgpack.Decoder(list[Ite
 
 
 def encode_batch(items: Sequence[Item]) -> bytes:
-    """The payload of an entry."""
+    """Return the payload of an entry."""
     return _encoder.encode(items)
 
 
 def decode_batch(payload: bytes) -> list[Item]:
-    """The items of an entry. Raises BatchError if the bytes are not a batch."""
+    """Return the items of an entry. Raises BatchError if the bytes are not a batch."""
     try:
         return _decoder.decode(payload)
     except msgspec.DecodeError as error:

@@ -1,4 +1,4 @@
-"""One agent in the engine: running a reaction, and undoing one that failed."""
+"""One agent in the engine: it runs reactions, and undoes those that fail."""
 
 import sys
 from collections.abc import Callable, Coroutine, Generator
@@ -39,23 +39,23 @@ _LOG_FLOOR: Final = 8 * 1024
 
 
 class Unhandled(Exception):
-    """The agent's class has no reaction to a notification of this type."""
+    """Raised for a notification of a type to which the agent's class has no reaction."""
 
 
 class Unfit(ValueError):
-    """The payload does not fit the type that it is said to have."""
+    """Raised for a payload that does not fit the type of its notification."""
 
 
 class Unstorable(ValueError):
-    """A reaction left a state that cannot be stored, or not be read back."""
+    """Raised when a reaction leaves a state that cannot be stored, or not be loaded again."""
 
 
 class Nondeterministic(RuntimeError):
-    """Running the same reactions again did not end the same way."""
+    """Raised when reactions that run again end in another way than before."""
 
 
 class Ran(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A reaction that can be run again."""
+    """The arguments of a reaction, to run it again."""
 
     note: Note
     now_ns: int
@@ -85,7 +85,7 @@ class AgentState(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Reacted(NamedTuple):
-    """The requests of a reaction, and their hash."""
+    """The context of a reaction, with its requests, and the hash of the requests."""
 
     context: Context
     outputs: bytes
@@ -93,7 +93,7 @@ class Reacted(NamedTuple):
 
 @attrs.define(eq=False)
 class Cell:
-    """An agent and what it takes to undo a failed reaction.
+    """An agent, and the data that are needed to undo a failed reaction.
 
     A small state is saved after every reaction. Of a large one the cell keeps an older saved state and the
     reactions since: undoing loads the one and runs the others again. The state is saved anew when these
@@ -117,12 +117,12 @@ class Cell:
 
     @classmethod
     def create(cls, identity: AgentId, name: str | None, spec: AgentSpec, state: bytes) -> "Cell":
-        """A new agent with this state. Raises ValueError if it does not fit the class."""
+        """Make a new agent with this state. Raises ValueError if it does not fit the class."""
         return cls(identity, name, spec, _loaded(spec, state), state, [], checked_bytes=len(state))
 
     @classmethod
     def load(cls, stored: AgentState, spec: AgentSpec, resolve: Resolve) -> "Cell":
-        """The agent that `stored` made. Raises ValueError if the state does not fit the class."""
+        """Make the agent that `stored` returned. Raises ValueError if the state does not fit the class."""
         cell = cls(
             stored.identity,
             stored.name,
@@ -143,11 +143,11 @@ class Cell:
         return cell
 
     def react(self, note: Note, now_ns: int, position: int, stamp: int, resolve: Resolve) -> "Reacted":
-        """Run one reaction and return what it asked for.
+        """Run one reaction and return its requests.
 
-        Whatever it raises, the agent is afterwards as it was before. Raises `Unhandled` if no method takes
-        the notification, `Unfit` if its payload cannot be decoded, `Unstorable` if the reaction left a state
-        that cannot be stored, and anything that the agent's code raises.
+        If it raises anything, the agent has afterwards the state that it had before. Raises `Unhandled` if no
+        method takes the notification, `Unfit` if its payload cannot be decoded, `Unstorable` if the reaction
+        left a state that cannot be stored, and anything that the agent's code raises.
         """
         try:
             context = self._run(note, now_ns, position, stamp, resolve)
@@ -222,16 +222,16 @@ class Cell:
             sys.setrecursionlimit(limit)
 
     def _save(self) -> None:
-        """Save the state, and go on with what others would load of it.
+        """Save the state, and replace the agent by the one that is loaded from it.
 
-        That may be another one: an int where the class says float is a float then, what was one list in two
-        attributes is two, a defaultdict a dict. A replica that gets the state is to react like this one.
+        The two may differ: an int in a float attribute becomes a float, one list in two attributes becomes
+        two, a defaultdict becomes a dict. A replica that receives the state must react like this one.
         """
         self._saved, self.agent = self._encoded()
         self._since = []
 
     def _encoded(self) -> tuple[bytes, Agent]:
-        """The whole state, and the agent as it is loaded from that."""
+        """Return the whole state, and the agent as it is loaded from that."""
         try:
             saved = self.spec.save(self.agent)
             return saved, self.spec.load(saved)
@@ -244,26 +244,26 @@ class Cell:
 
     @property
     def settled(self) -> bytes | None:
-        """The whole state as it was saved, if nothing has happened since; else None."""
+        """The whole state as it was saved, if no reaction has run since; otherwise None."""
         return None if self._since else self._saved
 
     @property
     def saved_bytes(self) -> int:
-        """The size of its last saved state."""
+        """The size of the last saved state."""
         return len(self._saved)
 
     def state(self) -> bytes:
-        """The whole state, as it is saved. Raises `Unstorable`.
+        """Return the whole state, as it would be saved. Raises `Unstorable`.
 
-        Where an undo starts from does not change: that is the same on every replica, and this is not called
-        at the same time on each.
+        The state from which an undo starts stays the same: it must not differ between replicas, and they call
+        this at different times.
         """
         return self._encoded()[0] if self._since else self._saved
 
     def stored(self) -> tuple[AgentState, str]:
-        """The agent, to be stored or sent, and what is wrong with it, "" normally.
+        """Return the agent in the form to store or send, and what is wrong with its state, "" normally.
 
-        One whose state cannot be stored is described by its last saved state and the reactions since.
+        If the state cannot be stored, the form has the last saved state and the reactions since.
         """
         flaw, state, since = "", self._saved, tuple(self._since)
         if since:
@@ -296,7 +296,7 @@ def _loaded(spec: AgentSpec, state: bytes) -> Agent:
 
 
 def _check_finished(returned: object) -> None:
-    """Raise TypeError if a reaction has not run, for it is a coroutine or a generator in disguise."""
+    """Raise TypeError if a reaction has not run because it is a coroutine or a generator."""
     if isinstance(returned, Coroutine | Generator):
         returned.close()
         raise TypeError("the reaction is a coroutine or a generator, and has not run: make it a plain method")

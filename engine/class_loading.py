@@ -1,4 +1,4 @@
-"""Finding the class of an agent: where it is imported from, and by its name."""
+"""Loading of agent classes, by module and by name."""
 
 import importlib
 import re
@@ -66,18 +66,18 @@ def stored_class(load: Callable[[str], AgentSpec], name: str, location: str) -> 
     named = agent_named(name)
     if named is not None:
         return agent_spec(named)
-    place = location or name
+    source = location or name
     try:
-        spec = load(place)
+        spec = load(source)
     except AgentError as error:
         former = "" if location else f" and list also=({name!r},) in the class"
         raise AgentError(
-            f"the class of {name} cannot be loaded from {place}: {error}. If it has moved, name its module "
+            f"the class of {name} cannot be loaded from {source}: {error}. If it has moved, name its module "
             f"in the property agent_modules{former}"
         ) from error
     if name not in spec.names:
         raise AgentError(
-            f"{place} is called {spec.name}, and the stored agent is a {name}: list also=({name!r},) in the "
+            f"{source} is called {spec.name}, and the stored agent is a {name}: list also=({name!r},) in the "
             "class if it can load such a state, or give it its former name again"
         )
     return spec

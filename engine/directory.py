@@ -141,7 +141,7 @@ class Directory:
         if tally in self._tallies:
             self._tallies.remove(tally)
 
-    def before(self, cell: Cell) -> None:
+    def before_change(self, cell: Cell) -> None:
         """Hash an agent that is about to change or to be removed, for the tallies that need its present
         state."""
         for tally in self._tallies:

@@ -11,21 +11,21 @@ __all__ = ["Effects"]
 
 @attrs.define
 class Effects:
-    """The outputs of one entry. All but `trace` and `reports` are acted on by the master only."""
+    """The outputs of one entry. Only the master carries them out, except `trace` and `reports`."""
 
     index: int
     emissions: list[tuple[str, AgentId, msgspec.Struct]] = attrs.field(factory=list)
     """(topic, agent, message) for the services."""
     replies: list[Note] = attrs.field(factory=list)
-    """Notifications to what is not an agent; `request` tells whose."""
+    """Replies to requests of services and administrators; `request` identifies the request."""
     network: dict[int, list[tuple[int, Note]]] = attrs.field(factory=dict)
-    """Server to the numbered notifications that it has to get."""
+    """By server, the numbered notifications to send to it."""
     net_acks: dict[int, tuple[int, int]] = attrs.field(factory=dict)
-    """Server to its birth and the number up to which its notifications are held here."""
+    """By server, its birth and the number up to which its notifications are recorded here."""
     births: dict[int, int] = attrs.field(factory=dict)
-    """Servers met in a life that was not known: `Engine.pending` is numbered anew for them."""
+    """By server, the birth of a life that was not known before: `Engine.pending` has new numbers for it."""
     trace: list[Reaction] = attrs.field(factory=list)
     reports: list[str] = attrs.field(factory=list)
     """Lines for the log."""
     suppressed: int = 0
-    """Further lines, over the limit."""
+    """Number of lines over the limit, which are left out."""

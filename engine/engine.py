@@ -88,13 +88,12 @@ class Engine(EngineState):
                 self._turn(Note(timer.agent, timer.agent, timer.type, timer.payload), effects)
 
     def _meet(self, server: int, birth: int, effects: Effects) -> Link:
-        """Record that a notification of another server came in the life of that birth. Return the link to
-        it."""
+        """Record the life in which another server sends. Return the link to that server."""
         link = self._mail.links[server]
         known = link.peer_birth
         if link.meet(birth):
             effects.births[server] = birth
-            # Their numbers are those of the former life. They are still in the queue of the link.
+            # They have numbers of the former life, and are in the queue of the link with new ones.
             effects.network.pop(server, None)
             if known:
                 self._report(
@@ -133,9 +132,10 @@ class Engine(EngineState):
             self._dead_letter(local.popleft(), "runaway turn", effects)
 
     def _contain(self, error: Exception, note: Note, position: int, traced: int, effects: Effects) -> None:
-        """A defect of the engine costs the notification in which it shows, not the rest of the entry.
+        """Limit a defect of the engine to the notification in which it occurs.
 
-        Other servers and clients number their notifications: they would wait in vain for one that is lost.
+        The rest of the entry is applied: other servers and clients number their notifications, and would wait
+        forever for a lost one.
         `position` and `traced`: the count of reactions, and of rows of the trace, before that notification.
         """
         kind, message = described(error)
@@ -156,7 +156,7 @@ class Engine(EngineState):
             return
         self.position += 1
         stamp = self.next_stamp
-        self._before(cell)
+        self._before_change(cell)
         try:
             context, outputs = cell.react(note, self.now_ns, self.position, stamp, self.resolve)
         except (Unhandled, Unfit) as error:
@@ -194,16 +194,16 @@ class Engine(EngineState):
         if outcome.deleted:
             self._remove(cell)
 
-    def _before(self, cell: Cell) -> None:
-        """Encode and hash the agent for what is as of an earlier entry, since the agent may change now."""
+    def _before_change(self, cell: Cell) -> None:
+        """Encode and hash the agent for captures and digests as of an earlier entry: it may change now."""
         if self._capture is not None:
-            self._capture.before(cell)
+            self._capture.before_change(cell)
         if self._rest is not None:
-            self._rest.before(cell)
-        self._directory.before(cell)
+            self._rest.before_change(cell)
+        self._directory.before_change(cell)
 
     def _remove(self, cell: Cell) -> None:
-        self._before(cell)
+        self._before_change(cell)
         self._directory.remove(cell)
         self._timers.cancel_all(cell.identity)
 
@@ -235,7 +235,7 @@ class Engine(EngineState):
         kind, message = described(error)
         self._trace(effects, cell, note, error=summary(kind, message), stamp=self.next_stamp)
         if note.type in FAILURES and isinstance(error, Unhandled):
-            return  # agents need not react to reports of failures
+            return  # Agents need not react to reports of failures.
         self._report(effects, f"{cell.identity} ({cell.spec.name}) failed on {note.type}: {kind}: {message}")
         self._mail.refuse(note, kind, message, effects, cell.identity)
 

@@ -9,22 +9,22 @@ MAX_ERROR_CHARS: Final = 1000
 
 
 def error_text(error: BaseException) -> str:
-    """The text of an exception.
+    """Return the text of an exception, bounded and in characters that can be encoded.
 
-    It is the agent's: its own code may fail at it, it may be of any length, and half a surrogate pair in it,
-    of a file's name say, would make whatever holds the text impossible to encode.
+    The exception is that of an agent: its code may fail to make the text, which may have any length, and half
+    a surrogate pair in it (from the name of a file, for example) could not be encoded.
     """
     try:
         return str(error)[:MAX_ERROR_CHARS].encode("utf-8", "backslashreplace").decode()[:MAX_ERROR_CHARS]
-    except BaseException:  # it ends nothing either, by SystemExit say
+    except BaseException:  # also SystemExit, which must not end the process
         return "its message cannot be shown"
 
 
 def described(error: BaseException) -> tuple[str, str]:
-    """The name of an exception's class, and its text."""
+    """Return the name of an exception's class, and its text."""
     return type(error).__name__[:MAX_ERROR_CHARS], error_text(error)
 
 
 def summary(kind: str, message: str) -> str:
-    """Both in one text, as the trace has it: a replay compares it."""
+    """Return both in one text, as the trace holds it. A replay compares it, so its form must not change."""
     return f"{kind}: {message}"[:MAX_ERROR_CHARS]

@@ -58,7 +58,7 @@ class Factory:
     keys: dict[str, AgentId] = attrs.field(factory=dict[str, AgentId])
 
     def react(self, note: Note, directory: Directory, stamp: int) -> FactoryResult:
-        """Serve `Create` or `Delete`; anything else is an error without an answer."""
+        """Serve `Create` or `Delete`. Other notifications are an error without an answer."""
         try:
             if note.type == Create.type_name:
                 return self._create(note, decode(Create, note.payload), directory, stamp)
@@ -81,14 +81,14 @@ class Factory:
             cell = Cell.create(identity, ask.name, spec, state)
         except (AgentError, ValueError) as error:
             return self._refused(stamp, ask, error_text(error))
-        except BaseException as error:  # also SystemExit: the code of the class ends nothing but this
+        except BaseException as error:  # also SystemExit, which must not end the process
             kind, message = described(error)
             return self._refused(stamp, ask, f"{ask.class_name} cannot be created: {kind}: {message}")
         if ask.key:
             self.keys[ask.key] = identity
             if len(self.keys) > self._settings.max_created_keys:
                 del self.keys[next(iter(self.keys))]
-        # An agent that gave the id itself knows it, and would have to react to the answer.
+        # An agent that chose the id knows it, and would have to react to the answer.
         answer = None if ask.id is not None and note.sender != outside(self.server) else Created(identity)
         return FactoryResult(next_stamp, answer=answer, created=cell)
 
@@ -96,7 +96,7 @@ class Factory:
         return FactoryResult(stamp, answer=CreateFailed(ask.class_name, reason), error=reason)
 
     def _check_class(self, spec: AgentSpec, note: Note, ask: Create) -> None:
-        """The agents of the platform are made by the platform, each under an id of its own kind."""
+        """Check that only the platform creates its agents, each kind with its own ids. Raises ValueError."""
         if not spec.cls.__module__.startswith(_PLATFORM):
             return
         manager = note.sender == connection_manager(self.server)

@@ -1,4 +1,4 @@
-"""The recursion limit that agent code sees: the same on every replica, in every role, whoever calls.
+"""The recursion limit that agent code sees: the same on every replica, in every role, for every caller.
 
 Python counts nested calls from the bottom of the stack. A reaction near the limit would therefore end in
 RecursionError on one replica and not on another, whose reactor calls the engine a few frames deeper. The

@@ -16,7 +16,7 @@ _FRAMES_TO_REACTION: Final = 3
 
 
 class Rerun:
-    """An agent that lives through its traced reactions once more, with the same context values."""
+    """Runs the traced reactions of one agent again, with the same context values."""
 
     def __init__(
         self,
@@ -38,14 +38,14 @@ class Rerun:
         self._cell = Cell.create(agent, name or None, stored_class(load, cls, location), state)
         self._resolve = resolve or _lenient
         self.deleted = False
-        """Whether the last reaction was the end of the agent."""
+        """True if the last reaction has deleted the agent."""
 
     def apply(
         self, position: int, now_ns: int, sender: AgentId, type: str, payload: bytes, request: int, stamp: int
     ) -> bytes:
         """React to one traced notification. Returns the hash of the outputs, to compare with the traced one.
 
-        Raises what the reaction raises; the agent is then as before, as it was in the engine.
+        Raises what the reaction raises. The agent then has the state from before, as it had in the engine.
         """
         note = Note(self._cell.identity, sender, type, payload, request)
         limit = set_limit(_FRAMES_TO_REACTION)
@@ -57,7 +57,7 @@ class Rerun:
         return outputs
 
     def state(self) -> bytes:
-        """The state now, as a MessagePack map."""
+        """Return the present state as a MessagePack map."""
         return self._cell.state()
 
 

@@ -82,7 +82,7 @@ class Routing:
 class Mail:
     """The queue of the local agents and the links to the neighbours.
 
-    `lost` is called with every notification that nobody gets, and the reason.
+    `lost` is called with every notification that cannot be delivered, and the reason.
     """
 
     def __init__(
@@ -109,13 +109,13 @@ class Mail:
             self.unknown(note, effects)
             return
         if host != self._server:
-            self._hand_on(note, host, local, effects)
+            self._send_on_link(note, host, local, effects)
         elif local == self._outside:
             effects.replies.append(note)
         else:
             self.local.append(note if local is note.to else msgspec.structs.replace(note, to=local))
 
-    def _hand_on(self, note: Note, host: int, local: AgentId | str, effects: Effects) -> None:
+    def _send_on_link(self, note: Note, host: int, local: AgentId | str, effects: Effects) -> None:
         hop = self._routing.next_hop(host)
         if hop is None:
             self.unknown(note, effects)
@@ -126,7 +126,7 @@ class Mail:
             reason = f"{waiting} notifications wait for server {hop} already; try again later"
             self.refuse(note, "Backlog", reason, effects)
             return
-        # A router must be told which server a name is on; the last link leads to that server itself.
+        # A name keeps its server while a router must know it; the last link leads to that server itself.
         if local is not note.to and (hop == host or isinstance(local, AgentId)):
             note = msgspec.structs.replace(note, to=local)
         effects.network.setdefault(hop, []).append((self.links.push(link, note), note))

@@ -32,14 +32,13 @@ class Link:
 
     server: int
     peer_birth: int = 0
-    """The birth of the other server that the numbers belong to; 0: the two have not met, and nothing was
-    sent."""
+    """The birth of the other server that the numbers belong to; 0 before the two have met."""
     received: int = 0
     """The number of the last notification accepted from the other server."""
     first_seq: int = 1
     """The number of the first waiting notification."""
     waiting: deque[Note] = attrs.field(factory=deque[Note])
-    """Notifications that are sent and not yet acknowledged."""
+    """Notifications that are not acknowledged yet."""
 
     def meet(self, birth: int) -> bool:
         """Record the birth of the other server. Return True if it is not the one known so far.
@@ -55,7 +54,7 @@ class Link:
         return True
 
     def push(self, note: Note) -> int:
-        """Add a notification to send. Returns its number."""
+        """Append a notification to send. Return its number."""
         self.waiting.append(note)
         return self.first_seq + len(self.waiting) - 1
 
@@ -112,7 +111,7 @@ class Links:
         return self._links.get(server) or Link(server)
 
     def push(self, link: Link, note: Note) -> int:
-        """Add a notification to send. Returns its number."""
+        """Append a notification to send. Return its number."""
         self.backlog += 1
         return link.push(note)
 
@@ -129,7 +128,7 @@ class Links:
         return [link.state() for link in self._links.values()]
 
     def facts(self) -> list[tuple[int, ...]]:
-        """Return what must be the same on all replicas, for the digest."""
+        """Return the facts that must be the same on all replicas, for the digest."""
         return sorted(
             (link.server, link.peer_birth, link.received, link.first_seq, len(link.waiting))
             for link in self._links.values()

@@ -26,7 +26,7 @@ class EngineState:
 
     The class has more than 20 methods. They are three views of one state that must agree on what belongs to
     it: queries, captures for the disk, transfer to another replica. Each view's work is in a class of its own
-    (`Directory`, `Capture`, `Source`, `Staging`); here stands what all of them need at once.
+    (`Directory`, `Capture`, `Source`, `Staging`); this class has the parts that all of them need.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EngineState:
         self._rest: Capture | None = None
         """The agents of the last parts of a transfer, as of one entry, until they are encoded."""
 
-    # What can be asked
+    # Queries
 
     @property
     def next_timer_ns(self) -> int | None:
@@ -79,7 +79,7 @@ class EngineState:
         return self._timers.next_due_ns
 
     def cells(self) -> Iterable[Cell]:
-        """All agents of this server."""
+        """Return all agents of this server."""
         return self._directory
 
     def find(self, address: AgentId | str) -> Cell | None:
@@ -146,7 +146,7 @@ class EngineState:
         return IncrementalDigest(self._directory, self._facts(self._mail.links, self._timers, self))
 
     def has_digest(self, digest: IncrementalDigest) -> bool:
-        """Return whether a digest is of this state, and not of one that `install` or `load` has replaced."""
+        """Return whether a digest is of this state, not of one that `install` or `load` has replaced."""
         return digest.of(self._directory)
 
     @staticmethod
@@ -165,17 +165,15 @@ class EngineState:
 
     @property
     def capturing(self) -> bool:
-        """A capture is under way."""
+        """True while a capture is not complete."""
         return self._capture is not None and not self._capture.done
 
     def capture(self, index: int = 0) -> Capture:
-        """Return what has changed since the last capture, as of the last applied entry; all of it the first
-        time.
+        """Return a capture of the changes since the last one, as of the last applied entry.
 
-        `index`: the capture counts as the state after this entry; the entries up to it do not change the
-        engine.
-        Encode it with `Capture.step`; the engine may go on meanwhile. Raises RuntimeError while an earlier
-        capture is not complete.
+        The first capture has the whole state. `index`: the capture counts as the state after this entry; the
+        entries up to it do not change the engine. Encode it with `Capture.step`; the engine may apply entries
+        meanwhile. Raises RuntimeError while an earlier capture is not complete.
         """
         if self.capturing:
             raise RuntimeError("a capture is under way: complete that first")
@@ -185,8 +183,10 @@ class EngineState:
         return self._capture
 
     def adopted(self, index: int, gone: Sequence[AgentId]) -> Capture:
-        """Return a capture without agents, for a store that has received them all in parts. `gone` are to be
-        deleted from that store. It is complete at once."""
+        """Return a complete capture without agents, for a store that has received all of them in parts.
+
+        The store deletes the agents in `gone`.
+        """
         self._directory.changes()
         capture = self._capture = self._captured(index, [], False)
         capture.deleted.extend(gone)
@@ -213,10 +213,10 @@ class EngineState:
         )
 
     def load(self, header: bytes, agents: Iterable[AgentState]) -> None:
-        """Replace the whole state by what captures have stored; the next one has what changes from here on.
+        """Replace the whole state by the one that captures have stored. The next capture has later changes.
 
-        Raises SnapshotError, with one sentence, if it is damaged or of another server, AgentError if it
-        names a class that cannot be loaded here, and what `agents` raises; the engine is then empty.
+        Raises SnapshotError, with one sentence, if the state is damaged or of another server, AgentError if
+        it names a class that cannot be loaded here, and what `agents` raises; the engine is then empty.
         """
         self._clear()
         head = read_header(header, self.server)
@@ -238,7 +238,7 @@ class EngineState:
     def source(self, marker: bytes = b"", have: int = 0) -> Source:
         """Return the whole state in parts, for a replica that has the state after entry `have`, or `marker`.
 
-        The engine may go on meanwhile. It has one source at a time: the last.
+        The engine may apply entries meanwhile. A new source ends the one before.
         """
         return Source(self._directory, lambda: self.applied, self._freeze, self.birth, marker, have)
 
@@ -247,7 +247,7 @@ class EngineState:
         return self._rest, self.incremental_digest()
 
     def staging(self) -> Staging:
-        """Return a place that collects the parts of another engine's state."""
+        """Return an object that collects the parts of another engine's state."""
         return Staging(
             lambda identity: self._directory.find(identity),
             lambda: self.birth,
@@ -256,15 +256,15 @@ class EngineState:
         )
 
     def install(self, staging: Staging) -> None:
-        """Replace the whole state by the collected parts. The next capture has what differs.
+        """Replace the whole state by the collected parts. The next capture has the differences.
 
-        Raises SnapshotError, and changes nothing, if it is not whole or not what the source has.
+        Raises SnapshotError, and changes nothing, if the parts are incomplete or differ from the source.
         """
         for _ in self.installing(staging):
             pass
 
     def installing(self, staging: Staging, limit: int = 1000) -> Iterator[None]:
-        """Do `install` in steps of `limit` agents. Nothing is changed before the last step.
+        """Install in steps of `limit` agents. Nothing is changed before the last step.
 
         The engine must not apply entries meanwhile.
         """
@@ -320,7 +320,7 @@ class EngineState:
         self._factory.keys.update(header.keys)
 
     def _dead_letter(self, note: Note, reason: str, effects: Effects) -> None:
-        """Record a notification that can be delivered to nobody."""
+        """Record a notification that has no recipient."""
         raise NotImplementedError
 
 

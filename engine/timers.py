@@ -10,7 +10,7 @@ __all__ = ["Timer", "Timers"]
 
 
 class Timer(msgspec.Struct, array_like=True, frozen=True):
-    """A notification that is to be delivered to an agent later."""
+    """A notification that an agent receives later."""
 
     due_ns: int
     timer: int
@@ -24,7 +24,7 @@ class Timers:
     """All timers of a server, ordered by the time they are due, then by number."""
 
     next_due_ns: int | None = attrs.field(default=None, init=False)
-    """When the first timer is due; None if there is none. Asked for much more often than it changes."""
+    """The time at which the first timer is due; None if there is none. It is read for every batch."""
     _by_due: "SortedDict[tuple[int, int], Timer]" = attrs.field(factory=lambda: SortedDict({}))
     _due_of: dict[int, int] = attrs.field(factory=dict[int, int])
     _of_agent: dict[AgentId, dict[int, None]] = attrs.field(factory=dict[AgentId, dict[int, None]])

@@ -12,7 +12,7 @@ class Capture:
     """The agents that have changed up to the entry `index`. Made by `Engine.capture`.
 
     The agents are encoded step by step while the engine applies entries; an agent that is about to change is
-    encoded before. So the capture is as of one entry, and each step is short, however many agents there are.
+    encoded before. So the capture is as of one entry, and a step is short with any number of agents.
     """
 
     def __init__(
@@ -28,22 +28,22 @@ class Capture:
         self.header = header
         """The state without its agents, for `Engine.load`."""
         self.full = full
-        """Whether these are all agents. Otherwise the others are as they were at the last capture."""
+        """True if the capture has all agents; otherwise the others are unchanged since the last capture."""
         self.covered = covered
         """All agents that are new, changed or deleted."""
         self.agents: list[AgentState] = []
         """Agents that are new or may have changed. Complete once `step` has returned True."""
         self.deleted: list[AgentId] = []
-        """Agents that are no more."""
+        """Agents that were deleted."""
         self.size_bytes = len(header)
         """Bytes of the header and of the agents encoded so far."""
         self.flaws: list[str] = []
-        """Agents whose state cannot be stored any more, and why: they are kept as of the last state that
-        could be, with the reactions since."""
+        """The agents whose state cannot be stored any more, and why. Their last state that could be stored is
+        kept, with the reactions since."""
         self.staged = False
-        """Whether the store has received the agents in parts before; only `deleted` is left to be done."""
+        """True if the store has received the agents in parts before, so that it only deletes `deleted`."""
         self.written = False
-        """Set by the caller when the whole capture is in the store."""
+        """True once the whole capture is in the store; the caller sets it."""
         self._find = find
         self._pending: dict[AgentId, None] = {}
         for identity in covered:
@@ -54,13 +54,13 @@ class Capture:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left to encode."""
+        """True once all agents are encoded."""
         return not self._pending
 
     def step(self, limit: int | None = None, max_bytes: int | None = None) -> bool:
-        """Encode up to `limit` agents, or until `max_bytes` more are encoded; all that are left without them.
+        """Encode up to `limit` agents, or until `max_bytes` more are encoded; without limits, all of them.
 
-        Returns True when all is done.
+        Return True once all agents are encoded.
         """
         stop = None if max_bytes is None else self.size_bytes + max_bytes
         while self._pending and limit != 0 and (stop is None or self.size_bytes < stop):
@@ -70,7 +70,7 @@ class Capture:
             limit = None if limit is None else limit - 1
         return self.done
 
-    def before(self, cell: Cell) -> None:
+    def before_change(self, cell: Cell) -> None:
         """Encode an agent that is about to change or to be removed, if it is still pending."""
         if cell.identity in self._pending:
             del self._pending[cell.identity]

@@ -1,4 +1,4 @@
-"""The digest of an engine's state as of one entry, computed step by step while the engine goes on."""
+"""The digest of an engine's state as of one entry, computed step by step while the engine applies others."""
 
 import hashlib
 
@@ -10,8 +10,7 @@ __all__ = ["IncrementalDigest", "digest_of"]
 
 
 def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
-    """Return the digest of a state: of the sum of its agents' hashes and of `facts`, all else in the
-    state."""
+    """Return the digest of a state from `agents`, the sum of the agents' hashes, and `facts`, the rest."""
     packed = msgspec.msgpack.encode((agents.to_bytes(16, "big"), *facts))
     return hashlib.blake2b(packed, digest_size=16).digest()
 
@@ -19,8 +18,8 @@ def digest_of(agents: int, facts: tuple[object, ...]) -> bytes:
 class IncrementalDigest:
     """The digest as of the moment at which `Engine.incremental_digest` made this.
 
-    An agent that is about to change is hashed before. So each step is short, however many agents had
-    changed, and the engine may apply entries between two steps.
+    An agent that is about to change is hashed before. So each step is short, independent of the number of
+    changed agents, and the engine may apply entries between two steps.
     """
 
     def __init__(self, directory: Directory, facts: tuple[object, ...]) -> None:
@@ -39,7 +38,7 @@ class IncrementalDigest:
 
     @property
     def digest(self) -> bytes:
-        """The result: what `Engine.digest` would have returned then. Hashes all agents that are left."""
+        """The digest that `Engine.digest` would have returned at that moment. Hashes all remaining agents."""
         self._directory.count(self._tally)
         return digest_of(self._tally.total, self._facts)
 
@@ -48,5 +47,5 @@ class IncrementalDigest:
         return self._directory.count(self._tally, limit, max_bytes)
 
     def close(self) -> None:
-        """Stop: the digest is not needed."""
+        """Abandon the digest."""
         self._directory.forget(self._tally)

@@ -1,4 +1,4 @@
-"""The head of a stored state: all but the agents."""
+"""The header of a stored state: everything but the agents."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ _VERSION: Final = 2
 
 
 class SnapshotError(ValueError):
-    """A stored or received state cannot be used. The sentence says why."""
+    """Raised for a stored or received state that cannot be used. The text is one sentence."""
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """The state of an engine, but for its agents."""
+    """The state of an engine without its agents."""
 
     version: int = _VERSION
     server: int
@@ -38,12 +38,12 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 def encode_header(header: Snapshot) -> bytes:
-    """The bytes of a header."""
+    """Return the bytes of a header."""
     return _encoder.encode(header)
 
 
 def read_header(data: bytes, server: int) -> Snapshot:
-    """The header. Raises SnapshotError."""
+    """Return the header in the bytes. Raises SnapshotError if it cannot be used by `server`."""
     try:
         header = msgspec.msgpack.decode(data, type=Snapshot)
     except msgspec.DecodeError as error:

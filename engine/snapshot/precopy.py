@@ -1,8 +1,8 @@
 """Pre-copy rounds: the order of the parts of a state, so that a copy converges while the state changes.
 
-Source: the HA channel protocol, section 4, and the HA Joram specification, 4.6: the whole state first, then
-again what was changed meanwhile, repeatedly, until little is left, which is sent as of one entry. The module
-knows nothing of what the parts are.
+Source: the HA channel protocol, section 4, and the HA Joram specification, 4.6. The first round sends the
+whole state, each further round the parts that have changed since; the last few parts are sent as of one
+entry. The kind of the parts does not matter here.
 """
 
 from collections import deque
@@ -18,11 +18,11 @@ __all__ = ["Action", "Marker", "PrecopyRounds"]
 K = TypeVar("K", bound=Any)
 
 MAX_ROUNDS: Final = 8
-"""Rounds over what has changed, before the rest is sent as of one entry, however much it is."""
+"""Rounds over changed parts, after which the rest is sent as of one entry, whatever its size."""
 FEW: Final = 256
-"""With at most this many changed parts left, no further round begins."""
+"""Changed parts that are sent as of one entry, without a further round."""
 SHRINKS: Final = 0.75
-"""A round that leaves more than this share of what the round before left is the last one."""
+"""Largest share of changed parts, compared with the round before, for which another round pays."""
 SORTED_AT_ONCE: Final = 5000
 
 
@@ -38,11 +38,11 @@ class Marker(msgspec.Struct, array_like=True, frozen=True):
     floor: int = 0
     """The entry that belongs to `place`, or to all parts if `whole`."""
     whole: bool = False
-    """Whether the copy has all parts, not only those up to `place`."""
+    """True if the copy has all parts, not only those up to `place`."""
 
 
 class Action(Enum):
-    """The action of the copy for a part."""
+    """The action for a part."""
 
     SEND = "send it"
     KEEP = "the copy has it as it is"
@@ -51,11 +51,11 @@ class Action(Enum):
 
 @attrs.define(eq=False)
 class PrecopyRounds(Generic[K]):
-    """The parts of a state, one by one, in the order in which a copy is to get them.
+    """Yields the parts of a state in the order in which a copy receives them.
 
     Parts are visited in the order of (`bucket` of the key, key), which is the same at every source: so a copy
-    can go on with another one. `changed` tells the entry that changed a part last, None when there is no such
-    part; `now` tells the entry after which the state is what it is.
+    can continue with another one. `changed` returns the entry that changed a part last, None when there is no
+    such part; `now` returns the last applied entry.
     """
 
     _bucket: Callable[[K], int]
@@ -65,7 +65,7 @@ class PrecopyRounds(Generic[K]):
     """State of the copy before this transfer."""
     _few: int = FEW
     marks: dict[K, None] = attrs.field(factory=dict[K, None])
-    """Parts that were changed, made or removed since they were sent: their owner puts them here."""
+    """Parts that were changed, added or removed since they were sent; the owner of the parts adds them."""
     _unsorted: "deque[K]" = attrs.field(factory=deque, init=False)
     _buckets: dict[int, list[K]] = attrs.field(factory=dict, init=False)
     _order: "deque[int]" = attrs.field(factory=deque, init=False)
@@ -76,10 +76,10 @@ class PrecopyRounds(Generic[K]):
     _scanned: bool = attrs.field(default=False, init=False)
     _floor: int = attrs.field(default=0, init=False)
     rounds: int = attrs.field(default=0, init=False)
-    """Rounds over what has changed, so far."""
+    """Rounds over changed parts so far."""
     _last: int = attrs.field(default=0, init=False)
     finished: bool = attrs.field(default=False, init=False)
-    """Whether the rounds are over: `rest` is to be sent as of one entry."""
+    """True once the rounds are over, so that `rest` is to be sent as of one entry."""
 
     def begin(self, keys: Iterable[K]) -> None:
         """Begin with these parts. From now on the owner puts changed parts into `marks`."""
@@ -98,8 +98,10 @@ class PrecopyRounds(Generic[K]):
         return True
 
     def step(self) -> tuple[Action, K] | None:
-        """Return the next part, or None when this round is over: then see `finished`. Call after `prepare` is
-        done."""
+        """Return the next part, or None at the end of a round: check `finished` then.
+
+        Call this once `prepare` has returned True.
+        """
         if not self._scanned:
             step = self._scan()
             if step is not None:
@@ -128,12 +130,13 @@ class PrecopyRounds(Generic[K]):
             self._place = (self._at, key)
             changed = self._changed(key)
             if changed is None:
-                continue  # whoever gets a marker that has passed it does not get it mentioned either
+                # A removed part is left out, as for a copy that continues from a marker behind it.
+                continue
             self.marks.pop(key, None)
             return (Action.KEEP if changed <= self._reached(self._place) else Action.SEND), key
 
     def _reached(self, place: tuple[int, Any]) -> int:
-        """Return the entry such that the copy has this part as it was after it, or later."""
+        """Return an entry after which the copy has this part: as it was then, or later."""
         start = self._start
         if start.whole or (start.place is not None and place <= start.place):
             return max(start.floor, start.have)

@@ -1,7 +1,7 @@
-"""The state of an engine on its way to a replica that lacks it, in parts, while both engines go on.
+"""Transfer of an engine's state to another replica, in parts, while both engines apply entries.
 
-Source: the HA channel protocol, section 4. `Source` makes the parts, `Staging` collects them. The receiving
-engine's state is replaced at the end, and only if the digest is that of the source.
+Source: the HA channel protocol, section 4. `Source` makes the parts, `Staging` collects them. At the end the
+parts replace the state of the receiving engine, if their digest is that of the source.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,13 +40,13 @@ class _Part(msgspec.Struct, array_like=True, frozen=True):
     marker: Marker
     """State of the copy after this part."""
     start: Marker | None
-    """In the first part: what the copy is known to have already."""
+    """In the first part only: the part of the state that the copy has already."""
     kept: list[AgentId]
     """Agents that the copy has already, unchanged."""
     agents: list[AgentState]
     gone: list[AgentId]
     end: End | None
-    """In the last part."""
+    """In the last part only."""
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -93,7 +93,7 @@ class Source:
         self._digest: IncrementalDigest | None = None
         self._over = False
         self.flaws: list[str] = []
-        """Agents whose state cannot be stored any more, and why. They are sent all the same."""
+        """The agents whose state cannot be stored any more, and why. They are sent in spite of that."""
 
     @property
     def rounds(self) -> int:
@@ -102,11 +102,11 @@ class Source:
 
     @property
     def over(self) -> bool:
-        """Whether the last part was made, or another source has replaced this one."""
+        """True once the last part was made, or another source has replaced this one."""
         return self._over or self._directory.marks is not self._rounds.marks
 
     def close(self) -> None:
-        """Stop: the rest is not needed."""
+        """Abandon the transfer."""
         if self._directory.marks is self._rounds.marks:
             self._directory.marks = None
         if self._digest is not None:
@@ -118,7 +118,7 @@ class Source:
         return None if cell is None else cell.changed
 
     def next(self) -> SourcePart | None:
-        """Return the next part. None: some work was done; call again."""
+        """Return the next part, or None after some work for it; call this again then."""
         if not self._prepared:
             self._prepared = self._rounds.prepare()
             return None
@@ -196,13 +196,13 @@ class StagedPart:
 
     agents: Sequence[AgentState]
     anew: bool
-    """Whether earlier parts are to be discarded."""
+    """True if the parts before this one are to be discarded."""
 
 
 class Staging:
     """The receiving side: collects the parts of a state. The engine is unchanged until `Engine.install`.
 
-    It outlives a source: another source sends only what is not here yet.
+    If the source changes, another one sends only the parts that are missing.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class Staging:
         """Agents that earlier sources sent."""
         self._begun = False
         self.based = False
-        """Whether agents that the engine has already are part of the new state."""
+        """True if agents of the present state of the engine are part of the new state."""
         self.cells: dict[AgentId, Cell] = {}
         self.hashes: dict[AgentId, int] = {}
         """Hashes of all agents that came in parts, including some that were deleted later."""
@@ -237,8 +237,8 @@ class Staging:
     def accept(self, data: bytes) -> StagedPart:
         """Add the next part of a source. After the last one `end` is set, and `Engine.install` may be called.
 
-        Raises SnapshotError when it is damaged or goes on from something else than what is here, AgentError
-        when it names a class that cannot be loaded here; this object is then of no use any more.
+        Raises SnapshotError when the part is damaged or does not fit the parts before it, AgentError when it
+        names a class that cannot be loaded here. This object must not be used after that.
         """
         try:
             part = _parts.decode(data)

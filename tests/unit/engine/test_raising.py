@@ -189,7 +189,7 @@ def test_what_makes_a_replica_stop_can_be_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("part", "method", "call"), [("_mail", "route", 2), ("", "_before", 2), ("_mail", "refuse", 1)]
+    ("part", "method", "call"), [("_mail", "route", 2), ("", "_before_change", 2), ("_mail", "refuse", 1)]
 )
 def test_a_defect_costs_one_notification(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, part: str, method: str, call: int
