@@ -30,7 +30,7 @@ import attrs
 
 from quorate import connect
 from quorate.client import Connection
-from quorate.demo.ports import place
+from quorate.demo.ports import write_config
 from quorate.server.cli.launcher import Launcher
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import Config, load
@@ -94,7 +94,7 @@ def cluster(directory: Path, durability: str) -> Generator[Config]:
     """Run the sample cluster, with an agent."""
     directory.mkdir()
     xml = directory / "a3servers.xml"
-    place(ROOT / "a3servers.xml", xml)
+    write_config(ROOT / "a3servers.xml", xml)
     xml.write_text(xml.read_text().replace("<cluster ", f'<cluster durability="{durability}" '))
     env = {"PYTHONPATH": str(ROOT)}
     with Supervisor(xml, directory / "data", launcher=Launcher(env), servers=["s0"]) as servers:

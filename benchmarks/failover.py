@@ -21,7 +21,7 @@ from pathlib import Path
 from examples.bank import Deposit
 from quorate import Connection, connect
 from quorate.client.attempts import BRIEF_S
-from quorate.demo.ports import place
+from quorate.demo.ports import write_config
 from quorate.server.cli.supervisor import Supervisor
 from quorate.server.config import load
 
@@ -39,7 +39,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         xml = Path(directory, "a3servers.xml")
-        place(SAMPLE, xml)
+        write_config(SAMPLE, xml)
         with Supervisor(xml, Path(directory, "data"), on_event=lambda _: None) as servers:
             servers.wait_ready(BOUND_S)
             deploy = ["deploy", str(xml), "--server", "s0", "examples.bank:Account", "--name", "alice"]

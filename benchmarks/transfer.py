@@ -28,7 +28,7 @@ from pathlib import Path
 import attrs
 
 from quorate import connect
-from quorate.demo.ports import place
+from quorate.demo.ports import write_config
 from quorate.server.admin.client import ServerAdmin
 from quorate.server.admin.replica_status import gather
 from quorate.server.cli.launcher import Launcher
@@ -117,7 +117,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         xml = Path(directory, "a3servers.xml")
-        place(ROOT / "a3servers.xml", xml)
+        write_config(ROOT / "a3servers.xml", xml)
         text = xml.read_text().replace("<cluster ", f'<cluster durability="{options.durability}" ')
         xml.write_text(text)
         data = Path(directory, "data")

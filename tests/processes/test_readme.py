@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 import pytest
 
-from quorate.demo.ports import place
+from quorate.demo.ports import write_config
 
 pytestmark = [pytest.mark.processes, pytest.mark.spark]
 
@@ -71,7 +71,7 @@ class Foreground:
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     """What the tour needs of the checkout, on ports that are free."""
-    change = place(ROOT / "a3servers.xml", tmp_path / "a3servers.xml", free=lambda _port: False)
+    change = write_config(ROOT / "a3servers.xml", tmp_path / "a3servers.xml", free=lambda _port: False)
     (tmp_path / "examples").mkdir()
     bank = (ROOT / "examples" / "bank.py").read_text()
     for old, new in change.items():
