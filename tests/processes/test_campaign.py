@@ -71,7 +71,7 @@ def test_a_few_seconds_of_faults_break_no_promise(
     assert run_plan(Campaign, plan, Total()) == ""
 
 
-def test_one_that_received_the_state_has_it_when_it_is_killed_and_comes_back() -> None:
+def test_a_received_state_survives_a_kill_of_the_receiver() -> None:
     steps = Step(0.5, "lose", (2,), 0.3), Step(2.0, "kill_all", (0, 1, 2), 0.3)
     assert run_plan(Campaign, plan(*steps, disk=True), Total()) == ""
 

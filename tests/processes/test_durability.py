@@ -90,7 +90,7 @@ def test_a_cluster_killed_as_a_whole_under_load_loses_and_repeats_nothing(make_s
         assert len(site.incarnations(replica)) == 1
 
 
-def test_a_damaged_journal_is_refused_by_a_plain_server_and_repaired_from_the_others_in_a_cluster(
+def test_a_damaged_journal_is_repaired_from_the_other_replicas(
     make_site: MakeSite,
 ) -> None:
     """Scenario 22: corruption in the middle is refused, and repaired from a peer."""

@@ -84,7 +84,7 @@ def test_a_line_that_is_too_long_is_refused_and_the_chat_goes_on(start: Start, p
 
 
 @pytest.mark.parametrize("words", [("examples.counter", 0), ("examples.chat", 0, "ann")])
-def test_who_is_alone_reads_for_whom_it_waits(
+def test_a_member_that_is_alone_prints_whom_it_waits_for(
     start: Start, ports: list[int], words: tuple[object, ...]
 ) -> None:
     alone = start("-m", *words, *ports)

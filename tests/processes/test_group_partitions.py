@@ -94,7 +94,7 @@ def test_partial_connections_lose_the_quorum_and_recover_it(
     recover(members)
 
 
-def test_a_star_around_the_master_goes_on_until_the_master_dies_and_then_when_it_is_mended(
+def test_a_star_around_the_master_serves_until_the_master_dies_and_again_when_mended(
     make_net: MakeNet, make_members: MakeMembers
 ) -> None:
     """Scenario 16: slaves that hear the master only need no more; without it none of them has a majority."""

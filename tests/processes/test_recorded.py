@@ -64,7 +64,7 @@ def test_members_that_keep_the_promises_pass() -> None:
     assert check(STORY).length == 3
 
 
-def test_who_goes_on_in_its_view_with_its_disk_is_told_of_it_later() -> None:
+def test_a_member_that_resumes_its_view_from_its_disk_may_record_it_later() -> None:
     *before, _, last = STORY
     check([*before, last, ("0.2", ["view", 3, SECOND, 1, [1, 2], False])])
     with pytest.raises(Wrong, match="of view"):

@@ -222,7 +222,7 @@ def test_the_master_and_the_next_one_are_stopped_together_and_one_of_the_others_
     check(site.ledgers(), sent={"client": numbers}, acknowledged=numbers)
 
 
-def test_the_one_that_went_on_with_the_witness_is_waited_for_when_it_is_killed(make_site: MakeSite) -> None:
+def test_a_replica_that_served_with_the_witness_is_waited_for_when_killed(make_site: MakeSite) -> None:
     """Scenario 30: {A} and the witness took what B has not, so B and the witness do not go on without A."""
     site = make_site(Part("s0", 3, witnesses=1), suspect_s=1)
     alone = both_and_witness(site)
@@ -242,7 +242,7 @@ def test_the_one_that_went_on_with_the_witness_is_waited_for_when_it_is_killed(m
         check_both(site, [1, 2, 3])
 
 
-def test_the_one_that_went_on_with_the_witness_is_waited_for_when_it_is_cut_off(
+def test_a_replica_that_served_with_the_witness_is_waited_for_when_cut_off(
     make_net: MakeNet, start: Start, tmp_path: Path
 ) -> None:
     """Scenario 30, by the network: first B is cut off, then A, which lives, and must stop serving."""

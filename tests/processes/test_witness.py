@@ -63,7 +63,7 @@ def test_a_master_that_hears_nobody_stops_its_services_and_starts_them_again(mak
     assert site.master() == master
 
 
-def test_any_two_of_these_that_were_stopped_together_bring_the_cluster_back(make_site: MakeSite) -> None:
+def test_two_of_a_stopped_cluster_with_a_witness_bring_it_back(make_site: MakeSite) -> None:
     site = make_site(Part("s0", 3, witnesses=1))
     site.deploy("ledger:Ledger")
     # The two replicas are alike: one of them, and the witness.

@@ -45,7 +45,7 @@ def test_when_all_hear_one_replica_only_nothing_is_lost_and_the_quorum_comes_bac
     assert len({host.app.chain for host in cluster.hosts}) == 1
 
 
-def test_who_still_hears_a_master_of_before_goes_with_the_others():
+def test_a_replica_that_still_hears_an_earlier_master_joins_the_others():
     """The old master and the last of five hear each other; three hear all but the old master.
 
     Were it bound by grants to the old one, each attempt to take it in would stop the others for a while.

@@ -37,7 +37,7 @@ def test_the_right_disk_is_put_back_after_a_life_without_it(mode: str, victim: i
     cluster.everywhere([*payloads, *cluster.submit(cluster.whole(), 2)])
 
 
-def test_who_was_let_in_after_the_loss_of_its_disk_is_no_newcomer_any_more() -> None:
+def test_a_replica_admitted_after_losing_its_disk_is_no_newcomer() -> None:
     cluster = ScriptedCluster(3, disk=True)
     cluster.everywhere(cluster.submit(cluster.form(), 3))
     lost = next(host for host in cluster.hosts if host is not cluster.master())

@@ -66,7 +66,7 @@ def test_a_master_that_dies_before_it_knows_that_there_is_a_view_leaves_the_firs
     assert cluster.first_times == 1
 
 
-def test_who_restarts_before_it_knows_of_the_first_view_is_told_of_it_as_the_first():
+def test_a_replica_that_restarts_before_the_first_view_is_active_learns_of_it_as_the_first():
     cluster = ScriptedCluster(3, disk=True)
     for host in cluster.hosts:
         host.start()

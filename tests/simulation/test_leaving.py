@@ -62,7 +62,7 @@ def test_of_two_that_founded_a_group_of_three_the_first_leaves_and_the_third_com
     assert voters(cluster.hosts[1]) == (1, 2)
 
 
-def test_who_leaves_and_is_not_heard_goes_when_it_hears_nobody():
+def test_a_leaving_replica_that_is_not_heard_ends_when_it_hears_nobody():
     cluster = ScriptedCluster(3)
     cluster.form()
     cluster.split([2], [0, 1])

@@ -193,7 +193,7 @@ def test_an_acknowledgement_of_a_learner_is_ignored():
     cluster.equal()
 
 
-def test_who_was_away_while_the_log_was_trimmed_gets_what_has_changed():
+def test_a_replica_away_while_the_log_was_trimmed_receives_what_has_changed():
     """Scenario 26."""
     cluster = slow(chunk=1)
     cluster.form()

@@ -13,7 +13,7 @@ from quorate.testing.servers.cluster import Cluster
 
 from ..long import amount
 
-SEEDS = range(int(amount("QUORATE_SEEDS", 40, 800)))
+SEEDS = range(int(amount("QUORATE_SEEDS", 25, 800)))
 
 
 @attrs.frozen

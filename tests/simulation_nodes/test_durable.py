@@ -25,7 +25,7 @@ from quorate.testing.servers.durable_cluster import DurableCluster
 
 from ..long import amount
 
-SEEDS = range(int(amount("QUORATE_SEEDS", 25, 500)))
+SEEDS = range(int(amount("QUORATE_SEEDS", 15, 500)))
 
 
 @attrs.frozen

@@ -133,7 +133,7 @@ class Moody(Agent):
 
 
 @pytest.mark.parametrize("number", FAULTS)
-def test_who_creates_is_told_what_the_constructor_raised(harness: Harness, number: int) -> None:
+def test_the_creator_receives_what_the_constructor_raised(harness: Harness, number: int) -> None:
     with pytest.raises(AgentError, match=r"Moody|no words"):
         harness.deploy(Moody, number=number)
     harness.deploy(Moody, name="moody", number=len(FAULTS))

@@ -98,7 +98,7 @@ def test_a_step_looks_at_so_many_agents_or_so_many_bytes() -> None:
     assert digest.left == 0
 
 
-def test_a_digest_is_not_of_a_state_that_has_taken_the_place_of_the_one_it_was_begun_with() -> None:
+def test_a_digest_that_was_begun_before_a_restore_is_refused() -> None:
     harness = Harness()
     harness.deploy(Sum, name="a")
     digest = harness.engine.incremental_digest()

@@ -29,7 +29,7 @@ def test_the_new_view_is_above_all_that_was_seen_and_of_this_replica_alone() -> 
     assert (view.seats, view.lineage, view.boot) == (SEATS, ME, 0)
 
 
-def test_who_holds_nothing_is_no_beginning_and_a_learner_with_a_state_is() -> None:
+def test_a_new_cluster_begins_from_a_learner_with_a_state_but_not_from_an_empty_replica() -> None:
     with pytest.raises(NothingThere):
         first_view(Remembered(), ME, SEATS)
     assert first_view(Remembered(commit=5, last=5), ME, SEATS).seats == SEATS

@@ -33,7 +33,7 @@ def test_a_leaver_that_nobody_answers_stops_after_its_time(cluster):
     assert cluster.channels[0].role == "stopped"
 
 
-def test_who_says_that_it_leaves_and_then_promises_to_stay_costs_one_view_at_most(cluster):
+def test_a_leaving_replica_that_promises_again_costs_one_view_at_most(cluster):
     view = cluster.channels[0].view.number
     cluster.inject(2, 0, Exit(view, True, "it leaves"))
     cluster.settle()
@@ -66,7 +66,7 @@ def test_a_promise_given_before_a_farewell_does_not_take_it_back():
     assert [cluster.channels[other].role for other in (1, 2)] == ["stopped", "stopped"]
 
 
-def test_who_leaves_while_it_proposes_leaves_the_view_to_the_others(cluster):
+def test_a_proposer_that_leaves_abandons_its_view_to_the_others(cluster):
     """It could be the only one left in it, and take what is committed with it."""
     for other in (1, 2):
         cluster.act(other, lambda channel: channel.disconnected(cluster.now, 0, ended=True))
@@ -85,7 +85,7 @@ def test_who_leaves_while_it_proposes_leaves_the_view_to_the_others(cluster):
     assert cluster.channels[1].role == "stopped"
 
 
-def test_who_leaves_while_a_view_may_take_it_in_waits_for_that_view():
+def test_a_leaving_replica_waits_for_a_view_that_may_include_it():
     """It has promised that view, and the only member before, once it accepts it, needs both."""
     cluster = ManualCluster(2)
     master = cluster.form()

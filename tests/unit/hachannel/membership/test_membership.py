@@ -82,7 +82,7 @@ def test_all_are_connected_with_who_is_admitted_and_not_with_who_was_removed():
     assert cluster.dials[1] == [0, 1, 2]
 
 
-def test_who_is_outside_a_view_knows_that_those_who_left_with_it_are_not_needed_once_it_hears_of_it():
+def test_a_replica_outside_the_view_learns_that_departed_replicas_are_not_needed():
     cluster = Dialling()
     voters = cluster.form().view.config
     number = ViewNumber(2, *voters[0])
@@ -99,7 +99,7 @@ def test_who_is_outside_a_view_knows_that_those_who_left_with_it_are_not_needed_
     assert cluster.channels[1].state.known_active
 
 
-def test_who_connects_is_told_who_belongs_to_the_cluster():
+def test_a_connecting_replica_receives_the_list_of_replicas():
     cluster = ManualCluster()
     cluster.form()
     seats = Seats(cluster.channels[1].view.number, (Seat(0), Seat(1), Seat(2)))

@@ -72,7 +72,7 @@ def test_nobody_is_to_be_started_when_all_that_are_expected_are_here() -> None:
     assert said(cluster, 0) == ("is about to begin, for the first time, with those that are here; it hears 1")
 
 
-def test_who_is_configured_with_other_replicas_is_named() -> None:
+def test_a_replica_configured_with_other_replicas_is_named() -> None:
     cluster = ScriptedCluster(3, settings=QUICK)
     for host in cluster.hosts:
         host.start()
@@ -96,7 +96,7 @@ def test_any_one_of_those_that_suffice_is_to_be_started() -> None:
     )
 
 
-def test_who_holds_the_last_view_is_named_and_nobody_else() -> None:
+def test_only_the_replicas_that_hold_the_last_view_are_named() -> None:
     cluster = formed(witnesses=1)
     cluster.hosts[1].crash()
     assert cluster.whole(but=[1]) is cluster.hosts[0]
@@ -473,7 +473,7 @@ def test_before_the_very_first_start_who_turns_this_one_away_is_not_to_be_starte
     )
 
 
-def test_who_is_turned_away_by_all_the_others_is_not_told_that_they_are_lost() -> None:
+def test_a_replica_refused_by_all_others_does_not_call_them_lost() -> None:
     cluster = formed(disk=False)
     cluster.hosts[1].crash()
     cluster.hosts[2].pause()

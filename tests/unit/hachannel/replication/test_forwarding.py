@@ -99,9 +99,7 @@ def test_a_lost_tail_is_sent_again_with_growing_pauses_until_the_master_answers(
     [(2, N1, 1), (0, ViewNumber(0, 0, 1), 1), (0, ViewNumber(2, 0, 1), 1), (0, N1, 0), (0, N1, 2)],
     ids=["another one", "the view before", "the next view", "the process before", "no process so far"],
 )
-def test_what_is_said_by_another_one_or_of_another_view_or_process_is_not_what_the_master_has(
-    cluster, teller, view, boot
-):
+def test_a_forwarded_answer_of_another_sender_view_or_process_is_ignored(cluster, teller, view, boot):
     forward(cluster, 1, b"one", b"two")
     sent = cluster.lose(1, 0)
     cluster.inject(teller, 1, Forwarded(view, boot, 0, True))
@@ -284,7 +282,7 @@ def test_it_may_be_called_before_there_is_a_view_and_not_after_leaving():
         cluster.channels[2].forward(cluster.now, b"late")
 
 
-def test_who_is_not_in_the_view_cannot_forward_to_its_master(cluster):
+def test_a_replica_outside_the_view_cannot_forward_to_its_master(cluster):
     cluster.act(0, lambda channel: channel.disconnected(cluster.now, 2))
     cluster.lose(0, 2)
     cluster.tick(0.07, 0, 1)

@@ -150,7 +150,7 @@ def test_a_master_whose_services_never_end_is_waited_for_no_longer_than_its_leas
         assert len(cluster.waiting(voter, 2, Promise)) == 1
 
 
-def test_who_was_not_connected_when_a_master_gave_up_hears_of_it_when_it_is(cluster):
+def test_a_release_reaches_a_voter_that_connects_later(cluster):
     cluster.act(0, lambda channel: channel.disconnected(cluster.now, 1))
     cluster.act(0, lambda channel: channel.leave(cluster.now))
     assert cluster.waiting(0, 1, Release) == []

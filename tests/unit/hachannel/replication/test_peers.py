@@ -74,7 +74,7 @@ def test_a_pause_too_short_to_be_noticed_makes_nobody_suspected():
     assert peers.review(1.49) == []
 
 
-def test_who_is_heard_first_after_a_pause_is_suspected_when_it_is_silent_from_then_on():
+def test_a_peer_heard_once_after_a_pause_is_suspected_when_silent_again():
     peers = linked(Settings(suspect_s=2.0))
     peers.links[1].heard = 60.0
     assert peers.paused(60.0) == 60.0

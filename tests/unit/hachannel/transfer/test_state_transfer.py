@@ -356,7 +356,7 @@ def test_a_learner_that_has_what_cannot_be_ends_the_transfer(index):
     assert master.members == (0, 1, 2)
 
 
-def test_who_was_a_member_with_an_end_of_its_own_claims_what_it_knows_to_be_committed():
+def test_a_former_member_with_a_log_end_of_its_own_claims_its_committed_entries():
     """It gets what has changed since the entry that it claims to have, and the others have another end."""
     cluster = ManualCluster(settings=Settings(keep=0))
     cluster.form()

@@ -83,7 +83,7 @@ def test_nobody_with_a_view_allows_no_choice():
     assert "nobody" in choose({A: promise(None, 0)}, A)
 
 
-def test_who_leaves_votes_but_is_no_member():
+def test_a_leaving_replica_votes_but_is_no_member():
     one = view(1, [A, B, C], [A, B, C])
     choice = choose({A: promise(one, 5, leaving=True), B: promise(one, 3)}, B)
     assert (choice.holder, choice.members) == (A, (B,))

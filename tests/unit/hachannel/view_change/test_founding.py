@@ -38,7 +38,7 @@ def test_the_first_view_waits_until_as_many_know_of_it_as_commit_an_entry(mode, 
     assert [first_times(cluster, replica) for replica in range(3)] == [[True]] * 3
 
 
-def test_who_proposes_the_first_view_accepts_it_after_all_others():
+def test_the_proposer_of_the_first_view_accepts_it_last():
     """One that fails leaves nothing behind with its proposer."""
     cluster = ManualCluster()
     for _ in range(1000):
@@ -58,7 +58,7 @@ def test_who_proposes_the_first_view_accepts_it_after_all_others():
     assert cluster.channels[0].view == cluster.channels[1].view
 
 
-def test_who_founds_says_so_again_to_those_who_do_not_answer():
+def test_a_founder_repeats_found_to_members_that_do_not_answer():
     cluster = founding()
     cluster.lose(0, 1)
     cluster.settle()
@@ -68,7 +68,7 @@ def test_who_founds_says_so_again_to_those_who_do_not_answer():
     assert first_times(cluster, 1) == [True]
 
 
-def test_who_has_promised_another_view_does_not_found_this_one():
+def test_a_member_that_promised_another_view_does_not_found_this_one():
     cluster = founding()
     cluster.inject(2, 1, Prepare(ViewNumber(9, 2, 3), "test"))
     cluster.inject(0, 1, cluster.waiting(0, 1, Found)[0])
@@ -134,7 +134,7 @@ def test_what_replaces_one_first_view_meets_what_replaces_another():
 
 
 @pytest.mark.parametrize(("mode", "aware"), [("ALL", (1, 2)), ("MAJORITY", (1,)), ("MAJORITY", ())])
-def test_who_is_left_of_a_first_view_goes_on_if_it_may_have_been_active_and_else_founds_another(mode, aware):
+def test_survivors_of_a_first_view_continue_it_if_it_may_be_active_and_else_found_another(mode, aware):
     """Three of five founded it. The first of them is gone for good; the two others that come held nothing."""
     cluster = founding(mode, replicas=5, expected=3)
     for member in aware:
@@ -211,7 +211,7 @@ def test_a_first_view_that_replaces_one_proves_that_nobody_was_told_of_that_one(
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-def test_who_leaves_before_the_first_view_is_active_founds_no_other_one(leaves):
+def test_a_replica_that_leaves_before_the_first_view_is_active_founds_no_other(leaves):
     cluster = ManualCluster(settings=Settings(view_change_s=0.3))
     for _ in range(20):
         if cluster.waiting(0, 1, NewView):

@@ -191,7 +191,7 @@ def test_a_voter_waits_the_longer_for_a_view_the_more_were_proposed(cluster, pro
     assert seconds <= cluster.now - since < seconds + 0.2
 
 
-def test_who_knows_a_later_view_does_not_follow_the_master_of_an_earlier_one(cluster):
+def test_a_voter_that_knows_a_later_view_does_not_follow_an_earlier_master(cluster):
     """That one may not have heard of it, and live for long."""
     later = View(number(4, 1), VOTERS[:3], VOTERS[1:2], 1, 0)
     cluster.inject(1, 2, Record(later))
@@ -204,7 +204,7 @@ def test_who_knows_a_later_view_does_not_follow_the_master_of_an_earlier_one(clu
         cluster.connect(0, 2)
 
 
-def test_who_knows_a_later_view_names_its_master_and_gives_nothing_to_that_of_an_earlier_one(cluster):
+def test_a_voter_that_knows_a_later_view_names_its_master_and_refuses_the_earlier_one(cluster):
     later = number(9, 2)
     said = Heartbeat(later, later, True, True, True, True, False, 0, 0, 0, 0, 0, newest=later)
     cluster.inject(2, 1, said)
@@ -220,7 +220,7 @@ def test_a_proposal_in_the_name_of_another_is_ignored(cluster):
 
 
 @pytest.mark.parametrize(("last", "goes_on"), [(1, False), (2, True)])
-def test_who_hears_a_later_view_without_what_is_committed_here_keeps_it_and_stops(cluster, last, goes_on):
+def test_a_replica_stops_when_a_later_view_lacks_its_committed_entries(cluster, last, goes_on):
     """The disks of the others have lost what they had confirmed: this replica may have the only copy."""
     submit(cluster, b"one", b"two")
     cluster.settle()
@@ -250,7 +250,7 @@ def test_what_came_since_the_master_said_how_far_it_was_is_no_loss(cluster):
     assert [event for event in cluster.events[1] if isinstance(event, Stopped)] == []
 
 
-def test_who_comes_from_a_cluster_that_had_come_further_is_taken_in(cluster):
+def test_a_replica_that_was_joining_a_cluster_with_higher_numbers_is_admitted(cluster):
     """It was about to join that one, which is gone: it knows higher transfers and views than this one has."""
     submit(cluster, b"one")
     cluster.settle()
@@ -563,7 +563,7 @@ def test_what_a_slave_has_delivered_and_not_acknowledged_is_kept_for_it():
     assert cluster.payloads(2) == cluster.payloads(0)
 
 
-def test_who_yielded_once_for_nothing_is_no_less_a_member_later(cluster):
+def test_a_replica_that_yielded_in_vain_remains_a_member(cluster):
     """The view change in which it did was given up, long ago."""
     for _ in range(20):
         cluster.settle()

@@ -105,7 +105,7 @@ def test_a_slave_leads_to_the_master_at_once(xml: Any) -> None:
     assert cluster.now == 0
 
 
-def test_who_waits_for_a_master_is_told_once_what_for(xml: Any) -> None:
+def test_a_wait_for_a_master_is_explained_once(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("not master")] * 8 + [5])
     said: list[str] = []
     cluster.admin.warn = said.append

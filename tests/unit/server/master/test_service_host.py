@@ -193,7 +193,7 @@ def test_a_sibling_is_found_by_its_class() -> None:
     assert running.sibling(Broken) is None
 
 
-def test_who_waits_to_go_on_is_called_once() -> None:
+def test_a_callback_that_waits_until_payloads_are_accepted_is_called_once() -> None:
     host = Host()
     running = services(host)
     called: list[int] = []

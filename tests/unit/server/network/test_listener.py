@@ -127,7 +127,7 @@ def test_garbage_gets_one_line_and_is_counted_and_closed(place: ReplicaAddress, 
     assert place.front.connections == 0
 
 
-def test_who_says_nothing_is_closed_after_a_while(place: ReplicaAddress) -> None:
+def test_a_silent_connection_is_closed_after_a_while(place: ReplicaAddress) -> None:
     raw = place.connect()
     place.net.advance(HELLO_TIMEOUT_S - 0.1)
     assert not raw.lost
@@ -136,7 +136,7 @@ def test_who_says_nothing_is_closed_after_a_while(place: ReplicaAddress) -> None
     assert place.counts == ["garbage"]
 
 
-def test_who_only_connects_and_leaves_is_no_garbage(place: ReplicaAddress) -> None:
+def test_a_connection_that_closes_without_a_byte_is_not_reported(place: ReplicaAddress) -> None:
     raw = place.connect()
     raw.transport.loseConnection()
     place.net.advance(HELLO_TIMEOUT_S * 2)
