@@ -32,11 +32,11 @@ class Parts:
     def __bool__(self) -> bool:
         return bool(self._here)
 
-    def take(self) -> bytes:
+    def pop(self) -> bytes:
         """Remove and return the next part. There must be one."""
-        taken = self._here.popleft()
+        popped = self._here.popleft()
         self._prefetch()
-        return taken
+        return popped
 
     def _prefetch(self) -> None:
         if not self._here and self._following is not None:
@@ -120,35 +120,35 @@ class IncomingChunks:
 
     window: int
     """Half the number of pieces that may wait for the application."""
-    taken: int = 0
+    confirmed: int = 0
     """Number of pieces that the application has confirmed, or that begin an incomplete part."""
-    taken_bytes: int = 0
+    confirmed_bytes: int = 0
     """Bytes of the parts that the application has got."""
     _waiting: deque[Chunk] = attrs.field(factory=deque[Chunk])
     _part: list[bytes] = attrs.field(factory=list[bytes])
     _part_bytes: int = 0
-    _given: bool = False
+    _unconfirmed: bool = False
     """The application has got a part that it has not confirmed."""
 
     def add(self, piece: Chunk) -> None:
         """Add a piece that arrived. One that is out of order or without room is ignored, and sent again."""
-        expected = self.taken + self._given + len(self._waiting)
+        expected = self.confirmed + self._unconfirmed + len(self._waiting)
         if piece.number == expected and len(self._waiting) < 2 * self.window:
             self._waiting.append(piece)
 
     def part(self) -> tuple[bytes, Chunk] | None:
         """Return the next part and its last piece; None until it is complete and the one before confirmed."""
-        while self._waiting and not self._given:
+        while self._waiting and not self._unconfirmed:
             piece = self._waiting.popleft()
             self._part.append(piece.data)
             self._part_bytes += len(piece.data)
             if piece.more:
-                self.taken += 1
+                self.confirmed += 1
                 continue
             data = self._part[0] if len(self._part) == 1 else b"".join(self._part)
-            self.taken_bytes += len(data)
+            self.confirmed_bytes += len(data)
             self._part, self._part_bytes = [], 0
-            self._given = True
+            self._unconfirmed = True
             return data, piece
         return None
 
@@ -159,6 +159,6 @@ class IncomingChunks:
 
     def confirm(self) -> bool:
         """Note that the application has stored its part. Return whether it had one."""
-        given, self._given = self._given, False
-        self.taken += given
-        return given
+        unconfirmed, self._unconfirmed = self._unconfirmed, False
+        self.confirmed += unconfirmed
+        return unconfirmed

@@ -1,15 +1,12 @@
 """The master's side of a join: state transfer to one learner at a time, then its place in the configuration.
 
-Source: the channel protocol, section 4. The application provides the state part by part, at the pace of the
-learner, and names with the last ones the entry that the whole state follows; the log is kept only from that
-entry on. A learner answers CaughtUp, never Ack, so no entry is committed because of it. The voter of an
+Source: the channel protocol, section 4. `StateSender` sends the state, then `CatchUpSender` the entries after
+it. A learner answers CaughtUp, never Ack, so no entry is committed because of it. The voter of an
 earlier life of the replica leaves the configuration first, then the new one comes, one change per view.
 """
 
-import math
 from collections.abc import Iterable
 
-from ..model.events import ProvidePart, ProvideSnapshot
 from ..model.messages import CaughtUp, ChunkAck, Join, Reconfig
 from ..model.view import Voter
 from ..replication.handlers import Handlers
@@ -17,11 +14,11 @@ from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
 from .catch_up import CatchUpSender
-from .chunks import OutgoingChunks, Parts
+from .chunks import OutgoingChunks
 from .flow_control import FlowControl
-from .log_tail import TailSender
 from .pacing import Pacing
-from .transfer import CatchUpPhase, CompleteState, StatePhase, Transfer
+from .state_sender import StateSender
+from .transfer import CatchUpPhase, StatePhase, Transfer
 
 REPLICA_BITS = 16
 """The lowest bits of a token are the donor's id, so that no two masters use the same token."""
@@ -49,6 +46,7 @@ class Donor:
         self._wanted: Voter | None = None
         """The learner that the last proposed view includes."""
         self._flow_control = FlowControl(state)
+        self._state_sender = StateSender(state, self._flow_control, self._close)
         self._catch_up = CatchUpSender(state, self._token_above, self._close)
 
     @property
@@ -71,15 +69,10 @@ class Donor:
     @property
     def wake(self) -> float | None:
         """Time of the next tick, for a part or for entries beside the state; None if neither is due."""
-        state = self._state
         phase = None if self.transfer is None else self.transfer.phase
-        if not isinstance(phase, StatePhase) or not state.leading:
+        if not isinstance(phase, StatePhase) or not self._state.leading:
             return None
-        wake = phase.pacing.wake if self._wants(phase) else None
-        if phase.tail is not None and phase.tail.wants(state.replicated.commit):
-            tail_wake = -math.inf if phase.tail_after is None else phase.tail_after
-            wake = tail_wake if wake is None else min(wake, tail_wake)
-        return wake
+        return self._state_sender.wake(phase)
 
     def on_join(self, now: float, voter: Voter, message: Join) -> None:
         """Begin or continue a transfer: a replica outside the view announces itself."""
@@ -198,7 +191,7 @@ class Donor:
             + (", going on with what it has" if phase.marker else "")
             + (f", or what has changed since entry {phase.have}" if phase.have else "")
         )
-        self._ask(now, transfer, phase)
+        self._state_sender.send(now, transfer, phase)
 
     def _token_above(self, known: int) -> int:
         """Return a new token, above `known` and above all tokens used before."""
@@ -214,52 +207,6 @@ class Donor:
 
     # The state
 
-    def _wants(self, phase: StatePhase) -> bool:
-        """Return whether another part is needed now; the pacing decides when to ask for it."""
-        more = phase.complete is None or bool(phase.complete.rest)
-        return more and not phase.asked and phase.chunks.wants_part
-
-    def _ask(self, now: float, transfer: Transfer, phase: StatePhase) -> None:
-        """Ask the application for the next part, or use one that it has provided in advance."""
-        state, pacing = self._state, phase.pacing
-        while self._wants(phase) and pacing.wake is not None and now >= pacing.wake:
-            pacing.asked(now, state.log.last.at)
-            complete = phase.complete
-            if complete is None:
-                self._ask_application(transfer, phase)
-                return
-            try:
-                data = complete.rest.take()
-            except Exception as error:
-                # Without this part the state is incomplete.
-                self._close(f"the state cannot be had: {error!r}")
-                return
-            if complete.rest:
-                phase.chunks.put(data, None)
-            else:
-                phase.chunks.put(data, complete.at, complete.submitters)
-            transfer.progressed = now
-            self._push(transfer, phase)
-
-    def _ask_application(self, transfer: Transfer, phase: StatePhase) -> None:
-        state = self._state
-        phase.asked = True
-        if not phase.frozen:
-            # The application has applied this entry, and may name it as the one that the state follows.
-            transfer.hold = state.replicated.applied
-        if phase.begun:
-            state.output.emit(ProvidePart(transfer.token, state.replicated.applied))
-        else:
-            phase.begun = True
-            state.output.emit(
-                ProvideSnapshot(transfer.token, state.replicated.applied, phase.have, phase.marker)
-            )
-
-    def _push(self, transfer: Transfer, phase: StatePhase) -> None:
-        """Send the chunks for which the window has room."""
-        for chunk in phase.chunks.due():
-            self._state.output.send(transfer.voter.replica, chunk)
-
     def _answered(self, token: int) -> tuple[Transfer, StatePhase] | None:
         """Return the transfer that an answer of the application belongs to; None if none waits for one."""
         transfer = self.transfer
@@ -273,54 +220,14 @@ class Donor:
     def part_ready(self, now: float, token: int, data: bytes, index: int | None, *, last: bool) -> None:
         """Send one part that the application has provided, and ask for the next."""
         answered = self._answered(token)
-        if answered is None or not self._freeze(*answered, index, last=last):
-            return
-        transfer, phase = answered
-        if not phase.frozen:
-            # Until it is asked again, the application names no entry.
-            transfer.hold = None
-        complete = phase.complete
-        if complete is None:
-            phase.chunks.put(data, None)
-        else:
-            phase.chunks.put(data, complete.at, complete.submitters)
-        transfer.progressed = now
-        self._push(transfer, phase)
-        self._ask(now, transfer, phase)
+        if answered is not None:
+            self._state_sender.part_ready(now, *answered, data, index, last=last)
 
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
         """Send all parts that the application has provided; `parts` makes each when it is needed."""
         answered = self._answered(token)
-        if answered is None or not self._freeze(*answered, index, last=True):
-            return
-        transfer, phase = answered
-        assert phase.complete is not None
-        try:
-            phase.complete.rest = Parts(parts) or Parts([b""])
-        except Exception as error:
-            self._close(f"the state cannot be had: {error!r}")
-            return
-        transfer.heard = transfer.moved = now
-        self._ask(now, transfer, phase)
-
-    def _freeze(self, transfer: Transfer, phase: StatePhase, index: int | None, *, last: bool) -> bool:
-        """Note that the state follows entry `index`. Return False if the log does not reach back to it.
-
-        index: None while the application has not named the entry, which it must do with the last part.
-        """
-        if index is None:
-            return not last
-        state = self._state
-        if not state.log.base.at <= index <= state.replicated.applied:
-            reach = f"{state.log.base.at}..{state.replicated.applied}"
-            self._close(f"the state is that after entry {index}, outside {reach}")
-            return False
-        phase.frozen = True
-        transfer.hold = index
-        if last:
-            tail = TailSender(state.now, transfer.token, state.settings.transfer_window, index)
-            phase.complete = CompleteState(state.log.tag(index), state.replicated.submitters_at(index), tail)
-        return True
+        if answered is not None:
+            self._state_sender.snapshot_ready(now, *answered, index, parts)
 
     def part_failed(self, token: int, reason: str) -> None:
         """End the transfer: the application cannot provide the state, or cannot continue it."""
@@ -339,29 +246,9 @@ class Donor:
         if not self._state.leading:
             phase.unread = message
             return
-        tail = phase.tail
-        if tail is not None and tail.ack(now, self._state.log, message.tail):
-            transfer.hold = tail.acked
-            if not message.installed and phase.tail_due(now):
-                self._push_tail(now, transfer, phase)
-        if message.installed and tail is not None:
-            self._catch_up.begin(now, transfer, tail.acked)
-        elif phase.chunks.ack(message.chunks):
-            transfer.moved = transfer.progressed = now
-            if phase.chunks.empty and not phase.asked:
-                hurry = self._flow_control.hurry(transfer, phase) if phase.frozen else 0.0
-                phase.pacing.taken(now, self._state.log.last.at, hurry=hurry)
-            self._push(transfer, phase)
-            self._ask(now, transfer, phase)
-
-    def _push_tail(self, now: float, transfer: Transfer, phase: StatePhase) -> None:
-        """Send committed entries beside the state, as many messages as the window allows."""
-        state, tail = self._state, phase.tail
-        if tail is None:
-            return
-        for message in tail.due(now, state.log, state.replicated.commit, state.settings.part_bytes):
-            state.output.send(transfer.voter.replica, message)
-        phase.tail_after = now + state.settings.transfer_pause_s
+        installed = self._state_sender.on_chunk_ack(now, transfer, phase, message)
+        if installed is not None:
+            self._catch_up.begin(now, transfer, installed)
 
     def full(self) -> bool:
         """Return whether the members wait for the learner, since the log kept for it is full."""
@@ -388,11 +275,7 @@ class Donor:
         if isinstance(phase, CatchUpPhase):
             self._catch_up.resend(transfer, phase)
             return
-        phase.chunks.again()
-        self._push(transfer, phase)
-        if phase.tail is not None:
-            phase.tail.again(now)
-        self._ask(now, transfer, phase)
+        self._state_sender.resend(now, transfer, phase)
 
     def reconnected(self, voter: Voter) -> None:
         """Resend with the next Join: what was on its way to the learner may be lost."""
@@ -433,9 +316,7 @@ class Donor:
         elif isinstance(phase, CatchUpPhase):
             self._catch_up.push(transfer, phase)
         else:
-            self._ask(now, transfer, phase)
-            if phase.tail_due(now):
-                self._push_tail(now, transfer, phase)
+            self._state_sender.send(now, transfer, phase)
 
     # Membership
 

@@ -124,7 +124,7 @@ class Learner:
             self.empty,
             state.log.tag(state.replicated.commit),
             0 if learning is None else learning.token,
-            0 if learning is None else learning.chunks.taken,
+            0 if learning is None else learning.chunks.confirmed,
             self._marker,
             self.fresh,
             self._refused,
@@ -163,28 +163,28 @@ class Learner:
             return
         if not learning.installed:
             learning.chunks.add(message)
-            self._give(learning)
+            self._install_part(learning)
         self._answer(learning)
 
     def _answer(self, learning: Learning) -> None:
         chunks, tail = learning.chunks, learning.tail
-        if tail_fill(self._state.settings, chunks.taken_bytes, len(tail), tail.size_bytes) < 1:
+        if tail_fill(self._state.settings, chunks.confirmed_bytes, len(tail), tail.size_bytes) < 1:
             tail.ack()
         # The last chunk is confirmed once the tail is in the log: the donor repeats it if the answer is lost.
         tail_waits = learning.installed and not learning.ready
-        answer = ChunkAck(learning.token, chunks.taken - tail_waits, learning.ready, tail.acked)
+        answer = ChunkAck(learning.token, chunks.confirmed - tail_waits, learning.ready, tail.acked)
         if learning.ready:
             # With a disk this holds only after a sync.
             self._state.output.send_after_sync(learning.donor, answer)
         else:
             self._state.output.send(learning.donor, answer)
 
-    def _give(self, learning: Learning) -> None:
+    def _install_part(self, learning: Learning) -> None:
         """Pass the next part to the application, if it is complete and the one before is confirmed."""
         state = self._state
         part = learning.chunks.part()
         if learning.chunks.too_large:
-            self._give_up(learning, "a part of the state is too large")
+            self._reject(learning, "a part of the state is too large")
         if part is None:
             return
         data, piece = part
@@ -195,7 +195,7 @@ class Learner:
             return
         if at is not None and at.at < state.replicated.commit:
             # An earlier process of this replica got this state before, and entries after it.
-            self._give_up(learning, f"entries after {at.at} are committed here already")
+            self._reject(learning, f"entries after {at.at} are committed here already")
             return
         if at is not None:
             state.output.note(f"installs the state after entry {at.at}")
@@ -222,13 +222,13 @@ class Learner:
             return
         self._marker = marker
         if learning.at is None:
-            self._give(learning)
+            self._install_part(learning)
         else:
             self._busy(False)
             learning.installed = True
             self._state.replicated.reset(learning.at, learning.submitters)
             if learning.tail and learning.tail.base != learning.at:
-                self._give_up(learning, "the entries sent beside it do not follow it")
+                self._reject(learning, "the entries sent beside it do not follow it")
                 return
             self._forget()
         self._answer(learning)
@@ -256,7 +256,7 @@ class Learner:
         entries = learning.tail.pop(state.settings.part_bytes)
         reason = state.replicated.splice(entries, None)
         if reason:
-            self._give_up(learning, reason)
+            self._reject(learning, reason)
             return
         state.replicated.commit_to(entries[-1].index)
         learning.tail_mark = state.output.record(Truncated(state.log.last.at))
@@ -265,12 +265,12 @@ class Learner:
     def part_refused(self, now: float, token: int, reason: str) -> None:
         """Ask for the whole state in a new transfer: the application has refused a part."""
         if self.learning is not None and self.learning.token == token:
-            self._give_up(self.learning, reason)
+            self._reject(self.learning, reason)
             self._failures += 1
             pause = min(2**self._failures, MAX_BACKOFF) * self._state.settings.retry_s
             self._next_join = now + pause
 
-    def _give_up(self, learning: Learning, reason: str) -> None:
+    def _reject(self, learning: Learning, reason: str) -> None:
         self._state.output.note(f"the state of replica {learning.donor} cannot be used: {reason}")
         self._busy(False)
         self.learning = None

@@ -58,7 +58,7 @@ class Pacing:
             self._began, self._given, self._serves = now, self.window, True
         self._given += 1
 
-    def taken(self, now: float, last: int, *, hurry: float = 0.0) -> None:
+    def acked(self, now: float, last: int, *, hurry: float = 0.0) -> None:
         """Note that all parts are acknowledged. hurry: from 0 to 1, which leaves no rest at all."""
         if self._began is None:
             return

@@ -6,7 +6,7 @@ import msgspec
 from quorate.hachannel import Settings
 from quorate.hachannel.model.messages import ChunkAck
 from quorate.hachannel.replication import normal_case
-from quorate.hachannel.transfer import catch_up, chunks, donor, learner, log_tail
+from quorate.hachannel.transfer import catch_up, chunks, donor, learner, log_tail, state_sender
 from quorate.hachannel.transfer.transfer import CompleteState
 from quorate.testing import Crash, Schedule, Shape, Submit, simulate
 from quorate.testing.channel import application
@@ -103,7 +103,7 @@ def end_mislabelled():
             index = min(index + 1, self._state.replicated.applied)
         return original(self, transfer, phase, index, last=last)
 
-    with wrapped(donor.Donor, "_freeze", freeze):
+    with wrapped(state_sender.StateSender, "_freeze", freeze):
         yield
 
 
@@ -205,13 +205,15 @@ def caught_up_before_installed():
     def give(original, self, learning):
         original(self, learning)
         if learning.at is not None and not learning.installed:
-            self._state.output.send(learning.donor, ChunkAck(learning.token, learning.chunks.taken + 1, True))
+            self._state.output.send(
+                learning.donor, ChunkAck(learning.token, learning.chunks.confirmed + 1, True)
+            )
             at = learning.at
             self.part_installed(learning.token, b"")
             assert learning.installed
             assert self._state.replicated.applied == at.at
 
-    with wrapped(learner.Learner, "_give", give):
+    with wrapped(learner.Learner, "_install_part", give):
         yield
 
 
@@ -227,14 +229,14 @@ def state_above_commit():
             return True
         return original(self, transfer, phase, index, last=last)
 
-    with wrapped(donor.Donor, "_freeze", freeze):
+    with wrapped(state_sender.StateSender, "_freeze", freeze):
         yield
 
 
 @mutant("A learner takes a duplicate piece twice.", caught=("raised",), quick=True)
 def piece_taken_twice():
     def add(self, piece):
-        if piece.number >= self.taken + self._given - 1:
+        if piece.number >= self.confirmed + self._unconfirmed - 1:
             self._waiting.append(piece)
 
     with patched(chunks.IncomingChunks, "add", add):
@@ -247,7 +249,7 @@ def uncommitted_ahead():
         with patched(self._state.replicated, "commit", self._state.log.last.at):
             original(self, now, transfer, phase)
 
-    with wrapped(donor.Donor, "_push_tail", push):
+    with wrapped(state_sender.StateSender, "_push_tail", push):
         yield
 
 

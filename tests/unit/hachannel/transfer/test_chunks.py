@@ -80,7 +80,7 @@ def test_parts_arrive_as_they_were_whatever_is_lost_or_doubled(seed):
             got.append(part[0])
             assert (part[1].at is None) == (len(got) < len(sent))
             assert into.confirm()
-        out.ack(into.taken)
+        out.ack(into.confirmed)
         out.again()
     assert got == sent
     assert not into.confirm()

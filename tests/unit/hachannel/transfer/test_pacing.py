@@ -32,7 +32,7 @@ class Transfer:
                 self.now += took
                 self.under_way_s += took
                 self.last += serves(self.now)
-                self.pace.taken(self.now, self.last, hurry=hurry)
+                self.pace.acked(self.now, self.last, hurry=hurry)
             else:
                 assert self.pace.wake is not None
                 self.served_s += self.pace.wake - self.now
@@ -88,11 +88,11 @@ def test_a_master_that_begins_to_serve_ends_what_is_under_way_and_rests():
         assert pace.wake <= now
     pace.asked(4.0, 8)
     assert pace.wake is None
-    pace.taken(4.5, 9)
+    pace.acked(4.5, 9)
     assert pace.wake == 4.5 + 1.5
 
 
 def test_an_answer_that_is_not_awaited_changes_nothing():
     pace = Pacing(0.25, 0.01, 2, 7)
-    pace.taken(4.5, 9)
+    pace.acked(4.5, 9)
     assert pace.wake == float("-inf")

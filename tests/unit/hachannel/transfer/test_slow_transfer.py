@@ -131,7 +131,7 @@ def test_a_state_of_which_a_part_cannot_be_made_is_not_taken_for_whole(good):
     while len(slow.cluster.channels[0].members) < 3:
         slow.step()
     assert failed
-    assert any("cannot be had: MemoryError()" in note for note in slow.cluster.notes[0])
+    assert any("not available: MemoryError()" in note for note in slow.cluster.notes[0])
     installed = [event for event in slow.cluster.events[2] if isinstance(event, InstallPart)]
     assert [event.number for event in installed if event.index is not None] == [PARTS - 1]
 
