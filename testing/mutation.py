@@ -56,7 +56,7 @@ class Mutant:
 
     name: str
     rule: str
-    """What the mutant does, in one sentence."""
+    """The effect of the mutant, in one sentence."""
     area: str
     """The part of the channel, from the name of the file: `gate` for mutants_gate.py."""
     apply: Callable[[], contextlib.AbstractContextManager[None]]
@@ -80,7 +80,7 @@ class Mutant:
 
 @attrs.frozen
 class Catch:
-    """How a mutant was caught."""
+    """The way in which a mutant was caught."""
 
     invariant: str
     """Its name; "scenario" when the written scenario failed by itself, "raised" when the code raised."""
@@ -155,11 +155,11 @@ def wrapped(target: Any, name: str, around: Callable[..., Any]) -> Iterator[None
 
 
 class MutantError(Exception):
-    """A mutant, or a file of mutants, is wrong in itself: one sentence that says where."""
+    """A mutant, or a file of mutants, has an error. The text is a sentence that names the place."""
 
 
 def _sentence(what: str, error: Exception) -> str:
-    """What is wrong, and where: the line of the error, in whatever file it is."""
+    """Return a sentence with the error and the line of the file that raised it."""
     where = ""
     if isinstance(error, SyntaxError):
         where = f" (line {error.lineno})"

@@ -1,7 +1,7 @@
-"""An administrator of a simulated cluster, who adds, removes, moves and replaces replicas while it runs.
+"""An administrator of a simulated cluster: it adds, removes, moves and replaces replicas during a run.
 
-As the commands do, it asks any replica that believes it is the master, and asks again if a request had no
-effect. It draws from a stream of its own, so that a run without it is not changed by it.
+Like the commands, it asks any replica that believes it is the master, and asks again if a request had no
+effect. It draws random numbers from its own stream, so that the other choices of a run do not depend on it.
 """
 
 from random import Random
@@ -49,9 +49,9 @@ class Administrator:
         """Ask a master to add, readmit, move or remove a replica. Return whether the request changes
         anything.
 
-        The configuration file becomes what the master lists, with this change: an earlier change may have
-        been given up. A file is not written if the replicas without memory, once started, could found another
-        cluster with it.
+        The configuration file gets the replicas that the master lists, with this change: an earlier change
+        may have been dropped. The file is not written if replicas without memory, once started, could found
+        another cluster with it.
         """
         world = self._world
         listed = {*self._listed(master)}

@@ -1,6 +1,6 @@
 """The application of a simulated replica: cells that entries change, and a hash chain over all entries.
 
-It gives and installs its state in parts, as a server does, or as a whole, as a simple application does.
+It provides and installs its state in parts, as a server does, or as a whole, as a simple application does.
 """
 
 import hashlib
@@ -88,7 +88,7 @@ class App:
 
     @property
     def print(self) -> frozenset[tuple[int, Cell]]:
-        """The cells in a form that can be compared."""
+        """Return the cells in a form that can be compared."""
         return frozenset(self.cells.items())
 
     def saved(self) -> Saved:
@@ -107,7 +107,7 @@ class App:
         return msgspec.msgpack.encode(Part(start, start, [], self.cells, [], (self.index, self.chain)))
 
     def begin(self, event: ProvideSnapshot) -> None:
-        """Begin to give the state in parts."""
+        """Begin to provide the state in parts."""
         start = Marker(0, min(event.have, self.index))
         if event.marker:
             known = msgspec.msgpack.decode(event.marker, type=Marker)
@@ -162,7 +162,7 @@ class App:
         return self._part(passes, kept, send, self._end), self._at, True
 
     def _freeze(self, passes: PrecopyRounds[int], index: int) -> None:
-        """Capture what is left, in its present state."""
+        """Capture the remaining cells, in their present state."""
         self._at = max(self.index, index)
         self._end = (self.index, self.chain)
         self._rest = deque()
@@ -222,7 +222,7 @@ class App:
         return spoiled
 
     def settle(self, *, master: bool) -> None:
-        """Drop the state of transfers when a view begins; only a master goes on giving its state."""
+        """Drop the state of transfers when a view begins; only a master continues to provide its state."""
         self._staged, self._earlier = {}, {}
         if not master:
             self._passes = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_PIECES", "PARTS", "ApplicationDriver"]
 
 MAX_PIECES = 20
-"""A state that is given as a whole has at most about this number of pieces."""
+"""A state that is provided as a whole has at most about this number of pieces."""
 PARTS = 24
 """A part takes `Shape.snapshot_s` divided by this number; a whole state takes all of `snapshot_s`."""
 
@@ -99,7 +99,7 @@ class ApplicationDriver:
             stopped()
 
     def _provide(self, event: ProvideSnapshot | ProvidePart) -> None:
-        """Give the whole state, or its next part. A part is captured when it is asked for."""
+        """Provide the whole state, or its next part. A part is captured when the channel asks for it."""
         host, app = self.host, self.app
         channel, shape = host.channel, host.world.shape
         if shape.parts:

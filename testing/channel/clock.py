@@ -9,7 +9,7 @@ class MachineClock:
     """The clock of one machine, drawn from the seed. Without drift it reads the virtual time."""
 
     def __init__(self, seed: int, replica: int, drift: float) -> None:
-        """drift: how far its rate may be from 1, as a fraction."""
+        """drift: largest deviation of its rate from 1, as a fraction."""
         self._rate, self._ahead_s = 1.0, 0.0
         if drift:
             random = Random(f"clock {seed} {replica}")

@@ -35,19 +35,18 @@ class Shape:
     weather: Weather = attrs.field(factory=Weather)
     """The network."""
     chunk: int = 8
-    """The bytes of a piece where the state is given as a whole; twice the number of cells in a part
-    otherwise."""
+    """For a state that is provided as a whole, the bytes of a piece; else twice the cells of a part."""
     parts: bool = False
-    """Whether the application gives its state in parts and goes on meanwhile; otherwise as a whole."""
+    """Whether the application provides its state in parts, while it applies entries; otherwise as a whole."""
     fresh: bool = False
-    """Whether a replica that starts asks for the state even if entries would do."""
+    """Whether a replica that starts asks for the state even if entries would suffice."""
     snapshot_s: float = 0.01
-    """The longest time that the application needs to give or to install a state."""
+    """The longest time that the application needs to provide or to install a state."""
     witnesses: int = 0
     """The number of witnesses; they are the last replicas."""
     drift: float = 0.0
-    """How far the rate of a clock may be from 1, as a fraction below 0.5. With drift, clocks start at any
-    reading."""
+    """The largest deviation of the rate of a clock from 1, as a fraction below 0.5. With drift, clocks start
+    at any reading."""
     shared_host: bool = True
     """Whether replicas run on one machine, whose operating system reports the end of a process at once."""
     stop_s: float = 0.0
@@ -85,7 +84,7 @@ class Shape:
             raise ValueError("chunk and save_entries are at least 1")
 
     def founders(self, configured: Collection[int]) -> int:
-        """Return how many found a cluster with these replicas in the file: all, once the file was edited."""
+        """Return the number of founders for the replicas in the file: all once the file was edited."""
         return self.expected if len(configured) == self.replicas else len(configured)
 
     @property

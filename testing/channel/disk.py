@@ -1,6 +1,6 @@
-"""The simulated disk of one replica: what is durable, what waits for a sync, and what a crash leaves.
+"""The simulated disk of one replica: durable records, writes that wait for a sync, and the effect of a crash.
 
-Stands for the journal of `hachannel/journal/journal.py`. Its unit is the transaction: one sync makes several
+It replaces the journal of `hachannel/journal/journal.py`. Its unit is the transaction: one sync makes several
 waiting writes durable, all or none of them, in their order. A transaction that is half-written when the
 process or the machine ends is truncated at the next start. Any other corruption is refused as a whole.
 """
@@ -23,7 +23,7 @@ StateT = TypeVar("StateT")
 
 
 class DiskError(AssertionError):
-    """Raised when the channel asks for something that no journal could do."""
+    """Raised if the channel asks for a write that no journal could do."""
 
 
 @attrs.frozen
@@ -32,7 +32,7 @@ class Write(Generic[StateT]):
 
     records: Sequence[LogRecord]
     token: int = 0
-    """The token for `Channel.persisted`; 0: nobody waits."""
+    """The token for `Channel.persisted`; 0 if the channel does not wait."""
     state: StateT | None = None
     """The state of the application, saved with the records."""
     saved: int = 0

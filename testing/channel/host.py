@@ -36,8 +36,8 @@ class Host:
         self.left = False
         """The last process has stopped in order."""
         self.retired = False
-        """An administrator has removed this replica: it is not started again. Replicas without memory, if
-        enough of those that founded the cluster were started, could found another one."""
+        """An administrator has removed this replica, and it must not be started again: removed replicas
+        without memory could found another cluster."""
         self.lost = False
         """The replica stays dead while the others must recover without it."""
         self.channel: Channel
@@ -77,7 +77,7 @@ class Host:
 
     @property
     def remembered(self) -> View | None:
-        """The accepted view that the next process of this replica will know of."""
+        """The accepted view that the next process of this replica will know."""
         if self.running and (self.disk is not None or not self.state.leaving):
             return self.state.accepted
         return None if self.disk is None or self.disk.spoiled else self.disk.remembered.accepted

@@ -21,7 +21,7 @@ class Machine:
     def __init__(self, host: "Host") -> None:
         self.host = host
         self.disk: Disk | None = None
-        """None before the first start, and always where the shape has no disks."""
+        """The disk; None before the first start, and always if the shape has no disks."""
         self._clock = MachineClock(host.world.seed, host.replica, host.world.shape.drift)
 
     # The clock

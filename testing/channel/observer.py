@@ -1,4 +1,4 @@
-"""The interface of whoever watches a simulation."""
+"""The interface of an observer of a simulation."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING

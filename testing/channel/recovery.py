@@ -1,4 +1,4 @@
-"""Whether a cluster can recover within the bound once its faults are over."""
+"""The conditions under which a cluster must recover within the bound once its faults are over."""
 
 from .cluster_shape import Shape
 

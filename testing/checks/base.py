@@ -28,7 +28,7 @@ class Checker:
     skips_quiet_steps: ClassVar[bool] = False
     """Whether `stepped` reads only `observable_state`, the events and the fields of `Step`. A quiet step
     changes none of these, so the checker is not called for it. False for a checker that reads other
-    processes, clocks, the inside of logs, or all of `Step.messages`."""
+    processes, clocks, the entries of logs, or all of `Step.messages`."""
 
     def __init__(self, past: History) -> None:
         self.past = past

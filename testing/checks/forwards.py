@@ -59,7 +59,7 @@ class SubmissionIntegrity(Checker):
 
 @checker("I7", "What a process forwarded is delivered, unless it has ended.")
 class SubmissionDelivery(Checker):
-    """What a living process forwarded is delivered: it sends it again until then."""
+    """Every payload that a living process forwarded is delivered: the process sends it again until then."""
 
     def ended(self, hosts: Sequence[Host]) -> None:
         """All accepted payloads of the living processes were delivered."""
@@ -124,7 +124,7 @@ class SubmitterTable(Checker):
 
 @checker("I15", "A snapshot says truly how much of what its receiver forwarded is part of it.")
 class SnapshotSubmissionCount(Checker):
-    """A snapshot says how many payloads of its receiver are part of it."""
+    """A snapshot names the number of payloads of its receiver that are part of it."""
 
     def delivered(self, host: Host, event: Event) -> None:
         """The number is that of the deliveries up to the index of the snapshot."""

@@ -1,4 +1,4 @@
-"""I3, I11: the grants of a lease (Gray and Cheriton, 1989), and whom they bind."""
+"""I3, I11: the grants of a lease (Gray and Cheriton, 1989), and the replicas that they bind."""
 
 import math
 
@@ -64,7 +64,7 @@ class LeaseMajority(Checker):
 
 @checker("I11", "As long as its application may act on a lease, a replica has promised nobody else.")
 class OwnGrant(Checker):
-    """A holder counts its own grant: while its application may act, it promises nobody else.
+    """A holder counts its own grant: while its application may act, it promises no view of another replica.
 
     Services that are ending count until the lease would have ended.
     """

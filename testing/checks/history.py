@@ -139,9 +139,9 @@ class History:
         self.promises: dict[ViewNumber, dict[Voter, Promise]] = {}
         """The promises for each view, by voter."""
         self.exits: dict[Voter, float] = {}
-        """The time at which each voter last sent EXIT: that it does not follow the master."""
+        """The time at which each voter last sent EXIT, which means that it does not follow the master."""
         self.leaving: set[Voter] = set()
-        """The voters that have sent that they leave, and so follow nobody any more."""
+        """The voters that have announced that they leave, and so follow no master."""
         self.since: dict[ViewNumber, float] = {}
         """The time at which each view became active."""
         self.active: dict[ViewNumber, tuple[int, int, tuple[int, ...], bool]] = {}

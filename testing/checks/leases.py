@@ -50,7 +50,7 @@ class LeaseExclusion(Checker):
 
 @checker("I11", "As long as a master counts a grant, the voter that gave it has promised nobody else.")
 class GrantExclusion(Checker):
-    """While a master counts a grant, its voter has promised nobody else.
+    """While a master counts a grant, its voter has promised no view of another replica.
 
     This is stronger than the exclusion of majorities: each single grant binds.
     """

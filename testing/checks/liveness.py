@@ -18,7 +18,7 @@ from ..channel.violation import Violation
 from ..channel.world import World
 
 RETRIES = 3
-"""How often one request may have to be repeated."""
+"""The number of times that one request may have to be repeated."""
 CALM_LEASES = 3
 """The time without changes that is demanded in the end, in durations of a lease."""
 
@@ -89,13 +89,13 @@ def _transfer_s(shape: Shape) -> float:
 
 
 def _death_s(shape: Shape) -> float:
-    """Return how long a death stays unnoticed and the lease of the dead master holds, with clock drift."""
+    """Return the time for which a death is unnoticed or the dead master's lease lasts, with clock drift."""
     settings = shape.settings
     return (settings.suspect_s + settings.lease_s * (1 + settings.drift)) / (1 - shape.drift)
 
 
 def _log_s(shape: Shape) -> float:
-    """Return how long a log that was sent in vain delays what follows on its connection."""
+    """Return the delay of messages on a connection behind a log that was sent in vain."""
     if not shape.weather.bytes_per_s:
         return 0.0
     return (

@@ -1,4 +1,4 @@
-"""I4, I5, I6, I17, I18: what logs hold, keep and may trim."""
+"""I4, I5, I6, I17, I18: the entries that logs hold, keep and may trim."""
 
 from ...hachannel import Deliver, Event, Stopped, View, ViewEvent, ViewNumber, Voter
 from ...hachannel.model.messages import Ack, Chunk, Heartbeat
@@ -106,7 +106,7 @@ class DeliveryDurability(Checker):
 
 @checker("I17", "Nothing at or below the commit index is truncated.")
 class CommittedPrefix(Checker):
-    """No committed entry is truncated. The inside of a log may change while its end stays the same."""
+    """No committed entry is truncated. Entries of a log may change while its last index stays the same."""
 
     def stepped(self, step: Step) -> None:
         """The commit index does not fall, and the log reaches it."""

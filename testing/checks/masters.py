@@ -7,7 +7,7 @@ from .history import Step
 
 @checker("I11", "Of two masters only the one with the higher view can commit anything.")
 class SingleCommitter(Checker):
-    """Of several replicas that believe they are master, only that of the highest view can get
+    """If several replicas believe that they are master, only the one with the highest view can get
     acknowledgements."""
 
     def stepped(self, step: Step) -> None:

@@ -1,4 +1,4 @@
-"""I12, I15: who may vote and hold the log."""
+"""I12, I15: the replicas that may vote and hold the log."""
 
 from ...hachannel import View
 from ...hachannel.model.messages import RECONFIG, Reconfig, decode_reconfig

@@ -148,11 +148,11 @@ class ConfigurationChange(Checker):
             return
         before = (source.config, source.seats)
         after = self.past.change_of(source, view.start)
-        # A change that could not become active is given up as a whole.
+        # A change that could not become active is dropped as a whole.
         if (view.config, view.seats) not in (before, after):
             self.fail(host, f"{view} replaces {source}; its voters and seats are neither those nor {after}")
-        # The members have answered: if they are enough for it, there was no reason to give it up, unless a
-        # voter that was to come did not answer.
+        # The members have answered: if they are enough for the change, there was no reason to drop it, unless
+        # the voter to add did not answer.
         if (
             after is not None
             and (view.config, view.seats) != after

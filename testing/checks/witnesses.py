@@ -1,4 +1,4 @@
-"""I19 and copies: which replicas hold the log, and how many must."""
+"""I19 and copies: the replicas that hold the log, and their least number."""
 
 from ...hachannel import Deliver, View
 from ...hachannel.model.messages import PAYLOAD

@@ -17,16 +17,16 @@ Event = tuple[str, int, int]
 
 @attrs.frozen
 class Budget:
-    """How often each kind of event may still happen."""
+    """The number of events of each kind that may still happen."""
 
     crash: int = 0
     """A process ends. With a disk, any number of its waiting writes becomes durable."""
     cut: int = 0
     """A connection breaks; it may be made again at any time."""
     tick: int = 0
-    """A replica looks at its clock: a little time has passed for it."""
+    """A replica reads its clock: a little time has passed for it."""
     late: int = 0
-    """A replica looks at its clock: so much time has passed that it gives up what it waits for."""
+    """A replica reads its clock: enough time has passed that everything that it waits for times out."""
     submit: int = 0
     """A client submits at the master."""
     forward: int = 0
@@ -42,9 +42,9 @@ class Budget:
     outage: int = 0
     """All processes end at once."""
     stay: int = 0
-    """Not 0: ended processes are not started again."""
+    """If not 0, ended processes are not started again."""
     apart: int = 0
-    """Not 0: broken connections are not made again."""
+    """If not 0, broken connections are not made again."""
 
     def less(self, kind: str) -> "Budget":
         """Return the budget without one event of a kind."""

@@ -136,7 +136,7 @@ def _add_then_remove(channel: Kind) -> ExploredWorld:
 
 
 def _witness(channel: Kind) -> ExploredWorld:
-    """Of two replicas with disks and a witness one crashed, the other one went on alone and crashed, too."""
+    """Two replicas with disks and a witness: one crashed, the other went on alone and crashed, too."""
     world = _formed(3, channel, witnesses=1, disk=True)
     world.prepare(("crash", 1, 0))
     world.settle()

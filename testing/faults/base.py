@@ -38,18 +38,17 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: ClassVar[str]
     """The name in schedules and on the command line."""
     disk: ClassVar[bool] = False
-    """Whether it needs replicas with disks."""
+    """Whether the fault needs replicas with disks."""
     weight: ClassVar[int] = 0
-    """How often random schedules have it, relative to other faults; 0: never."""
+    """The weight of the fault in random schedules, relative to others; 0: they never have it."""
 
     def inject(self, cluster: "Injector", random: Random) -> bool:
-        """Inject it. Return False if there is nothing that it can happen to. `random` draws what the fault
-        leaves open."""
+        """Inject the fault. Return False if it cannot happen. random: draws what the fault leaves open."""
         raise NotImplementedError
 
     @classmethod
     def draw(cls, at: float, random: Random, shape: Shape) -> "Fault":
-        """Return one for a random schedule."""
+        """Return a fault of this kind for a random schedule."""
         raise NotImplementedError
 
     def __str__(self) -> str:

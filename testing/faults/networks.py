@@ -46,7 +46,7 @@ class Partition(Fault, frozen=True):
 
     groups: tuple[tuple[int, ...], ...] = ()
     for_s: float | None = 1.0
-    """None: until the faults end."""
+    """Duration in seconds; None: until the faults end."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:  # noqa: ARG002
         named_ones = {replica for group in self.groups for replica in group}
@@ -151,7 +151,7 @@ class Break(Fault, frozen=True):
     """Break a connection: only the first part of what is in flight arrives, and both sides connect again."""
 
     one: int | None = None
-    """None: any connection."""
+    """One end of the connection; None: any connection."""
     other: int | None = None
 
     def inject(self, cluster: Injector, random: Random) -> bool:

@@ -126,7 +126,7 @@ class Pause(Fault, frozen=True):
 
     who: Who = "any"
     for_s: float | None = 1.0
-    """None: until the faults end."""
+    """Duration in seconds; None: until the faults end."""
 
     def inject(self, cluster: Injector, random: Random) -> bool:
         host = cluster.pick(self.who, random)

@@ -20,11 +20,11 @@ from .schedule import Deaths, Schedule
 __all__ = ["administered", "draw"]
 
 FAULTS_S = 6.0
-"""How long a random schedule has faults, in seconds."""
+"""Duration of the faults of a random schedule, in seconds."""
 ADMINISTRATOR_RATE = 2.0
 """Requests of an administrator in a second."""
 FOUNDING_S = 2.0
-"""How long a cluster that few replicas found has faults, in seconds."""
+"""Duration of the faults of a cluster that few replicas found, in seconds."""
 DRAIN_S = 10.0
 """The time within which the queues of all replicas are delivered, in seconds."""
 

@@ -19,14 +19,14 @@ from .validation import LONGEST_S, check_faults, check_recovery, read_fault, rea
 __all__ = ["Schedule", "ScheduleError", "read"]
 
 Deaths: TypeAlias = Literal["none", "first", "last"]
-"""When some replicas stay dead after the faults: "none": never; "first": until the others have recovered;
-"last": from the time when all have recovered."""
+"""The replicas that stay dead after the faults: "none": no replica; "first": some, until the others have
+recovered; "last": some, from the time when all have recovered."""
 AFTER_S = 1.0
 """Seconds from the last fault of a written schedule to the time when the cluster must recover."""
 
 
 MAX_RATE = 10_000.0
-"""The most submissions, or requests of an administrator, in a second: more would not end."""
+"""The most submissions, or requests of an administrator, in a second: more could not be handled in time."""
 
 
 LEAST_PAYLOAD = 16

@@ -56,7 +56,7 @@ class Result:
 
 
 TELLS = 0.02
-"""How often an application sends a message to another replica, for each time that a client may submit."""
+"""Number of messages between applications for each time that a client may submit."""
 
 
 QUIET = 0.5
