@@ -11,7 +11,7 @@ from typing import Self
 PID_FILE = "pid"
 INCARNATION_FILE = "incarnation"
 MAX_INCARNATION = 1 << 62
-"""Messages carry it in 63 bits, with one bit of their own."""
+"""Higher numbers in the file are taken for damage; messages have 63 bits for one."""
 
 
 class DataDirectoryError(Exception):

@@ -1,7 +1,13 @@
 """The durable side of a replica: its journal over the incarnations of the replica.
 
-Files in the replica's directory: `journal_files`. A start: `recovery`. The journal's thread: `disk_writer`,
-which the reactor thread reaches through `write_queue`. When the engine's state is saved: `snapshotter`.
+| what is written | when | by |
+|---|---|---|
+| log records: entries, promises, commit indexes | after each step of the node | `DiskWriter`, with a sync |
+| a snapshot of the engine's state | when the log after the last one is large, and at a stop | `Snapshotter` |
+| a state from another replica | part by part, then with the record that resets the log | `DiskWriter` |
+
+The reactor thread requests all writes and encodes the agents; the journal's thread (`DiskWriter`) writes. The
+two share a `WriteQueue`. A start (`recovery`) reads the last complete state and the entries after it.
 """
 
 from collections.abc import Sequence
