@@ -83,7 +83,7 @@ class Channel(ChannelStatus):
     # Inputs
 
     def start(self, now: float) -> None:
-        """Begin. Call once, before anything else."""
+        """Begin. Call it once, before all other inputs."""
         state, settings = self.state, self._settings
         state.now = now
         state.peers = Peers(state.seats.others, now, settings)
@@ -93,17 +93,17 @@ class Channel(ChannelStatus):
         self._observe()
 
     def tick(self, now: float) -> None:
-        """Time passed."""
+        """Act on the time: call it when `deadline` is reached."""
         self._step(now, tick=True)
 
     def connected(self, now: float, peer: int, incarnation: int) -> None:
-        """There is a connection with this life of a peer; it replaces an earlier one."""
+        """Note a connection with this life of a peer; it replaces an earlier one."""
         state = self.state
         link = None if state.stopped else state.peers.guest(peer, now)
         if link is None:
             return
         voter = Voter(peer, incarnation)
-        # Also of the same voter: it may have been restarted from its disk.
+        # Also for the same voter: it may have been restarted from its disk.
         link.forget()
         link.voter = voter
         link.connected = True
@@ -123,9 +123,9 @@ class Channel(ChannelStatus):
         self._step(now)
 
     def disconnected(self, now: float, peer: int, *, ended: bool = False) -> None:
-        """The connection with a peer is gone; try to make another one at once.
+        """Note that the connection with a peer is lost; try to make another one at once.
 
-        ended: the process at its other end is known to have ended, say from the operating system they share.
+        ended: the operating system, which both share, has reported that the process of the peer has ended.
         """
         link = self.state.peers.links.get(peer)
         if link is None or self.state.stopped:
@@ -146,7 +146,7 @@ class Channel(ChannelStatus):
             link.heard = now
 
     def receive(self, now: float, peer: int, message: Message) -> None:
-        """A message arrived on the connection with a peer."""
+        """Handle a message that arrived on the connection with a peer."""
         link = self.state.peers.links.get(peer)
         if link is None or not link.connected or link.voter is None or self.state.stopped:
             return
@@ -163,37 +163,38 @@ class Channel(ChannelStatus):
             self._observe()
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
-        """Append a payload; returns its index. Delivered once committed; perhaps never if the view is lost.
+        """Append a payload and return its index. It is delivered once it is committed.
 
-        Raises NotMaster, WindowFull, PayloadTooLarge.
+        If the view fails before that, it may never be delivered. Raises NotMaster, WindowFull,
+        PayloadTooLarge, TooFewCopies.
         """
         self.lease.watch(now)
         return self._replication.submit(now, stamp_ns, payload)
 
     def forward(self, now: float, payload: bytes) -> int:
-        """Have a payload ordered, from any replica; returns its number, from 1 for each process.
+        """Have a payload ordered, from any replica; return its number, from 1 for each process.
 
-        It is kept here and given to every new master until it is delivered here, or is part of a snapshot
-        that is installed here. Delivered once, and after everything forwarded here before; perhaps never if
-        this process ends. Raises WindowFull, PayloadTooLarge, ChannelError when this replica leaves.
+        It is kept here and sent to every new master until it is delivered here, or is part of a snapshot
+        that is installed here. It is delivered once, and after everything forwarded here before; perhaps
+        never if this process ends. Raises WindowFull, PayloadTooLarge, ChannelError when this replica leaves.
         """
         self.state.now = now
         return self._forwarding.submit(payload)
 
     def admit(self, now: float, replica: int, data: bytes = b"", *, witness: bool = False) -> bool:
-        """Let a replica belong to the cluster, or change what is said of it; `data`, `witness`: see `Seat`.
+        """Add a replica to the cluster, or change its data. data, witness: see `Seat`.
 
-        Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
-        `seats`. Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
+        Return False if nothing changes. Otherwise the next view has it, unless that view fails: see `seats`.
+        Then the replica may join. Raises NotMaster, ChangeRefused, NotYet.
         """
         changed = self._membership.admit(now, replica, data, witness=witness)
         self._step(now)
         return changed
 
     def remove(self, now: float, replica: int) -> bool:
-        """Let a replica belong to the cluster no more. If it runs it stops in order; a master hands over.
+        """Remove a replica from the cluster. If it runs, it stops in order; a master hands over first.
 
-        Returns False when it is so already. Otherwise the next view has it, unless that view fails: see
+        Return False if it is not there. Otherwise the next view lacks it, unless that view fails: see
         `seats`. Raises NotMaster, ChangeRefused, NotYet.
         """
         changed = self._membership.remove(now, replica)
@@ -201,7 +202,7 @@ class Channel(ChannelStatus):
         return changed
 
     def bar_founding(self) -> None:
-        """A cluster was heard of that does not let this replica in: it never founds one from now on."""
+        """Never found a cluster from now on: there is one that does not let this replica in."""
         self.state.guest = True
 
     def send_direct(self, peer: int, data: bytes) -> None:
@@ -215,9 +216,9 @@ class Channel(ChannelStatus):
             state.output.send(peer, DirectMessage(data))
 
     def snapshot_ready(self, now: float, token: int, index: int, parts: Iterable[bytes]) -> None:
-        """An answer to ProvideSnapshot: the whole state after entry `index`.
+        """Answer ProvideSnapshot with the whole state after entry `index`.
 
-        `parts` may be a sequence, or be asked for a part when that is about to be sent; if it fails, the
+        parts: a sequence, or an iterable that yields each part when it is about to be sent. If it raises, the
         transfer ends, and the other replica begins again.
         """
         self._donor.snapshot_ready(now, token, index, parts)
@@ -226,49 +227,49 @@ class Channel(ChannelStatus):
     def part_ready(
         self, now: float, token: int, data: bytes, index: int | None = None, *, last: bool = False
     ) -> None:
-        """An answer to ProvideSnapshot or ProvidePart: some of the state, of any size.
+        """Answer ProvideSnapshot or ProvidePart with a part of the state, of any size.
 
-        index: from this part on, everything is as of that entry, and nothing given before is older than it
-        would be had it not changed since; the log is kept from there. last: the whole is the state after it.
+        index: this part and those that follow are as of that entry, and so are the earlier parts, except for
+        what these parts replace; the log is kept from there. last: all parts together are the state after it.
         """
         self._donor.part_ready(now, token, data, index, last=last)
         self._step(now)
 
     def part_failed(self, now: float, token: int, reason: str) -> None:
-        """An answer to ProvideSnapshot or ProvidePart: not now. The other replica asks again."""
+        """Answer ProvideSnapshot or ProvidePart: the part cannot be had now. The other replica asks again."""
         self._donor.part_failed(token, reason)
         self._step(now)
 
     def part_installed(self, now: float, token: int, marker: bytes = b"") -> None:
-        """An answer to InstallPart: done.
+        """Answer InstallPart: the part is installed.
 
-        marker: what another master's application is to know to go on from here, if this one goes.
+        marker: for the application of another master, which continues from here if this master is lost.
         """
         self._learner.part_installed(token, marker)
         self._step(now)
 
     def part_refused(self, now: float, token: int, reason: str) -> None:
-        """An answer to InstallPart: it is of no use. Everything comes again, after a pause."""
+        """Answer InstallPart: the part cannot be used. The whole state is sent again, after a pause."""
         self._learner.part_refused(now, token, reason)
         self._step(now)
 
     def persisted(self, now: float, token: int) -> None:
-        """Everything in `Output.persist` up to the output with this token is durable."""
+        """Note that all records up to those of the output with this token are durable."""
         self.state.now = now
         self.state.output.synced(token)
         self._step(now)
 
     def lease_ended(self, now: float) -> None:
-        """The answer to LeaseChanged(False): what only one may run has ended here.
+        """Answer LeaseChanged(False): what only one replica may run has ended here.
 
-        Without it a master that leaves, or makes room for another one, is waited for as if it had died.
+        Without the answer the others wait for a master that leaves, or hands over, as if it had died.
         """
         self.state.now = now
         self.lease.ended()
         self._step(now)
 
     def leave(self, now: float) -> None:
-        """Stop in order: `Stopped` follows, soon."""
+        """Stop in order: the event `Stopped` follows soon."""
         state = self.state
         if state.leaving or state.stopped:
             return
@@ -279,7 +280,7 @@ class Channel(ChannelStatus):
         view = state.accepted
         waits = state.relied_on and (view is None or view.members != (state.me,))
         if waits and state.leading and view is not None and self._election.idle:
-            # The next view, which another one proposes, has it then.
+            # The next view, which another replica proposes, has the change then.
             vote = self._departures.next(view)
             if vote is not None:
                 self._departures.remove(now, vote)

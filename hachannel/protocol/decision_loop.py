@@ -11,13 +11,13 @@ from .view_triggers import HEARTBEATS, ViewTriggers
 __all__ = ["DecisionLoop"]
 
 MAX_LEAVES = 4
-"""Who leaves waits for one view after another, but not longer than so many times its patience for one."""
+"""Longest time that a leaving replica waits for views, as a multiple of its time for one view."""
 MAX_ROUNDS = 8
-"""One decision can lead to the next one within a step, this often at most; the rest waits for a tick."""
+"""Rounds of decisions in one step, at most: one can lead to the next. The rest waits for a tick."""
 
 
 def superseded(successor: int) -> str:
-    """Why a replica stops that hears of a cluster begun again after its own, and what to do."""
+    """Return why a replica whose cluster was begun again without it stops, and what to do."""
     return (
         f"Replica {successor} belongs to a cluster that was begun again without this replica, which "
         "stops therefore and has kept its files: remove its directory and start it, then it joins as a new "
@@ -26,7 +26,7 @@ def superseded(successor: int) -> str:
 
 
 def bereft(master: int, last: int, commit: int, *, durable: bool) -> str:
-    """Why a replica stops that has more than its cluster, and what to do."""
+    """Return why a replica that has more committed entries than its master stops, and what to do."""
     remedy = (
         "To go on from here, stop the others for good and make this replica the beginning of a new cluster "
         "(quorate replica force-new-cluster); to give the entries up, remove its directory and start it"
@@ -41,7 +41,7 @@ def bereft(master: int, last: int, commit: int, *, durable: bool) -> str:
 
 
 class DecisionLoop:
-    """Lets the parts decide, each after what it depends on."""
+    """Calls the parts of a channel after each input, in the order in which they depend on each other."""
 
     def __init__(self, parts: ChannelParts, view_triggers: ViewTriggers, heartbeats: Heartbeats) -> None:
         self._state = parts.state
@@ -90,7 +90,7 @@ class DecisionLoop:
         self.step(now, tick=True)
 
     def leave(self, now: float) -> None:
-        """Stop once the others have gone on without this replica, or take too long."""
+        """Stop once the others have a view without this replica, or need too long for it."""
         self._leave_latest = now + MAX_LEAVES * self._patience()
         self._wait(now)
 
@@ -100,10 +100,11 @@ class DecisionLoop:
         self._leave_by = min(now + self._patience(), self._leave_latest)
 
     def _patience(self) -> float:
-        """How long who leaves waits for the next view, in seconds.
+        """Return how many seconds a leaving replica waits for the next view.
 
-        A vote that stays without a disk may block the others for good. So if one that stays is heard, they
-        have the time that it may take until a view is proposed: all wait for one that is silent, or a lease.
+        Without a disk the vote of a replica that has left is lost, and may block the others for good. So
+        while a replica that stays is heard, they get the time in which a view is proposed: the longest of a
+        suspicion, a lease and a view change.
         """
         state, settings = self._state, self._state.settings
         stays = any(link.connected and not (link.suspected or link.leaving) for link in state.peers)
@@ -120,7 +121,7 @@ class DecisionLoop:
         state.now = now
         reason = self._reason_to_stop() if state.attention else ""
         if reason:
-            # Before anything is promised or answered: it would serve beside its successor.
+            # Before anything is promised or answered: otherwise it would serve beside its successor.
             state.cease()
             self._lease.review(now)
             state.stop(reason, failed=True)
@@ -173,7 +174,7 @@ class DecisionLoop:
         self._state.attention = True
 
     def _follow_up(self, now: float) -> None:
-        """Decide what a change of the standing leads to."""
+        """Decide what follows from a change of this replica or of a peer."""
         state = self._state
         view = state.accepted
         self._donor.review()
@@ -185,7 +186,7 @@ class DecisionLoop:
             self._learner.done()
             self._next_heartbeat = now
             for link in state.peers:
-                # It was said of an older view, and is said again if it still holds.
+                # The exit was about an earlier view. The peer repeats it if it still holds.
                 link.exit = False
                 if link.connected and link.voter not in view.members:
                     self._membership.greet(link)
@@ -194,7 +195,7 @@ class DecisionLoop:
         state.blocked = self._heartbeats.is_blocked()
         if self._leave_by is not None:
             if state.promised > self._left_at:
-                # They have come so far: time for the next view.
+                # A view was proposed: its installation gets the full time again.
                 self._wait(now)
             self._leave_by = min(self._waiting_since + self._patience(), self._leave_latest)
             outside = not state.relied_on and (view is None or state.newer >= view.number)

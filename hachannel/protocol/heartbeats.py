@@ -8,7 +8,7 @@ from .view_triggers import ViewTriggers
 
 
 class Heartbeats:
-    """Tells where this replica stands, and takes in where the others do."""
+    """Sends the standing of this replica to its peers, and receives theirs."""
 
     def __init__(self, parts: ChannelParts, view_triggers: ViewTriggers) -> None:
         self._state = parts.state
@@ -26,7 +26,7 @@ class Heartbeats:
         return {Heartbeat: self.on_heartbeat, Exit: self.on_exit, Join: self.on_join}
 
     def is_blocked(self) -> bool:
-        """Whether too few replicas can be reached to go on."""
+        """Return whether too few replicas can be reached to go on."""
         state = self._state
         view = state.accepted
         if view is None or not state.member:
@@ -38,7 +38,7 @@ class Heartbeats:
         return not self._view_triggers.possible(view) or self._election.lacking is not None
 
     def beat(self) -> None:
-        """Tell every peer where this replica stands."""
+        """Send a heartbeat to every peer."""
         state = self._state
         heartbeat = self.heartbeat()
         for link in state.peers:
@@ -47,7 +47,7 @@ class Heartbeats:
                 state.output.send(link.replica, self.heartbeat(link.voter) if lags else heartbeat)
 
     def heartbeat(self, to: Voter | None = None) -> Heartbeat:
-        """Where this replica stands; `to`: as this peer is told."""
+        """Return the heartbeat of this replica. to: its receiver, for which it may differ."""
         state = self._state
         view = state.accepted
         return Heartbeat(
@@ -85,7 +85,7 @@ class Heartbeats:
             state.saw(message.promised)
             state.saw(message.view)
             state.attention = True
-        # It will not take part in a view below that: perhaps it knows it from a cluster that is gone.
+        # The peer takes part in no view below that, even if the view is of a cluster that is gone.
         state.saw(message.newest)
         if message.founded:
             link.join = None
@@ -103,16 +103,16 @@ class Heartbeats:
             self._lease.on_mark(now, voter, message.mark)
 
     def _of_before(self, number: ViewNumber) -> bool:
-        """Whether a voter said something of its master before it knew the view that this one follows.
+        """Return whether a voter reported its exit before it knew the active view of this replica.
 
-        It may follow the master of that view. If it does not it says so again, once it has heard of it.
+        It may follow the master of this view. If it does not, it reports its exit again.
         """
         state = self._state
         view = state.accepted
         return state.serving and view is not None and number < view.number
 
     def _remind(self, voter: Voter, message: Heartbeat) -> None:
-        """A voter outside the view that missed its record could not grant the lease."""
+        """Send the view to a voter outside it that has missed it, and could not grant the lease."""
         state = self._state
         view = state.accepted
         if (
@@ -125,7 +125,7 @@ class Heartbeats:
             state.output.send(voter.replica, Record(view))
 
     def farewell(self) -> Exit:
-        """This replica leaves."""
+        """Return the message with which this replica announces that it leaves."""
         state = self._state
         number = NO_VIEW if state.accepted is None else state.accepted.number
         return Exit(number, True, f"replica {state.me.replica} leaves")

@@ -1,7 +1,7 @@
-"""When the view must change, and who changes it.
+"""Triggers of view changes: when the view must change, and which replica proposes the next one.
 
-Source: the channel protocol, section 3, step 1, and section 4. Suspicion is only a hint: it opens the gate,
-and the quorums decide.
+Source: the channel protocol, section 3, step 1, and section 4. Suspicion is only a hint: it makes a
+replica propose, and the quorums decide.
 """
 
 from collections.abc import Collection
@@ -13,7 +13,7 @@ from ..view_change.election import VOTER_TIMEOUTS
 from .parts import ChannelParts
 
 HEARTBEATS = 2
-"""When enough replicas can be reached again, the others have so many heartbeats to be heard, too."""
+"""Heartbeats for which a proposer waits for others once enough replicas can be reached again."""
 MAX_BACKOFF = 10
 """Repeated failures stretch the pause between attempts up to this many retry intervals."""
 
@@ -34,14 +34,14 @@ class ViewTriggers:
         self.wake: float | None = None
         """When this replica wants to propose."""
         self._hopeless = float("-inf")
-        """When too few could be reached, last."""
+        """When too few replicas could be reached, last."""
         self._opened: float | None = None
-        """Since when there is nobody to wait for."""
+        """When the last replica to wait for was lost; None while there is one."""
         self._opened_for = 0.0
         """The last progress of a view change when that was so."""
 
     def possible(self, view: View, but: Collection[Voter] = ()) -> bool:
-        """Whether those who can be reached could agree on another view."""
+        """Return whether the replicas that can be reached, but for `but`, could agree on another view."""
         alive = self._state.alive(view, but)
         return (
             present(alive, view.config) >= quorum_of(view, self._state.known_active)
@@ -49,7 +49,7 @@ class ViewTriggers:
         )
 
     def _promising(self, now: float, view: View, but: Collection[Voter] = ()) -> bool:
-        """Whether a proposal can succeed, and others had a moment to be heard since it became possible."""
+        """Return whether a proposal can succeed, and has been able to for `HEARTBEATS`."""
         if not self.possible(view, but):
             self._hopeless = now
             return False
@@ -60,7 +60,7 @@ class ViewTriggers:
         return True
 
     def follows(self, now: float) -> bool:
-        """Whether this replica hears a master, or a proposer, it has no reason to leave."""
+        """Return whether this replica follows a master, or waits for the view of a proposer."""
         state = self._state
         if state.serving and state.accepted is not None:
             master = state.accepted.members[0]
@@ -68,7 +68,7 @@ class ViewTriggers:
         if state.member:
             awaited = Voter(state.promised.replica, state.promised.incarnation)
             if awaited == state.me and state.known_active:
-                # It wants another view than the active one, with which others may be content: it says so.
+                # It proposed another view than the active one, which others may follow: it announces that.
                 return False
             voter_timeout_s = VOTER_TIMEOUTS * self._election.attempt_timeout_s
             gone = awaited != state.me and state.peers.departs(awaited)
@@ -83,7 +83,7 @@ class ViewTriggers:
         )
 
     def _gate_open(self, view: View) -> bool:
-        """Whether a majority of the configuration does not follow the master."""
+        """Return whether a majority of the configuration does not follow the master."""
         exits = 0
         for voter in view.config:
             link = self._state.peers.link(voter)
@@ -94,7 +94,7 @@ class ViewTriggers:
         return exits >= view.quorum
 
     def consider(self, now: float) -> None:
-        """Look at everything and decide whether the view must change. Called when something happened."""
+        """Decide whether the view must change, and propose another one if it must."""
         state = self._state
         self.wake = None
         view = state.accepted
@@ -110,7 +110,7 @@ class ViewTriggers:
             self._consider_master(now, view)
 
     def _consider_master(self, now: float, view: View) -> None:
-        """As a slave, or a member whose view is not active: propose when there is nobody to wait for."""
+        """Propose, as a slave or a member of a view that is not active, when no other replica will."""
         state = self._state
         peers = state.peers
         settings = state.settings
@@ -140,7 +140,7 @@ class ViewTriggers:
         if not self._promising(now, view):
             return
         if any(link.connected and not link.suspected and link.heartbeat is None for link in peers):
-            # It is about to say where it stands: perhaps they go on in a view this replica recovers into.
+            # Its first heartbeat may report an active view that this replica can join.
             start = max(start, now + settings.heartbeat_s)
         start = max(start, self._lease.until)
         if now >= start + delay:
@@ -149,7 +149,7 @@ class ViewTriggers:
             self.wake = start + delay
 
     def _consider_members(self, now: float, view: View) -> None:
-        """As the master: drop who is gone, bring in who is ready, make a new configuration effective."""
+        """Propose, as the master, a view without lost slaves, with a learner or with a new configuration."""
         state = self._state
         gone: list[Voter] = []
         reasons: list[str] = []
@@ -189,7 +189,7 @@ class ViewTriggers:
             return
         reason = "; ".join(reasons)
         if reason == view.reason and now < state.active_since + state.settings.retry_s:
-            # The view that was to change this has not. Another one may, but not as fast as messages travel.
+            # The last view had the same reason and did not help: the next one waits for `retry_s`.
             self.wake = state.active_since + state.settings.retry_s
             return
         if vote is not None:
@@ -197,7 +197,7 @@ class ViewTriggers:
         self._election.propose(now, reason, () if laggard is None else (laggard,))
 
     def _ignored(self, now: float, view: View) -> bool:
-        """Whether the lease is not to be had because a voter outside has promised another view."""
+        """Return whether the lease is missing because a voter outside the view has promised another view."""
         since = self._lease.wanting_since
         if since is None or now - since < self._state.settings.suspect_s:
             return False
@@ -208,7 +208,7 @@ class ViewTriggers:
         )
 
     def reconfiguring(self, view: View) -> bool:
-        """Whether a change of the configuration is committed in this view."""
+        """Return whether a change of the configuration is committed in this view."""
         entry = self._state.log.reconfig(view.start)
         return (
             entry is not None and entry.view == view.number and entry.index <= self._state.replicated.commit

@@ -86,7 +86,7 @@ class Replication:
     # The master
 
     def begin(self, now: float, view: View) -> None:
-        """`view` is active: start its normal case, on the master and on slaves."""
+        """Start the normal case of `view`, which is active, as its master or as a slave."""
         state = self._state
         state.serve(now, view)
         self._ack_due = False
@@ -106,16 +106,16 @@ class Replication:
         }
 
     def _heard(self, voter: Voter) -> int:
-        """Index that each slave has applied, by its last heartbeat, perhaps of an earlier view."""
+        """Return the index that a slave has applied, by its last heartbeat, perhaps of an earlier view."""
         link = self._state.peers.link(voter)
         return 0 if link is None or link.heartbeat is None else link.heartbeat.applied
 
     @property
     def room(self) -> bool:
-        """Whether the window takes another entry, and the log.
+        """Whether the window and the log have room for another entry.
 
-        The log is trimmed of what all members have, but for what a learner needs. Only a change of the
-        configuration that cannot take effect, because too few voters answer, can hold it for ever.
+        Entries that all members have are trimmed, except those that a learner needs. Only a change of the
+        configuration that cannot take effect, because too few voters answer, can stop this for ever.
         """
         state = self._state
         settings = state.settings
@@ -133,12 +133,12 @@ class Replication:
 
     @property
     def _heavy(self) -> bool:
-        """The log has half the bytes it may have. The other half is for what somebody lacks."""
+        """Whether the log has half of `max_log_bytes`. The other half is for entries that a replica lacks."""
         state = self._state
         return state.log.size_bytes > state.settings.max_log_bytes // 2
 
     def submit(self, now: float, stamp_ns: int, payload: bytes) -> int:
-        """Append a payload of the application."""
+        """Append a payload of the application; return its index. Raises as `Channel.submit` does."""
         state = self._state
         if not state.status.leading or state.leaving:
             raise NotMaster("this replica is not the master of an active view: submit on the master")
@@ -153,7 +153,7 @@ class Replication:
         return self._append(now, stamp_ns, payload, PAYLOAD)
 
     def admit(self, now: float, source: Source, payload: bytes) -> None:
-        """Append what a member has submitted. Only when there is room."""
+        """Append a payload that a member has forwarded. Only while `room` is true."""
         self._append(now, 0, payload, PAYLOAD, source)
 
     def reconfigure(self, now: float, change: Change) -> None:
@@ -192,7 +192,7 @@ class Replication:
         return index
 
     def on_ack(self, now: float, voter: Voter, message: Ack) -> None:
-        """A slave, or the master's own disk, holds everything up to an index."""
+        """Note that a slave, or the disk of the master itself, holds all entries up to an index; commit."""
         state = self._state
         if not state.status.leading or state.accepted is None or message.view != state.accepted.number:
             return
@@ -217,7 +217,7 @@ class Replication:
         self._advance()
 
     def _advance(self) -> None:
-        """Commit what k members hold, the master being one of them."""
+        """Commit the entries that k members hold, the master included."""
         state = self._state
         view = state.accepted
         assert view is not None
@@ -240,7 +240,7 @@ class Replication:
         return Data(entry, self._replicated.commit, self._trim, self._replicated.stable)
 
     def held(self, view: View) -> int:
-        """The highest index that k members of the view hold, the master included."""
+        """Return the highest index that k members of the view hold, the master included."""
         others = view.k - 1
         if others == 0:
             return self._synced
@@ -251,7 +251,7 @@ class Replication:
         return min(self._synced, matches[others - 1])
 
     def _by_all(self) -> int:
-        """The highest index that all members hold."""
+        """Return the highest index that all members hold."""
         lowest = self._synced
         for slave in self._slaves.values():
             if slave.match < lowest:
@@ -259,24 +259,24 @@ class Replication:
         return lowest
 
     def _push(self, slave: Progress) -> None:
-        """Send a slave what it lacks, as far as its window goes."""
+        """Send a slave the entries that it lacks, as many as its window allows."""
         log = self._state.log
         while slave.sent < log.last.at and self._may_send(slave):
             self._send_data(slave, self._data(log.get(slave.sent + 1)))
 
     def _may_send(self, slave: Progress) -> bool:
-        """Whether the window of a slave takes another entry. Others may commit without it, and go on."""
+        """Return whether the window of a slave has room. The others may commit without this slave."""
         settings = self._state.settings
         return slave.sent - slave.match < settings.window and slave.flight_bytes < settings.window_bytes
 
     def _rewind(self, slave: Progress, index: int) -> None:
-        """Send again to a slave what follows an entry."""
+        """Count the entries after `index` as not sent to a slave, so that they are sent again."""
         log = self._state.log
         slave.sent = index
         slave.flight_bytes = sum(len(log.get(known).payload) for known in range(slave.match + 1, index + 1))
 
     def on_repair(self, _now: float, voter: Voter, message: Repair) -> None:
-        """A slave misses entries, or may."""
+        """Send entries again to a slave that asks for them."""
         state = self._state
         slave = self._slaves.get(voter)
         if (
@@ -302,20 +302,20 @@ class Replication:
             self._push(slave)
 
     def end_for(self, voter: Voter | None) -> int:
-        """The end of the log as a peer is told of it: a slave hears of no more than it was sent.
+        """Return the end of the log for a heartbeat to a peer: for a slave, the last entry sent to it.
 
-        It would take what its window holds back for lost, and ask again for all that is on its way.
+        A slave would take entries that its window holds back for lost, and ask for all that are in flight.
         """
         slave = None if voter is None else self._slaves.get(voter)
         return self._state.log.last.at if slave is None or not self._state.status.leading else slave.sent
 
     def paused(self, now: float, seconds: float) -> None:
-        """This replica did not run for so long: no slave is to blame for that."""
+        """Extend the time of every slave to acknowledge: this replica did not run for `seconds`."""
         for slave in self._slaves.values():
             slave.moved = min(slave.moved + seconds, now)
 
     def stalled(self, now: float) -> Voter | None:
-        """A slave that has left entries unacknowledged for too long."""
+        """Return a slave that has left entries unacknowledged for `stall_s`; None if there is none."""
         last = self._state.log.last.at
         for slave in self._slaves.values():
             if slave.match >= last:
@@ -325,9 +325,9 @@ class Replication:
         return None
 
     def laggard(self) -> Voter | None:
-        """The slave that keeps the log from being trimmed, when the log has become too long.
+        """Return the slave that keeps a log that is too long from being trimmed; None if there is none.
 
-        While the log is held for a transfer only one that lacks too much itself.
+        While a transfer holds the log, only a slave that lacks too many entries itself is returned.
         """
         state = self._state
         settings = state.settings
@@ -345,7 +345,7 @@ class Replication:
     # Slaves
 
     def on_data(self, now: float, voter: Voter, message: Data) -> None:
-        """The next entry, an old one, or one beyond a gap."""
+        """Append the next entry of the master, ignore an old one, or ask for those that are missing."""
         state = self._state
         view = state.accepted
         entry = message.entry
@@ -370,7 +370,7 @@ class Replication:
             self.trim(message.trim)
 
     def on_commit(self, now: float, voter: Voter, message: Commit) -> None:
-        """Nothing follows for now: deliver, or ask for the end of the log if it was lost."""
+        """Commit what the master announces, and ask for the end of the log if it was lost."""
         state = self._state
         view = state.accepted
         if (
@@ -387,7 +387,7 @@ class Replication:
 
     @property
     def owes(self) -> bool:
-        """Whether a slave has something to acknowledge."""
+        """Whether this replica, a slave, has entries to acknowledge."""
         return self._ack_due
 
     @property
@@ -411,7 +411,7 @@ class Replication:
         )
 
     def flush(self, more: bool, announce: bool = False) -> None:
-        """Acknowledge, once for all entries of a step. A promise made meanwhile forbids it.
+        """Acknowledge all entries of a step at once, unless a promise made meanwhile forbids it.
 
         The master announces at once what is committed, and what all members hold, unless `more` may be
         submitted soon or entries are in flight: then the next Data announces it, or a Commit after the
@@ -438,7 +438,7 @@ class Replication:
         stable = self._replicated.stable
         message = Commit(state.accepted.number, self._replicated.commit, last, stable)
         for slave in self._slaves.values():
-            # Who lacks something hears of it with what it lacks.
+            # The next entries announce it to a slave that lacks some.
             if slave.match == last and (
                 slave.announced_commit < last or slave.announced_stable < stable == last
             ):
@@ -461,11 +461,11 @@ class Replication:
                 self._output.send(slave.voter.replica, message)
 
     def may_ack(self, view: View) -> bool:
-        """Whether this replica may still acknowledge entries of its view."""
+        """Return whether this replica may still acknowledge entries of its view."""
         return self._state.status.serving and self._state.promised == view.number
 
     def _ask(self, now: float) -> None:
-        """Ask for what is missing, with growing pauses."""
+        """Ask the master for missing entries, with growing pauses."""
         state = self._state
         if now < self._repair_at or state.accepted is None:
             return
@@ -476,11 +476,11 @@ class Replication:
         self._output.send(state.accepted.members[0].replica, Repair(state.accepted.number, state.log.last.at))
 
     def on_heartbeat(self, now: float, voter: Voter, message: Heartbeat) -> None:
-        """A slave learns how far the master is, and the master how far a slave is."""
+        """Compare the log with that of the master, or note, as the master, what a slave has applied."""
         state = self._state
         view = state.accepted
         if message.master and not state.member:
-            # It may be a learner for long.
+            # A learner may stay outside the view for long, and must trim its log, too.
             self.trim(message.trim)
         if not state.status.serving or view is None or message.view != view.number:
             return
@@ -492,7 +492,7 @@ class Replication:
             if message.last > state.log.last.at:
                 self._ask(now)
             elif message.commit != message.last:
-                # Of a slave that lags others have committed more than it was sent.
+                # The acknowledgement may be lost, or others have committed more than was sent here.
                 self._ack_due = True
             self._replicated.commit_to(min(message.commit, state.log.last.at))
             self._replicated.stable_to(min(message.stable, self._replicated.commit))
@@ -501,9 +501,10 @@ class Replication:
     # Memory
 
     def bound(self, hold: int | None) -> None:
-        """Forget what all members have applied and acknowledged; `hold`: a transfer needs what is above.
+        """Trim the entries that all members have applied and acknowledged.
 
-        A slave whose disk is slow delivers what others hold before it acknowledges it, and may need it again.
+        hold: a transfer needs the entries above this index. A slave with a slow disk may apply an entry that
+        the others hold before it acknowledges it, and may need it again.
         """
         state = self._state
         slaves = self._slaves.values()
@@ -519,13 +520,13 @@ class Replication:
 
     @property
     def trim_point(self) -> int:
-        """Return the index that every member has applied, as far as the master knows."""
+        """Index that every member has applied, as far as the master knows."""
         return self._trim
 
     def trim(self, index: int) -> None:
-        """Forget the entries below `index`, except a tail that spares a short absence the snapshot.
+        """Remove the entries up to `index`, but keep the last ones: a short absence needs no snapshot then.
 
-        In steps, unless the entries are so large that a step of them is too long.
+        At least `TRIM_STEP` entries are removed at a time, except from a log with large entries.
         """
         state = self._state
         log = state.log

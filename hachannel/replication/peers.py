@@ -12,25 +12,25 @@ from ..model.view import NO_VIEW, ViewNumber, Voter
 
 @attrs.define(eq=False)
 class Link:
-    """One other replica, seen from here."""
+    """Another replica, as this one sees it."""
 
     replica: int
     closed: float
-    """Since when there is no connection."""
+    """When the connection was lost, in monotonic seconds."""
     voter: Voter | None = None
-    """The life of it that was connected last."""
+    """The life of the replica that was connected last."""
     connected: bool = False
     heard: float = 0.0
     heartbeat: Heartbeat | None = None
-    """The last one of this life."""
+    """The last heartbeat of this life."""
     join: Join | None = None
-    """The last one of this life, cleared when it takes part in a view."""
+    """The last announcement of this life; None once it takes part in a view."""
     exit: bool = False
     """The peer follows no master."""
     exit_since: float = 0.0
     leaving: bool = False
     left_at: ViewNumber = NO_VIEW
-    """The last view promised here when it said that it leaves."""
+    """The last view promised here when the peer announced that it leaves."""
     suspected: bool = False
     ended: bool = False
     """The process of this life has ended: the operating system said so."""
@@ -38,7 +38,7 @@ class Link:
     """The peer belongs to another cluster (`View.lineage`); only its heartbeats are received."""
 
     def forget(self) -> None:
-        """Another life begins: nothing known of the last one holds."""
+        """Forget what was known of the last life: another one begins."""
         self.heartbeat = None
         self.join = None
         self.exit = False
@@ -48,7 +48,7 @@ class Link:
 
 
 def founds(link: Link, birth: bytes) -> bool:
-    """Whether a replica holds nothing and would found the same cluster as this one."""
+    """Return whether a replica holds nothing and would found the same cluster as this one."""
     return link.join is not None and link.join.empty and link.join.birth == birth
 
 
@@ -57,19 +57,19 @@ MAX_STRANGERS = 32
 
 
 class Peers:
-    """All other replicas: those of the cluster, and whoever else is connected."""
+    """All other replicas: those of the cluster, and others that are connected."""
 
     def __init__(self, replicas: Iterable[int], now: float, settings: Settings) -> None:
         self.links = {replica: Link(replica, now) for replica in replicas}
         self._suspect_s = settings.suspect_s
         self._verify_s = settings.verify_s
-        # A replica that runs looks once in a heartbeat, and a little late: that is no pause, or silence would
-        # never be suspected. A shorter pause leaves at least a quarter of `suspect_s`.
+        # Steps are a heartbeat apart, or a little more. That must not count as a pause, or no silent peer
+        # would ever be suspected. At least a quarter of `suspect_s` is left to notice a peer after a pause.
         self._pause_s = max(settings.suspect_s / 4, 2 * settings.heartbeat_s)
         self._last = now
 
     def follow(self, replicas: Collection[int], now: float) -> None:
-        """These are the others now. Who is not among them is forgotten, but for an open connection."""
+        """Replace the replicas of the cluster. A former one is forgotten once its connection is closed."""
         for replica in replicas:
             if replica not in self.links:
                 self.links[replica] = Link(replica, now)
@@ -78,7 +78,7 @@ class Peers:
                 del self.links[link.replica]
 
     def guest(self, replica: int, now: float) -> Link | None:
-        """The link of a replica that connects, whether it belongs to the cluster or not yet."""
+        """Return the link of a replica that connects; None if too many strangers are connected."""
         link = self.links.get(replica)
         if link is None and len(self.links) < MAX_STRANGERS:
             if not self.links:
@@ -90,48 +90,48 @@ class Peers:
         return iter(self.links.values())
 
     def link(self, voter: Voter) -> Link | None:
-        """The connection with exactly this life of a replica, if there is one."""
+        """Return the link of this life of a replica; None if it is not connected, or foreign."""
         link = self.links.get(voter.replica)
         there = link is not None and link.connected and link.voter == voter and not link.foreign
         return link if there else None
 
     def suspects(self, voter: Voter) -> bool:
-        """Whether this life of a replica seems to be gone. Not for oneself."""
+        """Return whether this life of another replica seems to be gone."""
         link = self.links.get(voter.replica)
         return link is None or link.suspected or (link.voter != voter and link.voter is not None)
 
     def departs(self, voter: Voter) -> bool:
-        """Whether this life of a replica seems to be gone, or says that it is going."""
+        """Return whether this life of another replica seems to be gone, or has announced that it leaves."""
         link = self.links.get(voter.replica)
         return self.suspects(voter) or (link is not None and link.leaving)
 
     def ended(self, voter: Voter) -> bool:
-        """Whether this life of a replica is known to be over: the system said so, or a later one came."""
+        """Return whether this life has certainly ended: its process has, or a later life was connected."""
         link = self.links.get(voter.replica)
         if link is None or link.voter is None:
             return False
         return link.ended if link.voter == voter else link.voter > voter
 
     def paused(self, now: float) -> float:
-        """Seconds this replica itself did not run, 0 when it did; its peers are not to blame for those."""
+        """Return for how many seconds this replica did not run, and extend the time of its peers by them."""
         gap, self._last = now - self._last, now
-        # Without peers there are no heartbeats: nothing has to run.
+        # Without peers there are no heartbeats, so that steps may be far apart.
         if gap < self._pause_s or not self.links:
             return 0.0
         for link in self:
-            # Not beyond now: it may have been heard, or have gone, since this replica runs again.
+            # Not beyond now: the peer may have been heard, or have gone, since this replica runs again.
             link.heard = min(link.heard + gap, now)
             link.closed = min(link.closed + gap, now)
         return gap
 
     def review(self, now: float) -> list[tuple[Link, str]]:
-        """Decide again whom to suspect; returns what changed and why."""
+        """Decide again which peers to suspect; return those that changed, each with the reason."""
         changes: list[tuple[Link, str]] = []
         for link in self.links.values():
             if link.connected:
                 suspected = link.foreign or now - link.heard >= self._suspect_s
             else:
-                # One that was silent before does not live because its connection is closed for that.
+                # A connection that was closed because its peer was silent does not make the peer alive.
                 suspected = (
                     link.suspected or link.foreign or link.ended or now >= link.closed + self._verify_s
                 )
@@ -149,7 +149,7 @@ class Peers:
         return "its process has ended" if link.ended else f"no connection for {now - link.closed:.2f} s"
 
     def deadline(self) -> float | None:
-        """When a closed connection will have been closed for too long."""
+        """Return when the next peer without connection will be suspected; None if no peer will."""
         closed = math.inf
         for link in self.links.values():
             if not link.connected and not link.suspected and link.closed < closed:

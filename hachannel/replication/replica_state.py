@@ -23,7 +23,7 @@ from .status import ENDED, WAITING, Ended, Serving, Status
 
 
 class ReplicaState:
-    """The facts of one replica. Only the parts of its channel write to it."""
+    """State that the parts of a channel share. Only they write to it."""
 
     def __init__(self, me: Voter, configuration: Configuration, settings: Settings, log: Log) -> None:
         self.me = me
@@ -116,11 +116,11 @@ class ReplicaState:
 
     @property
     def relied_on(self) -> bool:
-        """The others cannot go on without it, or not before a view takes its place, if it ends now.
+        """Whether the others need another view, or cannot go on at all, if this replica ends now.
 
-        It is a member of the last view. Or it has no disk, so that who returns is another voter, and it votes
-        in that view, or has promised a later one, which may need it. A joiner, which has seen no view, may
-        vote in one that it promised and that it hears to be active.
+        That holds for a member of the last view. Without a disk it also holds for a voter of that view, and
+        for a replica that has promised a later one: after a restart it is another voter. A joiner that has
+        accepted no view may vote in one that it has promised.
         """
         accepted = self.accepted
         if self.member or self.log.durable:
@@ -131,7 +131,7 @@ class ReplicaState:
 
     @property
     def too_few_copies(self) -> str:
-        """Why the view takes no new entries, "" when it does."""
+        """Copies that the view lacks before it accepts new entries, as a sentence; "" if it lacks none."""
         view, least = self.accepted, self.settings.min_copies
         if view is None or len(view.members) >= least:
             return ""
@@ -139,12 +139,12 @@ class ReplicaState:
 
     @property
     def commits(self) -> bool:
-        """As a master: whether enough members of the view can be reached to commit an entry."""
+        """Whether enough members of the view can be reached to commit an entry, for a master."""
         view = self.accepted
         return view is not None and len(set(self.alive(view)).intersection(view.members)) >= view.k
 
     def alive(self, view: View, but: Collection[Voter] = ()) -> list[Voter]:
-        """The voters of a view's configuration and members that can be reached, this replica included."""
+        """Return the voters and members of a view that can be reached, and this replica, but for `but`."""
         voters: list[Voter] = []
         for voter in {*view.config, *view.members}:
             link = self.peers.link(voter)
@@ -153,7 +153,7 @@ class ReplicaState:
         return voters
 
     def saw(self, number: ViewNumber) -> None:
-        """Remember the highest view counter, so that the next proposal is above it."""
+        """Note a view number, so that the next proposal of this replica has a higher counter."""
         self.counter = max(self.counter, number.counter)
 
     def review_lineage(self, link: Link) -> None:
@@ -171,7 +171,7 @@ class ReplicaState:
     # Changes of the durable facts
 
     def promise(self, number: ViewNumber) -> None:
-        """From now on no view below `number` is acknowledged."""
+        """Promise to acknowledge no view below `number` from now on."""
         self.saw(number)
         self.output.retract_below(number)
         self.promised = number
@@ -180,7 +180,7 @@ class ReplicaState:
         self.output.record(Promised(number))
 
     def accept(self, view: View) -> None:
-        """`view` is the last one accepted; it is not active yet."""
+        """Accept `view`, the last one from now on. Normally it becomes active later."""
         self.saw(view.number)
         if view.number > self.promised:
             self.output.retract_below(view.number)
@@ -212,13 +212,13 @@ class ReplicaState:
             self.replicated.unanimous = False
 
     def foresee(self) -> None:
-        """The first view, accepted last, may become active at any moment."""
+        """Note that the first view, accepted last, may become active at any moment."""
         if not self.foreseen and self.accepted is not None:
             self.foreseen = True
             self.output.record(Foreseen(self.accepted.number))
 
     def know_active(self) -> None:
-        """The view accepted last is, or was, active."""
+        """Note that the view accepted last is, or was, active."""
         if not self.known_active and self.accepted is not None:
             self.known_active = True
             self.output.record(Activated(self.accepted.number))
@@ -227,7 +227,7 @@ class ReplicaState:
                 self.review_lineage(link)
 
     def supersede(self, number: ViewNumber) -> None:
-        """`number` is active; this replica takes no part in it unless it accepted it."""
+        """Note that the view `number` is active. This replica takes part only if it has accepted it."""
         if number <= self.newer:
             return
         self.saw(number)
@@ -245,42 +245,42 @@ class ReplicaState:
     # Who belongs to the cluster
 
     def lists(self, replica: int) -> bool:
-        """Whether a replica belongs to the cluster, as of the view accepted last."""
+        """Return whether a replica belongs to the cluster, as of the view accepted last."""
         return self.accepted is not None and self.accepted.lists(replica)
 
     @property
     def pending(self) -> Entry | None:
-        """The change of the configuration that this view has, whether committed or not."""
+        """The change of the configuration that this view has in the log, committed or not; None if none."""
         if self.accepted is None:
             return None
         entry = self.log.reconfig(self.accepted.start)
         return entry if entry is not None and entry.view == self.accepted.number else None
 
     def sit(self, number: ViewNumber, seats: tuple[Seat, ...], *, active: bool = False) -> None:
-        """Learn who belongs to the cluster as of a view. Until it is active, voters that go are needed."""
+        """Replace the seats by those of a view. Until it is active, voters that leave may be needed."""
         if self.seats.replace(number, seats, active=active):
             self.connect()
 
     def _settle_seats(self) -> None:
-        """The view accepted last is active: nobody needs those who left with it."""
+        """Forget the seats that left with the view accepted last, which is active."""
         if self.seats.settle():
             self.connect()
 
     def connect(self) -> None:
-        """Have this replica connected with those who belong to the cluster, and those who leave it."""
+        """Ask for connections with the replicas of the cluster, and with those that leave it."""
         self.peers.follow(self.seats.others, self.now)
         self.output.batch.seats = self.seats.connected
 
     # Output
 
     def broadcast(self, message: Message) -> None:
-        """To every connected peer, at once."""
+        """Send a message to every connected peer."""
         for link in self.peers:
             if link.connected:
                 self.output.send(link.replica, message)
 
     def stop(self, reason: str, *, failed: bool = False) -> None:
-        """End: nothing is sent or received after this. failed: see the event `Stopped`."""
+        """Stop: nothing is sent or received after this. failed: see the event `Stopped`."""
         if not self.stopped:
             self.status = ENDED
             self.output.note(f"stopped: {reason}")
