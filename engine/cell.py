@@ -61,6 +61,8 @@ class Ran(msgspec.Struct, array_like=True, frozen=True, gc=False):
     now_ns: int
     position: int
     stamp: int
+    outputs: bytes = b""
+    """Hash of what it asked for, which the same reaction asks for again."""
 
 
 class AgentState(msgspec.Struct, array_like=True, frozen=True):
@@ -161,7 +163,7 @@ class Cell:
                 flaw = self.spec.flaw(self.agent)
                 if flaw:
                     raise Unstorable(f"the state of {self.spec.name} can no longer be stored: {flaw}")
-                self._since.append(Ran(note, now_ns, position, stamp))
+                self._since.append(Ran(note, now_ns, position, stamp, outputs))
                 self._since_bytes = size
         except (Unhandled, Unfit):
             raise
@@ -210,7 +212,15 @@ class Cell:
         limit = set_limit(_FRAMES_TO_METHOD)
         try:
             for ran in self._since:
-                self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
+                context = self._run(ran.note, ran.now_ns, ran.position, ran.stamp, resolve)
+                if outputs_hash(context.outcome) != ran.outputs:
+                    raise Nondeterministic(
+                        f"{self.identity} ({self.spec.name}) cannot be restored: run again, its reaction to "
+                        f"{ran.note.type} asks for something else than before; reactions may depend only on "
+                        "state, notification and context"
+                    )
+        except Nondeterministic:
+            raise
         except BaseException as error:
             kind, message = described(error)
             raise Nondeterministic(
@@ -246,6 +256,12 @@ class Cell:
     def settled(self) -> bytes | None:
         """The whole state as it was saved, if no reaction has run since; otherwise None."""
         return None if self._since else self._saved
+
+    @property
+    def just_saved(self) -> bytes:
+        """The state that the last reaction saved; empty if it saved none, or if the bytes may differ between
+        replicas, as the order of sets does."""
+        return b"" if self._since or self.spec.has_sets else self._saved
 
     @property
     def saved_bytes(self) -> int:

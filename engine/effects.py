@@ -4,6 +4,7 @@ import attrs
 import msgspec
 
 from ..agents import AgentId, Note
+from .entry_outcome import difference, encode_outcome
 from .reaction import Reaction
 
 __all__ = ["Effects"]
@@ -25,7 +26,20 @@ class Effects:
     births: dict[int, int] = attrs.field(factory=dict)
     """By server, the birth of a life that was not known before: `Engine.pending` has new numbers for it."""
     trace: list[Reaction] = attrs.field(factory=list)
+    marks: list[int] = attrs.field(factory=list)
+    """For each reaction of `trace` a mark of its result."""
+    chain: bytes = b""
+    """Hash of all reactions of the server up to the end of this entry."""
     reports: list[str] = attrs.field(factory=list)
     """Lines for the log."""
     suppressed: int = 0
     """Number of lines over the limit, which are left out."""
+
+    @property
+    def outcome(self) -> bytes:
+        """The outcome of the entry, to be compared when it is applied again; empty if it had no reaction."""
+        return encode_outcome(self.chain, self.marks) if self.marks else b""
+
+    def differs(self, recorded: bytes) -> str:
+        """Return how this application of the entry differs from one whose `outcome` was recorded, or ""."""
+        return difference(recorded, self.chain, self.marks, self.trace)

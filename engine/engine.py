@@ -11,6 +11,7 @@ from ..agents import FAILURES, AgentId, Note, Outcome
 from .batch import BatchError, Item, NetAck, NetInput, NetPeer, Posts, decode_batch
 from .cell import Cell, Nondeterministic, Unfit, Unhandled
 from .effects import Effects
+from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
 from .reaction import Reaction
 from .recursion import set_limit
@@ -65,9 +66,11 @@ class Engine(EngineState):
             self._process(item, effects)
         if effects.trace:
             hasher = hashlib.blake2b(self.chain, digest_size=16)
-            for reaction in effects.trace:
+            for reaction, mark in zip(effects.trace, effects.marks, strict=True):
                 hasher.update(reaction.outputs or reaction.error.encode())
+                hasher.update(mark.to_bytes(5, "big"))
             self.chain = hasher.digest()
+        effects.chain = self.chain
         return effects
 
     def _process(self, item: Item, effects: Effects) -> None:
@@ -177,7 +180,7 @@ class Engine(EngineState):
             self._directory.touch(cell, self.applied)
             outcome = context.outcome
             sends = 0 if outcome is None else len(outcome.sends)
-            self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp)
+            self._trace(effects, cell, note, sends=sends, outputs=outputs, stamp=stamp, saved=cell.just_saved)
             if outcome is not None:
                 self.next_stamp = context.next_stamp
                 self._carry_out(cell, outcome, effects)
@@ -216,8 +219,16 @@ class Engine(EngineState):
         if result.created is not None:
             cell = result.created
             self._directory.add(cell, self.applied)
+            state, saved = cell.state(), cell.just_saved
             self._trace(
-                effects, cell, note, kind="create", stamp=stamp, name=cell.name or "", state=cell.state()
+                effects,
+                cell,
+                note,
+                kind="create",
+                stamp=stamp,
+                name=cell.name or "",
+                state=state,
+                saved=saved,
             )
         elif result.deleted is not None:
             self._trace(effects, result.deleted, note, kind="delete", stamp=stamp)
@@ -264,28 +275,29 @@ class Engine(EngineState):
         outputs: bytes = b"",
         name: str = "",
         state: bytes = b"",
+        saved: bytes = b"",
     ) -> None:
         identity = (
             cell.identity if cell is not None else note.to if isinstance(note.to, AgentId) else self._outside
         )
-        effects.trace.append(
-            Reaction(
-                self.position,
-                effects.index,
-                len(effects.trace),
-                self.now_ns,
-                identity,
-                cell.spec.name if cell is not None else "",
-                kind,
-                note.sender,
-                note.type,
-                note.payload,
-                note.request,
-                error,
-                sends,
-                outputs,
-                stamp,
-                name,
-                state,
-            )
+        reaction = Reaction(
+            self.position,
+            effects.index,
+            len(effects.trace),
+            self.now_ns,
+            identity,
+            cell.spec.name if cell is not None else "",
+            kind,
+            note.sender,
+            note.type,
+            note.payload,
+            note.request,
+            error,
+            sends,
+            outputs,
+            stamp,
+            name,
+            state,
         )
+        effects.trace.append(reaction)
+        effects.marks.append(mark_of(reaction, saved))

@@ -10,7 +10,7 @@ transaction that a loss of power left incomplete is dropped. Any other differenc
 
 import sqlite3
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +18,7 @@ import msgspec
 
 from ..codec.buffers import Body, gather, parts_of
 from ..codec.checksum import crc32
-from ..model.log import Appended, LogRecord, Reset, Truncated
+from ..model.log import Appended, Applied, LogRecord, Reset, Truncated
 from ..model.messages import Entry
 from ..model.view import Tag, ViewNumber
 from .durable_log import Remembered
@@ -97,6 +97,7 @@ class Journal:
         incarnation: int,
         remembered: Remembered,
         entries: Sequence[Entry] = (),
+        outcomes: Mapping[int, bytes] | None = None,
     ) -> None:
         self.path = path
         self.connection = connection
@@ -108,6 +109,8 @@ class Journal:
         """The facts that the journal has now."""
         self.recovered: Sequence[Entry] = entries
         """The entries that it had when it was opened."""
+        self.outcomes: Mapping[int, bytes] = outcomes or {}
+        """The recorded outcomes of these entries, by index; some may be missing."""
         self._views: list[tuple[int, ViewNumber]] = []
         """(index, view): entries from that index on have that view, up to the next item."""
         self._failed = False
@@ -202,9 +205,9 @@ class Journal:
         remembered = row_of(connection, "remembered", _decode_remembered)
         frames = FrameFile(frames_path(path), row_of(connection, "frames", _decode_manifest))
         with frames.open_or_closed():
-            remembered, entries = recover(frames, remembered)
+            remembered, entries, outcomes = recover(frames, remembered)
             check(remembered, entries)
-        return cls(path, connection, frames, meta.incarnation, remembered, entries)
+        return cls(path, connection, frames, meta.incarnation, remembered, entries, outcomes)
 
     def write(
         self,
@@ -221,9 +224,12 @@ class Journal:
         """
         remembered = msgspec.structs.replace(self.remembered)
         entries: list[Entry] = []
+        outcomes: list[tuple[int, bytes]] = []
         for record in records:
             if isinstance(record, Appended):
                 entries += record.entries
+            elif isinstance(record, Applied):
+                outcomes.append((record.index, record.outcome))
             elif isinstance(record, Truncated):
                 while entries and entries[-1].index > record.index:
                     entries.pop()
@@ -234,8 +240,8 @@ class Journal:
         if remembered.base.at < trim <= remembered.last:
             remembered.base = Tag(self._view_at(trim), trim)
         try:
-            if entries or also is None:
-                self._append(remembered, entries, joint=also is not None)
+            if entries or outcomes or also is None:
+                self._append(remembered, entries, outcomes, joint=also is not None)
             if also is not None:
                 self._store(remembered, also=also)
         except (sqlite3.Error, OSError) as error:
@@ -283,13 +289,20 @@ class Journal:
         except (sqlite3.Error, OSError):
             return
 
-    def _append(self, remembered: Remembered, entries: Sequence[Entry], *, joint: bool) -> None:
+    def _append(
+        self,
+        remembered: Remembered,
+        entries: Sequence[Entry],
+        outcomes: Sequence[tuple[int, bytes]],
+        *,
+        joint: bool,
+    ) -> None:
         """Write a frame. If it does not fit, first store a manifest with another segment."""
         frames = self.frames
-        body = gather(Frame(remembered, entries, frames.last.count), "entries")
+        body = gather(Frame(remembered, entries, frames.last.count, outcomes), "entries")
         if not frames.fits(_size(body)):
             # The frame contains the number of manifests, which grows now and may need another byte.
-            body = gather(Frame(remembered, entries, frames.last.count + 1), "entries")
+            body = gather(Frame(remembered, entries, frames.last.count + 1, outcomes), "entries")
             self._store(self.remembered, room=_size(body))
         frames.append(body, joint=joint)
         frames.hold(entries[0].index if entries else remembered.last + 1, remembered.last)

@@ -21,17 +21,21 @@ class Frame(msgspec.Struct, array_like=True):
     """The new entries. They replace all earlier ones from the index of the first on."""
     count: int
     """`Manifest.count` at this write: with a lower count in the database, a transaction was lost."""
+    outcomes: Sequence[tuple[int, bytes]] = ()
+    """(index, outcome) of entries that were applied before this write: see `Applied`."""
 
 
 _decode_frame = msgspec.msgpack.Decoder(Frame).decode
 
 
-def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Entry]]:
-    """Return the facts after the last frame, and the entries kept. Raises Corrupt, OSError.
+def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Entry], dict[int, bytes]]:
+    """Return the facts after the last frame, the entries kept, and the recorded outcomes by index.
 
     stored: the facts when the manifest was stored. They replace those in all frames up to then.
+    Raises Corrupt, OSError.
     """
     entries: list[Entry] = []
+    outcomes: dict[int, bytes] = {}
     manifest = frames.last
     remembered = stored
     for found in frames.read():
@@ -44,6 +48,7 @@ def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Ent
         first = frame.entries[0].index if frame.entries else frame.remembered.last + 1
         _cut(entries, first - 1)
         entries += frame.entries
+        outcomes.update(frame.outcomes)
         frames.hold(first, frame.remembered.last)
         if found.number > manifest.number:
             remembered = frame.remembered
@@ -52,7 +57,7 @@ def recover(frames: FrameFile, stored: Remembered) -> tuple[Remembered, list[Ent
             _cut(entries, stored.last)
             frames.hold(stored.last + 1, stored.last)
     base = remembered.base.at
-    return remembered, [entry for entry in entries if entry.index > base]
+    return remembered, [entry for entry in entries if entry.index > base], outcomes
 
 
 def _cut(entries: list[Entry], last: int) -> None:

@@ -68,6 +68,15 @@ class Committed:
 
 
 @attrs.frozen
+class Applied:
+    """Record: the application has applied the entry `index`. No message waits until it is durable."""
+
+    index: int
+    outcome: bytes
+    """What came of it, in the application's own encoding: to be compared when the entry is applied again."""
+
+
+@attrs.frozen
 class Reset:
     """Record: all entries are removed; the log begins after `base`, whose state came as a snapshot."""
 
@@ -91,7 +100,17 @@ class Leased:
 
 
 LogRecord: TypeAlias = (
-    Promised | Accepted | Foreseen | Activated | Appended | Truncated | Committed | Reset | Booted | Leased
+    Promised
+    | Accepted
+    | Foreseen
+    | Activated
+    | Appended
+    | Truncated
+    | Committed
+    | Applied
+    | Reset
+    | Booted
+    | Leased
 )
 
 

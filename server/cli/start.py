@@ -50,8 +50,17 @@ WAIT_REPORT_S = 1.0
     is_flag=True,
     help="The replica joins a running cluster: it waits to be added, and never founds a cluster.",
 )
+@click.option(
+    "--accept-code-change",
+    is_flag=True,
+    help="Accept that entries applied again end otherwise than before: the agents' code has changed.",
+)
 def command(
-    config: Path, server: str, replica: int | None, data: Path | None, expected: int | None, join: bool
+    config: Path,
+    server: str,
+    replica: int | None,
+    data: Path | None,
+    **options: Any,
 ) -> None:
     """Run one replica until it is stopped.
 
@@ -64,15 +73,15 @@ def command(
         loaded = load(config)
         declared = loaded.server(server)
         replica_id = _which_replica(loaded, declared, replica)
-        if join and not declared.clustered:
+        if options["join"] and not declared.clustered:
             raise CommandError(
                 f"{declared.name} is not a <cluster>, so there is nothing to join; leave --join out."
             )
-        if expected is not None:
-            _check_expected(declared, expected)
+        if options["expected"] is not None:
+            _check_expected(declared, options["expected"])
         directory = DataDirectory.open(data or loaded.path.parent / "data", declared.name, replica_id)
     try:
-        _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", expected, join)
+        _run(loaded, declared, replica_id, directory, data or loaded.path.parent / "data", options)
     finally:
         directory.close()
 
@@ -265,9 +274,9 @@ def _run(
     replica: int,
     directory: DataDirectory,
     data: Path,
-    expected: int | None,
-    join: bool,
+    options: dict[str, Any],
 ) -> None:
+    """Run a replica in this process. `options`: those of `make_replica` that the command has."""
     reactor = _install_reactor()
     # Defects are written to the log of the replica with their traceback, not to the terminal.
     globalLogBeginner.beginLoggingTo([], redirectStandardIO=False, discardBuffer=True)
@@ -281,8 +290,7 @@ def _run(
             server,
             declared,
             data=data,
-            expected=expected,
-            join=join,
+            **options,
             incarnation=directory.incarnation,
             reactor=reactor,
         )

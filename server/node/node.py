@@ -24,7 +24,7 @@ from ...hachannel import (
     Stopped,
     ViewEvent,
 )
-from ...hachannel.model.log import Committed
+from ...hachannel.model.log import Applied, Committed
 from ...hachannel.model.settings import ANNOUNCE_AFTER_S
 from .divergence import DivergenceDetector
 from .mastership import Mastership
@@ -348,7 +348,7 @@ class Node:
         The channel does not wait for commit records alone, unless it waits for earlier records.
         """
         self._out.persist += records
-        awaited = self._unsynced > 0 or any(not isinstance(record, Committed) for record in records)
+        awaited = self._unsynced > 0 or any(not isinstance(record, Committed | Applied) for record in records)
         if awaited:
             self._unsynced = self._out.token = token
         return awaited
@@ -401,6 +401,8 @@ class Node:
         out.committed += tokens
         if mastership.serving:
             out.effects.append(effects)
+        if self.channel.state.log.durable and effects.marks:
+            out.persist.append(Applied(event.index, effects.outcome))
         self._divergence.applied()
         every = self.settings.digest_every
         if every and event.index % every == 0:

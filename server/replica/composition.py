@@ -27,12 +27,14 @@ def make_replica(
     incarnation: int,
     reactor: Any,
     join: bool = False,
+    accept_code_change: bool = False,
 ) -> Replica:
     """Return a replica that has not started.
 
     `declared` is its entry in the configuration. `incarnation` is a number that grows with every life of this
     replica. `expected` takes the place of the configuration's nbClusterExpected. `join`: the replica waits to
-    be admitted by a cluster, and never founds one. Raises StartError for a setting that cannot be used.
+    be admitted by a cluster, and never founds one. `accept_code_change`: see `ReplicaContext`. Raises
+    StartError for a setting that cannot be used.
     """
     directory = data / server.name / str(declared.id)
     log = ReplicaLog(directory)
@@ -47,6 +49,7 @@ def make_replica(
         Metrics(),
         log.line,
         log.announce,
+        accept_code_change,
     )
     replica = Replica(context, log, server.expected if expected is None else expected, join=join)
     replica.listeners.handlers.update(

@@ -55,6 +55,7 @@ class ReplicaDisk:
                 self,
                 context.settings.durability,
                 guest=guest,
+                accept_code_change=context.accept_code_change,
             )
 
     def recover(self, life: int, engine: Engine) -> Recovery | None:

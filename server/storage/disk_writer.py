@@ -10,7 +10,7 @@ from typing import Final
 from ...engine import AgentState, Capture, StagedPart
 from ...hachannel import LogRecord
 from ...hachannel.journal.journal import Journal, WriteFailed
-from ...hachannel.model.log import Committed
+from ...hachannel.model.log import Applied, Committed
 from ...hachannel.transfer.pacing import rest_after
 from .state_store import StateStore
 from .write_queue import BackgroundSave, Batch, WriteQueue, WriteRequest, capture_slices
@@ -25,8 +25,8 @@ MAX_REST_S: Final = 0.5
 """The longest pause between two slices of a background save."""
 NOTE_S: Final = 1.0
 """The journal's database records at this interval how far its file of frames has come."""
-LAZY_S: Final = 1.0
-"""A commit index that nobody waits for is written with the next records, or after this time."""
+LAZY_S: Final = 0.2
+"""Commit indexes and outcomes, which nobody waits for, are written with the next records, or after this."""
 
 
 class DiskWriter:
@@ -63,8 +63,8 @@ class DiskWriter:
         """The background save pauses until then."""
         self._records_waited = False
         """Somebody waited for records that were written since the last slice."""
-        self._commit: Committed | None = None
-        """A commit index that is not on the disk."""
+        self._deferred: list[LogRecord] = []
+        """Records that are not on the disk and that nobody waits for: a commit index, outcomes of entries."""
         self._thread = Thread(target=self._run, name="journal", daemon=True)
         self._thread.start()
 
@@ -156,8 +156,8 @@ class DiskWriter:
             self._write(requests)
             if any(request.token or not request.deferrable for request in requests):
                 self._in_reactor(self._report_durable, requests)
-        elif self._commit:
-            self._write_commit(self._commit)
+        elif self._deferred:
+            self._write_deferred()
         elif batch.closing:
             return False
         return True
@@ -239,10 +239,9 @@ class DiskWriter:
         last = requests[-1]
         capture, trim = last.capture, trim or last.trim
         if capture is None and more is None and all(request.deferrable for request in requests):
-            self._commit = [record for record in records if isinstance(record, Committed)][-1]
+            self._defer(records)
             return
-        if self._commit:
-            records.insert(0, self._commit)
+        records = self._deferred + records
 
         def also(connection: sqlite3.Connection) -> None:
             for request in requests:
@@ -257,16 +256,22 @@ class DiskWriter:
             capture is not None or more is not None or any(request.part is not None for request in requests)
         )
         self._journal.write(records, trim=trim, also=also if has_rows else None)
-        self._commit = None
+        self._deferred = []
         self._records_waited = self._records_waited or any(request.token for request in requests)
         self.writes += 1
         if last.in_slices and capture is not None:
             # It is the stored state now; its agents move to the table of all agents slice by slice.
             self._saving = BackgroundSave(capture, 0, _nothing, deque(), merging=True)
 
-    def _write_commit(self, commit: Committed) -> None:
-        self._journal.write([commit])
-        self._commit = None
+    def _defer(self, records: Sequence[LogRecord]) -> None:
+        """Keep records for the next write: of commit indexes only the last one counts."""
+        deferred = [*self._deferred, *records]
+        commits = [record for record in deferred if isinstance(record, Committed)]
+        self._deferred = [*commits[-1:], *(record for record in deferred if isinstance(record, Applied))]
+
+    def _write_deferred(self) -> None:
+        self._journal.write(self._deferred)
+        self._deferred = []
         self.writes += 1
 
 

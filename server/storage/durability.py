@@ -70,10 +70,12 @@ class Durability:
         settings: SnapshotSettings | None = None,
         *,
         guest: bool = False,
+        accept_code_change: bool = False,
     ) -> None:
         """Touch nothing yet. `directory` exists and is locked by this process.
 
         guest: a replica that has no journal may join a cluster, but not found one.
+        accept_code_change: see `recover`.
         """
         self._files = JournalFiles(directory)
         self._identity = identity
@@ -84,6 +86,7 @@ class Durability:
         self._disk: DiskWriter | None = None
         self._snapshotter: Snapshotter | None = None
         self._guest = guest
+        self._accept_code_change = accept_code_change
         self._journal_lost = False
         """The journal was set aside: the next one is new, and that of a guest."""
 
@@ -143,7 +146,14 @@ class Durability:
         store = StateStore(self.path)
         try:
             self._files.mark_created()
-            recovery = recover(journal, store, engine, self._host, clustered=self._clustered)
+            recovery = recover(
+                journal,
+                store,
+                engine,
+                self._host,
+                clustered=self._clustered,
+                accept_code_change=self._accept_code_change,
+            )
         except BaseException:
             journal.close()
             raise

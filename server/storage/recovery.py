@@ -11,9 +11,10 @@ from contextlib import closing
 import attrs
 
 from ...agents import AgentError
-from ...engine import Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError
+from ...engine import Effects, Engine, EngineStopped, Nondeterministic, Reaction, SnapshotError
 from ...hachannel.journal.durable_log import DurableLog
 from ...hachannel.journal.journal import Damaged, Journal, database_error
+from ...hachannel.model.log import Applied
 from ...hachannel.model.messages import PAYLOAD, Entry
 from ..errors import StartError
 from .recovery_progress import ProgressHost, RecoveryProgress
@@ -40,12 +41,20 @@ class Recovery:
 
 
 def recover(
-    journal: Journal, store: StateStore, engine: Engine, host: ProgressHost, *, clustered: bool
+    journal: Journal,
+    store: StateStore,
+    engine: Engine,
+    host: ProgressHost,
+    *,
+    clustered: bool,
+    accept_code_change: bool = False,
 ) -> Recovery:
     """Load the stored state into `engine`, apply the committed entries after it, and return the result.
 
-    Raises Damaged, StartError if the engine refuses the state or an entry, and StartInterrupted if the host
-    is interrupted.
+    Every entry has to end as the journal says that it ended before; accept_code_change: if one does not,
+    that is written to the log, and its new outcome to the journal.
+    Raises Damaged, StartError if the engine refuses the state or an entry, or an entry ends otherwise than
+    before, and StartInterrupted if the host is interrupted.
     """
     saved = _load_state(journal, store, engine)
     remembered = journal.remembered
@@ -58,10 +67,23 @@ def recover(
     committed = [entry for entry in unsaved if entry.index <= remembered.commit and entry.kind == PAYLOAD]
     trace: list[Reaction] = []
     lines: list[str] = []
+    changed: list[Applied] = []
     with RecoveryProgress(committed, host) as progress:
         for entry in progress:
             # What these reactions send was sent before the stop, or is sent by the channel after this.
-            trace += _apply_again(entry, engine, journal, lines, clustered)
+            effects = _apply_again(entry, engine, journal, lines, clustered)
+            trace += effects.trace
+            recorded = journal.outcomes.get(entry.index)
+            different = "" if recorded is None or changed else effects.differs(recorded)
+            if different and not accept_code_change:
+                raise StartError(_refusal(entry.index, different, journal, clustered))
+            if different:
+                host.announce(f"accepted, as asked: entry {entry.index} {different}")
+            if different or changed:
+                # All later outcomes depend on this one.
+                changed.append(Applied(entry.index, effects.outcome))
+    if changed:
+        journal.write(changed)
     if remembered.accepted is not None:
         lines.append(
             f"recovered: the state after entry {saved}, {len(committed)} entries applied again, "
@@ -89,11 +111,25 @@ def _load_state(journal: Journal, store: StateStore, engine: Engine) -> int:
     return stored.index
 
 
+def _refusal(index: int, different: str, journal: Journal, clustered: bool) -> str:
+    """Return the sentences for an entry that ends otherwise than before."""
+    others = (
+        f"; or, if the other replicas go on, move {journal.path.stem}.* out of {journal.path.parent} "
+        "and start this one: it gets the state from them"
+    )
+    return (
+        f"Entry {index}, applied again, {different}. What was answered then would no longer hold, so this "
+        "replica does not serve. Start it with the code that ran before, stop it in order, which saves its "
+        f"state, and change the code then{others if clustered else ''}. Start it once with "
+        "--accept-code-change if the new result is to count."
+    )
+
+
 def _apply_again(
     entry: Entry, engine: Engine, journal: Journal, lines: list[str], clustered: bool
-) -> list[Reaction]:
+) -> Effects:
     try:
-        return engine.apply(entry.index, entry.stamp_ns, entry.payload).trace
+        return engine.apply(entry.index, entry.stamp_ns, entry.payload)
     except EngineStopped as error:
         raise StartError(f"Entry {entry.index} cannot be applied again: {error}.") from None
     except Nondeterministic as error:
@@ -107,4 +143,4 @@ def _apply_again(
         ) from None
     except Exception as error:  # the node, too, goes on after a defect
         lines.append(f"defect: entry {entry.index} was not applied as a whole: {error!r}")
-        return []
+        return Effects(entry.index)

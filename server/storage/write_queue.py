@@ -9,7 +9,7 @@ import attrs
 
 from ...engine import AgentState, Capture, StagedPart
 from ...hachannel import LogRecord
-from ...hachannel.model.log import Appended, Committed
+from ...hachannel.model.log import Appended, Applied, Committed
 
 __all__ = ["RECORD_BYTES", "BackgroundSave", "Batch", "WriteQueue", "WriteRequest", "capture_slices"]
 
@@ -74,6 +74,8 @@ class WriteRequest:
         for record in records:
             if isinstance(record, Appended):
                 size += sum(len(entry.payload) for entry in record.entries)
+            elif isinstance(record, Applied):
+                size += len(record.outcome)
         return cls(
             records,
             token,
@@ -94,11 +96,11 @@ class WriteRequest:
 
     @property
     def deferrable(self) -> bool:
-        """Nothing is lost if it never reaches the disk: it has commit indexes only."""
+        """Nothing is lost if it never reaches the disk: it has commit indexes and outcomes only."""
         return (
             self.capture is None
             and self.part is None
-            and all(isinstance(record, Committed) for record in self.records)
+            and all(isinstance(record, Committed | Applied) for record in self.records)
         )
 
 

@@ -19,7 +19,7 @@ from quorate.agents import (
 )
 from quorate.engine import EngineSettings
 from quorate.hachannel.journal.durable_log import DurableLog, Remembered
-from quorate.hachannel.model.log import Appended, Committed
+from quorate.hachannel.model.log import Appended, Applied, Committed
 from quorate.server.node.batching import BatchLimits
 from quorate.server.node.factory import make_node
 from quorate.server.node.outputs import NodeSettings, Output
@@ -271,11 +271,12 @@ def test_that_entries_are_committed_is_written_and_not_waited_for_unless_somethi
         assert records == [Appended]
         first, second = second, token
     node.persisted(50.0, WALL, first)
-    [(records, token)] = written()
+    [(records, token), outcome] = written()
     assert records == [Committed]
     assert token > second
+    assert outcome == ([Applied], 0)
     node.persisted(50.0, WALL, token)
-    assert written() == [([Committed], 0)]
+    assert written() == [([Committed], 0), ([Applied], 0)]
     assert node.channel.commit == node.channel.last
     # Nothing that the channel says later waits for it.
     assert node.channel.state.output.is_durable(token + 1)

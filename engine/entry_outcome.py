@@ -1,0 +1,82 @@
+"""The outcome of an entry: what its reactions did, in a few bytes, to be compared when it is applied again.
+
+A replica writes it to its journal. At a start the entries after the saved state are applied once more, and
+have to end as they ended before: a client was told the result.
+"""
+
+import struct
+import zlib
+from collections.abc import Sequence
+from typing import Final
+
+from .reaction import Reaction
+
+__all__ = ["difference", "encode_outcome", "mark_of"]
+
+MAX_MARKS: Final = 64
+"""Marks in the outcome of one entry; with more reactions, several share a mark."""
+
+_HEAD: Final = struct.Struct(">8sI")
+_MARK_BYTES: Final = 5
+_FAILED: Final = 1
+_KINDS: Final = {"react": 0, "create": 2, "delete": 3, "deadletter": 4}
+
+
+def mark_of(reaction: Reaction, saved: bytes) -> int:
+    """Return the mark of a reaction: its kind, and a checksum of its outputs and of the state it saved.
+
+    `saved` is the state of the agent if this reaction saved it and every replica saves the same bytes.
+    """
+    failed = bool(reaction.error) and reaction.kind == "react"
+    kind = _FAILED if failed else _KINDS[reaction.kind]
+    return kind << 32 | zlib.crc32(saved, zlib.crc32(reaction.outputs or reaction.error.encode()))
+
+
+def encode_outcome(chain: bytes, marks: Sequence[int]) -> bytes:
+    """Return the outcome of an entry. `chain` is the engine's hash of all reactions up to its end."""
+    return _HEAD.pack(chain[:8], len(marks)) + b"".join(_folded(marks, len(marks)))
+
+
+def _folded(marks: Sequence[int], count: int) -> list[bytes]:
+    """Return the encoded marks of an entry of `count` reactions, at most `MAX_MARKS` of them."""
+    encoded = [mark.to_bytes(_MARK_BYTES, "big") for mark in marks]
+    share = -(-count // MAX_MARKS)
+    if share <= 1:
+        return encoded
+    groups = [encoded[start : start + share] for start in range(0, len(encoded), share)]
+    return [group[0][:1] + zlib.crc32(b"".join(group)).to_bytes(4, "big") for group in groups]
+
+
+def difference(recorded: bytes, chain: bytes, marks: Sequence[int], trace: Sequence[Reaction]) -> str:
+    """Return how an entry that was applied again ended otherwise than `recorded` says, "" if it did not.
+
+    `chain`, `marks` and `trace` are of the second time. The text is the rest of a sentence that begins with
+    the entry.
+    """
+    former, count = _HEAD.unpack_from(recorded)
+    if former == chain[:8]:
+        return ""
+    body = recorded[_HEAD.size :]
+    before = [body[start : start + _MARK_BYTES] for start in range(0, len(body), _MARK_BYTES)]
+    now = _folded(marks, count)
+    differs = [number for number, (one, other) in enumerate(zip(before, now, strict=False)) if one != other]
+    if not differs and len(marks) == count:
+        return "ended otherwise than before"
+    share = max(1, -(-count // MAX_MARKS))
+    first = differs[0] if differs else min(len(before), len(now))
+    place = first * share
+    if place >= len(trace):
+        return f"had {count} reactions before, and has {len(trace)} now"
+    reaction = trace[place]
+    name = f" {reaction.name!r}" if reaction.name else ""
+    where = f"agent {reaction.agent}{name} ({reaction.cls or 'the platform'}) reacted to {reaction.type}"
+    if share > 1:
+        return (
+            f"ended otherwise than before: {where}, or did one of the next {share - 1} reactions, otherwise"
+        )
+    failed = first < len(before) and before[first][0] == _FAILED
+    if reaction.error and not failed:
+        return f"ended otherwise than before: {where} with success then, and fails now: {reaction.error}"
+    if failed and not reaction.error:
+        return f"ended otherwise than before: {where} with a failure then, and succeeds now"
+    return f"ended otherwise than before: {where} with another result"
