@@ -72,9 +72,9 @@ class AdminTarget(Protocol):
         ...
 
     def diagnosis(self) -> str:
-        """What keeps this replica from being master or slave, in one sentence; "" if nothing does.
+        """Return why this replica is neither master nor slave, in one sentence; "" if it is one.
 
-        Of a master, whom it lacks if it cannot go on as one.
+        For a master that cannot serve: which replicas it lacks.
         """
         ...
 

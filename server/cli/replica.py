@@ -256,6 +256,6 @@ def _check_others(admin: ServerAdmin) -> None:
 
 def _confirm(name: str) -> None:
     if not sys.stdin.isatty():
-        raise CommandError("Nothing was changed. Give --accept-loss to go on.")
+        raise CommandError("Nothing was changed. Give --accept-loss to accept the loss.")
     if click.prompt(CONFIRM.format(name), default="", show_default=False) != name:
         raise CommandError("Nothing was changed.")

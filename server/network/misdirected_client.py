@@ -1,4 +1,4 @@
-"""Client programs that connect to the network port of a replica: recognized, and told the port for clients.
+"""Answer to a client program that connects to a network port: it names the port for clients.
 
 The frames of the client protocol have no checksum, so a listener of this package cannot read them as its own.
 """

@@ -115,7 +115,7 @@ def test_a_wait_for_a_master_is_explained_once(xml: Any) -> None:
     assert sentence.endswith("; waiting up to 28 s.")
 
 
-def test_where_nobody_answers_nothing_is_said_of_a_master(xml: Any) -> None:
+def test_a_server_without_answers_is_not_reported_as_waiting_for_a_master(xml: Any) -> None:
     cluster = Cluster(xml)
     said: list[str] = []
     cluster.admin.warn = said.append
@@ -124,7 +124,7 @@ def test_where_nobody_answers_nothing_is_said_of_a_master(xml: Any) -> None:
     assert not said
 
 
-def test_a_failover_that_is_over_soon_is_not_talked_of(xml: Any) -> None:
+def test_a_short_failover_is_not_reported(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("not master")] * 3 + [5])
     said: list[str] = []
     cluster.admin.warn = said.append
@@ -162,7 +162,7 @@ def seated(**places: int) -> dict[str, Any]:
     return {name[1:]: {"address": ["localhost", port]} for name, port in places.items()}
 
 
-def test_one_that_has_moved_is_asked_where_the_cluster_has_it(xml: Any) -> None:
+def test_a_moved_replica_is_asked_at_the_address_the_cluster_has(xml: Any) -> None:
     master = {"role": "master", "agreed": True, "view": 2, "replicas": seated(r0=1001, r1=1009, r2=1003)}
     cluster = Cluster(xml, p1001=[master], p1009=[{"role": "slave", "replica": 1}])
     ((_, found),) = gather([cluster.admin])
@@ -192,7 +192,7 @@ def test_a_failover_is_waited_out(xml: Any) -> None:
     assert 0 < cluster.now < client.FAILOVER_TIMEOUT_S
 
 
-def test_replicas_that_name_each_other_do_not_make_it_spin(xml: Any) -> None:
+def test_replicas_that_name_each_other_as_master_are_asked_with_pauses(xml: Any) -> None:
     cluster = Cluster(
         xml,
         p1001=[failure("not master", ("localhost", 1002))],
@@ -203,7 +203,7 @@ def test_replicas_that_name_each_other_do_not_make_it_spin(xml: Any) -> None:
     assert len(cluster.tried) < 500
 
 
-def test_what_each_replica_waits_for_is_told_when_no_master_comes(xml: Any) -> None:
+def test_without_a_master_the_error_has_the_reason_of_each_replica(xml: Any) -> None:
     cluster = Cluster(
         xml, p1001=[failure("not master")], p1002=[Lost("localhost:1002: the connection was closed")]
     )
@@ -216,7 +216,7 @@ def test_what_each_replica_waits_for_is_told_when_no_master_comes(xml: Any) -> N
     assert 5 <= cluster.now < 5 + client.RETRY_LAST_S
 
 
-def test_a_server_of_which_nobody_answers_is_down_soon(xml: Any) -> None:
+def test_a_server_without_answers_is_down_soon(xml: Any) -> None:
     cluster = Cluster(xml)
     with pytest.raises(Unreachable, match=r"s0 is down: .*1001: Connection refused.*1003"):
         cluster.ask()
@@ -234,12 +234,12 @@ def test_all_of_the_wait_is_bounded(xml: Any, first: Any, second: Any, total_tim
     assert cluster.now <= total_timeout_s + 0.001
 
 
-def test_one_that_is_frozen_leaves_time_for_the_master(xml: Any) -> None:
+def test_a_frozen_replica_leaves_time_to_ask_the_master(xml: Any) -> None:
     cluster = Cluster(xml, p1001=["mute"], p1002=["mute"], p1003=[5])
     assert cluster.ask(total_timeout_s=0.5) == 5
 
 
-def test_a_reply_that_does_not_come_is_told_by_the_replica_not_by_silence(xml: Any) -> None:
+def test_a_missing_reply_is_reported_by_the_replica_before_the_timeout(xml: Any) -> None:
     cluster = Cluster(xml, p1001=["no reply"])
     request = wire.Request("a", "m:T", b"", 5.0)
     with pytest.raises(CallFailed, match="it was timeout"):
@@ -262,7 +262,7 @@ def test_a_call_that_must_not_be_repeated_is_not(xml: Any, trouble: Exception) -
     assert cluster.tried == [1001]
 
 
-def test_what_a_retry_cannot_mend_is_raised_at_once(xml: Any) -> None:
+def test_an_error_that_a_retry_cannot_mend_is_raised_at_once(xml: Any) -> None:
     cluster = Cluster(xml, p1001=[failure("unknown"), 5])
     with pytest.raises(CallFailed, match="it was unknown"):
         cluster.ask()
@@ -305,7 +305,7 @@ def test_a_connection_cut_during_the_call_is_lost(serve: Any, target: Any) -> No
         connection.call(wire.Status(), 5.0)
 
 
-def test_nobody_there_is_told_from_somebody_silent(free_port: int) -> None:
+def test_a_closed_port_differs_from_a_silent_listener(free_port: int) -> None:
     with pytest.raises(Unreachable) as caught:
         SocketConnection(Endpoint(0, "localhost", free_port), None, 1.0)
     assert nobody_there(caught.value)
@@ -313,7 +313,7 @@ def test_nobody_there_is_told_from_somebody_silent(free_port: int) -> None:
     assert not nobody_there(Lost("cut"))
 
 
-def test_a_server_that_runs_with_another_id_is_told(serve: Any, target: Any, xml: Any) -> None:
+def test_a_server_that_runs_with_another_id_is_an_error(serve: Any, target: Any, xml: Any) -> None:
     file = xml(serve(target()).port)
     file.write_text(file.read_text().replace('id="0" name="s0"', 'id="7" name="s0"'))
     config = load(file)

@@ -62,7 +62,7 @@ def test_the_file_a_replica_was_started_with_does_not_matter_where_the_present_o
     assert problems(status, same_file=True) == []
 
 
-def test_a_master_without_a_majority_says_whom_it_lacks_instead_of_the_lease() -> None:
+def test_a_master_without_a_majority_reports_that_and_not_the_missing_lease() -> None:
     status: dict[str, Any] = {"role": "master", "waits_for": "the lease", "diagnosis": ""}
     assert problems(ReplicaStatus(HERE, status)) == ["its services wait for the lease"]
     assert ReplicaStatus(HERE, status).in_charge

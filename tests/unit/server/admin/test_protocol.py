@@ -39,7 +39,7 @@ def ask(target: Any, body: wire.Body) -> Any:
     return message if isinstance(message, wire.Failure) else msgspec.msgpack.decode(message.result)
 
 
-def test_any_replica_tells_how_it_is(target: Target) -> None:
+def test_any_replica_answers_with_its_status(target: Target) -> None:
     assert ask(target(role="slave"), wire.Status())["role"] == "slave"
 
 
@@ -62,7 +62,7 @@ def test_a_slave_names_the_master_unless_asked_for_its_own_state(target: Target,
 
 
 @pytest.mark.parametrize("body", [wire.Agents(), wire.Inspect("alice")])
-def test_a_witness_says_what_it_is_to_who_asks_it_for_agents(target: Target, body: Any) -> None:
+def test_a_witness_asked_for_agents_refuses_and_names_other_replicas(target: Target, body: Any) -> None:
     witness = target(role="witness", master=("h", 1), known=[], watches="a witness: ask replica 0.")
     assert ask(witness, body).kind == "not master"
     failure = ask(witness, msgspec.structs.replace(body, anywhere=True))
@@ -81,7 +81,7 @@ def test_a_notification_comes_from_outside(target: Target) -> None:
     assert served.posted == [Note("alice", outside(3), "m:T", b"\x80")]
 
 
-def test_an_agent_that_does_not_exist_is_told_to_who_posts_to_it(target: Target) -> None:
+def test_a_post_to_a_missing_agent_fails(target: Target) -> None:
     served = target(lacking={"bob"})
     failure = ask(served, wire.Post("bob", "m:T", b"\x80"))
     assert (failure.kind, failure.sentence) == ("unknown", "There is no agent bob on this server.")

@@ -142,7 +142,7 @@ def test_a_master_with_too_few_copies_is_asked_for_another_one() -> None:
     assert cluster.said[-1] == "s0: replica 3 takes part"
 
 
-def test_one_that_runs_says_itself_why_it_does_not_take_part_yet() -> None:
+def test_a_running_replica_reports_why_it_does_not_take_part_yet() -> None:
     cluster = Cluster()
     cluster.running.add(3)
     cluster.reconfigurer().apply(ReconfigurationStep(3, PLACE))
@@ -154,7 +154,7 @@ def test_one_that_runs_says_itself_why_it_does_not_take_part_yet() -> None:
         cluster.reconfigurer(1.0).apply(ReconfigurationStep(3, PLACE))
 
 
-def test_a_master_that_goes_while_a_replica_joins_is_not_waited_for_longer() -> None:
+def test_the_wait_for_a_joining_replica_ends_without_a_master() -> None:
     cluster = Cluster()
     reconfigurer = cluster.reconfigurer(60.0)
 
@@ -189,7 +189,7 @@ def test_a_change_of_the_view_is_not_worth_a_line() -> None:
     assert cluster.said == ["s0: remove replica 1: asked", "s0: remove replica 1: done"]
 
 
-def test_what_is_so_already_is_not_asked_for() -> None:
+def test_a_step_that_is_done_already_is_not_asked_for() -> None:
     cluster = Cluster()
     cluster.reconfigurer().apply(ReconfigurationStep(1, None))
     cluster.reconfigurer().apply(ReconfigurationStep(1, None))
@@ -209,7 +209,7 @@ def test_a_replica_that_never_was_cannot_be_removed() -> None:
     assert cluster.asked == []
 
 
-def test_how_to_start_what_is_added_is_said_also_after_a_poll_that_failed() -> None:
+def test_the_start_command_is_reported_after_a_failed_poll_too() -> None:
     cluster = Cluster()
     reconfigurer = cluster.reconfigurer()
 
@@ -223,7 +223,7 @@ def test_how_to_start_what_is_added_is_said_also_after_a_poll_that_failed() -> N
     assert len([line for line in cluster.said if "quorate start" in line]) == 1
 
 
-def test_how_to_start_what_is_added_is_not_said_again_when_the_wait_is_over() -> None:
+def test_the_start_command_is_not_repeated_at_the_end_of_the_wait() -> None:
     cluster = Cluster()
     with pytest.raises(ReconfigurationFailed) as told:
         cluster.reconfigurer(1.0).apply(ReconfigurationStep(3, PLACE))
@@ -268,7 +268,7 @@ def test_a_refusal_ends_it_with_the_reason() -> None:
     assert len(cluster.asked) == 1
 
 
-def test_it_gives_up_in_time_and_says_why() -> None:
+def test_a_step_fails_at_its_timeout_with_the_reason() -> None:
     cluster = Cluster()
     cluster.masters = []
     with pytest.raises(ReconfigurationFailed, match="no master"):
@@ -382,7 +382,7 @@ def test_a_master_that_the_file_lacks_is_followed_if_it_proves_the_secret_or_is_
     assert set(cluster.reconfigurer().replicas()) == {0, 1, 2}
 
 
-def test_a_list_says_who_takes_part() -> None:
+def test_a_list_shows_which_replicas_take_part() -> None:
     cluster = Cluster()
     cluster.replicas["1"]["member"] = False
     cluster.replicas["2"] = {"at": "h2", "voter": False, "member": False}

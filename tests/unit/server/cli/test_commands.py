@@ -91,7 +91,7 @@ def one(serve: Any, target: Any, xml: Any) -> Callable[..., tuple[Any, Path]]:
 
 
 @pytest.mark.parametrize("words", [(inspect.command, "alice"), (agents.command,)])
-def test_a_replica_that_is_not_there_is_named_with_those_that_are(one: Any, words: tuple[Any, ...]) -> None:
+def test_an_unknown_replica_is_an_error_that_lists_the_known_ones(one: Any, words: tuple[Any, ...]) -> None:
     _, config = one()
     command, *rest = words
     asked = run(command, config, *rest, "--server", "s0", "--replica", 9)
@@ -164,7 +164,7 @@ def test_a_master_without_a_majority_is_no_health(
     assert shown.stderr == "quorate: s0 has no master with a majority yet; waits up to 60 s for it\n"
 
 
-def test_what_a_replica_shows_that_lacks_others_is_said_to_be_perhaps_behind(one: Any) -> None:
+def test_answers_of_a_replica_without_a_majority_come_with_one_warning(one: Any) -> None:
     served, config = one(waits=ALONE, states={"alice": msgspec.msgpack.encode({"balance": 1})})
     warning = f"quorate: What s0.0 shows may be behind: {ALONE}.\n"
     for words in ((), ("--replica", 0)):
@@ -179,7 +179,7 @@ def test_what_a_replica_shows_that_lacks_others_is_said_to_be_perhaps_behind(one
     assert run(agents.command, config).stderr == ""
 
 
-def test_a_master_without_a_majority_is_no_use_to_deploy_and_send(one: Any, bank: str) -> None:
+def test_deploy_and_send_fail_at_a_master_without_a_majority(one: Any, bank: str) -> None:
     config = one(waits=ALONE)[1]
     says = f"This replica is the master, and does not serve now ({ALONE})"
     shown = run(deploy.command, config, "--server", "s0", f"{bank}:Account", "--timeout", 1)
@@ -191,7 +191,7 @@ def test_a_master_without_a_majority_is_no_use_to_deploy_and_send(one: Any, bank
     assert says in shown.stderr
 
 
-def test_status_does_not_wait_for_a_server_that_is_down_unless_it_is_told_to(
+def test_status_waits_for_a_server_that_is_down_only_with_wait(
     serve: Any, target: Any, xml: Any, free_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waited: list[float] = []
@@ -222,7 +222,7 @@ def test_status_of_a_server_without_network_says_so(tmp_path: Path) -> None:
     assert "no network" in json.loads(shown.stdout)["servers"][0]["replicas"][0]["reason"]
 
 
-def test_a_broken_configuration_is_told_by_line(tmp_path: Path) -> None:
+def test_a_broken_configuration_is_reported_by_line(tmp_path: Path) -> None:
     config = tmp_path / "a3servers.xml"
     config.write_text("<config>\n<server/></config>")
     for command, args in ((status, ()), (start, ("--server", "s0")), (up, ()), (stop, ())):
@@ -232,7 +232,7 @@ def test_a_broken_configuration_is_told_by_line(tmp_path: Path) -> None:
     assert run(status.command, tmp_path / "none.xml").exit_code == 1
 
 
-def test_an_unknown_server_is_told_with_those_there_are(one: Any) -> None:
+def test_an_unknown_server_is_an_error_that_lists_the_known_ones(one: Any) -> None:
     _, config = one()
     for command, args in (
         (status, ("--server", "s9")),
@@ -307,7 +307,7 @@ def test_an_agent_is_inspected_by_name_or_id(one: Any, state: bytes, agent: str)
     assert shown["state"] == {"balance": 12}
 
 
-def test_inspect_shows_what_json_has_not(one: Any) -> None:
+def test_inspect_shows_values_that_json_does_not_have(one: Any) -> None:
     strange = msgspec.msgpack.encode({"raw": b"\x00\xff", "by number": {1: "one"}, "nan": float("nan")})
     _, config = one(states={"alice": strange})
     shown = json.loads(run(inspect.command, config, "--server", "s0", "alice", "--json").stdout)
@@ -390,7 +390,7 @@ def test_a_retry_of_deploy_carries_the_same_key(serve: Any, target: Any, xml: An
         (":", "{}", "module:Class"),
     ],
 )
-def test_what_is_wrong_with_the_class_is_said_before_the_server_is_asked(
+def test_a_wrong_class_is_reported_before_the_server_is_asked(
     one: Any, bank: str, wanted: str, state: str, sentence: str
 ) -> None:
     served, config = one()
@@ -409,7 +409,7 @@ def test_a_class_that_only_the_server_knows_is_left_to_it(one: Any, bank: str) -
     assert msgspec.msgpack.decode(decode(Create, served.requested[0].payload).state) == {"a": 1}
 
 
-def test_no_call_waits_longer_than_the_command_is_told_to(
+def test_no_call_waits_longer_than_the_timeout_option(
     one: Any, bank: str, state: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
@@ -506,7 +506,7 @@ def test_a_notification_to_an_agent_of_an_unknown_server_says_which_servers_ther
         )
 
 
-def test_send_tells_what_is_wrong(serve: Any, target: Any, xml: Any, bank: str) -> None:
+def test_send_reports_each_error_in_a_sentence(serve: Any, target: Any, xml: Any, bank: str) -> None:
     served = serve(target(answer=lambda note: UnknownAgent("bob", note.type)))
     config = xml(served.port, plain=True)
 
@@ -535,7 +535,7 @@ def test_start_wants_a_replica_of_a_cluster(xml: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "data").exists()
 
 
-def test_up_with_no_replica_of_this_host_says_so(tmp_path: Path) -> None:
+def test_up_without_a_replica_of_this_host_is_an_error(tmp_path: Path) -> None:
     config = tmp_path / "a3servers.xml"
     config.write_text('<config><server id="0" name="s0" hostname="192.0.2.1"/></config>')
     shown = run(up.command, config)

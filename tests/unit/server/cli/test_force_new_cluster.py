@@ -96,7 +96,7 @@ def test_it_says_what_is_lost_and_changes_nothing_unless_that_is_accepted(
     assert "s0.2 holds what was done up to entry 3, of 1970-01-01 00:00:03 UTC.\n" in asked.output
     assert "The last view it knows of is 7, of the replicas 0, 2.\n" in asked.output
     assert "the entries 3 to 3 were acknowledged" in asked.output
-    assert "Nothing was changed. Give --accept-loss to go on." in asked.output
+    assert "Nothing was changed. Give --accept-loss to accept the loss." in asked.output
     assert voter(path, file) == 10
     done = run(path, "--accept-loss")
     assert done.exit_code == 0, done.output
@@ -104,7 +104,7 @@ def test_it_says_what_is_lost_and_changes_nothing_unless_that_is_accepted(
     assert voter(path, file) > 10
 
 
-def test_one_that_was_not_in_the_last_view_is_told_what_that_means(write: Write) -> None:
+def test_a_replica_outside_the_last_view_reports_the_loss_in_that_view(write: Write) -> None:
     path = write()
     journal(path, 2, members=(0, 1))
     assert "what 0, 1 acknowledged in it is LOST" in run(path, "--accept-loss").output
@@ -132,7 +132,9 @@ def test_a_file_that_leaves_out_replicas_of_the_cluster_is_refused_unless_accept
         ("", -1, "has no journal of s0.2; give its directory with --data"),
     ],
 )
-def test_what_holds_nothing_is_refused(write: Write, attributes: str, witness: int, sentence: str) -> None:
+def test_a_replica_without_data_is_refused(
+    write: Write, attributes: str, witness: int, sentence: str
+) -> None:
     refused = run(write(attributes, witness), "--accept-loss")
     assert refused.exit_code == 1
     assert sentence in refused.output
@@ -153,7 +155,7 @@ def test_a_replica_that_runs_or_is_damaged_or_is_another_ones_is_refused(write: 
     assert "belongs to replica 2 of s0" in run(path, "--accept-loss", replica=1).output
 
 
-def test_one_that_was_killed_within_a_large_save_is_as_good_as_others(write: Write) -> None:
+def test_a_replica_killed_during_a_large_save_can_begin_a_cluster(write: Write) -> None:
     path = write()
     file = journal(path, 2)
     harness = Harness()

@@ -35,7 +35,7 @@ def run(launcher: Launcher, program: str) -> "subprocess.Popen[str]":
         (-250, "killed by signal 250"),
     ],
 )
-def test_an_exit_status_is_said_in_words(status: int, text: str) -> None:
+def test_an_exit_status_becomes_words(status: int, text: str) -> None:
     assert exit_text(status) == text
 
 

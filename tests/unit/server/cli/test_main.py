@@ -93,7 +93,7 @@ def test_the_version_is_printed() -> None:
         ),
     ],
 )
-def test_what_is_raised_becomes_one_sentence_and_a_status(
+def test_an_exception_becomes_one_sentence_and_an_exit_status(
     error: BaseException,
     status: int,
     text: str,
@@ -164,6 +164,6 @@ def test_an_output_that_is_closed_is_no_error() -> None:
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_fault_is_told_as_such_when_the_output_can_be_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disk_error_of_the_command_is_not_blamed_on_the_output(capsys: pytest.CaptureFixture[str]) -> None:
     assert command_line.guarded(raising(OSError(28, "No space left on device"))) == 70
     assert "Unexpected error: OSError" in capsys.readouterr().err

@@ -29,14 +29,14 @@ def test_up_is_stop_requested_by_each(number: signal.Signals) -> None:
         assert asked.is_set()
 
 
-def test_up_that_is_not_to_hear_of_a_hang_up_does_not() -> None:
+def test_up_leaves_an_ignored_hang_up_ignored() -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     with up._stop_requested() as asked:
         signal.raise_signal(signal.SIGHUP)
         assert not asked.is_set()
 
 
-def test_start_is_interrupted_at_once_and_its_reactor_stops_by_each_that_is_not_ignored() -> None:
+def test_every_signal_that_is_not_ignored_interrupts_start_and_stops_its_reactor() -> None:
     heard: list[object] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: heard.append(number))
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -81,7 +81,7 @@ def test_a_line_is_printed_when_ready_and_when_the_role_changes(scene: Scene) ->
     assert lines == ["slave", "master"]
 
 
-def test_what_keeps_a_replica_waiting_is_printed_once_it_has_lasted(scene: Scene) -> None:
+def test_the_reason_of_a_wait_is_printed_once_it_has_lasted(scene: Scene) -> None:
     reactor, replica, lines, foreground = scene
     replica.waits_for = "start replica 1"
     foreground.run()
@@ -105,7 +105,7 @@ def test_what_keeps_a_replica_waiting_is_printed_once_it_has_lasted(scene: Scene
     assert lines[3:] == ["blocked: start replica 2", "slave"]
 
 
-def test_a_witness_that_waits_for_others_says_so_and_when_it_does_no_longer(scene: Scene) -> None:
+def test_a_witness_prints_the_beginning_and_the_end_of_a_wait(scene: Scene) -> None:
     reactor, replica, lines, foreground = scene
     foreground.run()
     replica.role = "witness"
@@ -160,7 +160,7 @@ def test_a_start_that_was_interrupted_is_an_orderly_end(scene: Scene) -> None:
     assert (reactor.ended, foreground.problem) == (True, "")
 
 
-def test_a_replica_that_cannot_go_on_ends_the_process_with_its_sentence(scene: Scene) -> None:
+def test_a_replica_that_fails_ends_the_process_with_its_sentence(scene: Scene) -> None:
     reactor, replica, _, foreground = scene
     foreground.run()
     replica.stopped.errback(RuntimeError("The disk is full."))

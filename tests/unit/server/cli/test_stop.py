@@ -47,7 +47,7 @@ def test_stop_asks_slaves_before_the_master_and_waits(
     assert "s0.1 stopped" in shown.stdout
 
 
-def test_stop_stops_the_master_also_when_nobody_reads_of_the_slaves(
+def test_stop_stops_the_master_even_if_its_output_fails(
     serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slave, master = target(replica=0, role="slave"), target(replica=1)
@@ -82,7 +82,9 @@ def test_stop_of_one_replica_leaves_the_others(serve: Any, target: Any, xml: Any
     assert "no replica 7" in run(config, "--server", "s0", "--replica", 7).stderr
 
 
-def test_stop_ends_what_is_about_to_start(xml: Any, free_port: int, tmp_path: Path, hold: Any) -> None:
+def test_stop_ends_a_replica_that_does_not_listen_yet(
+    xml: Any, free_port: int, tmp_path: Path, hold: Any
+) -> None:
     data = tmp_path / "elsewhere"
     starting = hold(data)
     config = xml(free_port, free_port + 1)
@@ -105,7 +107,7 @@ def test_stop_stops_the_others_when_one_refuses(serve: Any, target: Any, xml: An
     assert "property 'secret'" in shown.stderr
 
 
-def test_stop_says_what_still_runs(
+def test_stop_lists_the_replicas_that_still_run(
     serve: Any, target: Any, xml: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stop, "STOP_TIMEOUT_S", 0.0)

@@ -249,7 +249,7 @@ def test_a_replica_that_ignores_sigterm_is_killed(watched: Make) -> None:
     assert made.until("stopped", 0).text == "killed by SIGKILL"
 
 
-def test_a_replica_that_is_ended_before_it_heeds_signals_is_stopped(watched: Make) -> None:
+def test_a_replica_without_signal_handlers_yet_is_stopped(watched: Make) -> None:
     made = watched("young.0")
     with made.supervisor:
         made.until("ready", 2)
@@ -306,7 +306,7 @@ def test_an_unknown_replica_is_an_error_that_lists_the_known_ones(watched: Make)
         watched().supervisor.pid("s0", 9)
 
 
-def test_a_python_that_is_not_there_is_a_sentence(xml: Any, tmp_path: Path) -> None:
+def test_a_missing_python_is_one_sentence(xml: Any, tmp_path: Path) -> None:
     supervisor = Supervisor(xml(1001), tmp_path, launcher=Launcher(python=str(tmp_path / "none")))
     with pytest.raises(SupervisorError, match="Cannot run"), supervisor:
         pass

@@ -14,7 +14,7 @@ def write(path: Path, *replicas: tuple[int, str]) -> None:
     path.write_text(f'<config><domain name="D1"/><cluster id="0" name="s0">{inside}</cluster></config>')
 
 
-def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_path: Path) -> None:
+def test_an_edit_is_reported_once_with_the_new_replicas_of_this_host(tmp_path: Path) -> None:
     path = tmp_path / "a3servers.xml"
     write(path, (1, "localhost"), (2, "localhost"))
     edited = ConfigFileWatch(path)
@@ -28,7 +28,7 @@ def test_an_edit_is_told_once_with_the_replicas_that_are_new_on_this_host(tmp_pa
     assert edited.edits(BEFORE) == []
 
 
-def test_an_edit_that_spoils_the_file_is_told_and_a_file_that_is_gone_is_not(tmp_path: Path) -> None:
+def test_an_invalid_edit_is_reported_and_a_removed_file_is_not(tmp_path: Path) -> None:
     path = tmp_path / "a3servers.xml"
     write(path, (1, "localhost"))
     edited = ConfigFileWatch(path)

@@ -51,7 +51,7 @@ def test_an_ipv6_address_has_brackets() -> None:
     assert str(ReplicaAddress("::1", (("D1", "::1", 7),))) == "::1 (D1 [::1]:7)"
 
 
-def test_the_cluster_counts_and_the_difference_is_told(tmp_path: Path) -> None:
+def test_agreed_addresses_replace_those_of_the_file_and_the_difference_is_reported(tmp_path: Path) -> None:
     found = places(tmp_path, 0, 1)
     found.update([seat(0), seat(1)])
     assert not found.difference()

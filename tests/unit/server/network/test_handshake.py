@@ -48,7 +48,7 @@ def shake(connector: Connector, acceptor: Acceptor) -> None:
 
 
 @pytest.mark.parametrize("secret", [None, "s3cret"])
-def test_both_sides_learn_what_the_other_said(secret: str | None) -> None:
+def test_both_sides_receive_the_fields_of_the_other(secret: str | None) -> None:
     connector, acceptor = pair(secret, secret, answer={"incarnation": 7})
     shake(connector, acceptor)
     assert connector.done
@@ -149,7 +149,7 @@ def test_an_answer_for_another_purpose_is_an_error() -> None:
         (msgspec.msgpack.encode(["quorate", 1, "gossip", {}]), "purpose"),
     ],
 )
-def test_what_is_no_hello_is_one_sentence(frame: bytes, sentence: str) -> None:
+def test_a_frame_that_is_no_hello_is_one_sentence(frame: bytes, sentence: str) -> None:
     with pytest.raises(ProtocolError, match=sentence):
         parse_hello(frame)
 
@@ -186,7 +186,7 @@ def test_fields_are_checked_when_they_are_read() -> None:
         ("", False),
     ],
 )
-def test_loopback_is_told_by_the_numeric_address(host: str, expected: bool) -> None:
+def test_loopback_is_recognized_by_the_numeric_address(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 

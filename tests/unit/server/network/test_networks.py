@@ -171,9 +171,7 @@ def test_the_master_is_found_by_trying_the_replicas_and_following_redirections(
     assert slave.counts == []
 
 
-def test_a_sender_learns_where_the_replicas_are_that_its_file_does_not_have(
-    net: MemoryNet, place: Any
-) -> None:
+def test_a_sender_uses_the_replica_addresses_of_the_hello(net: MemoryNet, place: Any) -> None:
     sender, old = place("a", 0), place("b", 1)
     old.replicas = [(0, "b", 100), (3, "d", 100)]
     way = sender.send_to(["b"], note(1))
@@ -233,7 +231,7 @@ def test_a_new_master_of_the_receiver_gets_what_the_old_one_did_not_commit(
     assert new.got == numbers(2)
 
 
-def test_the_receiver_tells_what_it_has_so_that_it_is_not_sent_again(net: MemoryNet, place: Any) -> None:
+def test_notifications_the_receiver_has_are_not_sent_again(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
     sender.link.meet(receiver.net_birth)
     receiver.link.meet(sender.net_birth)
@@ -244,7 +242,7 @@ def test_the_receiver_tells_what_it_has_so_that_it_is_not_sent_again(net: Memory
     assert receiver.got == [b"3"]
 
 
-def test_a_receiver_that_is_full_stops_reading_and_goes_on_later(net: MemoryNet, place: Any) -> None:
+def test_a_full_receiver_stops_reading_and_resumes(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
     receiver.net_accepting = False
     way = sender.send_to(["b"], note(1))
@@ -291,7 +289,7 @@ def test_a_stopped_way_leaves_no_timer_and_no_connection(net: MemoryNet, place: 
     assert net.clock.getDelayedCalls() == []
 
 
-def test_a_server_that_is_not_born_yet_neither_calls_nor_is_called(net: MemoryNet, place: Any) -> None:
+def test_a_server_without_a_birth_neither_connects_nor_accepts(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
     sender.net_birth = receiver.net_birth = 0
     way = sender.send_to(["b"], note(1))
@@ -359,7 +357,7 @@ def test_an_acknowledgement_for_an_earlier_life_is_not_sent_to_the_next(net: Mem
     net.until(lambda: new.acked == [2])
 
 
-def test_an_answer_of_an_earlier_life_that_comes_late_is_not_believed(net: MemoryNet, place: Any) -> None:
+def test_a_late_answer_of_an_earlier_incarnation_is_ignored(net: MemoryNet, place: Any) -> None:
     sender, old = place("a", 0), place("b", 1)
     net.latency_s = lambda: 1.0
     sender.send_to(["b"], note(1))
@@ -372,7 +370,7 @@ def test_an_answer_of_an_earlier_life_that_comes_late_is_not_believed(net: Memor
     assert sender.heard == [201]
 
 
-def test_what_an_earlier_life_has_sent_is_not_taken_after_the_next_was_heard(
+def test_frames_of_an_earlier_incarnation_are_ignored_after_the_next_was_heard(
     net: MemoryNet, place: Any
 ) -> None:
     sender, receiver = place("a", 0), place("b", 1)
@@ -391,7 +389,7 @@ def test_what_an_earlier_life_has_sent_is_not_taken_after_the_next_was_heard(
     assert receiver.heard == [100, 200]
 
 
-def test_a_server_that_was_given_an_older_state_is_told_so(net: MemoryNet, place: Any) -> None:
+def test_a_server_with_an_older_copy_of_its_state_is_logged(net: MemoryNet, place: Any) -> None:
     sender, receiver = place("a", 0), place("b", 1)
     sender.link.meet(receiver.net_birth)
     receiver.link.meet(sender.net_birth)

@@ -28,7 +28,7 @@ def test_frames_arrive_in_order_both_ways(net: MemoryNet, make_peer: Any) -> Non
     assert zero.got == [(1, b"d")]
 
 
-def test_some_of_a_long_frame_says_that_its_sender_lives(net: MemoryNet, make_peer: Any) -> None:
+def test_parts_of_a_long_frame_show_that_its_sender_is_alive(net: MemoryNet, make_peer: Any) -> None:
     zero = make_peer(0, 2)
     make_peer(1, 2)
     net.advance(1)
@@ -42,9 +42,7 @@ def test_some_of_a_long_frame_says_that_its_sender_lives(net: MemoryNet, make_pe
     assert zero.got == [(1, b"x" * 1000)]
 
 
-def test_what_came_damaged_is_not_handed_on_and_the_connection_is_made_again(
-    net: MemoryNet, make_peer: Any
-) -> None:
+def test_a_damaged_frame_is_dropped_and_the_connection_made_again(net: MemoryNet, make_peer: Any) -> None:
     zero, one = make_peer(0, 2), make_peer(1, 2)
     net.advance(1)
     frame = bytearray(b"".join(frame_parts([b"sound", b"spoiled"])))
@@ -245,7 +243,7 @@ def test_a_side_that_stops_when_it_loses_a_connection_keeps_no_newer_one(
     assert again.up == {}
 
 
-def test_an_address_that_cannot_even_be_tried_keeps_nobody_from_the_others(
+def test_an_unusable_address_does_not_hinder_other_peers(
     net: MemoryNet, make_peer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect = MemoryReactor.connectTCP
