@@ -10,6 +10,7 @@ from enum import Enum
 
 import attrs
 
+from ..model.log import Log
 from ..model.messages import Admit, Change, Dismiss, Promise, Reconfig
 from ..model.view import Seat, Tag, View, Voter, majority, present, watching
 
@@ -140,6 +141,22 @@ def longest(holders: Mapping[Voter, Promise], me: Voter) -> Voter | None:
         ):
             best = voter
     return best
+
+
+def shared_prefixes(promises: Mapping[Voter, Promise], source: View | None, log: Log) -> dict[Voter, int]:
+    """Return, by voter, the index up to which its log equals the adopted `log`.
+
+    A voter that accepted `source` has a prefix of the adopted log; of any other, only the committed entries
+    are certainly equal. A voter is left out if `log` no longer reaches back to that index.
+    """
+    prefixes: dict[Voter, int] = {}
+    for voter, promise in promises.items():
+        accepted = promise.accepted
+        same = source is not None and accepted is not None and accepted.number == source.number
+        index = promise.last.at if same else promise.commit
+        if log.base.at <= index <= log.last.at:
+            prefixes[voter] = index
+    return prefixes
 
 
 def reconfigured(config: Iterable[Voter], change: Change | None) -> tuple[Voter, ...]:

@@ -28,7 +28,18 @@ from ..replication.peers import founds
 from ..replication.replica_state import ReplicaState
 from ..transfer.donor import Donor
 from .attempts import Fetched, Fetching, Preparing
-from .choice import Activation, Choice, choose, feasible, latest, overlap, reconfigured, seated, witnesses_of
+from .choice import (
+    Activation,
+    Choice,
+    choose,
+    feasible,
+    latest,
+    overlap,
+    reconfigured,
+    seated,
+    shared_prefixes,
+    witnesses_of,
+)
 from .founding import AlreadyFounded, FirstView, Founding, Impossible, Waiting
 from .installation import Installation, Installing
 
@@ -420,21 +431,15 @@ class Election:
         if reason:
             state.output.note(f"the change of the configuration is dropped: {reason}")
             change, config = None, source.config
-        bases: dict[Voter, int] = {}
-        for voter in remaining:
-            promise = attempt.promises[voter]
-            accepted = promise.accepted
-            same = accepted is not None and accepted.number == source.number
-            base = promise.last.at if same else promise.commit
-            if log.base.at <= base <= log.last.at and voter in config:
-                bases[voter] = base
         joiner = attempt.joiner
         if joiner is not None and (state.peers.ended(joiner) or not self._answers(joiner)):
             joiner = None
+        bases = shared_prefixes(
+            {voter: attempt.promises[voter] for voter in remaining if voter in config}, source, log
+        )
         if joiner is not None and joiner in config and joiner in attempt.promises and joiner not in bases:
-            base = attempt.promises[joiner].commit
-            if log.base.at <= base <= log.last.at:
-                bases[joiner] = base
+            # The log of a learner is shared up to its commit index only.
+            bases |= shared_prefixes({joiner: attempt.promises[joiner]}, None, log)
         bases.pop(state.me, None)
         members = (state.me, *bases)
         seats = seated(source.seats, change)

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 import attrs
 
 from ..model.events import ViewEvent
-from ..model.messages import Accept, Activate, Entry, Found, Founded, NewView, Record, Recorded, Refuse
-from ..model.view import NO_VIEW, Tag, View, ViewNumber, Voter
+from ..model.messages import Accept, Activate, Found, Founded, NewView, Record, Recorded, Refuse
+from ..model.view import NO_VIEW, View, ViewNumber, Voter
 from ..replication.handlers import Handlers
 from ..replication.lease import Lease, proposer
 from ..replication.normal_case import Replication
 from ..replication.replica_state import ReplicaState
 from .choice import activated
+from .staged_log import StagedLog
 
 RESEND = 5
 """The log of a view is sent again after this many retry intervals, then after twice as many, and so on: it
@@ -57,15 +58,6 @@ class Installing:
         return [voter for voter in self.bases if voter not in answered]
 
 
-@attrs.define(eq=False)
-class Staged:
-    """The parts of a view's log that have arrived."""
-
-    number: ViewNumber
-    base: Tag
-    entries: list[Entry]
-
-
 class Installation:
     """Installs views, as the proposer and as a member or voter."""
 
@@ -77,7 +69,7 @@ class Installation:
         self._lease = lease
         self._abandon = abandon
         self.current: Installing | None = None
-        self._staged: Staged | None = None
+        self._staged: StagedLog | None = None
         self._noted = NO_VIEW
         """Number of the first view for which Activated was recorded."""
         self.busy = False
@@ -297,35 +289,19 @@ class Installation:
         """Return whether a grant forbids a view that was not promised before; its proposer sends it again."""
         return number > self._state.promised and self._lease.blocks(now, voter)
 
-    def _stage(self, message: NewView) -> Staged | None:
+    def _stage(self, message: NewView) -> StagedLog | None:
         """Append a part to the earlier ones; None if it does not follow them."""
         if message.offset == 0:
-            self._staged = Staged(message.view.number, message.base, list(message.entries))
+            self._staged = StagedLog(message.view.number, message.base, list(message.entries))
             return self._staged
         staged = self._staged
-        if (
-            staged is None
-            or staged.number != message.view.number
-            or staged.base != message.base
-            or len(staged.entries) != message.offset
-        ):
-            return None
-        staged.entries.extend(message.entries)
-        return staged
+        return staged if staged is not None and staged.append(message) else None
 
-    def _adopt(self, view: View, staged: Staged) -> str:
+    def _adopt(self, view: View, staged: StagedLog) -> str:
         """Make the log of this replica the log of the view. Return why that is impossible; "" if done."""
-        log = self._state.log
-        base = staged.base
-        if base.at < 0 or base.at + len(staged.entries) != view.start:
-            return "its log is incomplete"
-        if staged.entries and staged.entries[0].index != base.at + 1:
-            return "its first entry does not follow its base"
-        if base.at > log.last.at:
-            return f"this log ends at {log.last.at}, before {base.at}"
-        if base.at >= log.base.at and log.tag(base.at) != base:
-            return f"entry {base.at} differs"
-        return self._state.replicated.splice(staged.entries, view.start)
+        return staged.flaw(view.start, self._state.log) or self._state.replicated.splice(
+            staged.entries, view.start
+        )
 
     def forget(self) -> None:
         """Drop the parts of a log that have arrived: they are no longer needed."""

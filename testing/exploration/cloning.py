@@ -148,7 +148,7 @@ _COPIERS: dict[type, Callable[[Any, dict[int, Any]], Any]] = {
 # Time
 
 _STILL = frozenset({"now", "heard", "closed", "exit_since", "moved", "gave", "_last"})
-"""Times that serve only to notice silence and stalls, which do not happen where time is an event."""
+"""Times used only to notice silence and stalls, which do not occur if time is an event."""
 OLDEST = -100.0
 """The lower bound of a shifted time, in seconds."""
 

@@ -74,9 +74,9 @@ def command(
     listing: bool,
     as_json: bool,
 ) -> None:
-    """Go on in every way from small clusters of replicas in the middle of what is hard, and check every step.
+    """Execute every order of events from difficult states of small clusters, and check every step.
 
-    START: where to begin, by default everywhere. Complete means that all orders of all events within the
+    START: the states to begin with, by default all. Complete means that all orders of all events within the
     budget were tried.
     """
     if listing:

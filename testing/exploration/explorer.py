@@ -1,8 +1,8 @@
 """Depth-first exploration of every order of events in a small cluster.
 
-Random runs meet some orders only by luck. Here a cluster of real channels is brought to a start state. From
+Random runs find some orders only by luck. Here a cluster of real channels is brought to a start state. From
 there any message may arrive next, any connection may break, and any replica may crash, start or look at its
-clock, as often as a budget allows. All invariants are checked after every step. Known states are not left
+clock, as often as a budget allows. All invariants are checked after every step. Known states are not expanded
 again. Of two independent events only one order is tried (sleep sets: P. Godefroid, Partial-Order Methods for
 the Verification of Concurrent Systems, 1996, with his combination with known states).
 """

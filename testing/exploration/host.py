@@ -1,4 +1,4 @@
-"""Replicas of an exploration, which do nothing by themselves, and invariants that can be restored."""
+"""Replicas of an exploration, which act only on events, and invariants that can be restored."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,11 +58,11 @@ class _ExploredApplication(ApplicationDriver):
 
 class _ExploredDriver(ChannelDriver):
     def set_alarm(self) -> None:
-        """Set none: that time passes is an event."""
+        """Set no alarm: the passing of time is an event."""
 
 
 class ExploredHost(Host):
-    """A replica without a clock. What it wants to do later happens after the present event, or is one."""
+    """A replica without a clock. Its postponed actions run after the present event, or are events."""
 
     machine: _ExploredMachine
 
@@ -76,7 +76,7 @@ class ExploredHost(Host):
         return _ExploredMachine(self), _ExploredApplication(self), _ExploredDriver(self)
 
     def postpone(self, action: Callable[[], None]) -> None:
-        """Have `action` called after the present event."""
+        """Call `action` after the present event."""
         self.pending.actions.append((self, action))
 
     def payload(self) -> bytes:
@@ -89,7 +89,7 @@ class ExploredHost(Host):
         self.machine.sync()
 
     def tick(self) -> None:
-        """Let the channel look at the clock."""
+        """Let the channel read the clock."""
         self.driver.act(lambda: self.channel.tick(0.0))
 
 
@@ -115,7 +115,7 @@ class ExploredChecks(Checks):
             vars(each).update(values)
 
     def exits_by_view(self) -> list[Any]:
-        """Return for each active view who has sent EXIT since: the only times that invariants compare."""
+        """Return for each active view the voters that have sent EXIT since: only these times matter."""
         return [
             (number, sorted(voter for voter, at in self.exits.items() if at >= since))
             for number, since in sorted(self.since.items())
@@ -137,4 +137,4 @@ UNCOMPARED_HISTORY = _NO_MEMORY | {
     "_over",
     "observed",
 }
-"""Attributes of checkers that do not tell two states apart: times, counts and caches."""
+"""Attributes of checkers in which equal states may differ: times, counts and caches."""

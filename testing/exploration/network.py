@@ -81,7 +81,7 @@ class ExploredNetwork:
         """Put a message on a connection."""
         if (min(host, peer), max(host, peer)) in self.connected:
             if isinstance(message, Heartbeat) and message.mark is not None and not self._timed:
-                # Nobody asks for a lease where clocks do not agree.
+                # Without a common clock no master asks for a lease.
                 message = msgspec.structs.replace(message, mark=None)
             self.sent += 1
             self.waiting[host, peer] = (*self.waiting.get((host, peer), ()), message)

@@ -1,8 +1,8 @@
 """A cluster of real channels in which every event is chosen by the exploration.
 
 There is no clock: an event lets time pass at a replica, by making all times older that it remembers. A closed
-connection is a suspicion at once; silence is none. Applications do their work at once. A state can be saved
-and restored; states share what an event has not changed.
+connection causes a suspicion at once; silence causes none. Applications do their work at once. A state can be
+saved and restored; states share the objects that an event has not changed.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,18 +36,18 @@ CALM = Settings(
 """Settings with which one tick makes every repetition due, and no timeout."""
 
 LATE_S = 20.0
-"""The time after which a replica has given up whatever it waits for, in seconds."""
+"""The time, in seconds, after which everything that a replica waits for has timed out."""
 
 # The cells of an application follow from its chain.
 _UNCOMPARED = frozenset(
     {"world", "_clock", "checks", "host", "pending", "settings", "_settings", "_handlers", "syncs", "cells"}
 )
-"""Attributes of hosts that do not tell two states apart: see `canonical_form`."""
+"""Attributes of hosts in which equal states may differ: see `canonical_form`."""
 
 
 @attrs.frozen(eq=False)
 class WorldState:
-    """A saved state of everything. Nothing in it is changed any more."""
+    """A saved state of the whole world. It must not be changed."""
 
     hosts: tuple[ExploredHost, ...]
     digests: tuple[bytes, ...]
@@ -59,7 +59,7 @@ class WorldState:
 
 
 class ExploredWorld(World):
-    """A world whose events are chosen from outside. It is in one state at a time."""
+    """A world whose events the caller chooses. It is in one state at a time."""
 
     def __init__(
         self,
@@ -268,13 +268,13 @@ class ExploredWorld(World):
         self._let_time_pass([one], LATE_S)
 
     def _let_time_pass(self, replicas: list[int], by_s: float) -> None:
-        """Make everything that these replicas remember older, then let them look at their clocks."""
+        """Make all times that these replicas remember older, then let them read their clocks."""
         hosts = [self.own(replica) for replica in replicas]
         for host in hosts:
             shift_times(host.channel, by_s, (self, self.checks, host))
         if self.timed:
             self.network.shift_marks(by_s)
-        # A lease is over before the grants it is made of are.
+        # A lease ends before the grants that it consists of.
         for host in sorted(hosts, key=lambda host: not host.channel.lease.held):
             host.tick()
 
@@ -294,7 +294,7 @@ class ExploredWorld(World):
         host = self.own(one)
         host.forward(host.payload())
 
-    # The way to a start state
+    # Steps to a start state
 
     def prepare(self, *events: Event) -> None:
         """Execute events without using the budget."""
@@ -304,7 +304,7 @@ class ExploredWorld(World):
             self.budget = budget
 
     def connect_all(self, replicas: Iterable[int]) -> None:
-        """Connect some replicas with each other, where they are not."""
+        """Connect some replicas with each other, unless they are connected."""
         some, known = sorted(replicas), self.network.connected
         self.prepare(*[("connect", a, b) for a in some for b in some if a < b and (a, b) not in known])
 

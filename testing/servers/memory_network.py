@@ -1,4 +1,4 @@
-"""A network in memory, on a virtual clock, that looks like the Twisted reactor to what listens and connects.
+"""A network in memory on a virtual clock, with reactors that have the interface of Twisted's.
 
 Every machine of the test gets a `MemoryReactor`. Bytes arrive after `delay_s`, in order; machines can be cut
 from each other, or stopped.
@@ -17,7 +17,7 @@ __all__ = ["MemoryNet", "MemoryReactor"]
 
 
 class MemoryNet:
-    """The network: who listens where, and how long bytes take.
+    """The network: machines, listeners, connections and delays.
 
     Addresses are host names of machines made by `machine`; "localhost" is the machine itself.
     """
@@ -62,9 +62,9 @@ class MemoryNet:
                 wire.break_off()
 
     def crash(self, name: str, notice_s: float = 0.0) -> None:
-        """Stop a machine: its listeners go, its connections break, nothing runs there any more.
+        """Stop a machine: its listeners close, its connections break, and its code runs no more.
 
-        The others learn of it after `notice_s`, behind what was under way to them.
+        The others learn of it after `notice_s`, and after the bytes in flight to them.
         """
         if name in self.reactors:
             self.reactors[name].stopped = True

@@ -1,15 +1,15 @@
 """Replicas with networks of their own on one Linux machine, and a switch between them that fails on command.
 
-Each replica gets a network namespace; a bridge in another one joins them, and this process, too. So real
-processes with real TCP meet partitions, also of one direction only, and pulled cables,
-while whoever tests still reaches all of them::
+Each replica gets a network namespace; a bridge in another namespace connects them and this process. So real
+processes with real TCP experience partitions, also of one direction only, and pulled cables, while the test
+still reaches all of them::
 
     with Namespaces(3) as net:
         server = subprocess.Popen([*net.command(0), "quorate", "start", ...])  # hears net.addresses[0]
         net.split([0], [1, 2])
 
-Nothing arrives where a direction is cut, and nobody is told: frames go to a card that nobody has. Needs root
-and the `ip` of iproute2, no packet filter. What a killed run has left behind, the next one removes.
+In a cut direction frames are lost silently: they go to a hardware address that no card has. Requires root and
+`ip` of iproute2, but no packet filter. Namespaces that a killed run left behind are removed by the next run.
 """
 
 import contextlib
@@ -35,11 +35,11 @@ NOBODY: Final = "02:51:00:00:ff:ff"
 COMMAND_TIMEOUT_S: Final = 20.0
 
 _numbers = itertools.count()
-"""Numbers for names. The system removes namespaces after a while, so names are not used again."""
+"""Numbers for names. The system removes namespaces with a delay, so names are not used again."""
 
 
 class NamespacesUnavailable(Exception):
-    """Raised where this machine does not allow namespaces; one sentence says why."""
+    """Raised if this machine does not allow namespaces. The text is a sentence with the reason."""
 
 
 class Namespaces:
@@ -98,7 +98,7 @@ class Namespaces:
         self._cut.difference_update(mended)
 
     def unplug(self, replica: int) -> None:
-        """Take the link of a replica down: it reaches nobody, and can see that."""
+        """Take the link of a replica down: it reaches no other, and its system reports the lost link."""
         _ip(f"link set dev p{replica} down", self._name("hub"))
 
     def plug(self, replica: int) -> None:

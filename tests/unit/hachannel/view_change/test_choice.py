@@ -1,9 +1,10 @@
-"""What promises allow to conclude."""
+"""The conclusions that promises allow."""
 
 import msgspec
 
 from quorate.hachannel import View, ViewNumber, Voter
-from quorate.hachannel.model.messages import Promise, Reconfig
+from quorate.hachannel.model.log import MemoryLog
+from quorate.hachannel.model.messages import Entry, Promise, Reconfig
 from quorate.hachannel.model.view import NO_TAG, Tag, majority, present, required
 from quorate.hachannel.view_change.choice import (
     Activation,
@@ -12,6 +13,7 @@ from quorate.hachannel.view_change.choice import (
     choose,
     quorum_of,
     reconfigured,
+    shared_prefixes,
 )
 
 A, B, C, D, E = (Voter(replica, 1) for replica in range(5))
@@ -30,7 +32,7 @@ def promise(accepted, last, *, active=True, leaving=False, foreseen=False):
 
 
 def said(accepted, *, foreseen=False):
-    """What somebody says who holds nothing and knows of no active view."""
+    """Return the promise of a voter that has an empty log and knows of no active view."""
     return promise(accepted, 0, active=False, foreseen=foreseen)
 
 
@@ -173,3 +175,21 @@ def test_one_voter_comes_or_goes():
     assert reconfigured([A, B], Reconfig(True, *C)) == (A, B, C)
     assert reconfigured([A, B, C], Reconfig(False, *B)) == (A, C)
     assert reconfigured([A, B], Reconfig(False, *C)) == (A, B)
+
+
+def test_a_log_is_shared_up_to_its_end_in_the_same_view_and_else_up_to_the_commit_index():
+    number = ViewNumber(1, 0, 1)
+    source = View(number, (Voter(0, 1), Voter(1, 1)), (Voter(0, 1), Voter(1, 1)), 1, 0)
+    log = MemoryLog()
+    for index in range(1, 9):
+        log.append(Entry(number, index, 0, b""))
+    log.trim(2)
+    end = Tag(number, 6)
+    promises = {
+        Voter(0, 1): Promise(NUMBER, source, True, end, 4, False),
+        Voter(1, 1): Promise(NUMBER, None, True, end, 4, False),
+        Voter(2, 1): Promise(NUMBER, source, True, Tag(number, 9), 4, False),
+        Voter(3, 1): Promise(NUMBER, None, True, end, 1, False),
+    }
+    assert shared_prefixes(promises, source, log) == {Voter(0, 1): 6, Voter(1, 1): 4}
+    assert shared_prefixes({Voter(0, 1): promises[Voter(0, 1)]}, None, log) == {Voter(0, 1): 4}
