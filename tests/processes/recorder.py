@@ -136,7 +136,7 @@ class RecordedGroup(Group):
             if base < entry.index <= commit and entry.kind == PAYLOAD:
                 index, payloads = order.deliver(entry.source, entry.payload)
                 for place, payload in enumerate(payloads):
-                    self._handler.take(index + place, payload)
+                    self._handler.extend_digest(index + place, payload)
                     self._handler.write("repeated", index + place, entry.source.replica, payload.decode())
         self._delivery.applied = commit
 
@@ -204,12 +204,12 @@ class Recorder(LineOnlyReceiver):
 
     # What the group tells
 
-    def take(self, index, payload):
+    def extend_digest(self, index, payload):
         digest = blake2b(self.state[1].encode() + payload, digest_size=8).hexdigest()
         self.state = [index, digest]
 
     def delivered(self, index, origin, payload):
-        self.take(index, payload)
+        self.extend_digest(index, payload)
         self.write("delivered", index, origin, payload.decode())
 
     def view_changed(self, view):

@@ -9,7 +9,7 @@ from quorate.testing.schedules.scripted_cluster import ScriptedCluster
 from quorate.testing.schedules.simulation import simulate
 
 
-def told(cluster):
+def view_announced(cluster):
     """Whether the application of some replica has been told of a view."""
     return any(cluster.view_events.get(host.replica) for host in cluster.hosts)
 
@@ -22,7 +22,7 @@ def founded(replicas):
     cluster = ScriptedCluster(replicas, disk=True)
     for host in cluster.hosts:
         host.start()
-    cluster.until(lambda: told(cluster))
+    cluster.until(lambda: view_announced(cluster))
     firsts = [events[0] for events in cluster.view_events.values() if events]
     assert all(event.first_time for event in firsts)
     for host in cluster.hosts:

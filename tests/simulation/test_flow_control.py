@@ -21,7 +21,7 @@ def submit_ten(cluster, *replicas):
     cluster.settle(*replicas)
 
 
-def gives(cluster, learner, size):
+def transfer_part(cluster, learner, size):
     """Send a part of the state with `size` bytes to the learner, which installs it."""
     event = [event for event in cluster.events[0] if isinstance(event, ProvideSnapshot)][-1]
     applied = cluster.channels[0].applied
@@ -32,10 +32,10 @@ def gives(cluster, learner, size):
     cluster.settle()
 
 
-def taking(size, **bounds):
+def entries_held_after(size, **bounds):
     """Return the number of entries in the full log when the learner has taken `size` bytes of the state."""
     cluster = returning_with(3, **bounds)
-    gives(cluster, 2, size)
+    transfer_part(cluster, 2, size)
     master = cluster.channels[0]
     for _ in range(100):
         submit_ten(cluster, 0, 1, 2)
@@ -124,14 +124,14 @@ def lacks(count, size):
 
 def test_a_longer_log_is_held_for_a_learner_that_took_much_of_the_state():
     """The log grows beyond its limit by less than the learner has taken, and the learner keeps its place."""
-    assert taking(320, max_log_bytes=160) == 480
-    assert taking(320 * 1024, max_log=160) == 480
+    assert entries_held_after(320, max_log_bytes=160) == 480
+    assert entries_held_after(320 * 1024, max_log=160) == 480
 
 
 def test_a_slave_that_lags_a_little_is_not_dropped_for_a_long_log():
     """The log is long because it is held for a learner."""
     cluster = returning_with(4, max_log=160, mode="MAJORITY")
-    gives(cluster, 3, 320 * 1024)
+    transfer_part(cluster, 3, 320 * 1024)
     master, slave = cluster.channels[0], cluster.channels[2]
     for _ in range(400):
         cluster.act(0, lambda channel: channel.can_submit and channel.submit(cluster.now, 0, b"x"))
@@ -146,7 +146,7 @@ def test_a_slave_that_lags_a_little_is_not_dropped_for_a_long_log():
 
 def test_a_slave_that_falls_behind_is_dropped_while_a_learner_holds_the_log():
     cluster = returning_with(4, max_log=160, mode="MAJORITY")
-    gives(cluster, 3, 1 << 20)
+    transfer_part(cluster, 3, 1 << 20)
     master = cluster.channels[0]
     for number in range(800):
         cluster.act(0, lambda channel: channel.submit(cluster.now, 0, b"x"))
@@ -170,7 +170,7 @@ def test_all_wait_once_for_a_learner_for_which_the_log_is_full():
     waited = []
     for _ in range(2):
         assert sum(isinstance(event, ProvideSnapshot) for event in cluster.events[0]) == len(waited) + 1
-        gives(cluster, 2, 4)
+        transfer_part(cluster, 2, 4)
         full = 0
         for _ in range(200):
             submit_ten(cluster, 0, 1, 2)
@@ -191,7 +191,7 @@ def test_nobody_waits_for_a_learner_in_mode_majority():
     """The log is full: the transfer ends, and begins again."""
     cluster = returning_with(3, max_log=160, mode="MAJORITY")
     master = cluster.channels[0]
-    gives(cluster, 2, 4)
+    transfer_part(cluster, 2, 4)
     full = 0
     for _ in range(60):
         submit_ten(cluster, 0, 1, 2)

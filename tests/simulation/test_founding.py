@@ -31,7 +31,7 @@ def first_view(*founders, counter=1, k=3, again=False):
     return View(number, tuple(sorted(members)), members, k, 0, 3, "start-up", again=again)
 
 
-def go_on(cluster, seconds=10.0):
+def pass_time(cluster, seconds=10.0):
     for _ in range(round(10 * seconds)):
         cluster.settle()
         cluster.tick(0.1)
@@ -55,7 +55,7 @@ def meets(channel, *empties):
             return
 
 
-def says(number, *, active):
+def heartbeat_of(number, *, active):
     """A heartbeat of a replica whose cluster exists."""
     return Heartbeat(number, number, active, True, False, True, False, 0, 0, 0, 0, 0)
 
@@ -174,7 +174,7 @@ def test_a_replica_that_accepted_a_replacement_of_a_first_view_founds_no_cluster
         cluster.deliver(4, 2)
         cluster.tick(0.05, 2, 3, 4)
     cluster.channels[4].state.accept(first_view(0, 1, 4, counter=0, again=True))
-    go_on(cluster)
+    pass_time(cluster)
     assert not any(channel.state.serving for channel in cluster.channels.values())
 
 
@@ -188,7 +188,7 @@ def test_no_cluster_is_founded_beside_a_replica_that_knows_of_one():
     assert channel.proposing
     channel = one_of_five()
     channel.connected(100.0, 3, 13)
-    channel.receive(100.0, 3, says(ViewNumber(4, 3, 13), active=False))
+    channel.receive(100.0, 3, heartbeat_of(ViewNumber(4, 3, 13), active=False))
     meets(channel, 1, 2)
     assert not channel.proposing
 
@@ -200,7 +200,7 @@ def test_no_cluster_is_founded_after_an_active_view_was_heard_of():
     """
     channel = one_of_five()
     channel.connected(100.0, 3, 13)
-    channel.receive(100.0, 3, says(ViewNumber(4, 3, 13), active=True))
+    channel.receive(100.0, 3, heartbeat_of(ViewNumber(4, 3, 13), active=True))
     channel.disconnected(100.0, 3)
     meets(channel, 1, 2, 3)
     assert not channel.proposing
@@ -273,7 +273,7 @@ def test_a_founder_that_restarts_within_the_first_view_is_not_told_first_time_ag
     channel = Channel(0, range(3), incarnation=10, cluster="c", expected=3, log=log)
     channel.start(100.0)
     channel.connected(100.0, 1, 11)
-    channel.receive(100.0, 1, says(number, active=True))
+    channel.receive(100.0, 1, heartbeat_of(number, active=True))
     output = channel.drain()
     channel.persisted(100.1, output.token)
     events = [*output.events, *channel.drain().events]
@@ -295,7 +295,7 @@ def test_a_member_that_knows_of_a_later_view_does_not_begin_the_first_one():
     """It hears of the later view before its disk has written that the first view is active."""
     later = ViewNumber(9, 2, 12)
     channel = told_that_its_first_view_is_active()
-    channel.receive(105.0, 2, says(later, active=True))
+    channel.receive(105.0, 2, heartbeat_of(later, active=True))
     output = channel.drain()
     assert channel.state.newer == later
     assert channel.state.promised == ViewNumber(1, 1, 11)

@@ -98,7 +98,7 @@ class Run:
         self.loading = False
         self.cluster.run_until(self.cluster.whole)
 
-    def go_on(self) -> None:
+    def resume_load(self) -> None:
         self.loading = True
         self.load()
 
@@ -148,7 +148,7 @@ def test_all_replicas_die_at_once_and_come_back_with_everything(seed: int) -> No
             cluster.at(cluster.random.uniform(0.0, 1.0), lambda id=id: cluster.restart(id))
         cluster.run(1.1)
         run.settle()
-        run.go_on()
+        run.resume_load()
     run.finish()
     assert cluster.recoveries
 
@@ -198,7 +198,7 @@ def test_a_replica_that_lost_its_disk_is_another_voter_and_gets_the_state(seed: 
         for id in cluster.replicas:
             cluster.restart(id)
         run.settle()
-        run.go_on()
+        run.resume_load()
     run.finish()
 
 

@@ -65,18 +65,18 @@ class Ending:
         """The view of each, also of those that have ended."""
         return {each.node.channel.view for each in self.cluster.replicas.values()}
 
-    def tell(self, *replicas: int, after_s: float = 0.0) -> None:
+    def retire_soon(self, *replicas: int, after_s: float = 0.0) -> None:
         for id in replicas:
             self.cluster.at(after_s + self.random.uniform(0, 0.05), lambda id=id: self._retire(id))
 
     def _retire(self, id: int) -> None:
         self.cluster.retire(id)
-        self._look(id)
+        self._end_once_retired(id)
 
-    def _look(self, id: int) -> None:
+    def _end_once_retired(self, id: int) -> None:
         replica = self.cluster.replicas[id]
         if not replica.node.retired:
-            self.cluster.at(0.0005, lambda: self._look(id))
+            self.cluster.at(0.0005, lambda: self._end_once_retired(id))
         elif replica.node.role == "master":
             # It does nothing more; what it has sent arrives before the end of the connection.
             replica.life += 1
@@ -103,8 +103,8 @@ class Ending:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_have_the_same_and_nobody_has_left(seed: int) -> None:
     ending = Ending(seed)
-    ending.tell(*(id for id in range(3) if id != ending.master))
-    ending.tell(ending.master, after_s=0.05)
+    ending.retire_soon(*(id for id in range(3) if id != ending.master))
+    ending.retire_soon(ending.master, after_s=0.05)
     ending.until_ended(0, 1, 2)
     ((applied, *others),) = ending.positions(0, 1, 2)
     assert others == [applied] * 3
@@ -117,10 +117,10 @@ def test_of_one_that_ends_meanwhile_the_others_think_as_ever(seed: int) -> None:
     ending = Ending(seed)
     left = [id for id in range(3) if id != ending.master]
     victim = left.pop(seed % 2)
-    ending.tell(*left)
+    ending.retire_soon(*left)
     ending.cluster.run(0.06)
     ending.cluster.kill(victim)
-    ending.tell(ending.master)
+    ending.retire_soon(ending.master)
     ending.until_ended(ending.master, *left)
     assert len(ending.positions(ending.master, *left)) == 1
 

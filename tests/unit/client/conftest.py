@@ -185,7 +185,7 @@ class Model:
         self.run(lambda: [link.transport.abort() for link in list(self.links)])
 
     def push(self, notification):
-        def give():
+        def send_to_links():
             for link in self.links:
                 context = link.context
                 context.last_out += 1
@@ -193,7 +193,7 @@ class Model:
                 context.output[context.last_out] = note
                 link.say(ClientOutput(context.last_in, context.last_out, [note]))
 
-        self.run(give)
+        self.run(send_to_links)
 
     def hear_again(self):
         """Stop being deaf; clients have to reopen to be heard."""

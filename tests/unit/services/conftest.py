@@ -89,7 +89,7 @@ class FakeTcp:
     def getHost(self) -> Any:
         return None
 
-    def take(self) -> bytes:
+    def read_written(self) -> bytes:
         data = bytes(self.written)
         self.written.clear()
         return data
@@ -253,7 +253,7 @@ class Bench:
     def heard(self, tcp: FakeTcp) -> list[Any]:
         self.ctx.settle()
         buffer = FrameBuffer(1 << 24)
-        buffer.feed(tcp.take())
+        buffer.feed(tcp.read_written())
         frames = []
         while (body := buffer.next()) is not None:
             frames.append(decode_server_frame(body))

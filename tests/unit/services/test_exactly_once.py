@@ -72,7 +72,7 @@ class World:
 
     def pull(self):
         if self.tcp is not None:
-            self.down += self.tcp.take()
+            self.down += self.tcp.read_written()
 
     def step(self, kind, n):
         match kind:

@@ -323,7 +323,7 @@ class Giver(Agent):
     failures: list[ExceptionNotification] = attrs.field(factory=list)
 
     @reacts
-    def give(self, ctx: Context, note: Wanted) -> None:
+    def send_blob(self, ctx: Context, note: Wanted) -> None:
         ctx.send(ctx.sender, Blob(bytes(note.size)))
 
     @reacts

@@ -20,13 +20,13 @@ def net() -> MemoryNet:
 def commits_heard(member: Any) -> list[Commit]:
     """A list that grows with every Commit that arrives at a member."""
     heard: list[Commit] = []
-    take = member.group._driver.peer_frames
+    deliver_frames = member.group._driver.peer_frames
 
-    def look(peer: int, bodies: list[bytes]) -> None:
+    def record_commits(peer: int, bodies: list[bytes]) -> None:
         heard.extend(said for body in bodies if isinstance(said := decode_message(body), Commit))
-        take(peer, bodies)
+        deliver_frames(peer, bodies)
 
-    member.group._driver.peer_frames = look
+    member.group._driver.peer_frames = record_commits
     return heard
 
 
@@ -118,8 +118,10 @@ def test_a_slave_learns_its_commit_soon_when_a_later_entry_is_held_up(
 
     for member in lost:
 
-        def lose(peer: int, bodies: list[bytes], take: Any = member.group._driver.peer_frames) -> None:
-            take(peer, [body for body in bodies if not (held_up and b"held up" in body)])
+        def lose(
+            peer: int, bodies: list[bytes], deliver_frames: Any = member.group._driver.peer_frames
+        ) -> None:
+            deliver_frames(peer, [body for body in bodies if not (held_up and b"held up" in body)])
 
         member.group._driver.peer_frames = lose
     results: list[Any] = []

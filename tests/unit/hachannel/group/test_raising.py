@@ -33,7 +33,7 @@ RAISERS = [not_today, leaves, interrupts, has_no_words]
 raising = pytest.mark.parametrize("broken", RAISERS)
 
 
-def told(member: Any, method: str) -> int:
+def count_reports(member: Any, method: str) -> int:
     """How many lines say that a method of its handler raised what was asked of it."""
     lines = [line for line in member.lines if f"{method} of the handler" in line]
     assert all("not today" in line or "Wordless, which cannot be shown" in line for line in lines)
@@ -57,7 +57,7 @@ def test_every_other_message_of_a_pack_is_delivered_and_confirmed(
     net.advance(0.5)
     assert got == list(range(1, 9))
     assert three[sender].results == [8]
-    assert told(three[1], "delivered") == 2
+    assert count_reports(three[1], "delivered") == 2
     assert [member.group.position for member in three] == [8, 8, 8]
     assert three[0].group.members == (0, 1, 2)
 
@@ -69,7 +69,7 @@ def test_a_member_whose_first_view_changed_raises_has_joined(net: MemoryNet, mak
     for member in members:
         member.join()
     net.until(lambda: all(member.joined == [None] for member in members))
-    assert told(members[1], "view_changed")
+    assert count_reports(members[1], "view_changed")
     members[1].send(b"a")
     net.until(lambda: members[1].results == [1])
 
@@ -86,7 +86,7 @@ def test_a_provider_that_raises_is_asked_again(net: MemoryNet, past: list[Any], 
     past[2].join()
     net.until(lambda: past[2].joined == [None], limit_s=60)
     assert past[2].log == past[0].log
-    assert told(past[0], "provide_state") == 1
+    assert count_reports(past[0], "provide_state") == 1
 
 
 @raising

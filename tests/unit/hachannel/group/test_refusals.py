@@ -11,7 +11,7 @@ from quorate.hachannel.codec.framing import frame_parts
 from quorate.testing.servers.memory_network import MemoryNet
 
 
-def told(member: Any, sentence: str) -> list[str]:
+def lines_with(member: Any, sentence: str) -> list[str]:
     return [line for line in member.lines if sentence in line]
 
 
@@ -39,8 +39,8 @@ def test_a_member_whose_clock_was_set_back_is_logged_on_both_sides(
     sentence = earlier_life(back, 100)
     for member in members:
         if member.me != back:
-            assert 1 <= len(told(member, sentence)) <= 3
-    assert 1 <= len(told(late, sentence)) <= 6
+            assert 1 <= len(lines_with(member, sentence)) <= 3
+    assert 1 <= len(lines_with(late, sentence)) <= 6
 
 
 @pytest.mark.parametrize("back", [0, 1, 2])
@@ -61,8 +61,8 @@ def test_a_life_with_the_incarnation_of_an_earlier_one_is_turned_away(
     assert sentence in late.group.waits_for
     for member in three:
         if member.me != back:
-            assert 1 <= len(told(member, sentence)) <= 3
-    assert 1 <= len(told(late, sentence)) <= 6
+            assert 1 <= len(lines_with(member, sentence)) <= 3
+    assert 1 <= len(lines_with(late, sentence)) <= 6
 
 
 def test_a_life_with_a_used_incarnation_ends_at_a_message_of_the_earlier_one(
@@ -95,7 +95,7 @@ def test_a_connection_that_breaks_is_no_other_life(net: MemoryNet, three: list[A
         net.cuts.clear()
         net.advance(2)
     assert [member.group.role for member in three] == ["master", "slave", "slave"]
-    assert [told(member, "turned away") for member in three] == [[], [], []]
+    assert [lines_with(member, "turned away") for member in three] == [[], [], []]
 
 
 def test_a_second_process_of_the_same_incarnation_is_turned_away(
@@ -121,7 +121,7 @@ def test_the_older_of_two_processes_with_one_id_logs_that_one_must_stop(
         f"replicas 1, 2 turn this one away: {earlier_life(0, 2)}"
     )
     assert old.group.waits_for in old.lines
-    assert told(old, "stop all") == []
+    assert lines_with(old, "stop all") == []
     assert [member.group.waits_for for member in three[1:]] == ["", ""]
 
 
@@ -140,8 +140,11 @@ def test_a_second_process_at_another_address_learns_of_the_first(
     )
     assert twin.group.waits_for.endswith(f"this replica hears none; {reason}")
     for member in three[:2]:
-        assert len(told(member, "was turned away: a process that was started earlier runs as member 2")) == 1
-        assert len(told(member, "connection to replica 2 lost")) == 1
+        assert (
+            len(lines_with(member, "was turned away: a process that was started earlier runs as member 2"))
+            == 1
+        )
+        assert len(lines_with(member, "connection to replica 2 lost")) == 1
     assert [member.group.members for member in three] == [(0, 1, 2)] * 3
     three[2].send(b"goes on")
     net.until(lambda: len(three[2].results) == 1)
@@ -218,7 +221,7 @@ def test_members_with_different_arguments_log_the_difference(
     net: MemoryNet, other: dict[str, Any], sentence: str
 ) -> None:
     for member in pair(net, {}, other):
-        assert 1 <= len(told(member, sentence)) <= 6
+        assert 1 <= len(lines_with(member, sentence)) <= 6
 
 
 def test_a_new_reason_for_a_refusal_is_logged(net: MemoryNet, make: Any) -> None:
@@ -227,18 +230,18 @@ def test_a_new_reason_for_a_refusal_is_logged(net: MemoryNet, make: Any) -> None
     assert any("cannot be reached" in line for line in early.lines)
     late = make(1, 2, settings=Settings(mode="MAJORITY")).join()
     net.advance(3)
-    assert told(early, "has mode MAJORITY")
-    assert told(late, "has mode MAJORITY")
+    assert lines_with(early, "has mode MAJORITY")
+    assert lines_with(late, "has mode MAJORITY")
 
 
 def test_the_same_refusal_is_logged_again_after_a_minute(net: MemoryNet, make: Any) -> None:
     early = make(0, 2).join()
     make(1, 2, settings=Settings(mode="MAJORITY")).join()
     net.advance(20)
-    once = len(told(early, "turned away: member 0 has mode"))
+    once = len(lines_with(early, "turned away: member 0 has mode"))
     net.advance(60)
     assert once == 1
-    assert len(told(early, "turned away: member 0 has mode")) == 2
+    assert len(lines_with(early, "turned away: member 0 has mode")) == 2
 
 
 @pytest.mark.parametrize(
@@ -262,7 +265,7 @@ def test_a_connection_that_sends_no_hello_is_logged(
     for _ in range(2):
         net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Stranger))
         net.advance(6)
-    [line] = told(member, "was turned away")
+    [line] = lines_with(member, "was turned away")
     assert line.endswith(f"was turned away: it does not speak as a member does: {reason}")
 
 
@@ -283,11 +286,13 @@ def test_garbage_of_any_length_is_logged_once_and_hides_no_member(net: MemoryNet
     member = make(0).join()
     speak(net, "m9", *((10**6 + number).to_bytes(4, "big") + bytes(4) for number in range(30)))
     speak(net, "m9", *(b"".join(frame_parts([bytes([0x90 + length])])) for length in (0, 1, 2, 3, 5)))
-    assert len(told(member, "a frame of 1000000 bytes was announced")) == 1
-    assert len(told(member, "not the hello of a group")) == len(told(member, "turned away")) - 1 == 1
+    assert len(lines_with(member, "a frame of 1000000 bytes was announced")) == 1
+    assert (
+        len(lines_with(member, "not the hello of a group")) == len(lines_with(member, "turned away")) - 1 == 1
+    )
     make(2, name="other").join()
     net.advance(3)
-    assert len(told(member, "turned away: it is a member of another group")) == 1
+    assert len(lines_with(member, "turned away: it is a member of another group")) == 1
 
 
 def test_garbage_from_many_places_hides_no_member_either(net: MemoryNet, make: Any) -> None:
@@ -295,10 +300,10 @@ def test_garbage_from_many_places_hides_no_member_either(net: MemoryNet, make: A
     for number in range(30):
         place = SimpleNamespace(peer_host=f"10.0.0.{number}", peer=f"10.0.0.{number}:5000")
         member.group._listener.dropped(place, "no hello")
-    assert len(told(member, "was turned away: it does not speak as a member does: no hello")) == 20
+    assert len(lines_with(member, "was turned away: it does not speak as a member does: no hello")) == 20
     make(2, name="other").join()
     net.advance(3)
-    assert len(told(member, "turned away: it is a member of another group")) == 1
+    assert len(lines_with(member, "turned away: it is a member of another group")) == 1
 
 
 def test_a_connection_that_closes_without_a_byte_is_not_logged(net: MemoryNet, make: Any) -> None:
@@ -312,7 +317,7 @@ def test_a_connection_that_closes_without_a_byte_is_not_logged(net: MemoryNet, m
 
     net.machine("m1").connectTCP("m0", 100, ClientFactory.forProtocol(Probe))
     net.advance(6)
-    assert told(member, "turned away") == []
+    assert lines_with(member, "turned away") == []
 
 
 def test_a_member_that_has_stopped_logs_no_refusal(net: MemoryNet, make: Any) -> None:
@@ -322,7 +327,7 @@ def test_a_member_that_has_stopped_logs_no_refusal(net: MemoryNet, make: Any) ->
     net.advance(0.1)
     member.group.leave()
     net.advance(10)
-    assert told(member, "turned away") == []
+    assert lines_with(member, "turned away") == []
 
 
 def test_waits_for_has_the_reason_of_a_member_that_is_turned_away(net: MemoryNet, make: Any) -> None:
@@ -339,7 +344,7 @@ def test_waits_for_has_the_reason_of_a_member_that_is_turned_away(net: MemoryNet
         f"replicas 0, 1 turn this one away: {another}"
     ]
     for member in members:
-        assert told(member, "does not answer") == told(member, "do not answer") == []
+        assert lines_with(member, "does not answer") == lines_with(member, "do not answer") == []
         assert member.group.waits_for in member.lines
 
 

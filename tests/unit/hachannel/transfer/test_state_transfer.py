@@ -22,8 +22,8 @@ def trimmed(replicas=3, **settings):
     return returning(replicas, Settings(keep=0, **settings))
 
 
-def asked(cluster):
-    """What the master's application was asked for."""
+def snapshot_requests(cluster):
+    """The snapshots requested of the application of the master."""
     return [event for event in cluster.events[0] if isinstance(event, ProvideSnapshot)]
 
 
@@ -38,12 +38,12 @@ def test_a_learner_is_not_said_to_have_more_than_there_is(at, have):
     cluster.lose(2, 0)
     cluster.inject(2, 0, Join("c", False, Tag(N1, at), 0, 0, b"", False, 0, birth))
     assert cluster.channels[0].phases.giving == "state"
-    assert asked(cluster)[-1].have == have
+    assert snapshot_requests(cluster)[-1].have == have
 
 
 def test_what_a_learner_takes_while_the_view_changes_is_not_sent_again():
     cluster = trimmed()
-    [event] = asked(cluster)
+    [event] = snapshot_requests(cluster)
     applied = cluster.channels[0].applied
     cluster.act(0, lambda channel: channel.part_ready(cluster.now, event.token, b"x", applied))
     cluster.deliver(0, 2)
@@ -65,7 +65,7 @@ def test_what_a_learner_takes_while_the_view_changes_is_not_sent_again():
 @pytest.mark.parametrize("index", [1, 201])
 def test_a_state_that_is_not_of_an_entry_of_the_log_is_not_given(index):
     cluster = trimmed()
-    [event] = asked(cluster)
+    [event] = snapshot_requests(cluster)
     cluster.act(0, lambda channel: channel.part_ready(cluster.now, event.token, b"x", index, last=True))
     assert cluster.channels[0].phases.giving == "nobody"
     assert any(f"the state is that after entry {index}, outside" in note for note in cluster.notes[0])
@@ -74,7 +74,7 @@ def test_a_state_that_is_not_of_an_entry_of_the_log_is_not_given(index):
 @pytest.mark.parametrize("bound", [{"max_log": 160}, {"max_log_bytes": 160}])
 def test_a_transfer_for_which_the_log_becomes_too_long_ends(bound):
     cluster = trimmed(window=16, transfer_pause_s=60.0, mode="MAJORITY", **bound)
-    [event] = asked(cluster)
+    [event] = snapshot_requests(cluster)
     applied = cluster.channels[0].applied
     cluster.act(0, lambda channel: channel.part_ready(cluster.now, event.token, b"x", applied))
     log = cluster.channels[0].state.log
@@ -96,7 +96,7 @@ def test_a_transfer_for_which_the_log_becomes_too_long_ends(bound):
 def test_in_mode_all_a_learner_that_comes_further_is_waited_for():
     cluster = trimmed(window=16, transfer_pause_s=0.0, max_log=160, stall_s=1.0)
     master = cluster.channels[0]
-    [event] = asked(cluster)
+    [event] = snapshot_requests(cluster)
     applied = master.applied
     cluster.act(0, lambda channel: channel.part_ready(cluster.now, event.token, b"part", applied, last=True))
     taken = 0
@@ -144,7 +144,7 @@ def test_a_transfer_goes_on_when_the_view_changes_for_another_reason():
     cluster.tick(0.3)
     cluster.settle()
     assert cluster.channels[0].phases.giving == "state"
-    assert len(asked(cluster)) == 1
+    assert len(snapshot_requests(cluster)) == 1
     assert not any(note.startswith("transfer to replica 3 ends") for note in cluster.notes[0])
 
 
@@ -176,7 +176,7 @@ def test_a_learner_that_takes_no_entries_gives_its_place_to_one_that_waits(lacki
 def test_a_transfer_belongs_to_the_donor_that_began_it():
     """Two masters, one of which does not know of the other, begin with what the same learner shows them."""
     cluster = trimmed(4)
-    [event] = asked(cluster)
+    [event] = snapshot_requests(cluster)
     assert event.token % (1 << REPLICA_BITS) == 0
     cluster.silence(0)
     for _ in range(200):
@@ -189,9 +189,9 @@ def test_a_transfer_belongs_to_the_donor_that_began_it():
     assert tokens > [event.token]
 
 
-def given(cluster, *, last):
-    """The master's application gives a part; returns what the learner's gets."""
-    token, index = asked(cluster)[-1].token, cluster.channels[0].applied
+def provide_part(cluster, *, last):
+    """Provide a part at the master; return the part that the learner installs."""
+    token, index = snapshot_requests(cluster)[-1].token, cluster.channels[0].applied
     at = index if last else None
     cluster.act(0, lambda channel: channel.part_ready(cluster.now, token, b"x", at, last=last))
     cluster.settle()
@@ -204,12 +204,12 @@ def given(cluster, *, last):
 @pytest.mark.parametrize("last", [False, True])
 def test_a_learner_that_could_not_use_a_part_takes_another_transfer(last):
     cluster = trimmed()
-    part = given(cluster, last=last)
+    part = provide_part(cluster, last=last)
     cluster.act(2, lambda channel: channel.part_refused(cluster.now, part.token, "it is damaged"))
     for _ in range(20):
         cluster.tick(0.05)
         cluster.settle()
-    again = given(cluster, last=True)
+    again = provide_part(cluster, last=True)
     assert again.token > part.token
     # A word of the first one, that came late.
     cluster.act(2, lambda channel: channel.part_installed(cluster.now, part.token))
@@ -231,10 +231,10 @@ def test_a_part_that_was_made_for_an_earlier_transfer_is_not_given():
     cluster.start(2, 3, 9)
     for other in (0, 1):
         cluster.connect(other, 2)
-    while len(asked(cluster)) < 2:
+    while len(snapshot_requests(cluster)) < 2:
         cluster.tick(0.05)
         cluster.settle()
-    before, now = asked(cluster)
+    before, now = snapshot_requests(cluster)
     applied = cluster.channels[0].applied
     for last in (False, True):
         cluster.act(
@@ -252,12 +252,12 @@ def test_a_part_that_was_made_for_an_earlier_transfer_is_not_given():
 def test_what_a_learner_took_of_an_earlier_transfer_is_not_counted_in_this_one(installed):
     """It is the same learner, and its answer comes late."""
     cluster = trimmed()
-    part = given(cluster, last=True)
+    part = provide_part(cluster, last=True)
     cluster.act(2, lambda channel: channel.part_refused(cluster.now, part.token, "it is damaged"))
-    while len(asked(cluster)) < 2:
+    while len(snapshot_requests(cluster)) < 2:
         cluster.tick(0.05)
         cluster.settle()
-    token, applied = asked(cluster)[1].token, cluster.channels[0].applied
+    token, applied = snapshot_requests(cluster)[1].token, cluster.channels[0].applied
     cluster.act(0, lambda channel: channel.part_ready(cluster.now, token, b"y", applied, last=True))
     assert [chunk.token for chunk in cluster.lose(0, 2)] == [token]
     cluster.inject(2, 0, ChunkAck(part.token, 1, installed, 0))
@@ -297,10 +297,10 @@ def test_a_learner_that_follows_a_master_of_before_is_won_back(phase):
     for _ in range(60):
         cluster.tick(0.05)
         cluster.settle()
-        if phase == "state" and len(asked(cluster)) == 2:
+        if phase == "state" and len(snapshot_requests(cluster)) == 2:
             phase = "given"
-            assert asked(cluster)[1].token > token
-            came = given(cluster, last=True).token
+            assert snapshot_requests(cluster)[1].token > token
+            came = provide_part(cluster, last=True).token
             cluster.act(2, lambda channel, came=came: channel.part_installed(cluster.now, came))
     assert cluster.channels[0].members == (0, 1, 2)
 
@@ -310,7 +310,7 @@ def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
     cluster = trimmed()
     master = cluster.channels[0]
     assert master.holds_lease(cluster.now)
-    [first] = asked(cluster)
+    [first] = snapshot_requests(cluster)
     taken = ((first.token >> REPLICA_BITS) + 9 << REPLICA_BITS) + 1
     birth = cluster.channels[2].state.configuration.birth
     cluster.silence(2)
@@ -329,7 +329,7 @@ def test_of_two_masters_the_one_that_holds_the_lease_takes_the_learner():
     assert master.holds_lease(cluster.now)
     cluster.inject(2, 0, join)
     assert master.phases.giving == "state"
-    assert asked(cluster)[-1].token > taken
+    assert snapshot_requests(cluster)[-1].token > taken
 
 
 @pytest.mark.parametrize("index", [-1, 9, 1 << 40])

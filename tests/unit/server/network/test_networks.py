@@ -66,7 +66,7 @@ class ReplicaAddress:
 
     def net_input(self, server: int, birth: int, first_seq: int, notes: list[Note]) -> None:
         self.calls += 1
-        self.net.clock.callLater(self.commit_s, self.take, birth, first_seq, notes)
+        self.net.clock.callLater(self.commit_s, self.receive, birth, first_seq, notes)
 
     def meet(self, birth: int) -> None:
         if self.link.meet(birth) and self.way is not None:
@@ -79,7 +79,7 @@ class ReplicaAddress:
         new.net_birth = birth
         return new
 
-    def take(self, birth: int, first_seq: int, notes: list[Note]) -> None:
+    def receive(self, birth: int, first_seq: int, notes: list[Note]) -> None:
         self.meet(birth)
         self.got += [each.payload for each in self.link.accept(first_seq, notes)]
         self.incoming.acknowledge(1 - self.server, birth, self.link.received)
