@@ -67,7 +67,7 @@ class Heartbeat(msgspec.Struct, array_like=True, frozen=True, gc=False, tag=4):
     master: bool
     """The sender is the master of `view` and has not promised another one."""
     founded: bool
-    """The sender knows that the cluster exists: see `State.founded`."""
+    """The sender knows that the cluster exists: see `ReplicaState.founded`."""
     exit: bool
     """The sender does not follow the master of `view`: it suspects it, or has promised another view."""
     commit: int
