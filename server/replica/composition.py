@@ -32,7 +32,7 @@ def make_replica(
     """Return a replica that has not started.
 
     `declared` is its entry in the configuration. `incarnation` is a number that grows with every life of this
-    replica. `expected` takes the place of the configuration's nbClusterExpected. `join`: the replica waits to
+    replica. `expected` overrides the configuration's nbClusterExpected. `join`: the replica waits to
     be admitted by a cluster, and never founds one. `accept_code_change`: see `ReplicaContext`. Raises
     StartError for a setting that cannot be used.
     """

@@ -35,7 +35,7 @@ class ReplicaDisk:
     ) -> None:
         """`failed` is called with the sentence when nothing more can be kept. `guest`: see `Durability`."""
         self.interrupted = False
-        """True after `Replica.interrupt`: a recovery that is under way is given up."""
+        """True after `Replica.interrupt`: a recovery that is under way is abandoned."""
         self.problem = ""
         """Why the disk can no longer be written; "" while it can."""
         self.durability: Durability | None = None
@@ -63,7 +63,7 @@ class ReplicaDisk:
         return None if self.durability is None else self.durability.open(life, engine)
 
     def watch(self) -> None:
-        """Watch from now on that the directory stays in its place."""
+        """Watch from now on that the directory is not removed, moved or replaced."""
         if self.durability is not None:
             self._watch.start()
 
