@@ -289,7 +289,7 @@ class Supervisor:
         for reader in readers:
             # A grandchild that keeps the pipe open must not hide the death of the replica.
             reader.join(timeout=LATE_OUTPUT_S)
-        self._ended(child, status)
+        self._ended(child, process, output, status)
 
     def _read_output(self, child: _Child, stream: IO[str], output: ReplicaOutput) -> None:
         for line in stream:
@@ -307,15 +307,19 @@ class Supervisor:
             if text := cut(line):
                 self._emit(self._event(child, "output", text))
 
-    def _ended(self, child: _Child, status: int) -> None:
+    def _ended(
+        self, child: _Child, process: "subprocess.Popen[str]", output: ReplicaOutput, status: int
+    ) -> None:
         with self._changed:
-            ready = bool(child.role)
-            child.output = ReplicaOutput(_name(child.server, child.replica))
+            ready = bool(output.role)
+            # A user may have started the replica again already: its process and output are others then.
+            if child.process is process:
+                child.output = ReplicaOutput(_name(child.server, child.replica))
+                child.watched = False
             orderly = status == 0 or child.stop_expected or self._stopping.is_set()
             ran_s = time.monotonic() - child.started_s
             delay_s = None if orderly else child.failures.add(ran_s, ready=ready)
             child.restart_pending = delay_s is not None
-            child.watched = False
         how = exit_text(status, stopped=orderly)
         if orderly:
             self._emit(self._event(child, "stopped", how))

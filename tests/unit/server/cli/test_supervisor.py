@@ -21,7 +21,7 @@ BOUND_S = 20.0
 
 # Plays `python -m quorate start FILE --server NAME --replica ID ...`. Files beside the XML change it.
 REPLICA = """#!{python}
-import os, pathlib, signal, sys, threading
+import os, pathlib, signal, subprocess, sys, threading
 home = pathlib.Path(sys.argv[4]).parent
 name, number = sys.argv[6], sys.argv[8]
 def mode(word):
@@ -66,6 +66,9 @@ def blocked(*_):
     say("slave")
 signal.signal(signal.SIGUSR2, blocked)
 print("hello from", os.environ.get("COLOUR"), flush=True)
+if mode("parent"):
+    # The grandchild keeps the pipes open for a while after this process is killed.
+    subprocess.Popen(["sleep", "5"])
 try:
     # Once it has said so it may be stopped at any moment.
     say(role)
@@ -91,6 +94,10 @@ class Watched:
         with self._changed:
             self.events.append(event)
             self._changed.notify_all()
+
+    def pause(self) -> None:
+        with self._changed:
+            self._changed.wait(0.005)
 
     def until(self, kind: str, replica: int, count: int = 1) -> Event:
         """Wait for the `count`-th event of that kind."""
@@ -167,6 +174,20 @@ def test_a_killed_replica_stays_dead_and_its_line_says_how_to_bring_it_back(watc
         made.until("ready", 1, count=2)
         with pytest.raises(SupervisorError, match="runs already"):
             supervisor.start_replica("s0", 1)
+
+
+def test_the_late_end_of_a_replica_leaves_the_role_of_the_one_started_after_it(watched: Make) -> None:
+    made = watched("parent.0")
+    with made.supervisor as supervisor:
+        supervisor.wait_ready(BOUND_S)
+        supervisor.kill("s0", 0)
+        while supervisor.pid("s0", 0) is not None:
+            made.pause()
+        supervisor.start_replica("s0", 0)
+        made.until("ready", 0, count=2)
+        made.until("died", 0)
+        assert supervisor.role("s0", 0) == "slave"
+        assert supervisor.running
 
 
 def test_a_change_of_role_is_an_event(watched: Make) -> None:
