@@ -38,7 +38,7 @@ class Handshake(Protocol):
         ...
 
     def receive(self, frame: bytes) -> list[bytes]:
-        """Read a frame and return the frames to send. Raises an exception with a sentence to give up."""
+        """Read a frame and return the frames to send. Raises an exception, a sentence, to end the attempt."""
         ...
 
 
@@ -88,7 +88,7 @@ class _Dialing:
         self._fail(reason)
 
     def cancel(self) -> None:
-        """Give up silently."""
+        """End the attempt without a report."""
         self._finish()
         if self._link is not None:
             self._link.abandon()
@@ -150,11 +150,11 @@ def connect(
     opened: Callable[[Link, Mapping[str, Any], list[bytes]], None],
     failed: Callable[[str], None],
 ) -> Callable[[], None]:
-    """Open a connection and shake hands. Return a function that gives up silently.
+    """Open a connection and shake hands. Return a function that cancels the attempt silently.
 
-    `opened` gets the link, the fields of the other side's hello and the frames that came with it; it must set
-    the handler of the link. `failed` gets the reason. Exactly one of them is called, later, unless the caller
-    gives up.
+    opened: gets the link, the fields of the other side's hello and the frames that came with it; it must set
+    the handler of the link. failed: gets the reason. Exactly one of them is called, later, unless the attempt
+    is cancelled.
     """
     dialing = _Dialing(reactor, settings, handshake, opened, failed)
     factory = _DialFactory(dialing, reactor, settings)

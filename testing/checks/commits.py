@@ -22,7 +22,7 @@ class CommitQuorum(Checker):
             self.fail(host, f"{view} needs {view.k} members, should need {needed}")
 
     def stepped(self, step: Step) -> None:
-        """Entries that nobody committed before have enough holders in a view that this replica serves in."""
+        """Newly committed entries have enough holders in a view in which this replica serves."""
         past, host = self.past, step.host
         views = step.process.was_active
         for index in step.commits:
@@ -46,7 +46,7 @@ class AllModeQuorum(Checker):
     skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """Entries that nobody committed before are held by each member."""
+        """Newly committed entries are held by each member."""
         past, host, state = self.past, step.host, step.host.state
         if state.settings.mode != "ALL":
             return

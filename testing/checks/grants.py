@@ -19,7 +19,7 @@ EPSILON_S = 1e-6
 class LeaseMajority(Checker):
     """A lease lasts exactly as long as the grants of a majority of the voters of the present view.
 
-    A grant of a removed replica or an ended process must keep nobody from leading. A master that goes on
+    A grant of a removed replica or an ended process must keep no replica from leading. A master that goes on
     leading keeps its lease, so that its services need not end.
     """
 

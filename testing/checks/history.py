@@ -1,4 +1,4 @@
-"""The history of a run: views, entries and who holds them, commits, deliveries.
+"""The history of a run: views, entries and their holders, commits, deliveries.
 
 Checkers read it. It computes majorities and changes of the configuration itself, so that a fault in the code
 of the channel is not shared by the checkers.

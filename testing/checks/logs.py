@@ -148,7 +148,7 @@ class LogLength(Checker):
         if log.base.at > state.replicated.applied:
             self.fail(host, f"trimmed {log.base.at}, applied {state.replicated.applied}")
         # A change of the configuration needs no room in the window. A new member may lack twice what a
-        # learner may, and until it has that nobody trims.
+        # learner may, and no log is trimmed until it has that.
         bound = settings.max_log + settings.window + TRIM_STEP + 1 + 2 * max(settings.window, MIN_LAG)
         if host.disk is not None:
             # A restart finds on the disk what the log had when the state was saved, and what came since.

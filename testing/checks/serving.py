@@ -38,7 +38,7 @@ class ViewBeginning(Checker):
     skips_quiet_steps = True
 
     def stepped(self, step: Step) -> None:
-        """Check every view that a process announces, whoever announced it before."""
+        """Check every view that a process announces, also if another process has announced it before."""
         for view, _ in step.views:
             lacking = [voter for voter in view.members if not self._has(voter, view)]
             if lacking:

@@ -1,4 +1,4 @@
-"""Requests of an administrator, who adds and removes replicas. They are no faults, but as hard to survive."""
+"""Requests of an administrator to add or remove replicas. They are no faults, but as hard to survive."""
 
 from random import Random
 
