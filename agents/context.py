@@ -23,6 +23,9 @@ _MAX_DELAY_S: Final = 1e9
 
 _NO_STATE: Final[Mapping[str, Any]] = {}
 
+_EXPLICIT: Final = -1
+"""Value of `Context._answer` once the reaction has sent to ``ctx.reply_to``."""
+
 
 @attrs.define
 class Outcome:
@@ -43,6 +46,7 @@ class Context:
     """
 
     __slots__ = (
+        "_answer",
         "_next_stamp",
         "_position",
         "_random",
@@ -89,6 +93,8 @@ class Context:
         self._next_stamp = next_stamp
         self._resolve = resolve
         self._random: random.Random | None = None
+        # Index of the implicit answer among the sends, or _EXPLICIT.
+        self._answer: int | None = None
         self.outcome = None
 
     @property
@@ -105,7 +111,7 @@ class Context:
 
     @property
     def reply_to(self) -> ReplyTo:
-        """The address of the answer to this notification, to be kept and used in a later reaction."""
+        """The address of the answer to this notification, for this reaction or for a later one."""
         return ReplyTo(self.sender, self.request)
 
     @property
@@ -116,7 +122,9 @@ class Context:
     def send(self, to: Address | ReplyTo, notification: Notification) -> None:
         """Send a notification. It leaves when the reaction has ended without an exception.
 
-        A notification to the sender of the current one is the answer to its request.
+        The answer to the request of the current notification is what is sent to `reply_to`. If this reaction
+        sends nothing there, it is the first notification to `sender`. All others are notifications of their
+        own.
         Raises TypeError if it cannot be encoded, ValueError if it is too large or the server is unknown.
         """
         payload = encode(notification)
@@ -139,8 +147,14 @@ class Context:
         if isinstance(to, ReplyTo):
             request = to.request
             to = to.agent
-        elif to == self.sender and not request:
+            if request and request == self.request and to == self.sender:
+                self._answer_explicitly()
+        elif request:
+            if request == self.request and to == self.sender:
+                self._answer_explicitly()
+        elif self.request and self._answer is None and to == self.sender:
             request = self.request
+            self._answer = len(self._requests().sends)
         elif isinstance(to, str) and "@" in to:
             name, _, server = to.rpartition("@")
             if "@" in name:
@@ -149,6 +163,13 @@ class Context:
         if to is not self.sender or request is not self.request:
             check_address(to, request)
         self._requests().sends.append(Note(to, self.agent, type, payload, request))
+
+    def _answer_explicitly(self) -> None:
+        """Record that the answer is an explicit one: an earlier notification to the sender is not it."""
+        answer, self._answer = self._answer, _EXPLICIT
+        if answer is not None and answer != _EXPLICIT:
+            sends = self._requests().sends
+            sends[answer] = msgspec.structs.replace(sends[answer], request=0)
 
     def create(
         self,
