@@ -10,6 +10,7 @@ from ..agents import AgentError, AgentId, Create, decode
 from ..agents.notification import UNREADABLE
 from ..engine import Rerun
 from ..engine.error_text import described, summary
+from ..engine.routing import Routing
 
 __all__ = ["AgentRerun", "Record"]
 
@@ -43,7 +44,11 @@ class AgentRerun:
     """Runs the reactions of one agent again, in the order of their positions."""
 
     def __init__(self, server: str, agent: str, names: Mapping[str, int]) -> None:
-        """Begin before the agent exists. ``names`` gives server ids by name."""
+        """Begin before the agent exists.
+
+        ``names`` gives the ids of the servers that have traces, by name. They may not be all servers: they
+        are used for rows whose file does not have the servers of the configuration.
+        """
         self._server = server
         self._agent = agent
         self._names = names
@@ -59,11 +64,19 @@ class AgentRerun:
         self._skipped = ""
         self._error = ""
         """The recorded error of the row that is run again."""
+        self._configured: Mapping[str, int] | None = None
+        self._routing: Routing | None = None
+        """The servers of the configuration; None if the trace does not have them."""
         self._unknown = ""
         """A server that the reaction addressed, and that is not in the traces."""
 
-    def apply(self, record: Record) -> None:
-        """Process the next row of the trace."""
+    def apply(self, record: Record, configured: Mapping[str, int] | None = None) -> None:
+        """Process the next row of the trace. ``configured``: all servers that there were, None if unknown."""
+        if configured is not self._configured:
+            self._configured = configured
+            self._routing = (
+                None if configured is None else Routing(parse(record.agent).host, configured, None)
+            )
         self._first = self._first or record.position
         self._last = record.position
         self._cls = record.cls
@@ -124,6 +137,9 @@ class AgentRerun:
             self._difference = difference(record, error)
 
     def _resolve(self, server: str | int) -> int:
+        """Return the id of a server, as the engine did. Raises ValueError if there was no such server."""
+        if self._routing is not None:
+            return self._routing.resolve(server)
         if isinstance(server, int):
             return server
         known = self._names.get(server, int(server) if server.isdecimal() else None)

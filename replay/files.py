@@ -11,15 +11,27 @@ from typing import Any
 import attrs
 
 from .errors import NoTrace
-from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED
+from .schema import COLUMNS, MARK, SCHEMA_VERSION, WRITER_DROPPED, Origin
 
-__all__ = ["TraceFiles", "Traces", "find_files", "inspect_files", "unreadable"]
+__all__ = ["Footer", "SourceId", "TraceFiles", "Traces", "find_files", "inspect_files", "unreadable"]
 
 SUFFIX = ".parquet"
 READERS = 4
 
 Traces = str | Path | Iterable[str | Path]
 """The traces of a replay: files, directories (searched) or globs."""
+SourceId = tuple[int, int, int]
+"""Server id, replica and incarnation."""
+
+
+@attrs.frozen
+class Footer:
+    """The summary at the end of a trace file."""
+
+    rows: int
+    origin: Origin
+    dropped: int
+    """Rows that the writer had lost before it closed the file."""
 
 
 @attrs.frozen
@@ -30,8 +42,9 @@ class TraceFiles:
     bad: tuple[str, ...]
     """One line for each file that was set aside."""
     rows: int
-    dropped: dict[tuple[int, int, int], int]
-    """Rows lost by the writer, by (server id, replica, incarnation)."""
+    dropped: dict[SourceId, int]
+    """Rows lost by the writer."""
+    origins: dict[SourceId, Origin]
 
 
 def find_files(traces: Traces) -> list[Path]:
@@ -82,23 +95,26 @@ def inspect_files(paths: Sequence[Path]) -> TraceFiles:
         footers = list(pool.map(footer, paths))
     good: list[Path] = []
     bad: list[str] = []
-    dropped: dict[tuple[int, int, int], int] = {}
+    dropped: dict[SourceId, int] = {}
+    origins: dict[SourceId, Origin] = {}
     rows = 0
     for path, found in zip(paths, footers, strict=True):
         if isinstance(found, str):
             bad.append(f"{path}: {found}")
             continue
         good.append(path)
-        rows += found[0]
-        if found[1] is not None:
-            dropped[found[1]] = max(dropped.get(found[1], 0), found[2])
+        rows += found.rows
+        origin = found.origin
+        source = (origin.server_id, origin.replica, origin.incarnation)
+        origins[source] = origin
+        dropped[source] = max(dropped.get(source, 0), found.dropped)
     if not good:
         raise NoTrace(f"none of the {len(bad)} trace files can be read; the first is {bad[0]}")
-    return TraceFiles(tuple(good), tuple(bad), rows, dropped)
+    return TraceFiles(tuple(good), tuple(bad), rows, dropped, origins)
 
 
-def footer(path: Path) -> tuple[int, tuple[int, int, int] | None, int] | str:
-    """Return a file's rows, (server id, replica, incarnation) and dropped rows; or why it cannot be used."""
+def footer(path: Path) -> Footer | str:
+    """Return the footer of a file, or why the file cannot be used."""
     parquet: Any = import_module("pyarrow.parquet")
     try:
         metadata: Any = parquet.read_metadata(path)
@@ -111,11 +127,12 @@ def footer(path: Path) -> tuple[int, tuple[int, int, int] | None, int] | str:
         if names != list(COLUMNS):
             return "the columns are not those of a trace"
         lost = int(pairs.get(WRITER_DROPPED, b"0"))
-        if not metadata.num_row_groups:
-            return int(metadata.num_rows), None, lost
+        if not metadata.num_rows:
+            return "there is no row in it"
         group: Any = metadata.row_group(0)
-        server, replica, incarnation = (int(group.column(column).statistics.min) for column in (1, 2, 3))
-        return int(metadata.num_rows), (server, replica, incarnation), lost
+        name, server, replica, incarnation = (group.column(at).statistics.min for at in range(4))
+        origin = Origin.read(str(name), int(server), int(replica), int(incarnation), pairs)
+        return Footer(int(metadata.num_rows), origin, lost)
     except Exception as error:  # pyarrow has no common base for what a broken file makes it raise
         return first_line(error)
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
+
 from .errors import NoTrace, ReplayError, SparkMissing
 from .files import TraceFiles, Traces, find_files, first_line, inspect_files, unreadable
 from .schema import ddl
@@ -62,7 +64,7 @@ class Trace:
         bad = (*self.files.bad, *(f"{path}: {why}" for path, why in damaged.items()))
         if not good:
             raise NoTrace(f"none of the {len(bad)} trace files can be read; the first is {bad[0]}")
-        self.files = TraceFiles(good, bad, self.files.rows, self.files.dropped)
+        self.files = attrs.evolve(self.files, paths=good, bad=bad)
         try:
             return job(self.frame())
         except ReplayError:

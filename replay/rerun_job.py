@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ import msgspec
 
 from .agent_rerun import AgentRerun, Record
 from .errors import NoTrace
-from .files import Traces
+from .files import SourceId, Traces
 from .frames import Trace, spark_functions
 from .reports import AgentResult, Report, RerunReport
 from .totals import merged
@@ -28,6 +28,7 @@ RESULT = (
 )
 RESULTS_PER_BATCH = 1000
 PARTITIONS_PER_CORE = 2
+IDENTITY = ("server", "server_id", "replica", "incarnation")
 
 
 def rerun(
@@ -48,7 +49,7 @@ def rerun(
     trace = Trace(spark, traces, server)
     found = report or verify_trace(trace, progress)
     (progress or ignore)(f"running {sum(one.last for one in found.servers):,} reactions again")
-    agents = trace.run(lambda frame: run_again(merged(frame, found), found))
+    agents = trace.run(lambda frame: run_again(merged(frame, found), found, configured(trace)))
     return RerunReport(tuple(agents), time.monotonic() - began)
 
 
@@ -73,7 +74,7 @@ def state_at(
         rows = merged(frame, found).where(column("agent") == agent)
         if position is not None:
             rows = rows.where(column("position") <= position)
-        return run_again(rows, found)
+        return run_again(rows, found, configured(trace))
 
     results = trace.run(job)
     if not results:
@@ -82,19 +83,24 @@ def state_at(
     return results[0]
 
 
-def run_again(frame: Any, report: Report) -> list[AgentResult]:
-    """Run all agents in a frame whose positions are unique."""
+def configured(trace: Trace) -> dict[SourceId, Mapping[str, int]]:
+    """Return the ids of all servers by name, for each source whose files have them."""
+    return {source: origin.servers for source, origin in trace.files.origins.items() if origin.servers}
+
+
+def run_again(frame: Any, report: Report, servers: Mapping[SourceId, Mapping[str, int]]) -> list[AgentResult]:
+    """Run all agents in a frame whose positions are unique. ``servers``: see `configured`."""
     column: Any = spark_functions().col
     spark: Any = frame.sparkSession
     partitions = max(1, PARTITIONS_PER_CORE * int(spark.sparkContext.defaultParallelism))
     sorted_rows = (
         frame.where(column("cls") != "")
-        .select("server", "server_id", *Record.__struct_fields__)
+        .select(*IDENTITY, *Record.__struct_fields__)
         .repartition(partitions, "server_id", "agent")
         .sortWithinPartitions("server_id", "agent", "position")
     )
     names = {server.server: server.server_id for server in report.servers}
-    table = sorted_rows.mapInArrow(Worker(import_path(), names), RESULT).toArrow()
+    table = sorted_rows.mapInArrow(Worker(import_path(), names, servers), RESULT).toArrow()
     rows: list[dict[str, Any]] = table.to_pylist()
     for row in rows:
         row["state"] = None if row["state"] is None else msgspec.json.decode(row["state"])
@@ -111,9 +117,13 @@ def import_path() -> list[str]:
 class Worker:
     """The work of one Python worker of Spark: the rerun of its share of the agents."""
 
-    def __init__(self, path: list[str], names: dict[str, int]) -> None:
+    def __init__(
+        self, path: list[str], names: dict[str, int], servers: Mapping[SourceId, Mapping[str, int]]
+    ) -> None:
+        """`names`: the servers that have traces. `servers`: see `configured`."""
         self._path = path
         self._names = names
+        self._servers = servers
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Turn record batches, sorted by agent and position, into one row per agent."""
@@ -134,16 +144,15 @@ class Worker:
         key: tuple[int, str] | None = None
         for batch in batches:
             columns = {name: batch.column(name).to_pylist() for name in batch.schema.names}
-            servers: list[str] = columns.pop("server")
-            server_ids: list[int] = columns.pop("server_id")
+            identities = zip(*(columns.pop(name) for name in IDENTITY), strict=True)
             records = map(Record, *(columns[name] for name in Record.__struct_fields__))
-            for server, server_id, record in zip(servers, server_ids, records, strict=True):
+            for (server, server_id, replica, incarnation), record in zip(identities, records, strict=True):
                 if current is None or key != (server_id, record.agent):
                     if current is not None:
                         yield current
                     key = (server_id, record.agent)
                     current = AgentRerun(server, record.agent, self._names)
-                current.apply(record)
+                current.apply(record, self._servers.get((server_id, replica, incarnation)))
         if current is not None:
             yield current
 

@@ -3,16 +3,26 @@
 The columns after the first four are the fields of `quorate.engine.reaction.Reaction`, in their order.
 """
 
+import json
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, cast
 
-__all__ = ["COLUMNS", "MARK", "SCHEMA_VERSION", "WRITER_DROPPED", "arrow_schema", "ddl"]
+import attrs
+
+__all__ = ["COLUMNS", "MARK", "SCHEMA_VERSION", "WRITER_DROPPED", "Origin", "arrow_schema", "ddl"]
 
 SCHEMA_VERSION = 1
 MARK = b"quorate.trace"
 """Key in a file's metadata; its value is the schema version. A file without it is not a trace."""
 WRITER_DROPPED = b"quorate.dropped"
 """Key in a file's metadata: how many rows the writer had lost before it closed the file."""
+SERVERS = b"quorate.servers"
+"""Key in a file's metadata: the ids of all servers of the configuration by name, as JSON."""
+REPLICAS = b"quorate.replicas"
+"""Key in a file's metadata: the ids of the server's replicas that write a trace, as JSON."""
+ACCEPTED = b"quorate.accepted"
+"""Key in a file's metadata: the first entry that ended otherwise when it was applied again, and how."""
 
 COLUMNS: dict[str, str] = {
     "server": "string",
@@ -47,7 +57,44 @@ def ddl() -> str:
     return ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
 
-def arrow_schema(dropped: int = 0) -> Any:
+@attrs.frozen
+class Origin:
+    """The incarnation of a replica that writes a trace, and what its configuration declares."""
+
+    server: str
+    server_id: int
+    replica: int
+    incarnation: int
+    servers: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """The ids of all servers by name; empty if the file does not have them."""
+    replicas: tuple[int, ...] = ()
+    """The replicas of the server that write a trace; empty if the file does not have them."""
+    accepted: str = ""
+    """How the first entry ended that was accepted with another outcome than before; "" if there is none."""
+
+    def metadata(self, dropped: int) -> dict[bytes, bytes]:
+        """Return the metadata of a file. The identity is not part of it: it is in every row."""
+        pairs = {MARK: str(SCHEMA_VERSION).encode(), WRITER_DROPPED: str(dropped).encode()}
+        if self.servers:
+            pairs[SERVERS] = json.dumps(dict(self.servers)).encode()
+        if self.replicas:
+            pairs[REPLICAS] = json.dumps(self.replicas).encode()
+        if self.accepted:
+            pairs[ACCEPTED] = self.accepted.encode("utf-8", "backslashreplace")
+        return pairs
+
+    @classmethod
+    def read(
+        cls, server: str, server_id: int, replica: int, incarnation: int, pairs: Mapping[bytes, bytes]
+    ) -> "Origin":
+        """Return the origin of a file with this identity and these metadata. Raises ValueError."""
+        servers = cast("dict[str, int]", json.loads(pairs.get(SERVERS, b"{}")))
+        replicas = cast("list[int]", json.loads(pairs.get(REPLICAS, b"[]")))
+        accepted = pairs.get(ACCEPTED, b"").decode("utf-8", "replace")
+        return cls(server, server_id, replica, incarnation, servers, tuple(replicas), accepted)
+
+
+def arrow_schema(metadata: Mapping[bytes, bytes]) -> Any:
     """Return the pyarrow schema; text columns are dictionaries, since few values recur in many rows."""
     arrow: Any = import_module("pyarrow")
     text = arrow.dictionary(arrow.int32(), arrow.string())
@@ -55,5 +102,4 @@ def arrow_schema(dropped: int = 0) -> Any:
         arrow.field(name, text if kind == "string" else getattr(arrow, ARROW[kind])(), nullable=False)
         for name, kind in COLUMNS.items()
     ]
-    metadata = {MARK: str(SCHEMA_VERSION).encode(), WRITER_DROPPED: str(dropped).encode()}
-    return arrow.schema(fields, metadata=metadata)
+    return arrow.schema(fields, metadata=dict(metadata))

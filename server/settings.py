@@ -99,6 +99,16 @@ class ReplicaSettings:
         )
 
 
+def traced_replicas(config: Config, server: Server) -> tuple[int, ...]:
+    """Return the ids of the replicas of a server that write a trace: those with agents, unless it is off."""
+
+    def wanted(replica: Replica) -> bool:
+        text = config.setting("trace", server=server.id, replica=replica.id)
+        return not replica.witness and (text is None or _BOOLEANS.get(text.lower(), True))
+
+    return tuple(replica.id for replica in server.replicas if wanted(replica))
+
+
 def _positive(text: str) -> float:
     number = float(text)
     if not 0 < number < 86400:

@@ -11,7 +11,9 @@ from twisted.internet.defer import Deferred, succeed
 from twisted.internet.threads import deferToThread
 
 from ...engine import Reaction
+from ...replay.schema import Origin
 from ..context import ReplicaContext
+from ..settings import traced_replicas
 
 if TYPE_CHECKING:
     from ..trace.writer import TraceWriter
@@ -47,10 +49,7 @@ class TraceLives:
 
             self._writer = TraceWriter(
                 context.directory / "trace",
-                context.server.name,
-                context.server.id,
-                context.replica.id,
-                self._life,
+                self._origin(),
                 roll_s=context.settings.trace_roll_s,
             )
         except ImportError as error:
@@ -59,6 +58,17 @@ class TraceLives:
         self._traced = 0
         if replayed:
             self.write(list(replayed))
+
+    def _origin(self) -> Origin:
+        config, server = self._context.config, self._context.server
+        return Origin(
+            server.name,
+            server.id,
+            self._context.replica.id,
+            self._life,
+            config.names,
+            traced_replicas(config, server),
+        )
 
     def write(self, reactions: list[Reaction]) -> None:
         """Write reactions. A new life begins after a gap: the state came from another replica then."""

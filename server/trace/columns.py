@@ -8,7 +8,7 @@ from operator import attrgetter
 from typing import Any, BinaryIO
 
 from ...engine.reaction import Reaction
-from ...replay.schema import COLUMNS, arrow_schema
+from ...replay.schema import COLUMNS, Origin, arrow_schema
 
 __all__ = ["Columns"]
 
@@ -33,10 +33,10 @@ class Columns:
     Not safe for use by several threads. ``size`` is the bytes of payloads and states it holds.
     """
 
-    def __init__(self, identity: tuple[str, int, int, int]) -> None:
+    def __init__(self, origin: Origin) -> None:
         self._arrow: Any = import_module("pyarrow")
         self._parquet: Any = import_module("pyarrow.parquet")
-        self._identity = identity
+        self._origin = origin
         self._recorded = list(COLUMNS.items())[IDENTITY:]
         self.clear()
 
@@ -71,20 +71,20 @@ class Columns:
     def write(self, file: BinaryIO, dropped: int) -> None:
         """Write all rows as one Parquet file. ``dropped`` goes into its metadata."""
         arrow = self._arrow
-        server, server_id, replica, incarnation = self._identity
+        origin = self._origin
         rows = self._rows
         columns: list[Any] = [
-            self._words(self._numbers("int", repeat(0, rows)), [server]),
-            self._numbers("int", repeat(server_id, rows)),
-            self._numbers("int", repeat(replica, rows)),
-            self._numbers("bigint", repeat(incarnation, rows)),
+            self._words(self._numbers("int", repeat(0, rows)), [origin.server]),
+            self._numbers("int", repeat(origin.server_id, rows)),
+            self._numbers("int", repeat(origin.replica, rows)),
+            self._numbers("bigint", repeat(origin.incarnation, rows)),
         ]
         for (_, kind), codes, chunks in zip(self._recorded, self._codes, self._chunks, strict=True):
             if kind == "string":
                 words = [text(value) for value in codes]
                 chunks = [self._words(chunk, words) for chunk in chunks]
             columns.append(arrow.chunked_array(chunks))
-        table = arrow.Table.from_arrays(columns, schema=arrow_schema(dropped))
+        table = arrow.Table.from_arrays(columns, schema=arrow_schema(origin.metadata(dropped)))
         self._parquet.write_table(
             table,
             file,

@@ -16,6 +16,7 @@ from threading import Condition, Thread
 from typing import BinaryIO
 
 from ...engine.reaction import Reaction
+from ...replay.schema import Origin
 from ..storage.fsync import sync_directory
 from .columns import Columns
 
@@ -37,7 +38,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 class TraceWriter:
-    """Writes the trace of one incarnation of one replica to ``directory``.
+    """Writes the trace of one incarnation of one replica, its `origin`, to ``directory``.
 
     Rows that wait for the disk are bounded in number and size. Without room, or with a disk that fails, the
     server goes on: ``problem`` is one sentence about what is wrong, and ``dropped`` counts the lost rows.
@@ -47,10 +48,7 @@ class TraceWriter:
     def __init__(
         self,
         directory: Path,
-        server: str,
-        server_id: int,
-        replica: int,
-        incarnation: int,
+        origin: Origin,
         *,
         roll_rows: int = ROLL_ROWS,
         roll_s: float = ROLL_S,
@@ -64,8 +62,8 @@ class TraceWriter:
         with contextlib.suppress(OSError):
             directory.parent.mkdir(parents=True, exist_ok=True)
         self._directory = directory
-        self._prefix = f"{incarnation}-"
-        self._identity = (server, server_id, replica, incarnation)
+        self._prefix = f"{origin.incarnation}-"
+        self._origin = origin
         self._roll_rows = roll_rows
         self._roll_s = roll_s
         self._max_rows = max_buffered_rows
@@ -165,7 +163,7 @@ class TraceWriter:
     # Called in the writer's thread
 
     def _run(self) -> None:
-        columns = Columns(self._identity)
+        columns = Columns(self._origin)
         while True:
             batch, flushes, closing = self._wait(len(columns))
             self._convert(columns, batch)

@@ -17,6 +17,7 @@ from quorate.agents import Notification as Message
 from quorate.engine import Engine, Posts, Tick, encode_batch
 from quorate.replay import NoTrace, RerunReport, rerun, state_at
 from quorate.replay.command import command
+from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
 
 pytestmark = [
@@ -24,6 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning"),
 ]
 
+SERVERS = {"s0": 0, "s1": 1}
 CODE = """
 import attrs
 from quorate import Agent, Context, Notification, reacts
@@ -42,12 +44,17 @@ class Balance(Notification):
 class Interest(Notification):
     pass
 
+@attrs.frozen
+class Transfer(Notification):
+    to: str
+
 @attrs.define
 class Account(Agent):
     balance: int = 0
     last: float = 0.0
     luck: dict[str, float] = attrs.Factory(dict)
     child: str = ""
+    refused: int = 0
 
     @reacts
     def deposit(self, ctx: Context, note: Deposit) -> None:
@@ -64,6 +71,14 @@ class Account(Agent):
         ctx.send(ctx.sender, Balance(self.balance))
 
     @reacts
+    def transfer(self, ctx: Context, note: Transfer) -> None:
+        try:
+            ctx.send(note.to, Deposit(1))
+            self.balance -= 1
+        except ValueError:
+            self.refused += 1
+
+    @reacts
     def interest(self, ctx: Context, note: Interest) -> None:
         self.balance += 1000
 """
@@ -74,7 +89,7 @@ class Traced:
     """An engine whose reactions are collected."""
 
     module: ModuleType
-    engine: Engine = attrs.field(factory=lambda: Engine(0, {"s0": 0}))
+    engine: Engine = attrs.field(factory=lambda: Engine(0, SERVERS))
     now_ns: int = 1_700_000_000_000_000_000
     trace: list[Any] = attrs.field(factory=list)
 
@@ -103,6 +118,8 @@ def traced(tmp_path_factory: pytest.TempPathFactory) -> Any:
             for name in names:
                 run.post(name, deposit(amount))
         run.post("alice", deposit(-5))
+        for to in ("dora@s1", "nobody@s9"):
+            run.post("bob", run.module.Transfer(to))
         run.post("carol", deposit(99))
         run.post("carol", deposit(1))  # a dead letter
         run.post(factory(0), Delete("dave"))
@@ -123,7 +140,7 @@ def data(traced: Traced, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def store(data: Path, rows: list[Any], replica: int = 0) -> None:
-    writer = TraceWriter(data / "s0" / str(replica) / "trace", "s0", 0, replica, 1)
+    writer = TraceWriter(data / "s0" / str(replica) / "trace", Origin("s0", 0, replica, 1, SERVERS))
     writer.write(rows)
     writer.close()
 
@@ -161,6 +178,15 @@ def test_a_deleted_agent_is_reported_as_deleted(again: RerunReport, traced: Trac
 def test_a_reaction_that_raised_raises_again_and_is_undone(again: RerunReport, traced: Traced) -> None:
     alice = again.agent(ident(traced, "alice"))
     assert (alice.errors, alice.diverged) == (1, None)
+
+
+def test_a_reaction_that_asked_for_a_server_that_does_not_exist_is_run_again(
+    again: RerunReport, traced: Traced
+) -> None:
+    bob = again.agent(ident(traced, "bob"))
+    assert (bob.diverged, bob.skipped) == (None, "")
+    assert bob.state is not None
+    assert bob.state["refused"] == 1
 
 
 def test_the_state_at_an_earlier_position_can_be_asked_for(spark: Any, data: Path, traced: Traced) -> None:

@@ -10,6 +10,7 @@ import pytest
 from quorate.agents import AgentId
 from quorate.engine import Reaction
 from quorate.replay import NoTrace, Report, reactions, totals, verify
+from quorate.replay.schema import Origin
 from quorate.server.trace.writer import TraceWriter
 
 pytestmark = pytest.mark.spark
@@ -40,7 +41,7 @@ def row(position: int, **changes: Any) -> Reaction:
 
 def write(data: Path, server: str, replica: int, incarnation: int, rows: list[Reaction]) -> Path:
     trace = data / server / str(replica) / "trace"
-    writer = TraceWriter(trace, server, int(server[1:]), replica, incarnation)
+    writer = TraceWriter(trace, Origin(server, int(server[1:]), replica, incarnation))
     writer.write(rows)
     writer.close()
     assert writer.problem is None

@@ -3,9 +3,13 @@
 from collections.abc import Mapping
 
 import attrs
+import msgspec
 import pytest
 
 from quorate import Agent, Context, Notification, reacts
+from quorate.agents import Create, Note, agent_spec, connection_manager, factory, outside
+from quorate.agents.manager import ConnectionManagerAgent, Open, Opened
+from quorate.agents.proxy import CLIENT_INPUT, ClientInput, ClientNote
 from quorate.engine import Effects, Rerun
 from quorate.replay.agent_rerun import AgentRerun, Record
 from quorate.testing.harness import Harness
@@ -45,19 +49,28 @@ class Recording(Harness):
 
 
 def run_again(
-    names: Mapping[str, int], *calls: str, careful: bool = False, cls: type[Agent] = Caller
+    names: Mapping[str, int],
+    *calls: str,
+    careful: bool = False,
+    cls: type[Agent] = Caller,
+    configured: Mapping[str, int] | None = None,
 ) -> AgentRerun:
-    """What the agent did in an engine that knows `SERVERS`, run again with `names`."""
+    """What the agent did in an engine that knows `SERVERS`, run again with `names` and `configured`."""
     harness = Recording(0, SERVERS)
     harness.deploy(cls, name="caller", **({"careful": True} if careful else {}))
     for call in calls:
         harness.send("caller", Go(call))
     agent = AgentRerun("s0", "#0.0.1025", names)
-    for row in harness.trace:
-        if str(row.agent) == "#0.0.1025":
-            fields = {name: getattr(row, name) for name in Record.__struct_fields__}
-            agent.apply(Record(**fields | {"agent": str(row.agent), "sender": str(row.sender)}))
+    for record in records(harness, "#0.0.1025"):
+        agent.apply(record, configured)
     return agent
+
+
+def records(harness: Recording, agent: str) -> list[Record]:
+    """The rows of one agent in the trace."""
+    rows = [row for row in harness.trace if str(row.agent) == agent]
+    fields = [{name: getattr(row, name) for name in Record.__struct_fields__} for row in rows]
+    return [Record(**each | {"agent": agent, "sender": str(each["sender"])}) for each in fields]
 
 
 def test_a_server_that_did_not_exist_does_not_exist_when_run_again() -> None:
@@ -73,6 +86,48 @@ def test_an_agent_that_reacted_to_an_unknown_server_is_not_compared() -> None:
     assert result["diverged"] is None
     assert "it addresses the server 's9', of which the traces say nothing" in result["skipped"]
     assert result["state"] is None
+
+
+def test_an_agent_that_reacted_to_a_server_that_did_not_exist_is_run_again_if_all_servers_are_known() -> None:
+    result = run_again({"s0": 0}, "a@s1", "a@s9", careful=True, configured=SERVERS).result()
+    assert (result["diverged"], result["skipped"], result["errors"]) == (None, "", 0)
+    assert result["state"] == '{"careful":true,"calls":2}'
+
+
+def test_a_proxy_whose_client_asked_an_agent_of_a_server_that_does_not_exist_is_run_again() -> None:
+    harness = Recording(0, SERVERS)
+    harness.send(factory(0), Create(agent_spec(ConnectionManagerAgent).location, id=connection_manager(0)))
+    (opened,) = harness.send(connection_manager(0), Open("root", 60.0, 10))
+    assert isinstance(opened, Opened)
+    proxy = opened.connection
+    asked = [ClientNote("bank@s9", "bank:Ask", b"\x80", 1), ClientNote("bank@s1", "bank:Ask", b"\x80", 2)]
+    payload = msgspec.msgpack.encode(ClientInput(0, 1, asked))
+    harness.post(Note(proxy, outside(0), CLIENT_INPUT, payload, 0))
+    agent = AgentRerun("s0", str(proxy), {"s0": 0})
+    for record in records(harness, str(proxy)):
+        agent.apply(record, SERVERS)
+    result = agent.result()
+    assert (result["diverged"], result["skipped"], result["errors"]) == (None, "", 0)
+
+
+@attrs.define
+class Maker(Agent):
+    """Creates an agent on a server, and keeps what is wrong with that."""
+
+    refused: str = ""
+
+    @reacts
+    def go(self, ctx: Context, note: Go) -> None:
+        try:
+            ctx.create(Caller, server=int(note.to))
+        except ValueError as error:
+            self.refused = str(error)
+
+
+def test_a_server_number_that_did_not_exist_does_not_exist_when_run_again() -> None:
+    result = run_again({"s0": 0}, "1", "9", cls=Maker, configured=SERVERS).result()
+    assert (result["diverged"], result["skipped"]) == (None, "")
+    assert result["state"] == '{"refused":"there is no server 9; there are: s0, s1"}'
 
 
 @attrs.define

@@ -10,8 +10,8 @@ import pytest
 
 from quorate.agents import AgentId
 from quorate.engine import Reaction
-from quorate.replay.files import footer, inspect_files
-from quorate.replay.schema import COLUMNS
+from quorate.replay.files import Footer, footer, inspect_files
+from quorate.replay.schema import COLUMNS, Origin
 from quorate.server.trace.writer import TraceWriter
 
 parquet: Any = pytest.importorskip("pyarrow.parquet")
@@ -45,7 +45,7 @@ def rows(first: int, last: int) -> list[Reaction]:
 
 
 def writer(directory: Path, **options: Any) -> TraceWriter:
-    return TraceWriter(directory, "s0", 0, 2, 77, **options)
+    return TraceWriter(directory, Origin("s0", 0, 2, 77), **options)
 
 
 def positions(directory: Path) -> list[list[int]]:
@@ -97,7 +97,7 @@ def test_written_rows_can_be_read(tmp_path: Path) -> None:
         b"\x80",
         "half a pair: \\ud800",
     )
-    assert footer(path) == (3, (0, 2, 77), 0)
+    assert footer(path) == Footer(3, Origin("s0", 0, 2, 77), 0)
     assert (trace.written, trace.dropped, trace.problem) == (3, 0, None)
 
 
@@ -221,3 +221,14 @@ def test_without_pyarrow_the_problem_says_what_to_install(
     assert trace.dropped == 2
     assert trace.problem is not None
     assert "pip install 'quorate[replay]'" in trace.problem
+
+
+def test_a_file_has_the_servers_and_the_replicas_of_the_configuration(tmp_path: Path) -> None:
+    origin = Origin("s0", 0, 2, 77, {"s0": 0, "nächster": 7}, (0, 2), "entry 5 ended otherwise: \udce9")
+    trace = TraceWriter(tmp_path, origin)
+    trace.write(rows(1, 3))
+    trace.close()
+    found = footer(next(tmp_path.glob("*.parquet")))
+    assert isinstance(found, Footer)
+    assert (found.origin.servers, found.origin.replicas) == (origin.servers, origin.replicas)
+    assert found.origin.accepted == "entry 5 ended otherwise: \\udce9"

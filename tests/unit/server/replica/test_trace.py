@@ -1,0 +1,91 @@
+"""The trace of a replica: what its files say of the configuration and of the lives."""
+
+from pathlib import Path
+
+import pytest
+from twisted.internet.defer import maybeDeferred
+
+from quorate.agents import AgentId
+from quorate.engine import Reaction
+from quorate.replay.files import Footer, footer
+from quorate.server.config import load
+from quorate.server.context import ReplicaContext
+from quorate.server.metrics import Metrics
+from quorate.server.replica.trace import TraceLives
+from quorate.server.settings import ReplicaSettings
+
+pytest.importorskip("pyarrow")
+
+CONFIG = """<config><domain name="D1"/>
+<cluster id="0" name="s0" nbClusterExpected="2">
+  <server id="0" hostname="a"><network domain="D1" port="100"/></server>
+  <server id="1" hostname="b"><network domain="D1" port="100"/>
+    <property name="trace" value="false"/></server>
+  <server id="2" hostname="c"><network domain="D1" port="100"/></server>
+  <server id="3" hostname="d" witness="true"><network domain="D1" port="100"/></server>
+</cluster>
+<server id="7" name="s7" hostname="e"><network domain="D1" port="100"/></server></config>"""
+
+
+def row(position: int) -> Reaction:
+    agent = AgentId(0, 0, 1025)
+    return Reaction(
+        position=position,
+        index=position,
+        step=0,
+        now_ns=1,
+        agent=agent,
+        cls="bank:Account",
+        kind="react",
+        sender=agent,
+        type="bank:Deposit",
+        payload=b"\x80",
+        request=0,
+        error="",
+        sends=0,
+        outputs=b"",
+        stamp=1100,
+    )
+
+
+@pytest.fixture(autouse=True)
+def without_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A close has ended when it returns."""
+    monkeypatch.setattr("quorate.server.replica.trace.deferToThread", maybeDeferred)
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> ReplicaContext:
+    path = tmp_path / "a3servers.xml"
+    path.write_text(CONFIG)
+    config = load(path)
+    server = config.server("s0")
+    replica = server.replicas[0]
+    return ReplicaContext(
+        config,
+        server,
+        replica,
+        ReplicaSettings.read(config, server, replica),
+        tmp_path / "s0" / "0",
+        5,
+        None,
+        Metrics(),
+        print,
+        print,
+    )
+
+
+def footers(context: ReplicaContext) -> list[Footer]:
+    found = [footer(path) for path in sorted((context.directory / "trace").glob("*.parquet"))]
+    assert all(isinstance(each, Footer) for each in found)
+    return [each for each in found if isinstance(each, Footer)]
+
+
+def test_files_name_all_servers_and_the_replicas_that_write_a_trace(context: ReplicaContext) -> None:
+    trace = TraceLives(context)
+    trace.open(5)
+    trace.write([row(1)])
+    trace.close()
+    (found,) = footers(context)
+    assert found.origin.servers == {"s0": 0, "s7": 7}
+    assert found.origin.replicas == (0, 2)
