@@ -19,6 +19,11 @@ __all__ = ["MAX_NOTIFICATION_BYTES", "Context", "Outcome"]
 MAX_NOTIFICATION_BYTES: Final = 8 * 1024 * 1024
 """A larger notification is refused when it is sent."""
 
+_MAX_SENDS: Final = 1_000_000
+"""Notifications of one reaction. The manager of connections informs all of them in one."""
+_MAX_SENT_BYTES: Final = 256 * 1024 * 1024
+"""Bytes of all notifications of one reaction."""
+
 _MAX_DELAY_S: Final = 1e9
 
 _NO_STATE: Final[Mapping[str, Any]] = {}
@@ -51,6 +56,7 @@ class Context:
         "_position",
         "_random",
         "_resolve",
+        "_sent_bytes",
         "agent",
         "name",
         "now_ns",
@@ -92,6 +98,7 @@ class Context:
         self._position = position
         self._next_stamp = next_stamp
         self._resolve = resolve
+        self._sent_bytes = 0
         self._random: random.Random | None = None
         # Index of the implicit answer among the sends, or _EXPLICIT.
         self._answer: int | None = None
@@ -162,7 +169,13 @@ class Context:
             self._resolve(server)
         if to is not self.sender or request is not self.request:
             check_address(to, request)
-        self._requests().sends.append(Note(to, self.agent, type, payload, request))
+        sends = self._requests().sends
+        self._sent_bytes += len(payload)
+        if len(sends) >= _MAX_SENDS or self._sent_bytes > _MAX_SENT_BYTES:
+            raise ValueError(
+                f"a reaction may send {_MAX_SENDS} notifications with {_MAX_SENT_BYTES} bytes; send fewer"
+            )
+        sends.append(Note(to, self.agent, type, payload, request))
 
     def _answer_explicitly(self) -> None:
         """Record that the answer is an explicit one: an earlier notification to the sender is not it."""

@@ -5,6 +5,7 @@ Every replica of a server feeds its engine the same entries and gets the same st
 
 import hashlib
 import sys
+from collections import deque
 from typing import Final
 
 from ..agents import FAILURES, AgentId, Note, Outcome
@@ -15,6 +16,7 @@ from .entry_outcome import mark_of
 from .error_text import MAX_ERROR_CHARS, described, summary
 from .reaction import Reaction
 from .recursion import set_limit
+from .runaway import runaway_report
 from .server_links import Link
 from .state import EngineState
 from .timers import Timer
@@ -88,6 +90,8 @@ class Engine(EngineState):
             self._meet(item.server, item.birth, effects)
         else:
             for timer in self._timers.pop_due(self.now_ns, self.settings.max_timers_per_tick):
+                if self._timer_rate.fired(timer.agent, self.now_ns):
+                    self._report_timers(timer, effects)
                 self._turn(Note(timer.agent, timer.agent, timer.type, timer.payload), effects)
 
     def _meet(self, server: int, birth: int, effects: Effects) -> Link:
@@ -109,9 +113,12 @@ class Engine(EngineState):
 
     def _turn(self, note: Note, effects: Effects) -> None:
         """React to one external notification, and to what follows from it on this server."""
-        local = self._mail.local
-        bound = self.position + self.settings.max_turn
-        first, step = note, self._mail.route
+        mail, settings = self._mail, self.settings
+        local = mail.local
+        bound, max_bytes = self.position + settings.max_turn, settings.max_turn_bytes
+        begin = len(effects.trace)
+        first, step = note, mail.route
+        mail.local_bytes = 0
         while True:
             position, traced = self.position, len(effects.trace)
             try:
@@ -122,17 +129,36 @@ class Engine(EngineState):
                 self._contain(error, note, position, traced, effects)
             if not local:
                 return
-            if self.position >= bound:
+            # Each waiting notification needs a reaction: a turn that cannot end within its bound ends now.
+            if self.position + len(local) > bound:
+                exceeded = (
+                    f"those and the notifications that waited are more than max_turn, {settings.max_turn}"
+                )
+                break
+            if mail.local_bytes > max_bytes:
+                exceeded = f"{mail.local_bytes} bytes were sent, more than max_turn_bytes, {max_bytes}"
                 break
             note, step = local.popleft(), self._deliver
+        self._report(effects, runaway_report(first, effects.trace[begin:], len(local), exceeded))
+        self._drop(local, effects)
+
+    def _drop(self, waiting: "deque[Note]", effects: Effects) -> None:
+        """Record all waiting notifications of a runaway turn as dead letters, in one row of the trace."""
+        self.dead_letters += len(waiting)
+        self.position += 1
+        reason = f"runaway turn: {len(waiting)} notifications"
+        self._trace(effects, None, waiting[0], kind="deadletter", error=reason, stamp=self.next_stamp)
+        waiting.clear()
+
+    def _report_timers(self, timer: Timer, effects: Effects) -> None:
+        cell = self._directory.find(timer.agent)
+        cls = "" if cell is None else f" ({cell.spec.name})"
         self._report(
             effects,
-            f"the turn of {first.type} to {first.to} was stopped after {self.settings.max_turn} "
-            f"reactions; {len(local)} notifications went to the dead letters: "
-            "local agents must not answer each other for ever",
+            f"more than {self.settings.max_timers_per_s} timers of agent {timer.agent}{cls} fired within a "
+            f"second, the last one with {timer.type}: a timer of 0 s that is set again and again keeps the "
+            "server busy without end",
         )
-        while local:
-            self._dead_letter(local.popleft(), "runaway turn", effects)
 
     def _contain(self, error: Exception, note: Note, position: int, traced: int, effects: Effects) -> None:
         """Limit a defect of the engine to the notification in which it occurs.

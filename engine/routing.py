@@ -94,6 +94,8 @@ class Mail:
     ) -> None:
         self.local: deque[Note] = deque()
         """Notifications for agents of this server, addressed by id, or by name without server."""
+        self.local_bytes = 0
+        """Bytes of the payloads that were appended to `local` in the present turn."""
         self.links = Links()
         self._server = server
         self._routing = routing
@@ -114,6 +116,7 @@ class Mail:
             effects.replies.append(note)
         else:
             self.local.append(note if local is note.to else msgspec.structs.replace(note, to=local))
+            self.local_bytes += len(note.payload)
 
     def _send_on_link(self, note: Note, host: int, local: AgentId | str, effects: Effects) -> None:
         hop = self._routing.next_hop(host)

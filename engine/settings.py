@@ -9,13 +9,18 @@ __all__ = ["EngineSettings"]
 class EngineSettings:
     """The bounds of an engine."""
 
-    max_turn: int = 100_000
-    """Reactions that one external notification may cause before the rest goes to the dead letters."""
+    max_turn: int = 20_000
+    """Reactions that one external notification may cause, those to the waiting notifications included. What
+    waits when there would be more goes to the dead letters."""
+    max_turn_bytes: int = 128 * 1024 * 1024
+    """Bytes of the local notifications that one external notification may cause."""
     max_waiting: int = 1_000_000
     """Notifications that may wait for one other server. Further ones are refused to their senders."""
     high_water: int = 50_000
     """Notifications waiting for other servers above which the master stops reading from clients."""
     max_timers_per_tick: int = 10_000
+    max_timers_per_s: int = 100
+    """Timers of one agent that may fire within a second of the log's time before the log names the agent."""
     max_created_keys: int = 4096
     """Keys of `Create` that are remembered to answer a repeated request."""
     max_reports: int = 20

@@ -81,6 +81,7 @@ class ReplicaSettings:
             channel=channel,
             engine=EngineSettings(
                 max_turn=whole("max_turn", engine.max_turn),
+                max_turn_bytes=whole("max_turn_bytes", engine.max_turn_bytes),
                 max_waiting=whole("max_waiting", engine.max_waiting),
                 high_water=whole("high_water", engine.high_water),
                 stop_on_exception=boolean("stop_on_exception", engine.stop_on_exception),

@@ -8,7 +8,14 @@ import msgspec
 from .servers import Server
 
 SECRET_PROPERTY = "secret"  # the name of a property, not its value  # noqa: S105
-REPLICATED_PROPERTIES = ("digest_every", "high_water", "max_turn", "max_waiting", "stop_on_exception")
+REPLICATED_PROPERTIES = (
+    "digest_every",
+    "high_water",
+    "max_turn",
+    "max_turn_bytes",
+    "max_waiting",
+    "stop_on_exception",
+)
 """Properties that decide how a replica reacts: replicas with other values would drift apart."""
 
 

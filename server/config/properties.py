@@ -75,6 +75,7 @@ PROPERTIES: dict[str, Callable[[str], str | None]] = {
     "max_connections": _whole(1, 10**6),
     "max_frame": _whole(4096, 1 << 22),
     "max_turn": _COUNT_FROM_1,
+    "max_turn_bytes": _COUNT_FROM_1,
     "max_waiting": _COUNT_FROM_1,
     EXPECTED_PROPERTY: _any,  # checked against the number of replicas
     SECRET_PROPERTY: _secret,
